@@ -1,0 +1,56 @@
+"""gpubind: what a container must get from a GPU host, and whether it will work.
+
+    >>> import gpubind
+    >>> host = gpubind.open_host("debian13-nvidia550")
+    >>> plan = gpubind.plan(host, gpubind.Request())
+    >>> plan.drivers[0].driver.version
+    '550.163.01'
+
+Names load on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from gpubind.errors import GpubindError
+    from gpubind.explain import explain
+    from gpubind.facade import open_host, plan, record
+    from gpubind.host import LiveHost, RecordedHost
+    from gpubind.model import Plan, Request
+
+_PLACES = {
+    "GpubindError": "gpubind.errors",
+    "LiveHost": "gpubind.host",
+    "Plan": "gpubind.model",
+    "RecordedHost": "gpubind.host",
+    "Request": "gpubind.model",
+    "explain": "gpubind.explain",
+    "open_host": "gpubind.facade",
+    "plan": "gpubind.facade",
+    "record": "gpubind.facade",
+}
+
+__all__ = [
+    "GpubindError",
+    "LiveHost",
+    "Plan",
+    "RecordedHost",
+    "Request",
+    "__version__",
+    "explain",
+    "open_host",
+    "plan",
+    "record",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_PLACES[name]), name)

@@ -1,0 +1,28 @@
+"""Files that ship with the package: the list files and the recorded hosts."""
+
+from __future__ import annotations
+
+import os
+
+from gpubind.errors import UsageError
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HOSTS = ("debian13-nvidia550",)
+"""The recorded hosts that ship, by name."""
+
+
+def read_data(name: str) -> bytes:
+    """The bytes of *name*: `etc/nvliblist.conf`, `data/hosts/debian13-nvidia550.json`.
+
+    Asks the package's own loader, so that a wheel, a zip on sys.path, an editable install and a checkout all answer.
+    In a checkout etc/ stands beside the package, in a wheel inside it.
+    """
+    loader = __spec__.loader
+    assert loader is not None
+    for base in (_PACKAGE, os.path.dirname(_PACKAGE)):
+        try:
+            data: bytes = loader.get_data(os.path.join(base, *name.split("/")))  # type: ignore[attr-defined]
+        except OSError:
+            continue
+        return data
+    raise UsageError("no-data", f"gpubind ships no `{name}`", where=_PACKAGE, hint="reinstall gpubind")

@@ -1,0 +1,71 @@
+"""One tree of errors, and the exit codes.
+
+An error is data: *what* happened, *where*, *why*, a *hint*, and a stable kebab-case *code* that docs/errors.md explains.
+Nothing here prints or exits; `gpubind.cli` renders errors, in one place.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FINDING = 1
+EXIT_USAGE = 2
+EXIT_NOTHING = 3
+EXIT_UNREADABLE = 4
+EXIT_FORMAT = 5
+EXIT_BUG = 70
+EXIT_STDOUT_CLOSED = 120
+
+
+class GpubindError(Exception):
+    """Base of every error that gpubind raises on purpose."""
+
+    exit_code = EXIT_BUG
+
+    def __init__(self, code: str, what: str, *, where: str = "", why: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.where = where
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """One line: the code, what, and where."""
+        return f"{self.code}: {self.what}" + (f" ({self.where})" if self.where else "")
+
+
+class UsageError(GpubindError):
+    """The command line asks for something that cannot be."""
+
+    exit_code = EXIT_USAGE
+
+
+class NothingToBindError(GpubindError):
+    """No driver library and no device node: there is nothing to plan."""
+
+    exit_code = EXIT_NOTHING
+
+
+class HostReadError(GpubindError):
+    """The host, or a file that the user named, could not be read."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+class NotRecordedError(HostReadError):
+    """A recorded host was asked about a path outside its survey."""
+
+
+class FormatError(GpubindError):
+    """A file is malformed. `place` says where in it: a line, a byte offset or a key."""
+
+    exit_code = EXIT_FORMAT
+
+    def __init__(self, code: str, what: str, *, place: str = "", where: str = "", why: str = "", hint: str = "") -> None:
+        super().__init__(code, what, where=where or place, why=why, hint=hint)
+        self.place = place
+
+    def in_file(self, path: str) -> FormatError:
+        """The same error, with the file named: parsers see bytes, only their caller knows whose."""
+        where = f"{path}: {self.place}" if self.place else path
+        return FormatError(self.code, self.what, place=self.place, where=where, why=self.why, hint=self.hint)

@@ -1,0 +1,1 @@
+"""File formats: bytes or text in, values out. Pure; a malformed input is a `FormatError` that says where."""

@@ -1,0 +1,167 @@
+"""ELF: identification by hand, everything deeper through pyelftools (loaded only when asked).
+
+Source: gABI chapter 4 (ELF header), LSB "Symbol Versioning" (version needs and definitions).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Optional, Union
+
+from gpubind.errors import FormatError, GpubindError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+HEAD_SIZE = 256
+"""Bytes that `parse_ident` wants to see; a linker script says so within them."""
+
+_MACHINES = {3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64"}
+_MACHINES.update({243: "riscv64", 258: "loongarch64"})
+COMPAT32 = {"x86_64": "i386", "aarch64": "arm"}
+"""The 32-bit architecture whose programs a 64-bit one also runs."""
+
+NEEDED_LIMIT = 4096
+VERSIONS_LIMIT = 4096
+STRING_LIMIT = 4096
+
+
+class ElfIdent(NamedTuple):
+    """What the first 20 bytes of an ELF file say."""
+
+    bits: int
+    """32 or 64."""
+    order: Literal["little", "big"]
+    machine: int
+    """e_machine, 62 for x86-64."""
+    type: int
+    """e_type: 2 executable, 3 shared object."""
+
+    @property
+    def arch(self) -> str:
+        """The name that `uname -m` would use: `x86_64`, `i386`, `aarch64`, `ppc64le`; `x32` for 32-bit x86-64."""
+        name = _MACHINES.get(self.machine, f"machine-{self.machine}")
+        if name == "x86_64" and self.bits == 32:
+            return "x32"
+        return "ppc64le" if name == "ppc64" and self.order == "little" else name
+
+
+class NotElf(NamedTuple):
+    """Why a file is no ELF object."""
+
+    rule: Literal["zero-byte", "linker-script", "truncated-elf", "not-elf"]
+    detail: str
+
+
+class VersionNeed(NamedTuple):
+    """Symbol versions that a file wants from one library (.gnu.version_r)."""
+
+    library: str
+    versions: tuple[str, ...]
+
+
+class ElfFacts(NamedTuple):
+    """The dynamic facts of one ELF file. Orders are those of the file."""
+
+    ident: ElfIdent
+    soname: Optional[str]
+    needed: tuple[str, ...]
+    rpath: Optional[str]
+    runpath: Optional[str]
+    interpreter: Optional[str]
+    version_needs: tuple[VersionNeed, ...]
+    version_definitions: tuple[str, ...]
+
+
+def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
+    """The identification in the first bytes of a file (`HEAD_SIZE` are enough), or why it has none. Never raises."""
+    if not head:
+        return NotElf("zero-byte", "the file is empty")
+    if not head.startswith(b"\x7fELF"):
+        if b"GNU ld script" in head or head.lstrip().startswith((b"INPUT", b"GROUP", b"OUTPUT_FORMAT")):
+            return NotElf("linker-script", "a text for the link editor; the loader cannot use it")
+        return NotElf("not-elf", f"starts with {head[:4]!r}")
+    if len(head) < 20:
+        return NotElf("truncated-elf", f"{len(head)} bytes")
+    bits = {1: 32, 2: 64}.get(head[4])
+    order: Optional[Literal["little", "big"]] = {1: "little", 2: "big"}.get(head[5])  # type: ignore[assignment]
+    if bits is None or order is None:
+        return NotElf("not-elf", f"EI_CLASS {head[4]}, EI_DATA {head[5]}")
+    return ElfIdent(
+        bits, order, int.from_bytes(head[18:20], order), int.from_bytes(head[16:18], order)
+    )
+
+
+def parse_elf(stream: BinaryIO) -> ElfFacts:
+    """The dynamic facts of the ELF file in *stream* (binary, seekable; sections are read as needed).
+
+    Errors: `FormatError` (code `bad-elf`), for a file that is no ELF object and for any damage that matters here.
+    """
+    ident = parse_ident(stream.read(HEAD_SIZE))
+    if isinstance(ident, NotElf):
+        raise FormatError("bad-elf", "not an ELF file", place="byte 0", why=ident.detail)
+    try:
+        return _read_facts(ident, stream)
+    except GpubindError:
+        raise
+    except (MemoryError, RecursionError, Exception) as error:  # noqa: BLE001 - pyelftools fails in many ways on damage
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise FormatError("bad-elf", "damaged ELF file", place="dynamic section", why=why) from error
+
+
+def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
+    from elftools.elf.elffile import ELFFile
+
+    elf = ELFFile(stream)
+    interpreter: Optional[str] = None
+    needed: list[str] = []
+    single: dict[str, str] = {}
+    for segment in _bounded(elf.iter_segments(), 4096, "program headers"):
+        if segment["p_type"] == "PT_INTERP":
+            interpreter = _text(segment.get_interp_name())
+        elif segment["p_type"] == "PT_DYNAMIC":
+            for tag in _bounded(segment.iter_tags(), 16 * NEEDED_LIMIT, "dynamic tags"):
+                name = tag.entry.d_tag
+                if name == "DT_NEEDED":
+                    needed.append(_text(tag.needed))
+                    if len(needed) > NEEDED_LIMIT:
+                        raise FormatError("bad-elf", "damaged ELF file", why=f"over {NEEDED_LIMIT} DT_NEEDED entries")
+                elif name in ("DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
+                    single.setdefault(name, _text(getattr(tag, name[3:].lower())))
+    needs: list[VersionNeed] = []
+    definitions: list[str] = []
+    for section in _bounded(elf.iter_sections(), 65536, "section headers"):
+        kind = section["sh_type"]
+        if kind == "SHT_GNU_verneed":
+            for need, versions in _bounded(section.iter_versions(), VERSIONS_LIMIT, "version needs"):
+                names = (_text(v.name) for v in _bounded(versions, VERSIONS_LIMIT, "version needs"))
+                needs.append(VersionNeed(_text(need.name), tuple(names)))
+        elif kind == "SHT_GNU_verdef":
+            for _, names in _bounded(section.iter_versions(), VERSIONS_LIMIT, "version definitions"):
+                # The first name of a definition is the version itself, the others are its parents.
+                definitions.extend(_text(v.name) for v in islice(names, 1))
+    return ElfFacts(
+        ident,
+        single.get("DT_SONAME"),
+        tuple(needed),
+        single.get("DT_RPATH"),
+        single.get("DT_RUNPATH"),
+        interpreter,
+        tuple(needs),
+        tuple(definitions),
+    )
+
+
+def _bounded(items: Iterable[Any], limit: int, what: str) -> Iterator[Any]:
+    """*items*, up to *limit* of them: a damaged count must not cost unbounded time."""
+    for number, item in enumerate(items):
+        if number >= limit:
+            raise FormatError("bad-elf", "damaged ELF file", why=f"over {limit} {what}")
+        yield item
+
+
+def _text(value: object) -> str:
+    text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+    if len(text) > STRING_LIMIT:
+        raise FormatError("bad-elf", "damaged ELF file", why=f"a string of {len(text)} characters")
+    return text

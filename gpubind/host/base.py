@@ -1,0 +1,77 @@
+"""What a Host answers, live or recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Union
+
+from gpubind.data import read_data
+from gpubind.model import Missing
+from gpubind.tree import Tree
+
+PLAN_VARIABLES = ("CUDA_MPS_PIPE_DIRECTORY", "PATH")
+"""The variables that a plan reads, and the only ones that a record may hold."""
+
+LIST_FILES = ("nvliblist.conf", "rocmliblist.conf")
+SHIPPED_LABEL = "etc/{name}"
+
+
+class Uname(NamedTuple):
+    """uname(2), without the names of the machine."""
+
+    release: str
+    machine: str
+
+
+class Identity(NamedTuple):
+    """Who asks, in numbers."""
+
+    euid: int
+    groups: tuple[int, ...]
+    """Effective and supplementary group ids, sorted."""
+
+
+class RunResult(NamedTuple):
+    """What a program answered."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class ListFile(NamedTuple):
+    """A list file in force."""
+
+    label: str
+    """Where it came from, without anything that names a user."""
+    data: bytes
+    shipped: bool
+    """Whether it is gpubind's own, which may be completed; any other list is the law."""
+
+
+class Host:
+    """A host that plans can be made for.
+
+    `driver` is the tree of the driver root (libraries, ld cache, binaries, manifests), `dev` that of the dev root
+    (/dev, /proc, /sys, sockets, site configuration). Often they are the same tree.
+    """
+
+    label: str
+    driver: Tree
+    dev: Tree
+    environ: Mapping[str, str]
+    uname: Uname
+    identity: Identity
+
+    def liblist(self, name: str) -> ListFile:
+        """The list file *name* in force: the user's, else the site's, else the shipped one."""
+        raise NotImplementedError
+
+    def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
+        """Run a helper program found in the standard directories; Missing if that is not possible or not safe."""
+        raise NotImplementedError
+
+
+def shipped_liblist(name: str) -> ListFile:
+    """gpubind's own list file *name*."""
+    return ListFile(SHIPPED_LABEL.format(name=name), read_data(f"etc/{name}"), shipped=True)

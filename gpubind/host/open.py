@@ -1,0 +1,55 @@
+"""Which host: this machine, a record in a file, or one of the records that ship."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+from gpubind.data import HOSTS, read_data
+from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.formats.record import SIZE_LIMIT, parse_record
+from gpubind.host.base import Host, ListFile
+from gpubind.host.live import LiveHost
+from gpubind.host.recorded import RecordedHost
+
+FILE_LIMIT = 1 << 20
+
+
+def open_host(host: Optional[str] = None, root: Optional[str] = None, dev_root: Optional[str] = None) -> Host:
+    """The host called *host* (a file, or the name of a record that ships); this machine if None.
+
+    Errors: `UsageError`, `HostReadError`, `FormatError`, each naming the file.
+    """
+    if host is None:
+        return LiveHost(root or "/", dev_root)
+    if root is not None or dev_root is not None:
+        what = "--root and --dev-root cannot be used with --host"
+        raise UsageError("host-with-root", what, why="a record has the roots that it was made with")
+    if host in HOSTS:
+        return RecordedHost(parse_record(read_data(f"data/hosts/{host}.json")), host)
+    if not os.path.exists(host) and "/" not in host:
+        why = "there is no such file, and no record of that name ships"
+        raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint="ship: " + ", ".join(HOSTS))
+    data = read_file(host, SIZE_LIMIT)
+    try:
+        return RecordedHost(parse_record(data), os.path.basename(host))
+    except FormatError as error:
+        raise error.in_file(host) from error
+
+
+def read_listfile(path: str) -> ListFile:
+    """The list file that the user named with --list."""
+    return ListFile(path, read_file(path, FILE_LIMIT), shipped=False)
+
+
+def read_file(path: str, limit: int) -> bytes:
+    """The bytes of a file that the user named. Errors: `HostReadError` (code `unreadable-file`)."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(limit + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise HostReadError("unreadable-file", "a file cannot be read", where=path, why=why) from error
+    if len(data) > limit:
+        raise HostReadError("unreadable-file", "a file cannot be read", where=path, why=f"larger than {limit} bytes")
+    return data

@@ -1,0 +1,36 @@
+"""RecordedHost: a host from a record. It answers as the live host did when it was recorded."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from gpubind.formats.record import Record
+from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, shipped_liblist
+from gpubind.model import Missing
+from gpubind.tree import RecordedTree
+
+
+class RecordedHost(Host):
+    """The host in *record*, called *label* in messages."""
+
+    def __init__(self, record: Record, label: str) -> None:
+        self.label = label
+        self.driver = RecordedTree(record.driver, label)
+        self.dev = self.driver if record.dev is None else RecordedTree(record.dev, label)
+        self.environ = record.environ
+        self.uname = Uname(record.release, record.machine)
+        self.identity = Identity(record.euid, record.groups)
+        self._lists = {entry.name: entry for entry in record.lists}
+        self._runs = {run.argv: run for run in record.runs}
+
+    def liblist(self, name: str) -> ListFile:
+        entry = self._lists.get(name)
+        if entry is None:
+            return shipped_liblist(name)
+        return ListFile(entry.label, entry.text.encode("utf-8", "surrogateescape"), shipped=False)
+
+    def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
+        run = self._runs.get(argv)
+        if run is None:
+            return Missing("absent", f"`{argv[0]}` was not run, or gave no answer, when this host was recorded")
+        return RunResult(run.status, run.stdout, run.stderr)

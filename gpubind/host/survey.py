@@ -1,0 +1,372 @@
+"""What `gpubind record` writes down: a fixed survey of a host, not a trace of one plan.
+
+Listings, links and small texts of every place where a driver, its devices or a site's configuration may be, so that a
+record answers what later versions of gpubind ask, too. No file bodies but small texts, no user names, no environment
+beyond the variables that a plan reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Optional
+
+from gpubind.errors import FormatError
+from gpubind.formats.elf import ElfIdent
+from gpubind.formats.ldcache import parse_ldcache
+from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
+from gpubind.host.base import LIST_FILES, Host
+from gpubind.model import Missing
+from gpubind.tree import Tree
+
+RUNS = (("nvidia-container-cli", "list"),)
+RUN_TIMEOUT_S = 30.0
+LD_CACHE_LIMIT = 64 << 20
+TEXT_LIMIT = 256 << 10
+DEPTH_LIMIT = 8
+NAMES_LIMIT = 20_000
+
+LIBRARY_BASES = (
+    "/usr/lib64",
+    "/usr/lib32",
+    "/lib64",
+    "/lib32",
+    "/usr/lib",
+    "/lib",
+    "/usr/lib/nvidia",
+    "/usr/lib64/nvidia",
+    "/usr/lib32/nvidia",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/usr/lib64-nvidia",
+    "/run/nvidia/driver/usr/lib64",
+    "/run/opengl-driver/lib",
+    "/run/opengl-driver-32/lib",
+    "/usr/lib/wsl/lib",
+    "/usr/local/glibc/usr/lib",
+    "/home/kubernetes/bin/nvidia/lib64",
+    "/opt/nvidia/lib64",
+    "/opt/rocm/lib",
+    "/opt/rocm/lib64",
+    "/opt/amdgpu/lib64",
+    "/",
+    "/32",
+)
+"""Directories of libraries: every name with its facts, so that links can be followed later; ELF facts for GPU files."""
+
+MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
+MULTIARCH_NAMES = ("aarch64-linux-gnu", "arm-linux-gnueabihf", "i386-linux-gnu", "powerpc64le-linux-gnu", "x86_64-linux-gnu")
+"""Looked for in any case; other names of this form are found by listing."""
+
+BINARY_DIRECTORIES = (
+    "/usr/bin",
+    "/usr/sbin",
+    "/bin",
+    "/sbin",
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/usr/local/nvidia/bin",
+    "/opt/bin",
+    "/opt/rocm/bin",
+    "/run/nvidia/driver/usr/bin",
+    "/run/nvidia/driver/usr/sbin",
+)
+"""Directories of programs: every name, facts only for the GPU's."""
+
+WHOLE_DIRECTORIES = (
+    "/dev/nvidia-caps",
+    "/dev/nvidia-caps-imex-channels",
+    "/dev/dri",
+    "/etc/OpenCL",
+    "/etc/cdi",
+    "/etc/egl",
+    "/etc/glvnd",
+    "/etc/nvidia",
+    "/etc/vulkan",
+    "/etc/vulkansc",
+    "/etc/apptainer",
+    "/etc/singularity",
+    "/etc/modprobe.d",
+    "/etc/init.d",
+    "/etc/X11/xorg.conf.d",
+    "/lib/firmware/nvidia",
+    "/lib/modprobe.d",
+    "/lib/systemd/system",
+    "/lib/udev/rules.d",
+    "/opt/amdgpu/share/libdrm",
+    "/proc/driver/nvidia",
+    "/proc/driver/nvidia-caps",
+    "/proc/driver/nvidia-nvswitch",
+    "/run/cdi",
+    "/run/nvidia-fabricmanager",
+    "/run/nvidia-persistenced",
+    "/sys/class/drm",
+    "/sys/class/kfd/kfd/topology/nodes",
+    "/sys/module/nvidia",
+    "/sys/module/nvidia_uvm",
+    "/sys/module/nvidia_drm",
+    "/sys/module/amdgpu",
+    "/sys/module/nouveau",
+    "/tmp/nvidia-mps",
+    "/usr/lib/firmware/nvidia",
+    "/usr/lib/modprobe.d",
+    "/usr/lib/nvidia",
+    "/usr/lib/systemd/system",
+    "/usr/lib/systemd/system-sleep",
+    "/usr/lib/udev/rules.d",
+    "/usr/lib/wsl/drivers",
+    "/usr/lib/xorg/modules",
+    "/usr/lib64/xorg/modules",
+    "/usr/share/X11/xorg.conf.d",
+    "/usr/share/dbus-1/system.d",
+    "/usr/share/egl",
+    "/usr/share/glvnd",
+    "/usr/share/initramfs-tools/hooks",
+    "/usr/share/libdrm",
+    "/usr/share/nvidia",
+    "/usr/share/vulkan",
+    "/usr/share/vulkansc",
+    "/var/run/cdi",
+    "/var/run/nvidia-fabricmanager",
+    "/var/run/nvidia-persistenced",
+    "/.singularity.d/libs",
+)
+"""Directories with all below them; names that have nothing to do with a GPU without facts."""
+
+SINGLE_PATHS = (
+    "/dev/dxg",
+    "/dev/kfd",
+    "/dev/nvidiactl",
+    "/etc/group",
+    "/etc/ld.so.cache",
+    "/etc/nv_tegra_release",
+    "/etc/os-release",
+    "/proc/devices",
+    "/proc/version",
+    "/sys/module/nvidia/version",
+)
+
+GPU_NAME = re.compile(
+    r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvngx|nv-fabric|^lib(EGL|GL|OpenGL|OpenCL|vdpau)"
+    r"|tls_test|gbm|amd|rocm|rocr|hsa|hip|roc|drm|numa|libpci|kfd|comgr|dxcore|mesa|cltrace|mcwamp|hc_am|CXLAct",
+    re.IGNORECASE,
+)
+"""Names of which facts are kept wherever they turn up."""
+
+_TEXT_NAME = re.compile(r"\.(json|icd|conf|yaml|csv|toml)$|^(version|params|information|initstate|access|mig-minors|group"
+                        r"|devices|os-release|nv_tegra_release|config|monitor|registry|properties|gpu_id|name|modeset)$")  # fmt: skip
+_ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
+_HOME = re.compile(r"^/(home|root|Users)(/|$)")
+
+
+def survey(host: Host, description: str = "", hostname: Optional[str] = None) -> Record:
+    """*host* as a record. *hostname* is kept only if given."""
+    driver = _Survey(host.driver)
+    dev = driver if host.dev is host.driver else _Survey(host.dev)
+    for looked in {id(driver): driver, id(dev): dev}.values():
+        looked.look(host)
+    runs = []
+    for argv in RUNS:
+        answer = host.run(argv, RUN_TIMEOUT_S)
+        if not isinstance(answer, Missing):
+            runs.append(RecordedRun(argv, answer.status, answer.stdout, answer.stderr))
+    lists = []
+    for name in LIST_FILES:
+        file = host.liblist(name)
+        if not file.shipped:
+            lists.append(RecordedList(name, file.label, file.data.decode("utf-8", "surrogateescape")))
+    return Record(
+        description=description,
+        hostname=hostname,
+        driver=RecordedRoot(host.driver.root, driver.recorded()),
+        dev=None if dev is driver else RecordedRoot(host.dev.root, dev.recorded()),
+        environ={name: kept for name, value in sorted(host.environ.items()) if (kept := _without_homes(value))},
+        release=host.uname.release,
+        machine=host.uname.machine,
+        euid=host.identity.euid,
+        groups=host.identity.groups,
+        lists=tuple(lists),
+        runs=tuple(runs),
+    )
+
+
+def _without_homes(value: str) -> str:
+    """*value* without the parts of a search path that lie in somebody's home, and so name them."""
+    return ":".join(part for part in value.split(":") if not _HOME.match(part))
+
+
+class _Survey:
+    """What has been looked at so far in one tree."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.entries: dict[str, dict[str, RecordedEntry]] = {}
+        self.others: dict[str, tuple[str, ...]] = {}
+        self.listed: dict[str, object] = {}
+
+    def recorded(self) -> dict[str, RecordedDirectory]:
+        """The directories, without names that were both listed and looked at."""
+        out = {}
+        for path in sorted({*self.entries, *self.listed}):
+            entries = self.entries.get(path, {})
+            others = tuple(name for name in self.others.get(path, ()) if name not in entries)
+            out[path] = RecordedDirectory(entries, others, self.listed.get(path, False))  # type: ignore[arg-type]
+        return out
+
+    def look(self, host: Host) -> None:
+        """The whole survey."""
+        for path in SINGLE_PATHS:
+            self.note(path)
+        for directory in dict.fromkeys((*LIBRARY_BASES, *self._multiarch(), *self._cached_directories())):
+            self.list(directory, all_facts=directory != "/")
+            for sub in ("vdpau", "gbm", "nvidia/wine", "libglvnd"):
+                self.list(f"{directory.rstrip('/')}/{sub}", all_facts=True)
+        on_path = [d for d in host.environ.get("PATH", "").split(":") if d.startswith("/") and not _HOME.match(d)]
+        for directory in dict.fromkeys((*BINARY_DIRECTORIES, *on_path)):
+            self.list(directory)
+        self.list("/dev")
+        self.list("/sys/bus/pci/devices")
+        self._pci_devices()
+        for directory in WHOLE_DIRECTORIES:
+            self.walk(directory)
+        mps = host.environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
+        if mps.startswith("/") and not _HOME.match(mps):
+            self.walk(mps)
+        for directory in self._matching("/opt", "rocm"):
+            for sub in ("lib", "lib64", "bin", "etc/OpenCL/vendors"):
+                self.list(f"{directory}/{sub}", all_facts=True)
+
+    def _multiarch(self) -> list[str]:
+        """Debian's library directories and the driver's below them."""
+        directories = []
+        for base in MULTIARCH_BASES:
+            names = self.tree.list(base)
+            here = () if isinstance(names, Missing) else tuple(name for name in names if "-linux-gnu" in name)
+            for name in sorted({*MULTIARCH_NAMES, *here}):
+                directories += [f"{base}/{name}{sub}" for sub in ("", "/nvidia", "/nvidia/current", "/nvidia/xorg")]
+        return directories
+
+    def _cached_directories(self) -> list[str]:
+        data = self.tree.read("/etc/ld.so.cache", LD_CACHE_LIMIT)
+        if isinstance(data, Missing):
+            return []
+        try:
+            paths = {entry.path.rpartition("/")[0] for entry in parse_ldcache(data)}
+        except FormatError:
+            return []
+        return sorted(path for path in paths if path.startswith("/"))
+
+    def _matching(self, directory: str, prefix: str) -> list[str]:
+        names = self.list(directory)
+        return [f"{directory}/{name}" for name in names if name.startswith(prefix)]
+
+    def _pci_devices(self) -> None:
+        """Display controllers (class 0x03): vendor, class, and their DRM nodes."""
+        names = self.tree.list("/sys/bus/pci/devices")
+        for name in () if isinstance(names, Missing) else names:
+            base = f"/sys/bus/pci/devices/{name}"
+            kind = self.tree.read_text(f"{base}/class")
+            if isinstance(kind, str) and kind.startswith("0x03"):
+                for fact in ("class", "vendor", "device"):
+                    self.note(f"{base}/{fact}", text=True)
+                self.list(f"{base}/drm", all_facts=True)
+            else:
+                self.note(f"{base}/drm")
+
+    def walk(self, directory: str, depth: int = 0) -> None:
+        """*directory* and everything below it."""
+        for name in self.list(directory, all_facts=directory.startswith(("/proc/", "/dev/", "/sys/"))):
+            path = f"{directory}/{name}"
+            found = self.tree.lstat(path)
+            if not isinstance(found, Missing) and found.kind == "dir" and depth < DEPTH_LIMIT:
+                self.walk(path, depth + 1)
+
+    def list(self, directory: str, all_facts: bool = False) -> tuple[str, ...]:
+        """Write down *directory*: its names, and the facts of those that matter."""
+        self.note(directory)
+        real = self.tree.resolve(directory)
+        if isinstance(real, Missing):
+            return ()
+        names = self.tree.list(real)
+        if isinstance(names, Missing):
+            if names.why != "absent":
+                self.listed[real] = names
+            return ()
+        if len(names) > NAMES_LIMIT:
+            return ()
+        self.listed[real] = True
+        self.others[real] = names
+        for name in names:
+            if all_facts or GPU_NAME.search(name):
+                self.note(f"{real.rstrip('/')}/{name}")
+        return names
+
+    def note(self, path: str, text: bool = False) -> None:
+        """Write down *path* and everything on the way to what it leads to."""
+        for here in self._steps(path):
+            parent, _, name = here.rpartition("/")
+            entries = self.entries.setdefault(parent or "/", {})
+            if name and (name not in entries or text):
+                entries[name] = self._entry(here, name, text)
+
+    def _steps(self, path: str) -> Iterable[str]:
+        """Each link-free path that a walk along *path* looks at."""
+        todo = path.split("/")[::-1]
+        at = ""
+        links = 0
+        while todo:
+            name = todo.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                at = at.rpartition("/")[0]
+                continue
+            here = f"{at}/{name}"
+            yield here
+            target = self.tree.readlink(here)
+            if isinstance(target, Missing):
+                at = here
+                if isinstance(self.tree.lstat(here), Missing):
+                    return
+                continue
+            links += 1
+            if links > 40:
+                return
+            if target.startswith("/"):
+                at = ""
+            todo.extend(target.split("/")[::-1])
+
+    def _entry(self, path: str, name: str, text: bool) -> RecordedEntry:
+        found = self.tree.lstat(path)
+        if isinstance(found, Missing):
+            return RecordedEntry(found)
+        if found.kind == "link":
+            target = self.tree.readlink(path)
+            return RecordedEntry(found, link=target if isinstance(target, str) else "")
+        if found.kind != "file":
+            return RecordedEntry(found)
+        if path == "/etc/group":
+            return RecordedEntry(found, body=self._groups())
+        if path == "/etc/ld.so.cache":
+            return RecordedEntry(found, body=self.tree.read(path, LD_CACHE_LIMIT))
+        if text or _TEXT_NAME.search(name) or path.startswith(("/proc/driver/", "/sys/module/")):
+            body = self.tree.read(path, TEXT_LIMIT)
+            return RecordedEntry(found, body=body)
+        if not _ELF_NAME.search(name) and not found.mode & 0o111:
+            return RecordedEntry(found)
+        ident = self.tree.ident(path)
+        elf = self.tree.elf(path) if isinstance(ident, ElfIdent) and GPU_NAME.search(path) else None
+        return RecordedEntry(found, ident=ident, elf=elf)
+
+    def _groups(self) -> bytes:
+        """The names of the groups that own device nodes, without their members."""
+        text = self.tree.read_text("/etc/group")
+        gids = set()
+        for directory in ("/dev", "/dev/dri", "/dev/nvidia-caps"):
+            names = self.tree.list(directory)
+            for name in () if isinstance(names, Missing) else names:
+                found = self.tree.stat(f"{directory}/{name}")
+                if not isinstance(found, Missing) and (GPU_NAME.search(name) or directory != "/dev" or name == "kfd"):
+                    gids.add(str(found.gid))
+        lines = [] if isinstance(text, Missing) else [line.split(":") for line in text.split("\n")]
+        return "".join(f"{line[0]}:x:{line[2]}:\n" for line in lines if len(line) > 2 and line[2] in gids).encode()

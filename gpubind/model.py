@@ -1,0 +1,296 @@
+"""The values that cross stages. All are frozen; sequences are tuples; absent is None.
+
+NamedTuples, because a class of them costs a fifth of a frozen dataclass at import (docs/decisions/0002).
+"""
+
+from __future__ import annotations
+
+import stat
+from typing import Literal, NamedTuple, NewType, Optional
+
+RootedPath = NewType("RootedPath", str)
+"""A path as seen inside a root (driver root, dev root): `/usr/lib64/libcuda.so.1`."""
+HostPath = NewType("HostPath", str)
+"""A real path on this host, root included: what a bind's source must be."""
+ContainerPath = NewType("ContainerPath", str)
+"""A path inside the container."""
+
+Vendor = Literal["nvidia", "amd"]
+Capability = Literal["compute", "utility", "video", "graphics", "display", "ngx", "compat32"]
+CAPABILITIES: tuple[Capability, ...] = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
+"""In NVIDIA_DRIVER_CAPABILITIES' sense and spelling."""
+DEFAULT_CAPABILITIES: tuple[Capability, ...] = CAPABILITIES[:-1]
+"""What `--nv` means: everything but 32-bit libraries."""
+
+Kind = Literal["library", "binary", "file", "manifest", "socket", "directory"]
+Verdict = Literal["taken", "left-out", "rejected", "absent"]
+Severity = Literal["error", "warning", "note"]
+DriverKind = Literal["linux", "wsl", "tegra"]
+
+
+FileKind = Literal["file", "dir", "link", "char", "block", "socket", "fifo"]
+_FILE_KINDS: dict[int, FileKind] = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "dir",
+    stat.S_IFLNK: "link",
+    stat.S_IFCHR: "char",
+    stat.S_IFBLK: "block",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFIFO: "fifo",
+}
+
+
+class Missing(NamedTuple):
+    """The answer when there is no answer. Absent and forbidden are two things; neither is an error by itself."""
+
+    why: Literal["absent", "forbidden", "loop", "unreadable"]
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.detail}" if self.detail else self.why
+
+
+class Stat(NamedTuple):
+    """What lstat(2) says, as far as a plan needs it."""
+
+    kind: FileKind
+    mode: int
+    """Permission bits with set-id and sticky, e.g. 0o644."""
+    uid: int
+    gid: int
+    size: int
+    """Bytes; 0 for what is no regular file."""
+    major: int = 0
+    minor: int = 0
+
+    @classmethod
+    def of(cls, mode: int, uid: int, gid: int, size: int, rdev: tuple[int, int]) -> Stat:
+        """From the fields of `os.lstat`."""
+        kind = _FILE_KINDS.get(stat.S_IFMT(mode), "fifo")
+        return cls(kind, stat.S_IMODE(mode), uid, gid, size if kind == "file" else 0, *rdev)
+
+
+class Request(NamedTuple):
+    """What the caller asks for."""
+
+    vendors: tuple[Vendor, ...] = ("nvidia",)
+    caps: tuple[Capability, ...] = DEFAULT_CAPABILITIES
+    """In the order of `CAPABILITIES`."""
+    caps_explicit: bool = False
+    """Whether `--caps` named them: what was asked for by name must not be missing silently."""
+    source: str = "auto"
+    """`auto`, `liblist` or `driver`."""
+    completion: bool = True
+    """Whether the shipped list is completed from the driver itself."""
+    library_path: tuple[RootedPath, ...] = ()
+    """Directories, searched after the known driver directories."""
+    like: Optional[str] = None
+    """Flavour to reproduce (`apptainer-1.4`), None for gpubind's own plan."""
+    libdir: Optional[ContainerPath] = None
+    """Where libraries land, None for the layout's own directory."""
+
+
+class Gpu(NamedTuple):
+    """One GPU, as the kernel driver tells it."""
+
+    vendor: Vendor
+    index: Optional[int]
+    """Position among the GPUs that are not excluded, in PCI order; None if excluded."""
+    uuid: Optional[str]
+    pci: Optional[str]
+    minor: Optional[int]
+    model: Optional[str]
+    render: Optional[RootedPath]
+    """`/dev/dri/renderD128`, None if the host has none for it."""
+    chosen: bool
+    mig: tuple[MigDevice, ...] = ()
+
+
+class MigDevice(NamedTuple):
+    """A compute instance of a GPU instance."""
+
+    gi: int
+    ci: int
+    uuid: Optional[str]
+
+
+class Driver(NamedTuple):
+    """The driver of one vendor."""
+
+    vendor: Vendor
+    version: Optional[str]
+    """V: what the user-space files must match."""
+    version_assumed: bool
+    """True when no kernel module said V and the file behind libcuda did."""
+    kernel_version: Optional[str]
+    kind: DriverKind
+    cuda_max: Optional[str]
+    """Newest CUDA version that this driver branch serves, `12.4`."""
+    root: HostPath
+
+
+class PassedOver(NamedTuple):
+    """A source that did not serve, and why."""
+
+    source: str
+    code: str
+    why: str
+
+
+class SourceUsed(NamedTuple):
+    """Which source served."""
+
+    served: str
+    detail: str
+    passed_over: tuple[PassedOver, ...] = ()
+
+
+class HostFile(NamedTuple):
+    """A file of the host that a container may get: a library, a binary, a manifest, a socket, ..."""
+
+    vendor: Vendor
+    kind: Kind
+    path: RootedPath
+    """The resolved real file."""
+    names: tuple[str, ...]
+    """A library's names in the container: its soname and every link the host has for it. Else empty."""
+    target: Optional[ContainerPath]
+    """Where it must be in the container; None where the layout decides (libraries, binaries)."""
+    arch: Optional[str]
+    soname: Optional[str]
+    version: Optional[str]
+    """Driver version in the file's name, if any."""
+    capability: Optional[Capability]
+    """None: always taken."""
+    size: int
+    source: HostPath
+    named_by: str
+    named_at: str
+    found_by: str
+    content: Optional[bytes] = None
+    """A manifest's bytes: its library paths may have to change with where libraries land."""
+
+
+class DeviceNode(NamedTuple):
+    """A device node."""
+
+    vendor: Vendor
+    source: HostPath
+    target: ContainerPath
+    type: Literal["c", "b"]
+    major: int
+    minor: int
+    mode: int
+    """Permission bits, e.g. 0o666."""
+    uid: int
+    gid: int
+    group: Optional[str]
+    access: str
+    """What this process may do with it: `rw`, `r`, `w` or `none`."""
+    gpu: Optional[int]
+    """Index of the GPU it belongs to."""
+    capability: Optional[Capability]
+
+
+class Mount(NamedTuple):
+    """One bind. It has a `source` or a `content`, never both."""
+
+    vendor: Vendor
+    source: Optional[HostPath]
+    content: Optional[str]
+    target: ContainerPath
+    kind: Kind
+    arch: Optional[str]
+    soname: Optional[str]
+    version: Optional[str]
+    capability: Optional[Capability]
+    options: tuple[str, ...]
+    required: bool
+    size: int
+    """Bytes of the file (or of the content); 0 for sockets and directories."""
+    rule: str
+    """Why it is in the plan: the source or completion rule that named it."""
+
+
+class EnvVar(NamedTuple):
+    """One operation on a variable of the container."""
+
+    name: str
+    op: Literal["set", "prepend", "append", "unset"]
+    value: Optional[str]
+    separator: Optional[str]
+    rule: str
+
+
+class Decision(NamedTuple):
+    """What became of one thing that was considered."""
+
+    vendor: Vendor
+    subject: str
+    """A soname, a file name, a path or a list entry."""
+    verdict: Verdict
+    rule: str
+    """Kebab-case; docs/plan.md explains each."""
+    step: Literal["name", "search", "capability", "side", "place"]
+    """Which step of the planning decided."""
+    named_by: Optional[str] = None
+    """The source that named it: `liblist`, `driver`, `completion`."""
+    named_at: Optional[str] = None
+    """`etc/nvliblist.conf:12`."""
+    path: Optional[str] = None
+    """The file in question, inside the driver root."""
+    found_by: Optional[str] = None
+    """`ld.so.cache`, or the directory that held it."""
+    target: Optional[str] = None
+    detail: Optional[str] = None
+
+
+class Finding(NamedTuple):
+    """Something the user should know, with what to do about it."""
+
+    code: str
+    severity: Severity
+    vendor: Optional[Vendor]
+    subject: str
+    what: str
+    where: Optional[str] = None
+    why: Optional[str] = None
+    hint: Optional[str] = None
+    command: Optional[str] = None
+
+
+class Inventory(NamedTuple):
+    """Everything that the sources found on one host for one vendor."""
+
+    driver: Driver
+    source: SourceUsed
+    files: tuple[HostFile, ...]
+    devices: tuple[DeviceNode, ...]
+    gpus: tuple[Gpu, ...]
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+
+
+class PlannedDriver(NamedTuple):
+    """A driver and the source that listed its files."""
+
+    driver: Driver
+    source: SourceUsed
+
+
+class Plan(NamedTuple):
+    """The answer: what a container must get from this host."""
+
+    request: Request
+    layout: str
+    drivers: tuple[PlannedDriver, ...]
+    gpus: tuple[Gpu, ...]
+    libdir: Optional[ContainerPath]
+    libdir32: Optional[ContainerPath]
+    mounts: tuple[Mount, ...]
+    devices: tuple[DeviceNode, ...]
+    env: tuple[EnvVar, ...]
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+    digest: str
+    """sha256 over what a container would get, without anything that names the machine."""

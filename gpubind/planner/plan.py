@@ -1,0 +1,192 @@
+"""From an inventory to a plan: capabilities, placement, collisions, environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from gpubind.errors import FormatError
+from gpubind.formats.icd import parse_icd, with_library_paths
+from gpubind.model import (
+    Capability,
+    ContainerPath,
+    Decision,
+    DeviceNode,
+    EnvVar,
+    Finding,
+    HostFile,
+    Inventory,
+    Mount,
+    Plan,
+    PlannedDriver,
+    Request,
+)
+from gpubind.planner.digest import digest
+from gpubind.planner.placement import GPUBIND, Layout, with_libdir
+
+IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
+"""A capability whose libraries cannot do without another's. Source: libnvidia-container `src/nvc_info.c`."""
+
+REQUIRED = ("libcuda.so.1", "libnvidia-ml.so.1")
+"""Without these the driver is of no use; every other mount may be left out where a target cannot be made."""
+
+FILE_OPTIONS = ("ro", "nosuid", "nodev")
+SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
+
+
+def make_plan(inventories: Iterable[Inventory], request: Request, layout: Layout = GPUBIND) -> Plan:
+    """What a container gets of *inventories*.
+
+    Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
+    """
+    inventories = tuple(inventories)
+    layout = with_libdir(layout, request.libdir)
+    wanted = _wanted(request)
+    mounts: dict[ContainerPath, Mount] = {}
+    decisions: list[Decision] = []
+    devices: list[DeviceNode] = []
+    findings: list[Finding] = []
+    for inventory in inventories:
+        findings += inventory.findings
+        kept = [f for f in inventory.files if _is_wanted(f.capability, wanted)]
+        decisions += [_not_asked(file) for file in inventory.files if not _is_wanted(file.capability, wanted)]
+        for file in kept:
+            for mount in _mounts(file, kept, layout):
+                decisions.append(_place(mount, file, mounts))
+        for node in inventory.devices:
+            taken = _is_wanted(node.capability, wanted)
+            devices += [node] if taken else []
+            decisions.append(_device_decision(node, taken))
+        decisions += inventory.decisions
+    ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
+    nodes = tuple(sorted(devices, key=lambda node: node.target))
+    env = tuple(_environment(ordered, layout))
+    return Plan(
+        request=request,
+        layout=layout.name,
+        drivers=tuple(PlannedDriver(inventory.driver, inventory.source) for inventory in inventories),
+        gpus=tuple(gpu for inventory in inventories for gpu in inventory.gpus),
+        libdir=layout.libdir,
+        libdir32=layout.libdir32,
+        mounts=ordered,
+        devices=nodes,
+        env=env,
+        decisions=tuple(sorted(decisions, key=_decision_order)),
+        findings=tuple(sorted(findings, key=_finding_order)),
+        digest=digest(ordered, nodes, env),
+    )
+
+
+def _wanted(request: Request) -> frozenset[Capability]:
+    implied = [cap for asked in request.caps for cap in IMPLIED.get(asked, ())]
+    return frozenset((*request.caps, *implied))
+
+
+def _is_wanted(capability: Optional[Capability], wanted: frozenset[Capability]) -> bool:
+    return capability is None or capability in wanted
+
+
+def _not_asked(file: HostFile) -> Decision:
+    subject = file.soname or (file.names[0] if file.names else file.target or file.path)
+    detail = f"belongs to {file.capability}, which was not asked for"
+    return Decision(
+        file.vendor, subject, "left-out", "capability", "capability",
+        file.named_by, file.named_at, file.path, file.found_by, None, detail,
+    )  # fmt: skip
+
+
+def _mounts(file: HostFile, kept: list[HostFile], layout: Layout) -> Iterator[Mount]:
+    """The binds of one file: a library has one for each name it needs."""
+    if file.kind == "library":
+        directory = layout.libdir32 if file.capability == "compat32" else layout.libdir
+        targets = [ContainerPath(f"{directory}/{name}") for name in file.names]
+    elif file.kind == "binary":
+        targets = [ContainerPath(f"{layout.bindir}/{file.names[0]}")]
+    else:
+        targets = [file.target] if file.target else []
+    content = _rewritten(file, kept) if file.content is not None else None
+    for target in targets:
+        yield Mount(
+            vendor=file.vendor,
+            source=file.source if content is None else None,
+            content=content,
+            target=target,
+            kind=file.kind,
+            arch=file.arch,
+            soname=file.soname,
+            version=file.version,
+            capability=file.capability,
+            options=SOCKET_OPTIONS if file.kind in ("socket", "directory") else FILE_OPTIONS,
+            required=file.soname in REQUIRED and file.capability != "compat32",
+            size=file.size if content is None else len(content.encode("utf-8", "surrogateescape")),
+            rule=file.named_by,
+        )
+
+
+def _rewritten(file: HostFile, kept: list[HostFile]) -> Optional[str]:
+    """The manifest with absolute library paths replaced by sonames; None if it can be bound as it is.
+
+    An absolute path (RPM packages since 560, Nix) is right on the host only: in the container the library is elsewhere,
+    and is found by its name.
+    """
+    try:
+        icd = parse_icd(file.content or b"")
+    except FormatError:
+        return None
+    ours = {name for other in kept if other.kind == "library" for name in other.names}
+    replacements = {
+        path: path.rpartition("/")[2] for path in icd.libraries if path.startswith("/") and path.rpartition("/")[2] in ours
+    }
+    return with_library_paths(icd, replacements) if replacements else None
+
+
+def _place(mount: Mount, file: HostFile, mounts: dict[ContainerPath, Mount]) -> Decision:
+    """Put *mount* into *mounts* unless its target is taken; the Decision about it."""
+    subject = mount.target.rpartition("/")[2] if mount.kind in ("library", "binary") else mount.target
+    there = mounts.setdefault(mount.target, mount)
+    taken = there is mount
+    detail = None
+    if not taken:
+        detail = f"{there.source or 'a generated file'} is already there"
+    elif mount.content is not None:
+        detail = "rewritten: its library path would not exist in the container"
+    return Decision(
+        file.vendor, subject, "taken" if taken else "left-out", file.named_by if taken else "collision", "place",
+        file.named_by, file.named_at, file.path, file.found_by, mount.target, detail,
+    )  # fmt: skip
+
+
+def _device_decision(node: DeviceNode, taken: bool) -> Decision:
+    detail = None if taken else f"belongs to {node.capability}, which was not asked for"
+    verdict, rule, step = ("taken", "devices", "place") if taken else ("left-out", "capability", "capability")
+    return Decision(
+        node.vendor, node.target, verdict, rule, step,  # type: ignore[arg-type]
+        "devices", "/dev", node.source, "/dev", node.target if taken else None, detail,
+    )  # fmt: skip
+
+
+def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
+    """What makes loaders and shells find what was bound. Ours goes before the image's and the user's own value."""
+    names = {mount.target for mount in mounts}
+    if any(mount.kind == "binary" for mount in mounts) and not layout.bindir_on_path:
+        yield EnvVar("PATH", "append", layout.bindir, ":", "binaries")
+    for directory in (layout.libdir, layout.libdir32):
+        if any(name.startswith(directory + "/") for name in names):
+            yield EnvVar("LD_LIBRARY_PATH", "prepend", directory, ":", "libraries")
+    if f"{layout.libdir}/nvidia-drm_gbm.so" in names:
+        yield EnvVar("GBM_BACKENDS_PATH", "set", layout.libdir, None, "gbm-backend")
+    if f"{layout.libdir}/libvdpau_nvidia.so.1" in names:
+        yield EnvVar("VDPAU_DRIVER_PATH", "set", layout.libdir, None, "vdpau-driver")
+
+
+_VERDICTS = {"taken": 0, "left-out": 1, "rejected": 2, "absent": 3}
+_SEVERITIES = {"error": 0, "warning": 1, "note": 2}
+
+
+def _decision_order(decision: Decision) -> tuple[str, int, str, str, str]:
+    verdict = _VERDICTS[decision.verdict]
+    return decision.vendor, verdict, decision.subject, decision.target or "", decision.path or ""
+
+
+def _finding_order(finding: Finding) -> tuple[int, str, str]:
+    return _SEVERITIES[finding.severity], finding.code, finding.subject

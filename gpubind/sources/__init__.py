@@ -1,0 +1,1 @@
+"""What is needed: the files, devices and facts of one vendor's driver on one host."""

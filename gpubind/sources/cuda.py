@@ -1,0 +1,49 @@
+"""Driver branches and the CUDA versions that they serve.
+
+Source: CUDA Toolkit release notes, "CUDA Toolkit and Corresponding Driver Versions" (9.0 to 13.3).
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+# (first driver of it, CUDA version), ascending.
+_CUDA = (
+    ((384, 81), "9.0"),
+    ((390, 46), "9.1"),
+    ((396, 26), "9.2"),
+    ((410, 48), "10.0"),
+    ((418, 39), "10.1"),
+    ((440, 33), "10.2"),
+    ((450, 36, 6), "11.0"),
+    ((455, 23), "11.1"),
+    ((460, 27, 3), "11.2"),
+    ((465, 19, 1), "11.3"),
+    ((470, 42, 1), "11.4"),
+    ((495, 29, 5), "11.5"),
+    ((510, 39, 1), "11.6"),
+    ((515, 43, 4), "11.7"),
+    ((520, 61, 5), "11.8"),
+    ((525, 60, 13), "12.0"),
+    ((530, 30, 2), "12.1"),
+    ((535, 54, 3), "12.2"),
+    ((545, 23, 6), "12.3"),
+    ((550, 54, 14), "12.4"),
+    ((555, 42, 2), "12.5"),
+    ((560, 28, 3), "12.6"),
+    ((565,), "12.7"),
+    ((570, 26), "12.8"),
+    ((575, 51, 3), "12.9"),
+    ((580, 65, 6), "13.0"),
+    ((590, 44, 1), "13.1"),
+    ((595, 45, 4), "13.2"),
+    ((610, 43, 2), "13.3"),
+)
+
+
+def cuda_max(version: Optional[str]) -> Optional[str]:
+    """The newest CUDA version that driver *version* serves natively: `550.163.01` -> `12.4`; None if it is unknown."""
+    if version is None:
+        return None
+    numbers = tuple(int(part) for part in version.split("."))
+    return next((cuda for first, cuda in reversed(_CUDA) if numbers >= first), None)

@@ -1,0 +1,325 @@
+"""Device nodes, sockets and GPUs of the NVIDIA driver, from /dev, /proc and /sys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, Optional
+
+from gpubind.errors import FormatError
+from gpubind.formats.procfs import normal_pci, parse_devices, parse_gpu_information
+from gpubind.host import Host
+from gpubind.model import (
+    Capability,
+    ContainerPath,
+    Decision,
+    DeviceNode,
+    Finding,
+    Gpu,
+    HostFile,
+    MigDevice,
+    Missing,
+    RootedPath,
+    Stat,
+)
+
+PROC_GPUS = "/proc/driver/nvidia/gpus"
+PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
+CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
+
+# Names of /dev/nvidia*: the driver whose major they must have (its name in /proc/devices), and what needs them.
+# Source: libnvidia-container src/nvc_info.c; open-gpu-kernel-modules nvidia-modprobe-utils.h.
+_NODES: tuple[tuple[re.Pattern[str], tuple[str, ...], Optional[Capability]], ...] = (
+    (re.compile(r"nvidia[0-9]+|nvidiactl"), ("nvidia", "nvidia-frontend", "nvidiactl"), None),
+    (re.compile(r"nvidia-modeset"), ("nvidia-modeset", "nvidia", "nvidia-frontend"), "graphics"),
+    (re.compile(r"nvidia-uvm(-tools)?"), ("nvidia-uvm",), "compute"),
+    (re.compile(r"nvidia-caps/nvidia-cap[0-9]+"), ("nvidia-caps",), "compute"),
+    (re.compile(r"nvidia-caps-imex-channels/channel[0-9]+"), ("nvidia-caps-imex-channels",), "compute"),
+    (re.compile(r"nvidia-nvswitch(ctl|[0-9]+)"), ("nvidia-nvswitch",), "utility"),
+    (re.compile(r"nvidia-nvlink"), ("nvidia-nvlink",), "utility"),
+    (re.compile(r"nvidia-fs[0-9]*"), ("nvidia-fs",), "compute"),
+)
+_DRM = ("drm",)
+_GPU_NODE = re.compile(r"nvidia([0-9]+)")
+
+SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
+MPS_DIRECTORY = "/tmp/nvidia-mps"
+
+
+class Devices(NamedTuple):
+    """What /dev, /proc and /sys say of the vendor's devices."""
+
+    gpus: tuple[Gpu, ...]
+    nodes: tuple[DeviceNode, ...]
+    sockets: tuple[HostFile, ...]
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+
+
+def read_devices(host: Host) -> Devices:
+    """Every NVIDIA device node with its facts, the GPUs behind them, and the driver's sockets.
+
+    Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number is not what the kernel says
+    now is a finding, and is planned all the same.
+    """
+    gpus = read_gpus(host)
+    majors, findings = _majors(host)
+    decisions: list[Decision] = []
+    nodes: list[DeviceNode] = []
+    for name, number_names, capability in _node_names(host):
+        path = f"/dev/{name}"
+        node = _node(host, path, capability, _gpu_of(name, gpus), decisions)
+        if node is not None:
+            nodes.append(node)
+            findings += _number_finding(node, number_names, majors)
+    for gpu in gpus:
+        for path in drm_nodes(host, gpu.pci):
+            node = _node(host, path, "graphics", gpu.index, decisions)
+            if node is not None:
+                nodes.append(node)
+                findings += _number_finding(node, _DRM, majors)
+    findings += [finding for node in nodes for finding in _permission_finding(node)]
+    sockets = tuple(_sockets(host, decisions))
+    unique = tuple(dict((node.target, node) for node in nodes).values())
+    return Devices(gpus, unique, sockets, tuple(decisions), tuple(findings))
+
+
+def read_gpus(host: Host) -> tuple[Gpu, ...]:
+    """The GPUs that the kernel driver knows, in PCI order; the index counts those that are not excluded."""
+    addresses = host.dev.list(PROC_GPUS)
+    if isinstance(addresses, Missing):
+        return ()
+    gpus: list[Gpu] = []
+    index = 0
+    for address in sorted(addresses, key=lambda a: normal_pci(a) or a):
+        text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
+        if isinstance(text, Missing):
+            continue
+        info = parse_gpu_information(text)
+        pci = normal_pci(info.pci or address)
+        render = next((RootedPath(n) for n in drm_nodes(host, pci) if "/renderD" in n), None)
+        number = None if info.excluded else index
+        index += not info.excluded
+        mig = _mig(host, info.minor)
+        gpus.append(Gpu("nvidia", number, info.uuid, pci, info.minor, info.model, render, not info.excluded, mig))
+    return tuple(gpus)
+
+
+def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:
+    """`/dev/dri/card*` and `renderD*` of the GPU at *pci*: from sysfs, else from udev's by-path links."""
+    if pci is None:
+        return ()
+    names = host.dev.list(f"/sys/bus/pci/devices/{pci}/drm")
+    if not isinstance(names, Missing):
+        return tuple(f"/dev/dri/{name}" for name in names if re.fullmatch(r"(card|renderD)[0-9]+", name))
+    nodes = []
+    for end in ("card", "render"):
+        path = host.dev.resolve(f"/dev/dri/by-path/pci-{pci}-{end}")
+        if not isinstance(path, Missing) and re.fullmatch(r"/dev/dri/(card|renderD)[0-9]+", path):
+            nodes.append(path)
+    return tuple(nodes)
+
+
+def _node_names(host: Host) -> Iterator[tuple[str, tuple[str, ...], Optional[Capability]]]:
+    """Names below /dev that are NVIDIA's, with the drivers they may belong to and the capability that needs them."""
+    top = host.dev.list("/dev")
+    names = [] if isinstance(top, Missing) else [name for name in top if name.startswith("nvidia")]
+    for directory in CAPABILITY_DIRECTORIES:
+        if directory in names:
+            names.remove(directory)
+            below = host.dev.list(f"/dev/{directory}")
+            names += [] if isinstance(below, Missing) else [f"{directory}/{name}" for name in below]
+    for name in sorted(names, key=natural):
+        for pattern, drivers, capability in _NODES:
+            if pattern.fullmatch(name):
+                yield name, drivers, capability
+                break
+        else:
+            yield name, (), None
+
+
+def _node(
+    host: Host, path: str, capability: Optional[Capability], gpu: Optional[int], decisions: list[Decision]
+) -> Optional[DeviceNode]:
+    real = host.dev.resolve(path)
+    found = real if isinstance(real, Missing) else host.dev.stat(real)
+    if isinstance(real, Missing) or isinstance(found, Missing) or found.kind not in ("char", "block"):
+        detail = str(found) if isinstance(found, Missing) else f"a {found.kind}, not a device node"
+        rule = "dangling" if isinstance(found, Missing) else "no-device"
+        decisions.append(Decision("nvidia", path, "rejected", rule, "search", "devices", "/dev", path, None, None, detail))
+        return None
+    return DeviceNode(
+        vendor="nvidia",
+        source=host.dev.real(real),
+        target=ContainerPath(path),
+        type="c" if found.kind == "char" else "b",
+        major=found.major,
+        minor=found.minor,
+        mode=found.mode,
+        uid=found.uid,
+        gid=found.gid,
+        group=group_name(host, found.gid),
+        access=_access(host, found),
+        gpu=gpu,
+        capability=capability,
+    )
+
+
+def group_name(host: Host, gid: int) -> Optional[str]:
+    """The name of group *gid* in the dev root's /etc/group; None if it has none there."""
+    text = host.dev.read_text("/etc/group")
+    if isinstance(text, Missing):
+        return None
+    for line in text.split("\n"):
+        fields = line.split(":")
+        if len(fields) > 2 and fields[2] == str(gid):
+            return fields[0]
+    return None
+
+
+def _access(host: Host, found: Stat) -> str:
+    """What the caller may do with a node, by its mode, owner and group: `rw`, `r`, `w` or `none`."""
+    if host.identity.euid == 0:
+        return "rw"
+    if found.uid == host.identity.euid:
+        bits = found.mode >> 6
+    elif found.gid in host.identity.groups:
+        bits = found.mode >> 3
+    else:
+        bits = found.mode
+    return ("r" if bits & 4 else "") + ("w" if bits & 2 else "") or "none"
+
+
+def _gpu_of(name: str, gpus: tuple[Gpu, ...]) -> Optional[int]:
+    match = _GPU_NODE.fullmatch(name)
+    if match is None:
+        return None
+    return next((gpu.index for gpu in gpus if gpu.minor == int(match.group(1))), None)
+
+
+def _majors(host: Host) -> tuple[Optional[dict[str, int]], list[Finding]]:
+    """/proc/devices as name -> major (None if it cannot be read), and what is wrong with it."""
+    text = host.dev.read_text("/proc/devices")
+    if isinstance(text, Missing):
+        return None, []
+    try:
+        return dict(parse_devices(text)), []
+    except FormatError as error:
+        what = "the kernel's device numbers cannot be read"
+        return None, [Finding("bad-procfs", "warning", "nvidia", "/proc/devices", what, error.where, error.why)]
+
+
+def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: Optional[dict[str, int]]) -> list[Finding]:
+    if majors is None or not drivers:
+        return []
+    wanted = {majors[driver] for driver in drivers if driver in majors}
+    if not wanted or node.major in wanted:  # a driver that is not loaded is another finding
+        return []
+    number = " or ".join(str(major) for major in sorted(wanted))
+    return [
+        Finding(
+            "device-number",
+            "error",
+            "nvidia",
+            node.target,
+            f"{node.target} has major number {node.major}, the kernel says {number}",
+            f"{node.source}, /proc/devices ({drivers[0]})",
+            "the node is left from an earlier boot or driver; opening it fails with ENXIO or reaches another driver "
+            "(CUDA_ERROR_UNKNOWN, 999)",
+            "remove the node and let the driver make it anew, as root",
+            f"rm {node.source} && nvidia-modprobe -u -c=0",
+        )
+    ]
+
+
+def _permission_finding(node: DeviceNode) -> list[Finding]:
+    if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
+        return []
+    owner = node.group or f"gid {node.gid}"
+    # MIG's management nodes are root's by design; a render node matters to graphics only.
+    needed = node.gpu is not None or node.target in ("/dev/nvidiactl", "/dev/nvidia-uvm")
+    severity = "error" if needed and "/dri/" not in node.target else "note" if "caps" in node.target else "warning"
+    return [
+        Finding(
+            "device-permission",
+            severity,  # type: ignore[arg-type]
+            "nvidia",
+            node.target,
+            f"this user may not use {node.target} (mode {node.mode:04o}, group {owner})",
+            node.source,
+            "opening it fails with EACCES; the container has no more rights than its user",
+            f"become a member of group `{owner}`" if node.mode & 0o060 == 0o060 else "ask the administrator",
+        )
+    ]
+
+
+def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
+    """The compute instances below `/proc/driver/nvidia/capabilities/gpuN/mig/giG/ciC`; their UUIDs are not on disk."""
+    if minor is None:
+        return ()
+    base = f"{PROC_CAPABILITIES}/gpu{minor}/mig"
+    instances = host.dev.list(base)
+    found = []
+    for gi in () if isinstance(instances, Missing) else instances:
+        if re.fullmatch(r"gi[0-9]{1,6}", gi):
+            below = host.dev.list(f"{base}/{gi}")
+            for ci in () if isinstance(below, Missing) else below:
+                if re.fullmatch(r"ci[0-9]{1,6}", ci):
+                    found.append(MigDevice(int(gi[2:]), int(ci[2:]), None))
+    return tuple(sorted(found, key=lambda device: (device.gi, device.ci)))
+
+
+def _sockets(host: Host, decisions: list[Decision]) -> Iterator[HostFile]:
+    """The driver's sockets below /run, and the MPS directory when it is the caller's own."""
+    for name in SOCKETS:
+        for base in ("/run", "/var/run"):
+            real = host.dev.resolve(f"{base}/{name}")
+            found = real if isinstance(real, Missing) else host.dev.stat(real)
+            if isinstance(real, Missing) or isinstance(found, Missing) or found.kind != "socket":
+                continue
+            yield _socket(host, real, f"/run/{name}", "utility", "socket")
+            break
+        else:
+            detail = "no such socket below /run or /var/run"
+            decisions.append(
+                Decision("nvidia", f"/run/{name}", "absent", "no-match", "search", "devices", "/run", None, None, None, detail)
+            )
+    directory = host.environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
+    if not directory.startswith("/"):
+        return
+    real = host.dev.resolve(directory)
+    found = real if isinstance(real, Missing) else host.dev.stat(real)
+    if isinstance(real, Missing) or isinstance(found, Missing) or found.kind != "dir":
+        verdict, rule, detail = "absent", "no-match", "no MPS server has made it"
+    elif found.uid != host.identity.euid:
+        verdict, rule, detail = "left-out", "not-yours", f"it belongs to uid {found.uid}: another user's MPS server"
+    else:
+        yield _socket(host, real, directory, "compute", "directory")
+        return
+    decisions.append(
+        Decision("nvidia", directory, verdict, rule, "search", "devices", "MPS", directory, None, None, detail)  # type: ignore[arg-type]
+    )
+
+
+def _socket(host: Host, real: RootedPath, target: str, capability: Capability, kind: str) -> HostFile:
+    return HostFile(
+        vendor="nvidia",
+        kind=kind,  # type: ignore[arg-type]
+        path=real,
+        names=(),
+        target=ContainerPath(target),
+        arch=None,
+        soname=None,
+        version=None,
+        capability=capability,
+        size=0,
+        source=host.dev.real(real),
+        named_by="devices",
+        named_at="sockets",
+        found_by=real,
+    )
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Sort key: digits as numbers, so that nvidia10 comes after nvidia9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]

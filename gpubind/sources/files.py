@@ -1,0 +1,157 @@
+"""The driver's programs and data files on one host: list entries without `.so`, or with a path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Optional, Union
+
+from gpubind.errors import FormatError
+from gpubind.formats.elf import ElfIdent
+from gpubind.formats.icd import parse_icd
+from gpubind.formats.liblist import ListEntry
+from gpubind.host import Host
+from gpubind.model import ContainerPath, Decision, HostFile, Kind, Missing, RootedPath
+from gpubind.sources.layouts import BINARY_DIRECTORIES, HOST_ONLY, RUN_DIRECTORY
+from gpubind.sources.libraries import Named
+from gpubind.sources.search import Candidate
+from gpubind.sources.table import capability_of, driver_version_of
+from gpubind.tree import Tree, glob
+
+Answer = Union[HostFile, Decision]
+
+
+def find_binary(host: Host, entry: ListEntry, named: Named, arch: str) -> Answer:
+    """The program that *entry* names, from the standard directories, then PATH."""
+
+    def decision(verdict: str, rule: str, path: Optional[str], detail: str) -> Decision:
+        return Decision("nvidia", entry.text, verdict, rule, "search", named.by, named.at, path, None, None, detail)  # type: ignore[arg-type]
+
+    if "/" in entry.text:
+        return decision("rejected", "relative-path", None, "a relative path would count from the current directory")
+    tree = host.driver
+    on_path = (d for d in host.environ.get("PATH", "").split(":") if d.startswith("/"))
+    for directory in dict.fromkeys((*BINARY_DIRECTORIES, *on_path)):
+        path = tree.resolve(f"{directory.rstrip('/')}/{entry.text}")
+        if isinstance(path, Missing):
+            continue
+        found = tree.stat(path)
+        if isinstance(found, Missing) or found.kind != "file":
+            continue
+        ident = tree.ident(path)
+        if isinstance(ident, ElfIdent) and ident.arch != arch:
+            return decision("rejected", "wrong-machine", path, f"{ident.arch}; this host is {arch}")
+        return HostFile(
+            vendor="nvidia",
+            kind="binary",
+            path=path,
+            names=(entry.text,),
+            target=None,
+            arch=arch,
+            soname=None,
+            version=None,
+            capability=capability_of(named.section, None),
+            size=found.size,
+            source=tree.real(path),
+            named_by=named.by,
+            named_at=named.at,
+            found_by=directory,
+        )
+    return decision("absent", "no-match", None, "in none of the program directories")
+
+
+def find_files(tree: Tree, entry: ListEntry, named: Named, version: Optional[str]) -> list[Answer]:
+    """The files that absolute *entry* names: at their own path, or at the top of an extracted .run directory."""
+    places: dict[str, str] = {path: path for path in glob(tree, entry.text)}
+    if not places:
+        for name, installed in RUN_DIRECTORY.items():
+            if fnmatchcase(installed, entry.text) and not isinstance(tree.lstat(f"/{name}"), Missing):
+                places[f"/{name}"] = installed
+    answers = [_file(tree, path, target, named, version) for path, target in places.items()]
+    if not answers:
+        detail = "nothing matches" if entry.is_glob else "it is not there"
+        answers.append(
+            Decision("nvidia", entry.text, "absent", "no-match", "search", named.by, named.at, None, None, None, detail)
+        )
+    return answers
+
+
+def _file(tree: Tree, path: str, target: str, named: Named, version: Optional[str]) -> Answer:
+    def rejected(rule: str, detail: str) -> Decision:
+        return Decision("nvidia", target, "rejected", rule, "search", named.by, named.at, path, None, None, detail)
+
+    real = tree.resolve(path)
+    if isinstance(real, Missing):
+        return rejected("dangling" if real.why == "absent" else f"path-{real.why}", str(real))
+    found = tree.stat(real)
+    if isinstance(found, Missing):
+        return rejected("unreadable", str(found))
+    carried = driver_version_of(path)
+    if carried and version and carried != version:
+        return rejected("other-driver-version", f"its name carries {carried}, the driver is {version}")
+    kind: Kind = "file"
+    content: Optional[bytes] = None
+    if found.kind in ("socket", "dir"):
+        kind = "socket" if found.kind == "socket" else "directory"
+    elif found.kind != "file":
+        return rejected("special-file", f"a {found.kind}")
+    elif path.endswith((".json", ".icd")):
+        kind = "manifest"
+        data = tree.read(real)
+        if isinstance(data, Missing):
+            return rejected("unreadable", str(data))
+        try:
+            parse_icd(data)
+        except FormatError as error:
+            return rejected("bad-icd", f"{error.where}: {error.why}")
+        content = data
+    return HostFile(
+        vendor="nvidia",
+        kind=kind,
+        path=real,
+        names=(),
+        target=ContainerPath(target),
+        arch=None,
+        soname=None,
+        version=carried,
+        capability=capability_of(named.section, None),
+        size=found.size,
+        source=tree.real(real),
+        named_by=named.by,
+        named_at=named.at,
+        found_by=path,
+        content=content,
+    )
+
+
+def library_candidates(tree: Tree, entry: ListEntry) -> list[Candidate]:
+    """The libraries that an absolute *entry* names, each with the links beside it that lead to the same file."""
+    candidates: list[Candidate] = []
+    for path in glob(tree, entry.text):
+        directory, _, name = path.rpartition("/")
+        candidates.append(Candidate(name, path, directory or "/"))
+        real = tree.resolve(path)
+        names = tree.list(directory or "/")
+        if isinstance(names, Missing):
+            continue
+        stem = name[: name.index(".so") + 3] if ".so" in name else name
+        for other in names:
+            beside = RootedPath(f"{directory}/{other}")
+            if other != name and other.startswith(stem) and tree.resolve(beside) == real:
+                candidates.append(Candidate(other, beside, directory or "/"))
+    return candidates
+
+
+def host_only(tree: Tree, taken: Iterable[str]) -> list[Decision]:
+    """A Decision for each file of the driver that stays on the host, and why."""
+    known = set(taken)
+    decisions: dict[str, Decision] = {}
+    for pattern, why in HOST_ONLY:
+        for path in glob(tree, pattern):
+            real = tree.resolve(path)
+            if isinstance(real, Missing) or real in known or real in decisions:
+                continue
+            decisions[real] = Decision(
+                "nvidia", path, "left-out", "host-only", "name", "completion", pattern, real, None, None, why
+            )
+    return list(decisions.values())

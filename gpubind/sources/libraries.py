@@ -1,0 +1,246 @@
+"""The driver's libraries on one host: who names each, which file it is, under which names a container needs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple, Optional
+
+from gpubind.formats.liblist import VENDOR_NEUTRAL, library_stem
+from gpubind.model import CAPABILITIES, Capability, Decision, HostFile, Missing, RootedPath, Stat
+from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
+from gpubind.sources.table import NameTable, capability_of, driver_version_of
+
+ALIASES = (
+    ("libcuda.so", "libcuda.so.1"),
+    ("libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1"),
+    ("libGLX_indirect.so.0", "libGLX_nvidia.so.0"),
+    ("nvidia-drm_gbm.so", "libnvidia-allocator.so.1"),
+)
+"""Names that programs open, and the library that each is, whether or not the host has the link.
+
+Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
+"""
+
+_MAJOR_ONLY = re.compile(r"\.so\.[0-9]+$")
+
+
+class Named(NamedTuple):
+    """Who says that a container needs a name."""
+
+    by: str
+    """`liblist`, `driver` or `completion`."""
+    at: str
+    """`etc/nvliblist.conf:12`, or the rule."""
+    section: Optional[str]
+    outside: bool = False
+    """True if the list in force, which is the law, lacks it."""
+
+
+class Namer(NamedTuple):
+    """Which libraries are needed, by name."""
+
+    source: str
+    listed: NameTable
+    """The list file in force."""
+    table: NameTable
+    """The shipped list: capabilities for all, and the companions for completion."""
+    lawful: bool
+    """Whether `listed` is a user's or site's own: then nothing else is taken."""
+    completion: bool
+    version: Optional[str]
+    driver_files: frozenset[str]
+    """Library names in the driver's own file list."""
+
+    def prefixes(self) -> tuple[str, ...]:
+        """What to look for in the ld cache."""
+        stems = {*self.listed.libraries, *self.table.libraries, *map(library_stem, self.driver_files)}
+        return tuple(sorted(stems))
+
+    def named(self, name: str) -> Optional[Named]:
+        """Who names *name*; None if nobody does."""
+        known = self.table.library(name)
+        section = known.section if known else None
+        if self.source == "liblist":
+            entry = self.listed.library(name)
+            if entry is not None:
+                return Named("liblist", self.listed.liblist.at(entry), entry.section or section)
+        by = "driver" if self.source == "driver" else "completion"
+        outside = self.lawful or (by == "completion" and not self.completion)
+        if self.version is not None and driver_version_of(name) == self.version:
+            return Named(by, f"its name carries {self.version}", section, outside)
+        if name in self.driver_files:
+            return Named(by, "the driver's own file list", section, outside)
+        if known is not None:
+            by = "completion"
+            outside = self.lawful or not self.completion
+            return Named(by, self.table.liblist.at(known), section, outside)
+        return None
+
+
+class Found(NamedTuple):
+    """The libraries of a driver, and what became of everything else that was looked at."""
+
+    files: tuple[HostFile, ...]
+    decisions: tuple[Decision, ...]
+    other_versions: tuple[Decision, ...]
+    """Those of `decisions` that turned down another driver version."""
+    outside: tuple[str, ...]
+    """Names that the driver has and the list in force lacks."""
+
+
+class _Win(NamedTuple):
+    candidate: Candidate
+    accepted: Accepted
+    named: Named
+    capability: Optional[Capability]
+
+
+def find_libraries(search: Search, namer: Namer, compat32: bool, extra: Iterable[tuple[Candidate, Named]]) -> Found:
+    """Every library that *namer* names, each with the names it needs in a container.
+
+    *extra* are candidates from absolute list entries; they come first, as their path was given.
+    Order: by path. At most one file per (name, architecture).
+    """
+    wins: dict[tuple[str, str], _Win] = {}
+    decisions: dict[tuple[str, ...], Decision] = {}
+    decided: set[tuple[str, Optional[str]]] = set()
+    outside: set[str] = set()
+
+    def decide(verdict: str, rule: str, step: str, c: Candidate, n: Named, detail: str, real: Optional[str]) -> None:
+        key = (c.name, rule, real or c.path)
+        # A file under its own long name adds nothing once its soname has been decided.
+        told = real is not None and real.endswith("/" + c.name) and (rule, real) in decided
+        decided.add((rule, real))
+        if key not in decisions and not told:
+            decisions[key] = Decision(
+                "nvidia", c.name, verdict, rule, step, n.by, n.at, real or c.path, c.found_by, None, detail  # type: ignore[arg-type]
+            )
+
+    def candidates() -> Iterable[tuple[Candidate, Optional[Named]]]:
+        yield from extra
+        for candidate in search.from_cache(namer.prefixes()):
+            yield candidate, namer.named(candidate.name)
+        for candidate in search.from_directories():
+            yield candidate, namer.named(candidate.name)
+
+    for candidate, named in candidates():
+        if named is None:
+            continue
+        judged = search.judge(candidate)
+        if isinstance(judged, Refused):
+            decide("rejected", judged.rule, "search", candidate, named, judged.detail, judged.path)
+            continue
+        if judged.arch != search.arch and not compat32:
+            decide("left-out", "compat32", "capability", candidate, named, f"{judged.arch}: not asked for", judged.path)
+            continue
+        capability = "compat32" if judged.arch != search.arch else capability_of(named.section, judged.version)
+        if named.section == VENDOR_NEUTRAL and judged.version is None:
+            rule, detail = _neutral_or_foreign(search, candidate)
+            decide("left-out" if rule == VENDOR_NEUTRAL else "rejected", rule, "side", candidate, named, detail, judged.path)
+            continue
+        first = wins.get((candidate.name, judged.arch))
+        if first is not None:
+            if first.accepted.path != judged.path:
+                detail = f"{first.candidate.path} comes first ({first.candidate.found_by})"
+                decide("left-out", "shadowed", "search", candidate, named, detail, judged.path)
+            continue
+        if named.outside:
+            outside.add(candidate.name)
+            detail = "the driver has it, the list in force does not name it"
+            decide("left-out", "not-in-list", "name", candidate, named, detail, judged.path)
+            continue
+        wins[candidate.name, judged.arch] = _Win(candidate, judged, named, capability)
+
+    files = _group(search, wins)
+    others = tuple(d for d in decisions.values() if d.rule == "other-driver-version")
+    return Found(files, tuple(decisions.values()), others, tuple(sorted(outside)))
+
+
+def _neutral_or_foreign(search: Search, candidate: Candidate) -> tuple[str, str]:
+    """Whether a library with a vendor-neutral name is the neutral one, or Mesa's from before glvnd."""
+    directory = candidate.path.rpartition("/")[0] or "/"
+    glvnd = any(
+        not isinstance(search.tree.lstat(f"{place.rstrip('/')}/libGLdispatch.so.0"), Missing)
+        for place in (directory, f"{directory}/libglvnd")
+    )
+    if glvnd or candidate.name.startswith("libOpenCL.so"):
+        return VENDOR_NEUTRAL, "shared by all vendors; the image's own is mostly the better one, and no image is known yet"
+    return "not-nvidia", "not NVIDIA's: its name carries no driver version, and no libGLdispatch stands beside it"
+
+
+def _group(search: Search, wins: dict[tuple[str, str], _Win]) -> tuple[HostFile, ...]:
+    groups: dict[tuple[str, str, Optional[Capability]], list[_Win]] = {}
+    for win in wins.values():
+        groups.setdefault((win.accepted.path, win.accepted.arch, win.capability), []).append(win)
+    return tuple(_library(search, group) for _, group in sorted(groups.items(), key=lambda item: _group_order(*item[0])))
+
+
+def _group_order(path: str, arch: str, capability: Optional[Capability]) -> tuple[str, str, int]:
+    return path, arch, CAPABILITIES.index(capability) if capability else -1
+
+
+def _library(search: Search, group: list[_Win]) -> HostFile:
+    first = group[0]
+    real = first.accepted.path
+    own_name = real.rpartition("/")[2]
+    names = {win.candidate.name for win in group}
+    in_cache = {win.candidate.name for win in group if win.candidate.found_by == LD_CACHE}
+    soname = _soname(search, real, own_name, names, in_cache)
+    if soname:
+        names.add(soname)
+        # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 is there; a bind less is a mount less.
+        names -= {own_name} - {soname}
+    found = search.tree.stat(real)
+    return HostFile(
+        vendor="nvidia",
+        kind="library",
+        path=real,
+        names=tuple(sorted(names)),
+        target=None,
+        arch=first.accepted.arch,
+        soname=soname,
+        version=first.accepted.version,
+        capability=first.capability,
+        size=found.size if isinstance(found, Stat) else 0,
+        source=search.tree.real(real),
+        named_by=first.named.by,
+        named_at=first.named.at,
+        found_by=first.candidate.found_by,
+    )
+
+
+def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in_cache: set[str]) -> Optional[str]:
+    """DT_SONAME, from the names where they tell it; the ELF file is only read where they do not."""
+    for told in (in_cache, names):
+        majors = sorted(name for name in told if _MAJOR_ONLY.search(name) and "libGLX_indirect" not in name)
+        if majors:
+            return majors[0]
+    if own_name in in_cache:
+        return own_name
+    if own_name not in names:
+        return None  # a second name only, such as GBM's backend
+    facts = search.tree.elf(real)
+    soname = None if isinstance(facts, Missing) else facts.soname
+    if soname is None or "/" in soname or soname in ("", ".", ".."):  # a damaged or hostile one is no file name
+        return own_name
+    return soname
+
+
+def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
+    """*files*, each with the names of `ALIASES` that are its; no other file keeps such a name."""
+    result: list[HostFile] = []
+    owners = {(target, f.arch): f.path for alias, target in ALIASES for f in files if target in f.names}
+    for file in files:
+        names = set(file.names)
+        for alias, target in ALIASES:
+            owner = owners.get((target, file.arch))
+            if owner is None:
+                continue
+            if owner != file.path:
+                names.discard(alias)
+            elif target in names and not any(alias in f.names for f in files if f.path == owner and f.arch == file.arch):
+                names.add(alias)
+        if names:
+            result.append(file._replace(names=tuple(sorted(names))))
+    return tuple(result)

@@ -1,0 +1,7 @@
+"""A tree of files below a root, live or recorded. The only room that reads host files."""
+
+from gpubind.tree.base import Tree, glob
+from gpubind.tree.live import LiveTree
+from gpubind.tree.recorded import RecordedTree
+
+__all__ = ["LiveTree", "RecordedTree", "Tree", "glob"]

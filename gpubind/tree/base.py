@@ -1,0 +1,225 @@
+"""Tree: read, list, lstat, readlink, elf, all inside a root; links are chased here and nowhere else.
+
+An absolute link counts from the root, `..` never leaves it, as for a process that was chrooted into it. Callers give
+paths as they are seen inside the root and never need to resolve anything themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+from posixpath import dirname
+from typing import Union
+
+from gpubind.errors import FormatError
+from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.model import HostPath, Missing, RootedPath, Stat
+
+LINKS_LIMIT = 40  # as in Linux, fs/namei.c MAXSYMLINKS
+TEXT_LIMIT = 1 << 20
+GLOB_LIMIT = 4096  # directories that one glob may list: a list file must not make gpubind walk the whole disk
+
+ABSENT = Missing("absent")
+FORBIDDEN = Missing("forbidden", "permission denied")
+LOOP = Missing("loop", "too many levels of symbolic links")
+
+
+class Tree:
+    """A read-only view of the files below *root*, consistent for its lifetime: each fact is asked for once.
+
+    Subclasses answer for paths whose parent directories hold no link (`_lstat`, `_readlink`, `_list`, `_read`, ...).
+    """
+
+    root: HostPath
+
+    def __init__(self, root: HostPath) -> None:
+        self.root = root
+        self._stats: dict[str, Union[Stat, Missing]] = {"/": Stat("dir", 0o755, 0, 0, 0)}
+        self._resolved: dict[str, Union[RootedPath, Missing]] = {}
+        self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
+
+    # What callers ask.
+
+    def real(self, path: RootedPath) -> HostPath:
+        """The real host path of *path*, which must be resolved."""
+        return HostPath(self.root.rstrip("/") + path if path != "/" else self.root)
+
+    def resolve(self, path: str) -> Union[RootedPath, Missing]:
+        """*path* with every link in it followed, inside the root. Absolute paths only."""
+        answer = self._resolved.get(path)
+        if answer is None:
+            answer = self._resolved[path] = self._chase(path)
+        return answer
+
+    def lstat(self, path: str) -> Union[Stat, Missing]:
+        """The facts of *path* itself: links in its parents are followed, a link at its end is not."""
+        here = self._without_links_above(path)
+        return here if isinstance(here, Missing) else self._stat(here)
+
+    def stat(self, path: str) -> Union[Stat, Missing]:
+        """The facts of what *path* leads to."""
+        here = self.resolve(path)
+        return here if isinstance(here, Missing) else self._stat(here)
+
+    def readlink(self, path: str) -> Union[str, Missing]:
+        """The target of the link *path*, as written; ABSENT if *path* is no link."""
+        here = self._without_links_above(path)
+        if isinstance(here, Missing):
+            return here
+        found = self._stat(here)
+        if isinstance(found, Missing):
+            return found
+        return self._readlink(here) if found.kind == "link" else ABSENT
+
+    def list(self, path: str) -> Union[tuple[str, ...], Missing]:
+        """The names in directory *path*, sorted; ABSENT if it is no directory."""
+        here = self.resolve(path)
+        if isinstance(here, Missing):
+            return here
+        answer = self._listings.get(here)
+        if answer is None:
+            found = self._stat(here)
+            if isinstance(found, Missing):
+                answer = found
+            elif found.kind != "dir":
+                answer = ABSENT
+            else:
+                names = self._list(here)
+                answer = names if isinstance(names, Missing) else tuple(sorted(names))
+            self._listings[here] = answer
+        return answer
+
+    def read(self, path: str, limit: int = TEXT_LIMIT) -> Union[bytes, Missing]:
+        """The bytes of the regular file that *path* leads to; anything longer than *limit* is `unreadable`."""
+        here = self._regular(path)
+        return here if isinstance(here, Missing) else self._read(here, limit)
+
+    def read_text(self, path: str) -> Union[str, Missing]:
+        """As `read`, decoded; bytes that are not UTF-8 become surrogate escapes."""
+        data = self.read(path)
+        return data if isinstance(data, Missing) else data.decode("utf-8", "surrogateescape")
+
+    def ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        """The ELF identification of the regular file that *path* leads to."""
+        here = self._regular(path)
+        return here if isinstance(here, Missing) else self._ident(here)
+
+    def elf(self, path: str) -> Union[ElfFacts, Missing]:
+        """The dynamic facts of the ELF file that *path* leads to; a damaged one is `unreadable`."""
+        here = self._regular(path)
+        return here if isinstance(here, Missing) else self._elf(here)
+
+    # What subclasses answer; *path* is absolute, normal, and no parent of it is a link.
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        raise NotImplementedError
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        raise NotImplementedError
+
+    def _list(self, path: str) -> Union[list[str], Missing]:
+        raise NotImplementedError
+
+    def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
+        raise NotImplementedError
+
+    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        raise NotImplementedError
+
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        raise NotImplementedError
+
+    # Link chasing.
+
+    def _stat(self, path: str) -> Union[Stat, Missing]:
+        answer = self._stats.get(path)
+        if answer is None:
+            answer = self._stats[path] = self._lstat(path)
+        return answer
+
+    def _without_links_above(self, path: str) -> Union[RootedPath, Missing]:
+        head, _, name = path.rstrip("/").rpartition("/")
+        if name in ("", ".", ".."):
+            return self.resolve(path)
+        parent = self.resolve(head or "/")
+        return parent if isinstance(parent, Missing) else RootedPath(parent.rstrip("/") + "/" + name)
+
+    def _regular(self, path: str) -> Union[RootedPath, Missing]:
+        here = self.resolve(path)
+        if isinstance(here, Missing):
+            return here
+        found = self._stat(here)
+        if isinstance(found, Missing):
+            return found
+        return here if found.kind == "file" else Missing("unreadable", f"a {found.kind}, not a regular file")
+
+    def _chase(self, path: str) -> Union[RootedPath, Missing]:
+        if not path.startswith("/"):
+            raise ValueError(f"not an absolute path: {path!r}")
+        head, _, name = path.rpartition("/")
+        at: Union[RootedPath, Missing, None] = RootedPath("/")
+        if head:  # most paths share their directory with many others
+            at = self._resolved.get(head)
+            if at is None:
+                at = self._resolved[head] = self._walk(RootedPath("/"), head)
+        return at if isinstance(at, Missing) else self._walk(at, name)
+
+    def _walk(self, at: RootedPath, path: str) -> Union[RootedPath, Missing]:
+        """Where *path* leads from the resolved directory *at*."""
+        todo = path.split("/")[::-1]
+        links = 0
+        while todo:
+            name = todo.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                at = RootedPath(dirname(at))
+                continue
+            here = RootedPath(f"{at}/{name}" if at != "/" else f"/{name}")
+            found = self._stat(here)
+            if isinstance(found, Missing):
+                return found
+            if found.kind == "link":
+                links += 1
+                target = self._readlink(here)
+                if links > LINKS_LIMIT:
+                    return LOOP
+                if isinstance(target, Missing):
+                    return target
+                if target.startswith("/"):
+                    at = RootedPath("/")
+                todo.extend(target.split("/")[::-1])
+            elif found.kind != "dir" and todo:
+                return ABSENT  # a file where a directory is wanted
+            else:
+                at = here
+        return at
+
+
+_GLOB_CHARS = re.compile(r"[*?\[]")
+
+
+def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
+    """The existing paths that match absolute *pattern* (fnmatch rules in each component), sorted; links are not resolved.
+
+    Errors: `FormatError` (code `wide-glob`) when it would list more than `GLOB_LIMIT` directories.
+    """
+    heads = [""]
+    listed = 0
+    for part in [p for p in pattern.split("/") if p]:
+        if not _GLOB_CHARS.search(part):
+            heads = [f"{head}/{part}" for head in heads]
+            continue
+        matches: list[str] = []
+        name_matches = re.compile(translate(part)).match
+        for head in heads:
+            listed += 1
+            if listed > GLOB_LIMIT:
+                why = f"it matches in more than {GLOB_LIMIT} directories"
+                raise FormatError("wide-glob", f"the pattern `{pattern}` is too wide", why=why)
+            names = tree.list(head or "/")
+            if not isinstance(names, Missing):
+                hidden = part.startswith(".")
+                matches += [f"{head}/{n}" for n in names if name_matches(n) and (hidden or not n.startswith("."))]
+        heads = matches
+    return tuple(RootedPath(head) for head in heads if not isinstance(tree.lstat(head), Missing))

@@ -1,0 +1,98 @@
+"""LiveTree: the files of this machine, below a root."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Union
+
+from gpubind.errors import FormatError, HostReadError
+from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, parse_elf, parse_ident
+from gpubind.model import HostPath, Missing, Stat
+from gpubind.tree.base import ABSENT, FORBIDDEN, LOOP, Tree
+
+# Never a terminal, never a FIFO that blocks, never through a link that appeared since it was resolved.
+_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class LiveTree(Tree):
+    """The files below directory *root* (a real path; links in it are resolved now).
+
+    Errors: `HostReadError` (code `no-root`) if *root* is no readable directory.
+    """
+
+    def __init__(self, root: str = "/") -> None:
+        real = os.path.realpath(root)
+        if not os.path.isdir(real):
+            why = "it is no directory" if os.path.lexists(real) else "it does not exist"
+            raise HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")
+        super().__init__(HostPath(real))
+        self._prefix = real.rstrip("/")
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        try:
+            found = os.lstat(self._prefix + path)
+        except (OSError, ValueError) as error:
+            return _missing(error)
+        rdev = (os.major(found.st_rdev), os.minor(found.st_rdev)) if found.st_rdev else (0, 0)
+        return Stat.of(found.st_mode, found.st_uid, found.st_gid, found.st_size, rdev)
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        try:
+            return os.readlink(self._prefix + path)
+        except (OSError, ValueError) as error:
+            return _missing(error)
+
+    def _list(self, path: str) -> Union[list[str], Missing]:
+        try:
+            return os.listdir(self._prefix + path)
+        except (OSError, ValueError) as error:
+            return _missing(error)
+
+    def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
+        try:
+            data = self._head(path, limit + 1)
+        except (OSError, ValueError) as error:
+            return _missing(error)
+        return data if len(data) <= limit else Missing("unreadable", f"larger than {limit} bytes")
+
+    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        try:
+            return parse_ident(self._head(path, HEAD_SIZE))
+        except (OSError, ValueError) as error:
+            return _missing(error)
+
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        try:
+            with os.fdopen(os.open(self._prefix + path, _OPEN_FLAGS), "rb") as stream:
+                return parse_elf(stream)
+        except FormatError as error:
+            return Missing("unreadable", f"{error.what}: {error.why}")
+        except (OSError, ValueError) as error:
+            return _missing(error)
+
+    def _head(self, path: str, size: int) -> bytes:
+        """Up to *size* bytes of a file; files of /proc and /sys come in pieces and say no size."""
+        descriptor = os.open(self._prefix + path, _OPEN_FLAGS)
+        try:
+            chunks: list[bytes] = []
+            while size > 0:
+                chunk = os.read(descriptor, min(size, 1 << 20))
+                if not chunk:
+                    break
+                chunks.append(chunk)
+                size -= len(chunk)
+            return b"".join(chunks)
+        finally:
+            os.close(descriptor)
+
+
+def _missing(error: Exception) -> Missing:
+    number = error.errno if isinstance(error, OSError) else errno.EINVAL
+    if number in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+        return ABSENT
+    if number in (errno.EACCES, errno.EPERM):
+        return FORBIDDEN
+    if number == errno.ELOOP:
+        return LOOP
+    return Missing("unreadable", os.strerror(number or errno.EIO))
