@@ -56,6 +56,18 @@ class NotRecordedError(HostReadError):
     """A recorded host was asked about a path outside its survey."""
 
 
+class OutputError(GpubindError):
+    """A file that was asked for cannot be written."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+class StdoutClosedError(GpubindError):
+    """Nobody reads standard output any more."""
+
+    exit_code = EXIT_STDOUT_CLOSED
+
+
 class FormatError(GpubindError):
     """A file is malformed. `place` says where in it: a line, a byte offset or a key."""
 

@@ -264,6 +264,7 @@ class Inventory(NamedTuple):
 
     driver: Driver
     source: SourceUsed
+    searched: tuple[str, ...]
     files: tuple[HostFile, ...]
     devices: tuple[DeviceNode, ...]
     gpus: tuple[Gpu, ...]
@@ -272,10 +273,12 @@ class Inventory(NamedTuple):
 
 
 class PlannedDriver(NamedTuple):
-    """A driver and the source that listed its files."""
+    """A driver, the source that listed its files, and where they were looked for."""
 
     driver: Driver
     source: SourceUsed
+    searched: tuple[str, ...]
+    """`ld.so.cache` and directories of the driver root, in order."""
 
 
 class Plan(NamedTuple):
@@ -294,3 +297,13 @@ class Plan(NamedTuple):
     findings: tuple[Finding, ...]
     digest: str
     """sha256 over what a container would get, without anything that names the machine."""
+
+
+class Explanation(NamedTuple):
+    """What a plan has to say about one name."""
+
+    name: str
+    subjects: tuple[tuple[str, tuple[Decision, ...]], ...]
+    """Each thing that matches, with everything decided about it; empty if no source names it."""
+    searched: tuple[str, ...]
+    """Where files were looked for, in order."""

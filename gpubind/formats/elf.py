@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 HEAD_SIZE = 256
 """Bytes that `parse_ident` wants to see; a linker script says so within them."""
 
-_MACHINES = {3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64"}
-_MACHINES.update({243: "riscv64", 258: "loongarch64"})
+MACHINES = {3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64"}
+MACHINES.update({243: "riscv64", 258: "loongarch64"})
 COMPAT32 = {"x86_64": "i386", "aarch64": "arm"}
 """The 32-bit architecture whose programs a 64-bit one also runs."""
 
@@ -40,7 +40,7 @@ class ElfIdent(NamedTuple):
     @property
     def arch(self) -> str:
         """The name that `uname -m` would use: `x86_64`, `i386`, `aarch64`, `ppc64le`; `x32` for 32-bit x86-64."""
-        name = _MACHINES.get(self.machine, f"machine-{self.machine}")
+        name = MACHINES.get(self.machine, f"machine-{self.machine}")
         if name == "x86_64" and self.bits == 32:
             return "x32"
         return "ppc64le" if name == "ppc64" and self.order == "little" else name

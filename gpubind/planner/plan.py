@@ -64,7 +64,7 @@ def make_plan(inventories: Iterable[Inventory], request: Request, layout: Layout
     return Plan(
         request=request,
         layout=layout.name,
-        drivers=tuple(PlannedDriver(inventory.driver, inventory.source) for inventory in inventories),
+        drivers=tuple(PlannedDriver(inventory.driver, inventory.source, inventory.searched) for inventory in inventories),
         gpus=tuple(gpu for inventory in inventories for gpu in inventory.gpus),
         libdir=layout.libdir,
         libdir32=layout.libdir32,

@@ -21,7 +21,7 @@ from gpubind.sources.devices import read_devices
 from gpubind.sources.files import Answer, find_binary, find_files, host_only, library_candidates
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.libraries import Found, Named, Namer, find_libraries, with_aliases
-from gpubind.sources.search import LD_CACHE_PATH, Accepted, Candidate, Refused, Search
+from gpubind.sources.search import LD_CACHE, LD_CACHE_PATH, Accepted, Candidate, Refused, Search
 from gpubind.sources.table import NameTable, driver_version_of
 
 LIST_NAME = "nvliblist.conf"
@@ -86,6 +86,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
             "nvidia", version, kernel.version is None, kernel.version, kind, cuda_max(version), host.driver.root
         ),
         source=SourceUsed(source, listfile.label if source == "liblist" else f"files that carry {version}"),
+        searched=((LD_CACHE,) if cache else ()) + search.directories,
         files=(*libraries, *_unique(files), *devices.sockets),
         devices=devices.nodes,
         gpus=devices.gpus,

@@ -1,0 +1,65 @@
+"""Entry point: run the application, and turn every error into text and an exit code, in one place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Optional
+
+from gpubind.documents.text import printable
+from gpubind.errors import EXIT_BUG, GpubindError, StdoutClosedError
+
+
+def main(argv: Optional[list[str]] = None) -> int:
+    """Run `gpubind` with *argv*; the exit code. Never lets an exception out."""
+    try:
+        from gpubind.cli.app import app
+
+        app(args=argv, prog_name="gpubind")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
+    except StdoutClosedError as error:
+        # What is still buffered goes nowhere; without this the interpreter complains at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return error.exit_code
+    except GpubindError as error:
+        complain(render_error(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback
+        complain(_bug(error))
+        return EXIT_BUG
+    return 0
+
+
+def render_error(error: GpubindError) -> str:
+    """`error: CODE: what`, then where, why and hint."""
+    lines = [f"error: {error.code}: {printable(error.what)}"]
+    for label, value in (("where", error.where), ("why", error.why), ("hint", error.hint)):
+        if value:
+            lines.append(f"  {label + ':':<7}{printable(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def complain(text: str) -> None:
+    """Write *text* to standard error, if there is one."""
+    if sys.stderr is not None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, UnicodeError):
+            pass
+
+
+def _bug(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "?"
+    return (
+        f"error: bug: {type(error).__name__}: {printable(str(error))[:300]}\n"
+        f"  where: {place}\n"
+        "  why:   this is a mistake in gpubind, not in what you did\n"
+        "  hint:  please report it, with the output of `gpubind record`\n"
+    )

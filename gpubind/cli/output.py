@@ -1,0 +1,61 @@
+"""Where a document goes: standard output, or a file that is whole or not there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Optional
+
+from gpubind.errors import OutputError, StdoutClosedError
+
+
+def write_document(text: str, path: Optional[str]) -> None:
+    """Write *text* to the file *path*, or to standard output if that is None or `-`.
+
+    Errors: `OutputError` (code `unwritable-file`), `StdoutClosedError`.
+    """
+    data = text.encode("utf-8", "surrogateescape")
+    if path is None or path == "-":
+        _to_stdout(data)
+    else:
+        _to_file(data, path)
+
+
+def is_terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _to_stdout(data: bytes) -> None:
+    if sys.stdout is None:
+        raise StdoutClosedError("stdout-closed", "standard output is closed")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise StdoutClosedError("stdout-closed", "standard output was closed early") from error
+    except OSError as error:
+        # Drop what is buffered, or the interpreter fails on it again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        why = error.strerror or str(error)
+        raise OutputError("unwritable-file", "standard output cannot be written", why=why) from error
+
+
+def _to_file(data: bytes, path: str) -> None:
+    """Write beside *path* first, so that nobody ever sees half a file; a device or pipe is written as it is."""
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as file:
+                file.write(data)
+            return
+        target = os.path.realpath(path)
+        part = f"{target}.{os.getpid()}.part"
+        with open(part, "xb") as file:
+            file.write(data)
+        os.replace(part, target)
+    except OSError as error:
+        if not isinstance(error, FileExistsError) and os.path.lexists(part):
+            os.unlink(part)
+        why = error.strerror or str(error)
+        raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why) from error

@@ -1,0 +1,77 @@
+"""Defaults from configuration files: the user's, then the site's. Options and GPUBIND_* variables win over both."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gpubind.errors import FormatError, HostReadError
+
+SITE_FILE = "/etc/gpubind/config.toml"
+SIZE_LIMIT = 1 << 20
+
+KEYS = {
+    "caps": str,
+    "completion": bool,
+    "dev-root": str,
+    "format": str,
+    "library-path": list,
+    "libdir": str,
+    "list": str,
+    "root": str,
+    "source": str,
+    "strict": bool,
+}
+"""What a configuration file may set: option names, and the type of each."""
+
+
+def read_settings() -> dict[str, Any]:
+    """The settings in force, by option name.
+
+    Errors: `FormatError` (code `bad-config`) with file and key, `HostReadError` for a file that cannot be read.
+    """
+    settings: dict[str, Any] = {}
+    for path in (SITE_FILE, _user_file()):
+        if path:
+            settings.update(_read(path))
+    return settings
+
+
+def _user_file() -> str:
+    config = os.environ.get("XDG_CONFIG_HOME") or ""
+    if not config.startswith("/"):
+        home = os.environ.get("HOME") or ""
+        config = f"{home}/.config" if home.startswith("/") else ""
+    return f"{config}/gpubind/config.toml" if config else ""
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(SIZE_LIMIT + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise HostReadError("unreadable-file", "a configuration file cannot be read", where=path, why=why) from error
+    if len(data) > SIZE_LIMIT:
+        raise _malformed(path, f"larger than {SIZE_LIMIT} bytes")
+    try:
+        import tomllib
+    except ImportError:  # Python < 3.11
+        import tomli as tomllib  # type: ignore[no-redef,import-not-found,unused-ignore]
+    try:
+        settings: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _malformed(path, str(error)) from error
+    for key, value in settings.items():
+        kind = KEYS.get(key)
+        if kind is None:
+            raise _malformed(path, f"unknown key `{key}`", "known: " + ", ".join(KEYS))
+        if not isinstance(value, kind) or (kind is list and not all(isinstance(item, str) for item in value)):
+            raise _malformed(path, f"`{key}` is not of type {'list of strings' if kind is list else kind.__name__}")
+    return settings
+
+
+def _malformed(path: str, why: str, hint: str = "") -> FormatError:
+    return FormatError("bad-config", "malformed configuration file", where=path, why=why, hint=hint)

@@ -1,0 +1,112 @@
+"""A plan and an explanation as plain text, for pipes and logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpubind.model import Decision, Explanation, Finding, Plan
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """*text* without characters that could break a line or steer a terminal: file names are input, too."""
+    return _UNPRINTABLE.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def render_text(plan: Plan, *, verbose: bool = False) -> str:
+    """One line an item, columns separated by a tab: mount, device, env; then a summary line that starts with `#`.
+
+    *verbose* adds the Decisions about what is not in the plan.
+    """
+    lines = []
+    for mount in plan.mounts:
+        source = mount.source if mount.content is None else "-"
+        options = ",".join(mount.options)
+        lines.append(["mount", mount.kind, mount.capability or "-", source or "-", mount.target, options])
+    for node in plan.devices:
+        numbers = f"{node.major}:{node.minor}"
+        lines.append(["device", node.type, node.capability or "-", node.source, node.target, numbers])
+    for variable in plan.env:
+        lines.append(["env", variable.op, variable.name, variable.value or "-"])
+    for decision in plan.decisions if verbose else ():
+        if decision.verdict != "taken":
+            lines.append([decision.verdict, decision.subject, decision.rule, decision.path or "-", decision.detail or "-"])
+    text = "".join("\t".join(printable(field) for field in line) + "\n" for line in lines)
+    return text + f"# {summary(plan)}\n"
+
+
+def render_paths(plan: Plan) -> str:
+    """The host paths that a container would get, sorted, one a line."""
+    paths = {mount.source for mount in plan.mounts if mount.source} | {node.source for node in plan.devices}
+    return "".join(f"{printable(path)}\n" for path in sorted(paths))
+
+
+def summary(plan: Plan) -> str:
+    """The plan in one line."""
+    parts = []
+    for planned in plan.drivers:
+        driver = planned.driver
+        version = driver.version or ("" if plan.request.like else "of unknown version")
+        assumed = " (assumed)" if driver.version_assumed and driver.version else ""
+        cuda = f", CUDA {driver.cuda_max}" if driver.cuda_max else ""
+        name = f"like {plan.request.like}" if plan.request.like else f"{driver.vendor} {version}".strip() + assumed + cuda
+        parts.append(name)
+    kinds = {}
+    for mount in plan.mounts:
+        kinds[mount.kind] = kinds.get(mount.kind, 0) + 1
+    files = len({mount.source or mount.target for mount in plan.mounts})
+    parts.append(f"{_count(len(plan.mounts), 'bind')} of {_count(files, 'file')}")
+    if plan.gpus:
+        parts.append(_count(len([gpu for gpu in plan.gpus if gpu.chosen]), "GPU"))
+    parts.append(_count(len(plan.devices), "device node"))
+    severities = [finding.severity for finding in plan.findings]
+    parts += [_count(severities.count(s), s) for s in ("error", "warning", "note") if s in severities]
+    return f"{'; '.join(parts)}; digest {plan.digest[:12]}"
+
+
+def render_finding(finding: Finding) -> str:
+    """A finding as an error message is written: severity, code and what, then the details."""
+    lines = [f"{finding.severity}: {finding.code}: {printable(finding.what)}"]
+    for label, value in (("where", finding.where), ("why", finding.why), ("hint", finding.hint)):
+        if value:
+            lines.append(f"  {label + ':':<7}{printable(value)}")
+    lines += [f"         $ {printable(line)}" for line in (finding.command or "").split("\n") if line]
+    return "\n".join(lines) + "\n"
+
+
+def render_explanation(explanation: Explanation) -> str:
+    """The Decisions as a tree, each subject a root."""
+    lines: list[str] = []
+    for subject, decisions in explanation.subjects:
+        lines.append(printable(subject))
+        for number, decision in enumerate(decisions):
+            last = number == len(decisions) - 1
+            lines += _branch(decision, last)
+    if not explanation.subjects:
+        lines.append(f"{printable(explanation.name)}: no source names it, and no file of the driver is called so")
+    if explanation.searched:
+        lines.append("looked in, in this order:")
+        lines += [f"  {number}. {printable(place)}" for number, place in enumerate(explanation.searched, 1)]
+    return "\n".join(lines) + "\n"
+
+
+def _branch(decision: Decision, last: bool) -> Iterator[str]:
+    stem, bar = ("`-- ", "    ") if last else ("|-- ", "|   ")
+    if decision.verdict == "taken":
+        head = f"taken: it lands at {decision.target}"
+    else:
+        head = f"{decision.verdict}: {decision.rule}" + (f": {decision.detail}" if decision.detail else "")
+    yield stem + printable(head)
+    named_by = " ".join(part for part in (decision.named_by, f"({decision.named_at})" if decision.named_at else "") if part)
+    facts = [("named by", named_by), ("found in", decision.found_by), ("file", decision.path)]
+    if decision.verdict == "taken" and decision.detail:
+        facts.append(("note", decision.detail))
+    for label, value in facts:
+        if value:
+            yield f"{bar}{label + ':':<10}{printable(value)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

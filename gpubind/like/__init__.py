@@ -1,0 +1,5 @@
+"""What Apptainer's and SingularityCE's own --nv would bind on a host, mistakes included; bypasses the planner."""
+
+from gpubind.like.singularity import FLAVOURS, like_plan
+
+__all__ = ["FLAVOURS", "like_plan"]
