@@ -1,6 +1,6 @@
 """One tree of errors, and the exit codes.
 
-An error is data: *what* happened, *where*, *why*, a *hint*, and a stable kebab-case *code* that docs/errors.md explains.
+An error is data: *what* happened, *where*, *why*, a *hint*, and a stable kebab-case *code*; docs/errors.md explains it.
 Nothing here prints or exits; `gpubind.cli` renders errors, in one place.
 """
 
@@ -73,7 +73,9 @@ class FormatError(GpubindError):
 
     exit_code = EXIT_FORMAT
 
-    def __init__(self, code: str, what: str, *, place: str = "", where: str = "", why: str = "", hint: str = "") -> None:
+    def __init__(
+        self, code: str, what: str, *, place: str = "", where: str = "", why: str = "", hint: str = ""
+    ) -> None:
         super().__init__(code, what, where=where or place, why=why, hint=hint)
         self.place = place
 

@@ -27,7 +27,6 @@ def plan(host: Host, request: Request, listfile: Optional[ListFile] = None) -> P
     return make_plan([read_inventory(host, request, listfile)], request)
 
 
-
 def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:
     """*host* as the text of a record: what `--host FILE` reads."""
     return dump_record(survey(host, description, hostname), __version__)

@@ -24,6 +24,7 @@ DEFAULT_CAPABILITIES: tuple[Capability, ...] = CAPABILITIES[:-1]
 
 Kind = Literal["library", "binary", "file", "manifest", "socket", "directory"]
 Verdict = Literal["taken", "left-out", "rejected", "absent"]
+Step = Literal["name", "search", "capability", "side", "place"]
 Severity = Literal["error", "warning", "note"]
 DriverKind = Literal["linux", "wsl", "tegra"]
 
@@ -94,7 +95,7 @@ class Gpu(NamedTuple):
     """One GPU, as the kernel driver tells it."""
 
     vendor: Vendor
-    index: Optional[int]
+    index: Optional[int]  # type: ignore[assignment]  # shadows tuple.index, which nothing here calls
     """Position among the GPUs that are not excluded, in PCI order; None if excluded."""
     uuid: Optional[str]
     pci: Optional[str]
@@ -231,7 +232,7 @@ class Decision(NamedTuple):
     verdict: Verdict
     rule: str
     """Kebab-case; docs/plan.md explains each."""
-    step: Literal["name", "search", "capability", "side", "place"]
+    step: Step
     """Which step of the planning decided."""
     named_by: Optional[str] = None
     """The source that named it: `liblist`, `driver`, `completion`."""

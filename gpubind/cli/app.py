@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Optional, get_args
+from typing import TYPE_CHECKING, Annotated, Optional, get_args
 
 import typer
 
@@ -60,7 +60,7 @@ Like = Annotated[
     Optional[str],
     typer.Option(
         metavar="FLAVOUR",
-        help="Plan exactly what that program's own --nv would bind: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
+        help="Plan exactly what that program's own --nv binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
     ),
 ]
 Completion = Annotated[
@@ -68,9 +68,13 @@ Completion = Annotated[
 ]
 Libdir = Annotated[
     Optional[str],
-    typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container. [/.gpubind/libs]"),
+    typer.Option(
+        metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container. [/.gpubind/libs]"
+    ),
 ]
-Output = Annotated[Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")]
+Output = Annotated[
+    Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -165,7 +169,9 @@ def explain(
 
 @app.command()
 def record(
-    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")
+    ],
     root: Root = None,
     dev_root: DevRoot = None,
     description: Annotated[str, typer.Option(metavar="TEXT", help="A line that says which host this is.")] = "",
@@ -270,5 +276,3 @@ def _report(plan: Plan, chosen: str) -> None:
 
     for finding in plan.findings:
         complain(render_finding(finding))
-
-

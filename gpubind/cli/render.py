@@ -79,7 +79,13 @@ def _devices(plan: Plan) -> Table:
         group = node.group or str(node.gid)
         access = Text(node.access, style="" if node.access == "rw" else "red")
         table.add_row(
-            f"  {node.capability or 'all'}", Text(printable(node.target)), number, f"{node.mode:04o}", group, access, gpu
+            f"  {node.capability or 'all'}",
+            Text(printable(node.target)),
+            number,
+            f"{node.mode:04o}",
+            group,
+            access,
+            gpu,
         )
     return table
 

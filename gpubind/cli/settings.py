@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from gpubind.errors import FormatError, HostReadError
@@ -10,7 +11,7 @@ from gpubind.errors import FormatError, HostReadError
 SITE_FILE = "/etc/gpubind/config.toml"
 SIZE_LIMIT = 1 << 20
 
-KEYS = {
+KEYS: dict[str, type] = {
     "caps": str,
     "completion": bool,
     "dev-root": str,
@@ -56,10 +57,10 @@ def _read(path: str) -> dict[str, Any]:
         raise HostReadError("unreadable-file", "a configuration file cannot be read", where=path, why=why) from error
     if len(data) > SIZE_LIMIT:
         raise _malformed(path, f"larger than {SIZE_LIMIT} bytes")
-    try:
+    if sys.version_info >= (3, 11):
         import tomllib
-    except ImportError:  # Python < 3.11
-        import tomli as tomllib  # type: ignore[no-redef,import-not-found,unused-ignore]
+    else:
+        import tomli as tomllib
     try:
         settings: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -68,7 +69,8 @@ def _read(path: str) -> dict[str, Any]:
         kind = KEYS.get(key)
         if kind is None:
             raise _malformed(path, f"unknown key `{key}`", "known: " + ", ".join(KEYS))
-        if not isinstance(value, kind) or (kind is list and not all(isinstance(item, str) for item in value)):
+        mixed = isinstance(value, list) and not all(isinstance(item, str) for item in value)
+        if not isinstance(value, kind) or mixed:
             raise _malformed(path, f"`{key}` is not of type {'list of strings' if kind is list else kind.__name__}")
     return settings
 

@@ -32,7 +32,9 @@ def render_text(plan: Plan, *, verbose: bool = False) -> str:
         lines.append(["env", variable.op, variable.name, variable.value or "-"])
     for decision in plan.decisions if verbose else ():
         if decision.verdict != "taken":
-            lines.append([decision.verdict, decision.subject, decision.rule, decision.path or "-", decision.detail or "-"])
+            lines.append(
+                [decision.verdict, decision.subject, decision.rule, decision.path or "-", decision.detail or "-"]
+            )
     text = "".join("\t".join(printable(field) for field in line) + "\n" for line in lines)
     return text + f"# {summary(plan)}\n"
 
@@ -51,11 +53,10 @@ def summary(plan: Plan) -> str:
         version = driver.version or ("" if plan.request.like else "of unknown version")
         assumed = " (assumed)" if driver.version_assumed and driver.version else ""
         cuda = f", CUDA {driver.cuda_max}" if driver.cuda_max else ""
-        name = f"like {plan.request.like}" if plan.request.like else f"{driver.vendor} {version}".strip() + assumed + cuda
+        name = (
+            f"like {plan.request.like}" if plan.request.like else f"{driver.vendor} {version}".strip() + assumed + cuda
+        )
         parts.append(name)
-    kinds = {}
-    for mount in plan.mounts:
-        kinds[mount.kind] = kinds.get(mount.kind, 0) + 1
     files = len({mount.source or mount.target for mount in plan.mounts})
     parts.append(f"{_count(len(plan.mounts), 'bind')} of {_count(files, 'file')}")
     if plan.gpus:
@@ -99,7 +100,9 @@ def _branch(decision: Decision, last: bool) -> Iterator[str]:
     else:
         head = f"{decision.verdict}: {decision.rule}" + (f": {decision.detail}" if decision.detail else "")
     yield stem + printable(head)
-    named_by = " ".join(part for part in (decision.named_by, f"({decision.named_at})" if decision.named_at else "") if part)
+    named_by = " ".join(
+        part for part in (decision.named_by, f"({decision.named_at})" if decision.named_at else "") if part
+    )
     facts = [("named by", named_by), ("found in", decision.found_by), ("file", decision.path)]
     if decision.verdict == "taken" and decision.detail:
         facts.append(("note", decision.detail))

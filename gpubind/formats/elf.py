@@ -87,9 +87,7 @@ def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
     order: Optional[Literal["little", "big"]] = {1: "little", 2: "big"}.get(head[5])  # type: ignore[assignment]
     if bits is None or order is None:
         return NotElf("not-elf", f"EI_CLASS {head[4]}, EI_DATA {head[5]}")
-    return ElfIdent(
-        bits, order, int.from_bytes(head[18:20], order), int.from_bytes(head[16:18], order)
-    )
+    return ElfIdent(bits, order, int.from_bytes(head[18:20], order), int.from_bytes(head[16:18], order))
 
 
 def parse_elf(stream: BinaryIO) -> ElfFacts:
@@ -104,7 +102,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
         return _read_facts(ident, stream)
     except GpubindError:
         raise
-    except (MemoryError, RecursionError, Exception) as error:  # noqa: BLE001 - pyelftools fails in many ways on damage
+    except (MemoryError, RecursionError, Exception) as error:  # pyelftools fails in many ways on damage
         why = f"{type(error).__name__}: {str(error)[:200]}"
         raise FormatError("bad-elf", "damaged ELF file", place="dynamic section", why=why) from error
 

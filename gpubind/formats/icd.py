@@ -55,7 +55,7 @@ def parse_icd(data: bytes) -> Icd:
 def with_library_paths(icd: Icd, replacements: dict[str, str]) -> str:
     """The manifest's text with each `library_path` replaced that *replacements* names."""
     if isinstance(icd.document, list) and all(isinstance(line, str) for line in icd.document):
-        return "".join(replacements.get(line, line) + "\n" for line in icd.document)
+        return "".join(replacements.get(line, line) + "\n" for line in icd.libraries)
     document = json.loads(json.dumps(icd.document))  # a deep copy: values are frozen
     for holder in _holders(document):
         holder["library_path"] = replacements.get(holder["library_path"], holder["library_path"])

@@ -68,7 +68,7 @@ class LdCache:
         if not wanted:
             return
         # Most names are ruled out by their first bytes, without decoding anything.
-        width = min(8, min(map(len, wanted)))
+        width = min(8, *map(len, wanted))
         heads = {prefix[:width] for prefix in wanted}
         data, base = self._data, self._base
         for index, key in enumerate(self._keys):
@@ -207,5 +207,9 @@ def _string(data: bytes, at: int) -> str:
 def _damaged(why: str, offset: Optional[int] = None) -> FormatError:
     place = "" if offset is None else f"byte {offset}"
     return FormatError(
-        "bad-ldcache", "not a readable ld.so.cache", place=place, why=why, hint="run `ldconfig` as root to write it anew"
+        "bad-ldcache",
+        "not a readable ld.so.cache",
+        place=place,
+        why=why,
+        hint="run `ldconfig` as root to write it anew",
     )

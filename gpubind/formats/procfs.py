@@ -37,7 +37,9 @@ def parse_driver_version(text: str) -> str:
     """
     match = _VERSION_LINE.search(text)
     if match is None:
-        raise FormatError("bad-procfs", "no driver version", place="line 1", why="no `NVRM version:` line with a version")
+        raise FormatError(
+            "bad-procfs", "no driver version", place="line 1", why="no `NVRM version:` line with a version"
+        )
     return match.group(1)
 
 

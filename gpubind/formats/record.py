@@ -116,7 +116,8 @@ def _dump_root(tree: RecordedRoot) -> str:
         if directory.others:
             head += f', "others": {json.dumps(sorted(directory.others))}'
         entries = ",\n".join(
-            f"     {json.dumps(name)}: {json.dumps(_dump_entry(entry))}" for name, entry in sorted(directory.entries.items())
+            f"     {json.dumps(name)}: {json.dumps(_dump_entry(entry))}"
+            for name, entry in sorted(directory.entries.items())
         )
         directories.append(f'{head}, "entries": {{\n{entries}\n   }}}}' if entries else head + "}")
     return f'{{"root": {json.dumps(tree.root)}, "directories": {{\n' + ",\n".join(directories) + "\n  }}"
@@ -310,7 +311,9 @@ class _Object:
     def _member(self, key: str, kind: type, default: Any) -> Any:
         value = self.value.get(key, default)
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise _malformed(self._at(key), f"a {kind.__name__} is wanted" + ("" if key in self.value else ", none is there"))
+            raise _malformed(
+                self._at(key), f"a {kind.__name__} is wanted" + ("" if key in self.value else ", none is there")
+            )
         return value
 
     def _at(self, key: str) -> str:
@@ -336,7 +339,9 @@ class _Object:
             raise _malformed(self._at(key), "an array of numbers is wanted")
         return tuple(items)
 
-    def strings(self, key: str, default: Optional[tuple[str, ...]] = None, length: Optional[int] = None) -> tuple[str, ...]:
+    def strings(
+        self, key: str, default: Optional[tuple[str, ...]] = None, length: Optional[int] = None
+    ) -> tuple[str, ...]:
         if key not in self.value and default is not None:
             return default
         items = self._member(key, list, None)

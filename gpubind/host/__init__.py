@@ -5,5 +5,4 @@ from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import survey
 
-
 __all__ = ["Host", "Identity", "ListFile", "LiveHost", "RecordedHost", "RunResult", "Uname", "survey"]

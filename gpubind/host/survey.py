@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Optional
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfIdent
@@ -55,7 +55,13 @@ LIBRARY_BASES = (
 """Directories of libraries: every name with its facts, so that links can be followed later; ELF facts for GPU files."""
 
 MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
-MULTIARCH_NAMES = ("aarch64-linux-gnu", "arm-linux-gnueabihf", "i386-linux-gnu", "powerpc64le-linux-gnu", "x86_64-linux-gnu")
+MULTIARCH_NAMES = (
+    "aarch64-linux-gnu",
+    "arm-linux-gnueabihf",
+    "i386-linux-gnu",
+    "powerpc64le-linux-gnu",
+    "x86_64-linux-gnu",
+)
 """Looked for in any case; other names of this form are found by listing."""
 
 BINARY_DIRECTORIES = (
@@ -84,8 +90,6 @@ WHOLE_DIRECTORIES = (
     "/etc/nvidia",
     "/etc/vulkan",
     "/etc/vulkansc",
-    "/etc/apptainer",
-    "/etc/singularity",
     "/etc/modprobe.d",
     "/etc/init.d",
     "/etc/X11/xorg.conf.d",
@@ -134,6 +138,8 @@ WHOLE_DIRECTORIES = (
 """Directories with all below them; names that have nothing to do with a GPU without facts."""
 
 SINGLE_PATHS = (
+    *(f"/etc/apptainer/{name}.conf" for name in ("apptainer", "nvliblist", "rocmliblist")),
+    *(f"/etc/singularity/{name}.conf" for name in ("singularity", "nvliblist", "rocmliblist")),
     "/dev/dxg",
     "/dev/kfd",
     "/dev/nvidiactl",
@@ -142,7 +148,6 @@ SINGLE_PATHS = (
     "/etc/nv_tegra_release",
     "/etc/os-release",
     "/proc/devices",
-    "/proc/version",
     "/sys/module/nvidia/version",
 )
 
@@ -153,8 +158,11 @@ GPU_NAME = re.compile(
 )
 """Names of which facts are kept wherever they turn up."""
 
-_TEXT_NAME = re.compile(r"\.(json|icd|conf|yaml|csv|toml)$|^(version|params|information|initstate|access|mig-minors|group"
-                        r"|devices|os-release|nv_tegra_release|config|monitor|registry|properties|gpu_id|name|modeset)$")  # fmt: skip
+_TEXT_NAME = re.compile(
+    r"\.(json|icd|conf|yaml|csv|toml)$"
+    r"|^(access|config|devices|gpu_id|group|information|initstate|mig-minors|modeset|monitor|name|nv_tegra_release"
+    r"|os-release|params|properties|registry|version)$"
+)
 _ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
 _HOME = re.compile(r"^/(home|root|Users)(/|$)")
 
@@ -193,6 +201,11 @@ def survey(host: Host, description: str = "", hostname: Optional[str] = None) ->
 def _without_homes(value: str) -> str:
     """*value* without the parts of a search path that lie in somebody's home, and so name them."""
     return ":".join(part for part in value.split(":") if not _HOME.match(part))
+
+
+def _without_comments(body: Union[bytes, Missing]) -> Union[bytes, Missing]:
+    """A configuration file with its comments emptied: they say nothing to a plan, but perhaps too much to a reader."""
+    return body if isinstance(body, Missing) else re.sub(rb"(?m)^([ \t]*#).*$", rb"\1", body)
 
 
 class _Survey:
@@ -351,7 +364,7 @@ class _Survey:
             return RecordedEntry(found, body=self.tree.read(path, LD_CACHE_LIMIT))
         if text or _TEXT_NAME.search(name) or path.startswith(("/proc/driver/", "/sys/module/")):
             body = self.tree.read(path, TEXT_LIMIT)
-            return RecordedEntry(found, body=body)
+            return RecordedEntry(found, body=_without_comments(body) if name.endswith(".conf") else body)
         if not _ELF_NAME.search(name) and not found.mode & 0o111:
             return RecordedEntry(found)
         ident = self.tree.ident(path)

@@ -94,7 +94,9 @@ def like_plan(host: Host, request: Request) -> Plan:
         # ldconfig -p fails, and with it everything: programs and plain files are lost, too.
         binds: list[_Bind] = []
         what = f"{flavour.program} would bind no driver file: `ldconfig -p` fails on this host"
-        findings.append(Finding("like-ldcache", "error", "nvidia", LD_CACHE, what, LD_CACHE, why, "run `ldconfig` as root"))
+        findings.append(
+            Finding("like-ldcache", "error", "nvidia", LD_CACHE, what, LD_CACHE, why, "run `ldconfig` as root")
+        )
     else:
         binds = list(_binds(host, flavour, liblist, cache, decisions))
     binds += _sockets(host.dev)
@@ -107,7 +109,9 @@ def like_plan(host: Host, request: Request) -> Plan:
         rule = "liblist" if there is mount else "collision"
         subject = bind.source.rpartition("/")[2] if bind.kind in ("library", "binary") else bind.source
         decisions.append(
-            Decision("nvidia", subject, verdict, rule, "place", bind.entry, bind.at, bind.source, bind.found_by, bind.target)
+            Decision(
+                "nvidia", subject, verdict, rule, "place", bind.entry, bind.at, bind.source, bind.found_by, bind.target
+            )
         )
         if there is not mount and there.source != mount.source:
             what = f"{flavour.program} would stop: two files want to be {bind.target}"
@@ -153,7 +157,9 @@ def _ldcache(tree: Tree) -> tuple[Optional[LdCache], str]:
         return None, error.why
 
 
-def _binds(host: Host, flavour: Flavour, liblist: LibList, cache: LdCache, decisions: list[Decision]) -> Iterator[_Bind]:
+def _binds(
+    host: Host, flavour: Flavour, liblist: LibList, cache: LdCache, decisions: list[Decision]
+) -> Iterator[_Bind]:
     def absent(entry: ListEntry, detail: str, path: Optional[str] = None, rule: str = "no-match") -> None:
         verdict: Verdict = "absent" if rule == "no-match" else "rejected"
         at = liblist.at(entry)
@@ -232,9 +238,9 @@ def _links_to(tree: Tree, path: str) -> list[RootedPath]:
     for other in () if isinstance(names, Missing) else names:
         beside = f"{directory}/{other}"
         found = tree.lstat(beside)
-        if other.startswith(library_stem(name)) and not isinstance(found, Missing) and found.kind == "link":
-            if tree.resolve(beside) == path:
-                links.append(RootedPath(beside))
+        is_link = not isinstance(found, Missing) and found.kind == "link"
+        if is_link and other.startswith(library_stem(name)) and tree.resolve(beside) == path:
+            links.append(RootedPath(beside))
     return links
 
 

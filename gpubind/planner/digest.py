@@ -17,7 +17,19 @@ def digest(mounts: Iterable[Mount], devices: Iterable[DeviceNode], env: Iterable
     """
     document = [
         [
-            [m.vendor, m.target, m.kind, m.arch, m.soname, m.version, m.capability, m.options, m.required, m.size, m.content]
+            [
+                m.vendor,
+                m.target,
+                m.kind,
+                m.arch,
+                m.soname,
+                m.version,
+                m.capability,
+                m.options,
+                m.required,
+                m.size,
+                m.content,
+            ]
             for m in mounts
         ],
         [[d.vendor, d.target, d.type, d.gpu, d.capability] for d in devices],

@@ -64,7 +64,9 @@ def make_plan(inventories: Iterable[Inventory], request: Request, layout: Layout
     return Plan(
         request=request,
         layout=layout.name,
-        drivers=tuple(PlannedDriver(inventory.driver, inventory.source, inventory.searched) for inventory in inventories),
+        drivers=tuple(
+            PlannedDriver(inventory.driver, inventory.source, inventory.searched) for inventory in inventories
+        ),
         gpus=tuple(gpu for inventory in inventories for gpu in inventory.gpus),
         libdir=layout.libdir,
         libdir32=layout.libdir32,
@@ -135,7 +137,9 @@ def _rewritten(file: HostFile, kept: list[HostFile]) -> Optional[str]:
         return None
     ours = {name for other in kept if other.kind == "library" for name in other.names}
     replacements = {
-        path: path.rpartition("/")[2] for path in icd.libraries if path.startswith("/") and path.rpartition("/")[2] in ours
+        path: path.rpartition("/")[2]
+        for path in icd.libraries
+        if path.startswith("/") and path.rpartition("/")[2] in ours
     }
     return with_library_paths(icd, replacements) if replacements else None
 

@@ -80,7 +80,7 @@ def read_devices(host: Host) -> Devices:
                 findings += _number_finding(node, _DRM, majors)
     findings += [finding for node in nodes for finding in _permission_finding(node)]
     sockets = tuple(_sockets(host, decisions))
-    unique = tuple(dict((node.target, node) for node in nodes).values())
+    unique = tuple({node.target: node for node in nodes}.values())
     return Devices(gpus, unique, sockets, tuple(decisions), tuple(findings))
 
 
@@ -146,7 +146,9 @@ def _node(
     if isinstance(real, Missing) or isinstance(found, Missing) or found.kind not in ("char", "block"):
         detail = str(found) if isinstance(found, Missing) else f"a {found.kind}, not a device node"
         rule = "dangling" if isinstance(found, Missing) else "no-device"
-        decisions.append(Decision("nvidia", path, "rejected", rule, "search", "devices", "/dev", path, None, None, detail))
+        decisions.append(
+            Decision("nvidia", path, "rejected", rule, "search", "devices", "/dev", path, None, None, detail)
+        )
         return None
     return DeviceNode(
         vendor="nvidia",
@@ -282,7 +284,19 @@ def _sockets(host: Host, decisions: list[Decision]) -> Iterator[HostFile]:
         else:
             detail = "no such socket below /run or /var/run"
             decisions.append(
-                Decision("nvidia", f"/run/{name}", "absent", "no-match", "search", "devices", "/run", None, None, None, detail)
+                Decision(
+                    "nvidia",
+                    f"/run/{name}",
+                    "absent",
+                    "no-match",
+                    "search",
+                    "devices",
+                    "/run",
+                    None,
+                    None,
+                    None,
+                    detail,
+                )
             )
     directory = host.environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
     if not directory.startswith("/"):

@@ -64,9 +64,10 @@ def find_files(tree: Tree, entry: ListEntry, named: Named, version: Optional[str
     """The files that absolute *entry* names: at their own path, or at the top of an extracted .run directory."""
     places: dict[str, str] = {path: path for path in glob(tree, entry.text)}
     if not places:
-        for name, installed in RUN_DIRECTORY.items():
-            if fnmatchcase(installed, entry.text) and not isinstance(tree.lstat(f"/{name}"), Missing):
-                places[f"/{name}"] = installed
+        top = tree.list("/")
+        for name in () if isinstance(top, Missing) else top:
+            if name in RUN_DIRECTORY and fnmatchcase(RUN_DIRECTORY[name], entry.text):
+                places[f"/{name}"] = RUN_DIRECTORY[name]
     answers = [_file(tree, path, target, named, version) for path, target in places.items()]
     if not answers:
         detail = "nothing matches" if entry.is_glob else "it is not there"

@@ -92,11 +92,14 @@ class HostOnly(NamedTuple):
 
 
 HOST_ONLY = (
-    HostOnly("/usr/bin/nvidia-modprobe", "loads kernel modules and makes nodes; set-user-id does not work in a container"),
+    HostOnly(
+        "/usr/bin/nvidia-modprobe", "loads kernel modules and makes nodes; set-user-id does not work in a container"
+    ),
     HostOnly("/usr/bin/nvidia-bug-report.sh", "collects the host's logs"),
     HostOnly("/usr/bin/nvidia-settings", "configures the host's X server"),
     HostOnly("/usr/bin/nvidia-xconfig", "writes the host's X configuration"),
-    HostOnly("/usr/bin/nvidia-*install*", "installs the driver"),
+    HostOnly("/usr/bin/nvidia-installer", "installs the driver"),
+    HostOnly("/usr/bin/nvidia-uninstall", "removes the driver"),
     HostOnly("/usr/bin/nvidia-sleep.sh", "run by the host's power management"),
     HostOnly("/usr/bin/nvidia-powerd", "a service of the host"),
     HostOnly("/usr/bin/nvidia-ngx-updater", "updates files of the host"),

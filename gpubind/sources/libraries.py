@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from gpubind.formats.liblist import VENDOR_NEUTRAL, library_stem
-from gpubind.model import CAPABILITIES, Capability, Decision, HostFile, Missing, RootedPath, Stat
+from gpubind.model import CAPABILITIES, Capability, Decision, HostFile, Missing, RootedPath, Stat, Step, Verdict
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
 from gpubind.sources.table import NameTable, capability_of, driver_version_of
 
@@ -52,10 +52,9 @@ class Namer(NamedTuple):
     driver_files: frozenset[str]
     """Library names in the driver's own file list."""
 
-    def prefixes(self) -> tuple[str, ...]:
-        """What to look for in the ld cache."""
-        stems = {*self.listed.libraries, *self.table.libraries, *map(library_stem, self.driver_files)}
-        return tuple(sorted(stems))
+    def stems(self) -> frozenset[str]:
+        """What to look for: the names up to `.so` of everything that somebody names."""
+        return frozenset((*self.listed.libraries, *self.table.libraries, *map(library_stem, self.driver_files)))
 
     def named(self, name: str) -> Optional[Named]:
         """Who names *name*; None if nobody does."""
@@ -107,21 +106,33 @@ def find_libraries(search: Search, namer: Namer, compat32: bool, extra: Iterable
     decided: set[tuple[str, Optional[str]]] = set()
     outside: set[str] = set()
 
-    def decide(verdict: str, rule: str, step: str, c: Candidate, n: Named, detail: str, real: Optional[str]) -> None:
-        key = (c.name, rule, real or c.path)
+    def decide(verdict: Verdict, step: Step, rule: str, detail: str, real: Optional[str]) -> None:
+        """A Decision about the candidate at hand."""
+        assert named is not None
         # A file under its own long name adds nothing once its soname has been decided.
-        told = real is not None and real.endswith("/" + c.name) and (rule, real) in decided
+        told = real is not None and real.endswith("/" + candidate.name) and (rule, real) in decided
         decided.add((rule, real))
-        if key not in decisions and not told:
-            decisions[key] = Decision(
-                "nvidia", c.name, verdict, rule, step, n.by, n.at, real or c.path, c.found_by, None, detail  # type: ignore[arg-type]
+        if not told:
+            decisions.setdefault(
+                (candidate.name, rule, real or candidate.path),
+                Decision(
+                    "nvidia",
+                    candidate.name,
+                    verdict,
+                    rule,
+                    step,
+                    named.by,
+                    named.at,
+                    real or candidate.path,
+                    candidate.found_by,
+                    None,
+                    detail,
+                ),
             )
 
     def candidates() -> Iterable[tuple[Candidate, Optional[Named]]]:
         yield from extra
-        for candidate in search.from_cache(namer.prefixes()):
-            yield candidate, namer.named(candidate.name)
-        for candidate in search.from_directories():
+        for candidate in search.candidates(namer.stems()):
             yield candidate, namer.named(candidate.name)
 
     for candidate, named in candidates():
@@ -129,27 +140,27 @@ def find_libraries(search: Search, namer: Namer, compat32: bool, extra: Iterable
             continue
         judged = search.judge(candidate)
         if isinstance(judged, Refused):
-            decide("rejected", judged.rule, "search", candidate, named, judged.detail, judged.path)
+            decide("rejected", "search", judged.rule, judged.detail, judged.path)
             continue
         if judged.arch != search.arch and not compat32:
-            decide("left-out", "compat32", "capability", candidate, named, f"{judged.arch}: not asked for", judged.path)
+            decide("left-out", "capability", "compat32", f"{judged.arch}: not asked for", judged.path)
             continue
-        capability = "compat32" if judged.arch != search.arch else capability_of(named.section, judged.version)
         if named.section == VENDOR_NEUTRAL and judged.version is None:
             rule, detail = _neutral_or_foreign(search, candidate)
-            decide("left-out" if rule == VENDOR_NEUTRAL else "rejected", rule, "side", candidate, named, detail, judged.path)
+            decide("left-out" if rule == VENDOR_NEUTRAL else "rejected", "side", rule, detail, judged.path)
             continue
         first = wins.get((candidate.name, judged.arch))
         if first is not None:
             if first.accepted.path != judged.path:
                 detail = f"{first.candidate.path} comes first ({first.candidate.found_by})"
-                decide("left-out", "shadowed", "search", candidate, named, detail, judged.path)
+                decide("left-out", "search", "shadowed", detail, judged.path)
             continue
         if named.outside:
             outside.add(candidate.name)
             detail = "the driver has it, the list in force does not name it"
-            decide("left-out", "not-in-list", "name", candidate, named, detail, judged.path)
+            decide("left-out", "name", "not-in-list", detail, judged.path)
             continue
+        capability = "compat32" if judged.arch != search.arch else capability_of(named.section, judged.version)
         wins[candidate.name, judged.arch] = _Win(candidate, judged, named, capability)
 
     files = _group(search, wins)
@@ -165,7 +176,10 @@ def _neutral_or_foreign(search: Search, candidate: Candidate) -> tuple[str, str]
         for place in (directory, f"{directory}/libglvnd")
     )
     if glvnd or candidate.name.startswith("libOpenCL.so"):
-        return VENDOR_NEUTRAL, "shared by all vendors; the image's own is mostly the better one, and no image is known yet"
+        return (
+            VENDOR_NEUTRAL,
+            "shared by all vendors; the image's own is mostly the better one, and no image is known yet",
+        )
     return "not-nvidia", "not NVIDIA's: its name carries no driver version, and no libGLdispatch stands beside it"
 
 
@@ -173,7 +187,9 @@ def _group(search: Search, wins: dict[tuple[str, str], _Win]) -> tuple[HostFile,
     groups: dict[tuple[str, str, Optional[Capability]], list[_Win]] = {}
     for win in wins.values():
         groups.setdefault((win.accepted.path, win.accepted.arch, win.capability), []).append(win)
-    return tuple(_library(search, group) for _, group in sorted(groups.items(), key=lambda item: _group_order(*item[0])))
+    return tuple(
+        _library(search, group) for _, group in sorted(groups.items(), key=lambda item: _group_order(*item[0]))
+    )
 
 
 def _group_order(path: str, arch: str, capability: Optional[Capability]) -> tuple[str, str, int]:
@@ -239,7 +255,9 @@ def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
                 continue
             if owner != file.path:
                 names.discard(alias)
-            elif target in names and not any(alias in f.names for f in files if f.path == owner and f.arch == file.arch):
+            elif target in names and not any(
+                alias in f.names for f in files if f.path == owner and f.arch == file.arch
+            ):
                 names.add(alias)
         if names:
             result.append(file._replace(names=tuple(sorted(names))))

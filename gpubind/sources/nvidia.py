@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError, NothingToBindError
+from gpubind.formats.elf import COMPAT32
 from gpubind.formats.filelist import parse_filelist
 from gpubind.formats.ldcache import LdCache, parse_ldcache
 from gpubind.formats.liblist import VENDOR_NEUTRAL, ListEntry, library_stem, parse_liblist
@@ -21,7 +22,7 @@ from gpubind.sources.devices import read_devices
 from gpubind.sources.files import Answer, find_binary, find_files, host_only, library_candidates
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.libraries import Found, Named, Namer, find_libraries, with_aliases
-from gpubind.sources.search import LD_CACHE, LD_CACHE_PATH, Accepted, Candidate, Refused, Search
+from gpubind.sources.search import LD_CACHE, LD_CACHE_PATH, Accepted, Candidate, Search, existing_directories
 from gpubind.sources.table import NameTable, driver_version_of
 
 LIST_NAME = "nvliblist.conf"
@@ -55,12 +56,13 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     kind = driver_kind(host)
     cache, findings, decisions = read_ldcache(host)
     arch = host.uname.machine
-    search = Search(host.driver, arch, cache, (*library_directories(arch), *request.library_path))
-    if "compat32" in request.caps and search.compat32:
-        search.look_in(library_directories(search.compat32))
-    search.version = kernel.version
-    version = kernel.version or _libcuda_version(search)
-    search = _anchored(search, version)
+    places = [*library_directories(arch), *request.library_path]
+    if "compat32" in request.caps and arch in COMPAT32:
+        places += library_directories(COMPAT32[arch])
+    search = Search(host.driver, arch, cache, existing_directories(host.driver, places))
+    libcudas = tuple(search.candidates(frozenset((LIBCUDA,))))
+    version = kernel.version or _libcuda_version(search, libcudas)
+    search = _anchored(search, libcudas, version)
 
     driver_files, file_list_findings = _read_file_list(host)
     namer = Namer(
@@ -140,10 +142,10 @@ def read_ldcache(host: Host) -> tuple[Optional[LdCache], list[Finding], list[Dec
     return None, [Finding(code, "note", "nvidia", LD_CACHE_PATH, what, where, why, hint)], [decision]
 
 
-def _libcuda_version(search: Search) -> Optional[str]:
+def _libcuda_version(search: Search, libcudas: tuple[Candidate, ...]) -> Optional[str]:
     """V, assumed from the file behind libcuda, when no kernel module says it."""
     for wanted in ("libcuda.so.1", LIBCUDA, ""):
-        for candidate in _libcudas(search):
+        for candidate in libcudas:
             accepted = search.judge(candidate)
             if wanted in ("", candidate.name) and isinstance(accepted, Accepted) and accepted.arch == search.arch:
                 version = accepted.version or driver_version_of(candidate.name)
@@ -152,23 +154,17 @@ def _libcuda_version(search: Search) -> Optional[str]:
     return None
 
 
-def _anchored(search: Search, version: Optional[str]) -> Search:
+def _anchored(search: Search, libcudas: tuple[Candidate, ...], version: Optional[str]) -> Search:
     """The search with V known, and the directories that hold libcuda looked in first."""
-    anchored = Search(search.tree, search.arch, search.cache, ())
-    anchored.version = version
-    anchored.directories = search.directories
+    anchored = Search(search.tree, search.arch, search.cache, (), version)
     directories: list[str] = []
-    for candidate in _libcudas(anchored):
+    for candidate in libcudas:
         judged = anchored.judge(candidate)
         if isinstance(judged, Accepted) and judged.arch == search.arch:
             directories += [candidate.path.rpartition("/")[0] or "/", judged.path.rpartition("/")[0] or "/"]
-    anchored.look_in(dict.fromkeys(directories), first=True)
+    first = existing_directories(search.tree, dict.fromkeys(directories))
+    anchored.directories = tuple(dict.fromkeys((*first, *search.directories)))
     return anchored
-
-
-def _libcudas(search: Search) -> list[Candidate]:
-    in_directories = (c for c in search.from_directories() if c.name.startswith(LIBCUDA))
-    return [*search.from_cache((LIBCUDA,)), *in_directories]
 
 
 def _read_file_list(host: Host) -> tuple[frozenset[str], list[Finding]]:
@@ -222,15 +218,22 @@ def _unmatched(namer: Namer, found: Found) -> list[Decision]:
     """An `absent` Decision for each library entry that no name on this host matches."""
     seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
     seen |= {file.path.rpartition("/")[2] for file in found.files}
+    by_stem: dict[str, list[str]] = {}
+    for name in seen:
+        if ".so" in name:
+            by_stem.setdefault(library_stem(name), []).append(name)
     detail = "neither in the ld cache nor in a driver directory"
-    return [
-        Decision("nvidia", entry.text, "absent", "no-match", "search", n.by, n.at, None, None, None, detail)
-        for entry, n in _entries(namer)
-        if entry.kind == "library" and not any(name.startswith(entry.text) for name in seen)
-    ] + [
-        Decision("nvidia", name, "absent", "no-match", "search", "driver", FILE_LIST, None, None, None, detail)
-        for name in sorted(namer.driver_files - seen)
-    ]
+    decisions = []
+    for entry, named in _entries(namer):
+        if entry.kind == "library":
+            names = by_stem.get(library_stem(entry.text), ())
+            if not any(name.startswith(entry.text) for name in names):
+                decisions.append(_absent(entry.text, named.by, named.at, detail))
+    return decisions + [_absent(name, "driver", FILE_LIST, detail) for name in sorted(namer.driver_files - seen)]
+
+
+def _absent(subject: str, by: str, at: str, detail: str) -> Decision:
+    return Decision("nvidia", subject, "absent", "no-match", "search", by, at, None, None, None, detail)
 
 
 def _unique(files: list[HostFile]) -> list[HostFile]:
@@ -271,7 +274,7 @@ def _findings(host: Host, kernel: Kernel, version: Optional[str], found: Found, 
                 other,
                 f"the kernel module is {version}, the libraries on this host are {other}"
                 if mismatch
-                else f"{len(set(paths))} files of another driver version, {other}, lie on this host; {version} is taken",
+                else f"{len(set(paths))} files of another driver version, {other}, are here; {version} is taken",
                 f"{kernel.where}; {sorted(paths)[0]}",
                 "programs would say `Driver/library version mismatch`",
                 "reboot, or reload the kernel module, after a driver update; remove the version that is not used",
@@ -320,7 +323,9 @@ def _findings(host: Host, kernel: Kernel, version: Optional[str], found: Found, 
     for decision in found.decisions:
         if decision.rule == "bad-icd":
             findings.append(
-                Finding("bad-icd", "warning", "nvidia", decision.subject, "a manifest is malformed", None, decision.detail)
+                Finding(
+                    "bad-icd", "warning", "nvidia", decision.subject, "a manifest is malformed", None, decision.detail
+                )
             )
     return findings
 

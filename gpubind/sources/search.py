@@ -52,48 +52,42 @@ class Refused(NamedTuple):
 
 
 class Search:
-    """The search for libraries in one tree, for one architecture; *version* is V once it is known."""
+    """The search for libraries in one tree, for one architecture and, once it is known, one driver version."""
 
-    def __init__(self, tree: Tree, arch: str, cache: Optional[LdCache], directories: Iterable[str]) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        arch: str,
+        cache: Optional[LdCache],
+        directories: tuple[RootedPath, ...],
+        version: Optional[str] = None,
+    ) -> None:
         self.tree = tree
         self.arch = arch
         self.compat32 = COMPAT32.get(arch)
         self.cache = cache
-        self.version: Optional[str] = None
-        self.directories: tuple[RootedPath, ...] = ()
-        self._accepted: dict[str, Union[Accepted, Refused]] = {}
-        self.look_in(directories)
+        self.directories = directories
+        self.version = version
+        self._judged: dict[str, Union[Accepted, Refused]] = {}
 
-    def look_in(self, directories: Iterable[str], first: bool = False) -> None:
-        """Add *directories* and their vdpau/ and gbm/, resolved; absent ones and those already known are left out."""
-        added: list[RootedPath] = []
-        for directory in directories:
-            for sub in SUBDIRECTORIES:
-                here = self.tree.resolve(f"{directory.rstrip('/')}/{sub}" if sub else directory)
-                if isinstance(here, Missing) or here in added or (here in self.directories and not first):
-                    continue
-                found = self.tree.stat(here)
-                if not isinstance(found, Missing) and found.kind == "dir":
-                    added.append(here)
-        rest = tuple(d for d in self.directories if d not in added)
-        self.directories = (*added, *rest) if first else (*rest, *added)
+    def candidates(self, stems: frozenset[str]) -> Iterator[Candidate]:
+        """What may be one of *stems* (`libcuda.so`), or carries V: the ld cache first, in its order, which is ld.so's.
 
-    def from_cache(self, prefixes: Iterable[str]) -> Iterator[Candidate]:
-        """Cache entries whose name starts with one of *prefixes*, in cache order, which is ld.so's."""
+        Then the search directories in their order, each sorted.
+        """
         if self.cache is not None:
-            for entry in self.cache.matching(tuple(prefixes)):
+            for entry in self.cache.matching(sorted(stems)):
                 if entry.path.startswith("/"):
                     yield Candidate(entry.name, RootedPath(entry.path), LD_CACHE)
-
-    def from_directories(self) -> Iterator[Candidate]:
-        """Everything that is named like a library in the search directories, in their order."""
+        suffix = f".so.{self.version}"
         for directory in self.directories:
             names = self.tree.list(directory)
             if isinstance(names, Missing):
                 continue
             prefix = directory.rstrip("/") + "/"
             for name in names:
-                if ".so" in name:
+                end = name.find(".so") + 3
+                if end > 2 and (name[:end] in stems or name.endswith(suffix)):
                     yield Candidate(name, RootedPath(prefix + name), directory)
 
     def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
@@ -103,9 +97,9 @@ class Search:
             if real.why == "absent":
                 return Refused("dangling", f"{candidate.found_by} names it, but it leads nowhere")
             return Refused(f"path-{real.why}", str(real))
-        answer = self._accepted.get(real)
+        answer = self._judged.get(real)
         if answer is None:
-            answer = self._accepted[real] = self._judge_file(real)
+            answer = self._judged[real] = self._judge_file(real)
         if isinstance(answer, Accepted) and "/stubs/" in candidate.path:
             return _stub(real)
         return answer
@@ -124,7 +118,9 @@ class Search:
         name = real.rpartition("/")[2]
         version = driver_version_of(name)
         if version and self.version and version != self.version:
-            return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real, version)
+            return Refused(
+                "other-driver-version", f"its name carries {version}, the driver is {self.version}", real, version
+            )
         if "/compat/" in real and name.startswith("libcuda.so"):
             return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real, version)
         return Accepted(real, arch, version)
@@ -132,3 +128,18 @@ class Search:
 
 def _stub(real: RootedPath) -> Refused:
     return Refused("stub", "a link-time stand-in from the CUDA toolkit, not a driver", real)
+
+
+def existing_directories(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
+    """Those of *directories*, each with its vdpau/ and gbm/, that are there; resolved, each once."""
+    found: dict[RootedPath, None] = {}
+    for directory in directories:
+        for sub in SUBDIRECTORIES:
+            here = tree.resolve(f"{directory.rstrip('/')}/{sub}" if sub else directory)
+            facts = here if isinstance(here, Missing) else tree.stat(here)
+            if isinstance(here, Missing) or isinstance(facts, Missing):
+                if not sub:
+                    break
+            elif facts.kind == "dir":
+                found[here] = None
+    return tuple(found)

@@ -7,6 +7,7 @@ paths as they are seen inside the root and never need to resolve anything themse
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from fnmatch import translate
 from posixpath import dirname
 from typing import Union
@@ -117,7 +118,7 @@ class Tree:
     def _readlink(self, path: str) -> Union[str, Missing]:
         raise NotImplementedError
 
-    def _list(self, path: str) -> Union[list[str], Missing]:
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
         raise NotImplementedError
 
     def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
@@ -157,15 +158,14 @@ class Tree:
         if not path.startswith("/"):
             raise ValueError(f"not an absolute path: {path!r}")
         head, _, name = path.rpartition("/")
-        at: Union[RootedPath, Missing, None] = RootedPath("/")
-        if head:  # most paths share their directory with many others
-            at = self._resolved.get(head)
-            if at is None:
-                at = self._resolved[head] = self._walk(RootedPath("/"), head)
-        return at if isinstance(at, Missing) else self._walk(at, name)
+        if not head:
+            return self._walk(RootedPath("/"), name)
+        directory = self._directory(head, 0)
+        return directory if isinstance(directory, Missing) else self._walk(directory, name)
 
-    def _walk(self, at: RootedPath, path: str) -> Union[RootedPath, Missing]:
-        """Where *path* leads from the resolved directory *at*."""
+    def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
+        """Where *path* leads from the resolved directory *at*. This loop is most of what planning costs."""
+        stats = self._stats
         todo = path.split("/")[::-1]
         links = 0
         while todo:
@@ -176,7 +176,7 @@ class Tree:
                 at = RootedPath(dirname(at))
                 continue
             here = RootedPath(f"{at}/{name}" if at != "/" else f"/{name}")
-            found = self._stat(here)
+            found = stats.get(here) or self._stat(here)
             if isinstance(found, Missing):
                 return found
             if found.kind == "link":
@@ -188,6 +188,12 @@ class Tree:
                     return target
                 if target.startswith("/"):
                     at = RootedPath("/")
+                    head, _, name = target.rpartition("/")
+                    if head and depth < 2:  # a shortcut, but not for links in links in links: those count to the limit
+                        directory = self._directory(head, depth + 1)
+                        if isinstance(directory, Missing):
+                            return directory
+                        at, target = directory, name
                 todo.extend(target.split("/")[::-1])
             elif found.kind != "dir" and todo:
                 return ABSENT  # a file where a directory is wanted
@@ -195,12 +201,40 @@ class Tree:
                 at = here
         return at
 
+    def _directory(self, path: str, depth: int) -> Union[RootedPath, Missing]:
+        """As `resolve`, for a directory: most paths share theirs with many others."""
+        answer = self._resolved.get(path)
+        if answer is None:
+            answer = self._resolved[path] = self._walk(RootedPath("/"), path, depth)
+        return answer
+
 
 _GLOB_CHARS = re.compile(r"[*?\[]")
 
 
+def _name_matcher(pattern: str) -> Callable[[str], bool]:
+    """fnmatch for one component. Without a regular expression where `*` is all there is: compiling one costs 0.2 ms."""
+    if "?" in pattern or "[" in pattern:
+        compiled = re.compile(translate(pattern)).match
+        return lambda name: compiled(name) is not None
+    first, *middle, last = pattern.split("*")
+
+    def matches(name: str) -> bool:
+        at, end = len(first), len(name) - len(last)
+        if at > end or not (name.startswith(first) and name.endswith(last)):
+            return False
+        for part in middle:
+            at = name.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return matches
+
+
 def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
-    """The existing paths that match absolute *pattern* (fnmatch rules in each component), sorted; links are not resolved.
+    """The existing paths that match absolute *pattern* (fnmatch in each component), sorted; links are not resolved.
 
     Errors: `FormatError` (code `wide-glob`) when it would list more than `GLOB_LIMIT` directories.
     """
@@ -211,7 +245,7 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
             heads = [f"{head}/{part}" for head in heads]
             continue
         matches: list[str] = []
-        name_matches = re.compile(translate(part)).match
+        name_matches = _name_matcher(part)
         for head in heads:
             listed += 1
             if listed > GLOB_LIMIT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from typing import Union
 
 from gpubind.errors import FormatError, HostReadError
@@ -43,7 +44,7 @@ class LiveTree(Tree):
         except (OSError, ValueError) as error:
             return _missing(error)
 
-    def _list(self, path: str) -> Union[list[str], Missing]:
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
         try:
             return os.listdir(self._prefix + path)
         except (OSError, ValueError) as error:

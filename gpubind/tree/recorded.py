@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn, Union
 
 from gpubind.errors import NotRecordedError
@@ -42,7 +43,7 @@ class RecordedTree(Tree):
         link = self._entry(path).link
         return ABSENT if link is None else link
 
-    def _list(self, path: str) -> Union[list[str], Missing]:
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
         directory = self._directories.get(path)
         if directory is None or directory.listed is False:
             self._not_recorded(path)
