@@ -10,10 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from gpubind.documents.text import printable, summary
-from gpubind.model import CAPABILITIES, Mount, Plan
+from gpubind.model import CAPABILITIES, Kind, Mount, Plan
 
-KINDS = ("library", "binary", "file", "manifest", "socket", "directory")
-PIPE_WIDTH = 160
+PLURALS: dict[Kind, str] = {
+    "library": "libraries",
+    "binary": "programs",
+    "file": "files",
+    "manifest": "manifests",
+    "socket": "sockets",
+    "directory": "directories",
+}
+KINDS = tuple(PLURALS)
+PIPE_WIDTH = 200
 
 
 def render_table(plan: Plan, *, verbose: bool, colour: bool) -> str:
@@ -28,80 +36,69 @@ def render_table(plan: Plan, *, verbose: bool, colour: bool) -> str:
         emoji=False,
         markup=False,
     )
-    console.print(_binds(plan))
-    if plan.devices:
-        console.print(_devices(plan))
-    if plan.env:
-        console.print(_environment(plan))
-    if verbose:
-        console.print(_left_out(plan))
+    tables = [_binds(plan), _devices(plan), _environment(plan)] + ([_left_out(plan)] if verbose else [])
+    for table in tables:
+        if table.row_count:
+            console.print(table)
+            console.print()
     console.print(Text(summary(plan), style="bold"))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, column in enumerate(columns):
+        last = number == len(columns) - 1
+        table.add_column(
+            column, justify="right" if column == "size" else "left", overflow="fold", no_wrap=number > 0 and not last
+        )
     return table
 
 
 def _binds(plan: Plan) -> Table:
-    """One row a host file: the names under which a container gets it, where it comes from, why."""
-    table = _table("Binds", "capability", "in the container", "on the host", "size", "named by")
-    groups: dict[tuple[int, int, str, str], list[Mount]] = {}
+    """One row a host file, below a heading for its kind and capability: names in the container, size, why, source."""
+    table = _table("name in the container", "size", "named by", "file on the host")
+    groups: dict[tuple[int, int], dict[str, list[Mount]]] = {}
     for mount in plan.mounts:
         capability = CAPABILITIES.index(mount.capability) if mount.capability else -1
-        key = (KINDS.index(mount.kind), capability, mount.source or "", "" if mount.source else mount.target)
-        groups.setdefault(key, []).append(mount)
-    kind = -1
-    for key, mounts in sorted(groups.items()):
-        if key[0] != kind:
-            kind = key[0]
-            table.add_row(Text(f"{KINDS[kind]}", style="cyan"))
-        first = mounts[0]
-        names = [mount.target for mount in mounts[:1]] + [mount.target.rpartition("/")[2] for mount in mounts[1:]]
-        table.add_row(
-            f"  {first.capability or 'all'}",
-            Text(printable(", ".join(names))),
-            Text(printable(first.source or "(rewritten)")),
-            _size(first.size),
-            first.rule,
-        )
+        group = groups.setdefault((KINDS.index(mount.kind), capability), {})
+        group.setdefault(mount.source or f"({mount.target}, rewritten)", []).append(mount)
+    for (kind, capability), files in sorted(groups.items()):
+        for_what = f" for {CAPABILITIES[capability]}" if capability >= 0 else ""
+        table.add_row(Text(f"{PLURALS[KINDS[kind]]}{for_what}", style="cyan"))
+        for source, mounts in sorted(files.items(), key=lambda item: item[1][0].target):
+            first = mounts[0]
+            flat = first.kind in ("library", "binary")
+            names = [mount.target.rpartition("/")[2] if flat else mount.target for mount in mounts]
+            row = (", ".join(names), _size(first.size), first.rule, source)
+            table.add_row(Text("  " + printable(row[0])), *(Text(printable(cell)) for cell in row[1:]))
     return table
 
 
 def _devices(plan: Plan) -> Table:
-    table = _table("Device nodes", "capability", "node", "number", "mode", "group", "access", "GPU")
+    table = _table("device node", "number", "mode", "group", "access", "GPU", "for")
     for node in plan.devices:
         gpu = "" if node.gpu is None else str(node.gpu)
-        number = f"{node.major}:{node.minor}"
-        group = node.group or str(node.gid)
         access = Text(node.access, style="" if node.access == "rw" else "red")
-        table.add_row(
-            f"  {node.capability or 'all'}",
-            Text(printable(node.target)),
-            number,
-            f"{node.mode:04o}",
-            group,
-            access,
-            gpu,
-        )
+        group = Text(printable(node.group or str(node.gid)))
+        number = f"{node.major}:{node.minor}"
+        target = Text("  " + printable(node.target))
+        table.add_row(target, number, f"{node.mode:04o}", group, access, gpu, node.capability or "all")
     return table
 
 
 def _environment(plan: Plan) -> Table:
-    table = _table("Environment", "operation", "variable", "value", "for")
+    table = _table("variable", "operation", "value", "for")
     for variable in plan.env:
-        table.add_row(f"  {variable.op}", variable.name, Text(printable(variable.value or "")), variable.rule)
+        table.add_row(f"  {variable.name}", variable.op, Text(printable(variable.value or "")), variable.rule)
     return table
 
 
 def _left_out(plan: Plan) -> Table:
-    table = _table("Not in the plan", "verdict", "name", "rule", "why")
+    table = _table("not in the plan", "verdict", "rule", "why")
     for decision in plan.decisions:
         if decision.verdict != "taken":
-            row = (f"  {decision.verdict}", decision.subject, decision.rule, decision.detail or "")
+            row = (f"  {decision.subject}", decision.verdict, decision.rule, decision.detail or "")
             table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 

@@ -57,8 +57,9 @@ def summary(plan: Plan) -> str:
             f"like {plan.request.like}" if plan.request.like else f"{driver.vendor} {version}".strip() + assumed + cuda
         )
         parts.append(name)
-    files = len({mount.source or mount.target for mount in plan.mounts})
-    parts.append(f"{_count(len(plan.mounts), 'bind')} of {_count(files, 'file')}")
+    sizes = {mount.source or mount.target: mount.size for mount in plan.mounts}
+    total = sum(sizes.values()) / 2**20
+    parts.append(f"{_count(len(plan.mounts), 'bind')} of {_count(len(sizes), 'file')} ({total:.0f} MiB)")
     if plan.gpus:
         parts.append(_count(len([gpu for gpu in plan.gpus if gpu.chosen]), "GPU"))
     parts.append(_count(len(plan.devices), "device node"))

@@ -16,7 +16,18 @@ from gpubind.formats.liblist import VENDOR_NEUTRAL, ListEntry, library_stem, par
 from gpubind.formats.procfs import parse_driver_version, parse_module_version
 from gpubind.host import Host, ListFile
 from gpubind.host.base import shipped_liblist
-from gpubind.model import Decision, Driver, DriverKind, Finding, HostFile, Inventory, Missing, Request, SourceUsed
+from gpubind.model import (
+    Decision,
+    Driver,
+    DriverKind,
+    Finding,
+    HostFile,
+    Inventory,
+    Missing,
+    Request,
+    Severity,
+    SourceUsed,
+)
 from gpubind.sources.cuda import cuda_max
 from gpubind.sources.devices import read_devices
 from gpubind.sources.files import Answer, find_binary, find_files, host_only, library_candidates
@@ -82,7 +93,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     if not namer.lawful and request.completion:
         decisions += host_only(host.driver, [file.path for file in (*libraries, *files)])
     decisions += devices.decisions
-    findings += file_list_findings + _findings(host, kernel, version, found, namer)
+    findings += file_list_findings + _findings(host, request, kernel, version, found, namer)
     return Inventory(
         driver=Driver(
             "nvidia", version, kernel.version is None, kernel.version, kind, cuda_max(version), host.driver.root
@@ -139,7 +150,8 @@ def read_ldcache(host: Host) -> tuple[Optional[LdCache], list[Finding], list[Dec
     what = "there is no usable ld cache; the known driver directories are searched instead"
     hint = "run `ldconfig` as root, or name the driver's directory with --library-path"
     decision = Decision("nvidia", LD_CACHE_PATH, "rejected", code, "search", None, None, LD_CACHE_PATH, None, None, why)
-    return None, [Finding(code, "note", "nvidia", LD_CACHE_PATH, what, where, why, hint)], [decision]
+    severity: Severity = "note" if code == "no-ldcache" else "warning"
+    return None, [Finding(code, severity, "nvidia", LD_CACHE_PATH, what, where, why, hint)], [decision]
 
 
 def _libcuda_version(search: Search, libcudas: tuple[Candidate, ...]) -> Optional[str]:
@@ -241,7 +253,9 @@ def _unique(files: list[HostFile]) -> list[HostFile]:
     return list({(file.target or file.names[0]): file for file in reversed(files)}.values())[::-1]
 
 
-def _findings(host: Host, kernel: Kernel, version: Optional[str], found: Found, namer: Namer) -> list[Finding]:
+def _findings(
+    host: Host, request: Request, kernel: Kernel, version: Optional[str], found: Found, namer: Namer
+) -> list[Finding]:
     findings: list[Finding] = []
     if kernel.version is None and driver_kind(host) == "linux":
         findings.append(
@@ -307,7 +321,8 @@ def _findings(host: Host, kernel: Kernel, version: Optional[str], found: Found, 
                 "\n".join(sorted({library_stem(name) for name in found.outside})),
             )
         )
-    if any(d.rule == VENDOR_NEUTRAL for d in found.decisions):
+    wants_loaders = any(capability in request.caps for capability in ("graphics", "display", "compute"))
+    if wants_loaders and any(decision.rule == VENDOR_NEUTRAL for decision in found.decisions):
         findings.append(
             Finding(
                 "vendor-neutral-left-out",

@@ -1,0 +1,53 @@
+# make demo   plan for a bundled recorded host; needs only Python >= 3.9 with venv
+# make test   linters, types, unit tests
+# make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
+# make bench  speed, as ratios in one run
+# make fix    format and mend what ruff can
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+HOST   := debian13-nvidia550
+
+.PHONY: demo test live bench fix clean
+
+demo: $(VENV)/installed
+	$(BIN)/gpubind plan --nv --host $(HOST) --format table
+	$(BIN)/gpubind explain libcuda.so.1 --host $(HOST)
+
+test: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+live: $(VENV)/installed-test
+	tests/live/rig/build
+	$(BIN)/python -m pytest -m live tests/live
+
+bench: $(VENV)/installed-test
+	$(BIN)/python benchmarks/bench.py
+
+fix: $(VENV)/installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# Downloads fail now and then; three tries.
+define install
+	for try in 1 2 3; do $(BIN)/python -m pip install -q --disable-pip-version-check --retries 5 -e '$(1)' && break; \
+	  test $$try -lt 3 || exit 1; sleep 5; done
+	touch $@
+endef
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	$(call install,.)
+
+$(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
+	$(call install,.[test])
+	touch $(VENV)/installed

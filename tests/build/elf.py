@@ -1,0 +1,191 @@
+"""ELF files from facts: small and without code, but whole: pyelftools and readelf read them back.
+
+Source: gABI chapters 4 and 5, LSB "Symbol Versioning".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, Optional
+
+from gpubind.formats.elf import ElfFacts, ElfIdent, VersionNeed
+
+EXECUTABLE, SHARED_OBJECT = 2, 3
+X86_64, I386, ARM, AARCH64, PPC64 = 62, 3, 40, 183, 21
+
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_PROGBITS, _STRTAB, _DYNAMIC, _DYNSYM, _VERDEF, _VERNEED, _VERSYM = 1, 3, 6, 11, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT = 0, 1, 5, 6, 10, 11
+_DT_SONAME, _DT_RPATH, _DT_RUNPATH = 14, 15, 29
+_DT_VERSYM, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD
+_DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+
+
+class _Class(NamedTuple):
+    """The structures of one ELF class, for `struct`, without byte order."""
+
+    header: str
+    program: str
+    section: str
+    dynamic: str
+    symbol: str
+    word: int
+
+
+_CLASSES = {
+    32: _Class("HHIIIIIHHHHHH", "IIIIIIII", "IIIIIIIIII", "II", "IIIBBH", 4),
+    64: _Class("HHIQQQIHHHHHH", "IIQQQQQQ", "IIQQQQIIQQ", "QQ", "IBBHQQ", 8),
+}
+
+
+class _Section(NamedTuple):
+    name: str
+    kind: int
+    offset: int
+    size: int
+    link: str = ""
+    info: int = 0
+    entry_size: int = 0
+
+
+class _Strings:
+    """A string table: each string once."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(b"\0")
+        self._known: dict[str, int] = {"": 0}
+
+    def __call__(self, text: str) -> int:
+        if text not in self._known:
+            self._known[text] = len(self.data)
+            self.data += text.encode("utf-8", "surrogateescape") + b"\0"
+        return self._known[text]
+
+
+def elf(
+    soname: Optional[str] = None,
+    *,
+    bits: int = 64,
+    order: Literal["little", "big"] = "little",
+    machine: int = X86_64,
+    kind: int = SHARED_OBJECT,
+    needed: Sequence[str] = (),
+    rpath: Optional[str] = None,
+    runpath: Optional[str] = None,
+    interpreter: Optional[str] = None,
+    needs: Optional[Mapping[str, Sequence[str]]] = None,
+    defines: Sequence[str] = (),
+) -> bytes:
+    """A file with these facts; *needs* maps a library to the versions that are wanted of it."""
+    wanted = tuple(VersionNeed(library, tuple(versions)) for library, versions in (needs or {}).items())
+    ident = ElfIdent(bits, order, machine, kind)
+    return build_elf(ElfFacts(ident, soname, tuple(needed), rpath, runpath, interpreter, wanted, tuple(defines)))
+
+
+def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
+    """The file that *facts* tell of. Of version definitions, each but the first two has the one before it as parent.
+
+    Without *sections*: as `sstrip` leaves a file, with program headers only.
+    """
+    ident = facts.ident
+    order = "<" if ident.order == "little" else ">"
+    forms = _CLASSES[ident.bits]
+    strings = _Strings()
+    word = struct.Struct(order + forms.dynamic)
+    names = [(_DT_NEEDED, name) for name in facts.needed]
+    singles = ((_DT_SONAME, facts.soname), (_DT_RPATH, facts.rpath), (_DT_RUNPATH, facts.runpath))
+    names += [(tag, text) for tag, text in singles if text is not None]
+    tags = [(tag, strings(text)) for tag, text in names]
+    needs = _version_needs(order, strings, facts.version_needs, max(2, len(facts.version_definitions) + 1))
+    definitions = _version_definitions(order, strings, facts.version_definitions)
+
+    header_size = 16 + struct.calcsize(order + forms.header)
+    program_size = struct.calcsize(order + forms.program)
+    out = bytearray(header_size + program_size * (3 if facts.interpreter is not None else 2))
+    table = [_Section("", 0, 0, 0)]
+
+    def put(name: str, kind: int, data: bytes, link: str = "", info: int = 0, entry_size: int = 0) -> int:
+        out.extend(bytes(-len(out) % 8))
+        table.append(_Section(name, kind, len(out), len(data), link, info, entry_size))
+        out.extend(data)
+        return table[-1].offset
+
+    if facts.interpreter is not None:
+        put(".interp", _PROGBITS, facts.interpreter.encode("utf-8", "surrogateescape") + b"\0")
+    tags += [(_DT_STRTAB, put(".dynstr", _STRTAB, bytes(strings.data))), (_DT_STRSZ, len(strings.data))]
+    symbol_size = struct.calcsize(order + forms.symbol)
+    tags += [(_DT_SYMTAB, put(".dynsym", _DYNSYM, bytes(symbol_size), ".dynstr", 1, symbol_size))]
+    tags += [(_DT_SYMENT, symbol_size)]
+    if needs or definitions:
+        tags += [(_DT_VERSYM, put(".gnu.version", _VERSYM, bytes(2), ".dynsym", 0, 2))]
+    if needs:
+        count = len(facts.version_needs)
+        tags += [(_DT_VERNEED, put(".gnu.version_r", _VERNEED, needs, ".dynstr", count)), (_DT_VERNEEDNUM, count)]
+    if definitions:
+        count = len(facts.version_definitions)
+        tags += [(_DT_VERDEF, put(".gnu.version_d", _VERDEF, definitions, ".dynstr", count)), (_DT_VERDEFNUM, count)]
+    dynamic = b"".join(word.pack(tag, value) for tag, value in [*tags, (_DT_NULL, 0)])
+    put(".dynamic", _DYNAMIC, dynamic, ".dynstr", 0, word.size)
+
+    segments = [(_PT_LOAD, 0, len(out)), (_PT_DYNAMIC, table[-1].offset, len(dynamic))]
+    if facts.interpreter is not None:
+        segments.insert(0, (_PT_INTERP, table[1].offset, table[1].size))
+    section_at = 0
+    if sections:
+        section_names = _Strings()
+        for section in (*table, _Section(".shstrtab", 0, 0, 0)):
+            section_names(section.name)
+        put(".shstrtab", _STRTAB, bytes(section_names.data))
+        out.extend(bytes(-len(out) % 8))
+        section_at = len(out)
+        index = {section.name: number for number, section in enumerate(table)}
+        form = struct.Struct(order + forms.section)
+        for s in table:
+            where = (s.offset, s.size, index[s.link], s.info, 8 if s.kind else 0, s.entry_size)
+            out += form.pack(section_names(s.name), s.kind, 2 if s.kind else 0, s.offset, *where)
+    head = b"\x7fELF" + bytes((ident.bits // 32, 1 if order == "<" else 2, 1)) + bytes(9)
+    section_size = struct.calcsize(order + forms.section)
+    sizes = (header_size, program_size, len(segments), section_size, len(table) if section_at else 0)
+    last = len(table) - 1 if section_at else 0
+    fixed = (ident.type, ident.machine, 1, 0, header_size, section_at, 0)
+    out[:header_size] = head + struct.pack(order + forms.header, *fixed, *sizes, last)
+    for number, (kind, offset, size) in enumerate(segments):
+        where = (offset, offset, offset, size, size)
+        fields = (kind, 6, *where, 8) if ident.bits == 64 else (kind, *where, 6, 8)
+        struct.pack_into(order + forms.program, out, header_size + number * program_size, *fields)
+    return bytes(out)
+
+
+def _version_needs(order: str, strings: _Strings, needs: Sequence[VersionNeed], index: int) -> bytes:
+    out = b""
+    for number, need in enumerate(needs):
+        size = 16 + 16 * len(need.versions)
+        following = size if number + 1 < len(needs) else 0
+        out += struct.pack(order + "HHIII", 1, len(need.versions), strings(need.library), 16, following)
+        for place, version in enumerate(need.versions, 1):
+            step = 16 if place < len(need.versions) else 0
+            out += struct.pack(order + "IHHII", _hash(version), 0, index, strings(version), step)
+            index += 1
+    return out
+
+
+def _version_definitions(order: str, strings: _Strings, versions: Sequence[str]) -> bytes:
+    out = b""
+    for number, version in enumerate(versions):
+        chain = [version] if number < 2 else [version, versions[number - 1]]
+        following = 20 + 8 * len(chain) if number + 1 < len(versions) else 0
+        base = 1 if number == 0 else 0
+        out += struct.pack(order + "HHHHIII", 1, base, number + 1, len(chain), _hash(version), 20, following)
+        for place, name in enumerate(chain, 1):
+            out += struct.pack(order + "II", strings(name), 8 if place < len(chain) else 0)
+    return out
+
+
+def _hash(name: str) -> int:
+    """The System V hash of a symbol's name."""
+    value = 0
+    for byte in name.encode("utf-8", "surrogateescape"):
+        value = (value << 4) + byte
+        value = (value ^ (value >> 24 & 0xF0)) & 0xFFFFFFF
+    return value
