@@ -17,18 +17,19 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from gpubind.errors import GpubindError
-    from gpubind.explain import explain
+    from gpubind.explanation import explain
     from gpubind.facade import open_host, plan, record
-    from gpubind.host import LiveHost, RecordedHost
+    from gpubind.host import LiveHost
+    from gpubind.host.recorded import RecordedHost
     from gpubind.model import Plan, Request
 
 _PLACES = {
     "GpubindError": "gpubind.errors",
     "LiveHost": "gpubind.host",
     "Plan": "gpubind.model",
-    "RecordedHost": "gpubind.host",
+    "RecordedHost": "gpubind.host.recorded",
     "Request": "gpubind.model",
-    "explain": "gpubind.explain",
+    "explain": "gpubind.explanation",
     "open_host": "gpubind.facade",
     "plan": "gpubind.facade",
     "record": "gpubind.facade",

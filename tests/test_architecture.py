@@ -21,7 +21,7 @@ ROOMS = (
     "planner",
     "like",
     "documents",
-    "explain",
+    "explanation",
     "facade",
     "cli",
     "__main__",

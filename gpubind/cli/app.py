@@ -161,7 +161,7 @@ def explain(
     """Say why a file is in the plan or not: who named it, where it was looked for, which rule decided."""
     from gpubind.cli.output import write_document
     from gpubind.documents.text import render_explanation
-    from gpubind.explain import explain as explain_name
+    from gpubind.explanation import explain as explain_name
 
     made = _plan(host, root, dev_root, list_, caps, source, completion, library_path, like, libdir)
     write_document(render_explanation(explain_name(made, name)), None)

@@ -138,11 +138,10 @@ def _parse_new(data: bytes, base: int) -> LdCache:
     return LdCache(data, base, columns, subdirectories, generator)
 
 
-def _extensions(data: bytes, base: int, offset: int, order: str) -> tuple[tuple[str, ...], str]:
-    """The names of the hwcaps subdirectories, and the generator's text."""
-    if not offset:
+def _extensions(data: bytes, base: int, start: int, order: str) -> tuple[tuple[str, ...], str]:
+    """The names of the hwcaps subdirectories, and the generator's text. Offsets count from the start of the file."""
+    if not start:
         return (), ""
-    start = base + offset
     if _u32(data, start, order) != EXTENSION_MAGIC:
         raise _damaged("the extension block has no magic", start)
     count = _u32(data, start + 4, order)
@@ -153,7 +152,7 @@ def _extensions(data: bytes, base: int, offset: int, order: str) -> tuple[tuple[
     for number in range(count):
         section = start + 8 + 16 * number
         tag = _u32(data, section, order)
-        where = base + _u32(data, section + 8, order)
+        where = _u32(data, section + 8, order)
         size = _u32(data, section + 12, order)
         if where + size > len(data):
             raise _damaged("an extension section ends behind the file", section)

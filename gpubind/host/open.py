@@ -7,10 +7,8 @@ from typing import Optional
 
 from gpubind.data import HOSTS, read_data
 from gpubind.errors import FormatError, HostReadError, UsageError
-from gpubind.formats.record import SIZE_LIMIT, parse_record
 from gpubind.host.base import Host, ListFile
 from gpubind.host.live import LiveHost
-from gpubind.host.recorded import RecordedHost
 
 FILE_LIMIT = 1 << 20
 
@@ -25,6 +23,9 @@ def open_host(host: Optional[str] = None, root: Optional[str] = None, dev_root: 
     if root is not None or dev_root is not None:
         what = "--root and --dev-root cannot be used with --host"
         raise UsageError("host-with-root", what, why="a record has the roots that it was made with")
+    from gpubind.formats.record import SIZE_LIMIT, parse_record
+    from gpubind.host.recorded import RecordedHost
+
     if host in HOSTS:
         return RecordedHost(parse_record(read_data(f"data/hosts/{host}.json")), host)
     if not os.path.exists(host) and "/" not in host:

@@ -7,7 +7,7 @@ from typing import Union
 from gpubind.formats.record import Record
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, shipped_liblist
 from gpubind.model import Missing
-from gpubind.tree import RecordedTree
+from gpubind.tree.recorded import RecordedTree
 
 
 class RecordedHost(Host):

@@ -2,6 +2,5 @@
 
 from gpubind.tree.base import Tree, glob
 from gpubind.tree.live import LiveTree
-from gpubind.tree.recorded import RecordedTree
 
-__all__ = ["LiveTree", "RecordedTree", "Tree", "glob"]
+__all__ = ["LiveTree", "Tree", "glob"]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from hypothesis import strategies as st
+from typing import TYPE_CHECKING
 
 from gpubind.errors import FormatError
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 _WORDS = (b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\1\0\0\0", b"\0\0\0\1")
 
 
-def damaged(data: bytes) -> st.SearchStrategy[bytes]:
-    """*data* cut short, with bits turned, words overwritten or bytes put in; or bytes that have nothing to do with it."""
+def damaged(data: bytes) -> SearchStrategy[bytes]:
+    """*data* cut short, with bits turned, words overwritten or bytes put in; or bytes that are nothing like it."""
+    from hypothesis import strategies as st  # benchmarks use the builders without it
+
     at = st.integers(0, max(len(data) - 1, 0))
     return st.one_of(
         at.map(lambda end: data[:end]),

@@ -142,8 +142,8 @@ def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
         index = {section.name: number for number, section in enumerate(table)}
         form = struct.Struct(order + forms.section)
         for s in table:
-            where = (s.offset, s.size, index[s.link], s.info, 8 if s.kind else 0, s.entry_size)
-            out += form.pack(section_names(s.name), s.kind, 2 if s.kind else 0, s.offset, *where)
+            place = (s.offset, s.offset, s.size, index[s.link], s.info, 8 if s.kind else 0, s.entry_size)
+            out += form.pack(section_names(s.name), s.kind, 2 if s.kind else 0, *place)
     head = b"\x7fELF" + bytes((ident.bits // 32, 1 if order == "<" else 2, 1)) + bytes(9)
     section_size = struct.calcsize(order + forms.section)
     sizes = (header_size, program_size, len(segments), section_size, len(table) if section_at else 0)
@@ -151,8 +151,8 @@ def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
     fixed = (ident.type, ident.machine, 1, 0, header_size, section_at, 0)
     out[:header_size] = head + struct.pack(order + forms.header, *fixed, *sizes, last)
     for number, (kind, offset, size) in enumerate(segments):
-        where = (offset, offset, offset, size, size)
-        fields = (kind, 6, *where, 8) if ident.bits == 64 else (kind, *where, 6, 8)
+        fields = [kind, offset, offset, offset, size, size, 8]
+        fields.insert(1 if ident.bits == 64 else 6, 6)  # the flags stand elsewhere in each class
         struct.pack_into(order + forms.program, out, header_size + number * program_size, *fields)
     return bytes(out)
 

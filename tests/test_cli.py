@@ -1,0 +1,250 @@
+"""The command line: data on standard output, all else on standard error, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from gpubind.data import HOSTS, read_data
+
+HOST = HOSTS[0]
+
+
+def gpubind(
+    *arguments: str, env: Optional[dict[str, str]] = None, cwd: Optional[Path] = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, with a bare environment plus *env*."""
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-m", "gpubind", *arguments], capture_output=True, text=True, env=environ, cwd=cwd
+    )
+
+
+def test_in_a_pipe_the_plan_is_text_and_findings_go_to_stderr() -> None:
+    done = gpubind("plan", "--nv", "--host", HOST)
+    assert done.returncode == 0
+    assert all(line.split("\t")[0] in ("mount", "device", "env") for line in done.stdout.splitlines()[:-1])
+    assert done.stdout.splitlines()[-1].startswith("# nvidia 550.163.01, CUDA 12.4; ")
+    assert done.stderr.startswith("note: vendor-neutral-left-out: ")
+
+
+def test_on_a_terminal_the_plan_is_a_table() -> None:
+    leader, follower = pty.openpty()
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "gpubind", "plan", "-q", "--host", HOST], stdout=follower, env=environ
+    ) as process:
+        os.close(follower)
+        text = b""
+        while True:
+            try:
+                chunk = os.read(leader, 65536)
+            except OSError:  # EIO: the other end is closed
+                break
+            if not chunk:
+                break
+            text += chunk
+        assert process.wait() == 0
+    os.close(leader)
+    assert b"name in the container" in text
+    assert b"\x1b[" in text
+
+
+def test_no_color_is_honoured() -> None:
+    done = gpubind("plan", "--host", HOST, "--format", "table", env={"NO_COLOR": "1"})
+    assert "\x1b[" not in done.stdout
+
+
+def test_quiet_reports_no_findings() -> None:
+    assert gpubind("plan", "-q", "--host", HOST).stderr == ""
+
+
+def test_json_reports_nothing_on_stderr() -> None:
+    done = gpubind("plan", "--json", "--host", HOST)
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["schema"] == "gpubind.plan/1"
+
+
+def test_output_writes_the_document_to_a_file_and_nothing_to_stdout(tmp_path: Path) -> None:
+    done = gpubind("plan", "--json", "--host", HOST, "-o", str(tmp_path / "plan.json"))
+    assert done.stdout == ""
+    assert json.loads((tmp_path / "plan.json").read_text())["digest"]
+    assert os.listdir(tmp_path) == ["plan.json"]
+
+
+def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
+    outputs = {
+        gpubind("plan", "--json", "--host", HOST, env={"PYTHONHASHSEED": seed}).stdout for seed in ("0", "1", "77")
+    }
+    assert len(outputs) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "status"),
+    [
+        (("plan", "--source", "magic"), "unknown-source", 2),
+        (("plan", "--caps", "compute,teleport"), "unknown-capability", 2),
+        (("plan", "--caps", ","), "unknown-capability", 2),
+        (("plan", "--format", "yaml"), "unknown-format", 2),
+        (("plan", "--json", "--format", "text"), "two-formats", 2),
+        (("plan", "--like", "docker", "--host", HOST), "unknown-flavour", 2),
+        (("plan", "--host", "nowhere"), "unknown-host", 2),
+        (("plan", "--host", HOST, "--root", "/"), "host-with-root", 2),
+        (("plan", "--list", "/dev/null", "--source", "driver"), "list-with-driver", 2),
+        (("plan", "--libdir", "relative"), "not-absolute", 2),
+        (("plan", "--library-path", "x", "--host", HOST), "not-absolute", 2),
+        (("plan", "--root", "/nonexistent"), "no-root", 4),
+        (("plan", "--root", "/etc/passwd"), "no-root", 4),
+        (("plan", "--host", "/nonexistent.json"), "unreadable-file", 4),
+        (("plan", "--host", "/etc"), "unreadable-file", 4),
+        (("plan", "--host", "/etc/passwd"), "bad-record", 5),
+        (("plan", "--list", "/nonexistent", "--host", HOST), "unreadable-file", 4),
+        (("plan", "--json", "--host", HOST, "-o", "/nonexistent/x"), "unwritable-file", 4),
+        (("plan", "--json", "--host", HOST, "-o", "/dev/full"), "unwritable-file", 4),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_mistake_gets_its_code_and_exit_status_and_no_traceback(
+    arguments: tuple[str, ...], code: str, status: int
+) -> None:
+    done = gpubind(*arguments)
+    assert done.stderr.startswith(f"error: {code}: ")
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (status, "", False)
+
+
+def test_an_unknown_option_is_wrong_use() -> None:
+    assert gpubind("plan", "--no-such-option").returncode == 2
+
+
+def test_an_empty_root_has_nothing_to_bind_and_says_where_it_looked(tmp_path: Path) -> None:
+    done = gpubind("plan", "--root", str(tmp_path), "--dev-root", str(tmp_path))
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: nothing-to-bind: no NVIDIA driver library and no NVIDIA device")
+    assert "/dev/nvidia*" in done.stderr
+
+
+def test_a_malformed_list_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "my.conf").write_text("# ok\nlibcuda.so\n[no-such-section]\n")
+    done = gpubind("plan", "--list", str(tmp_path / "my.conf"), "--host", HOST)
+    assert done.returncode == 5
+    assert f"{tmp_path}/my.conf:3" in done.stderr
+
+
+def test_a_closed_stdout_is_exit_120_without_a_word() -> None:
+    command = f"{sys.executable} -m gpubind plan --json --host {HOST}; echo $? >&2"
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    for shell in (f"({command}) | true", f"({command}) >&-"):
+        done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, env=environ)
+        assert done.stderr == "120\n", shell
+
+
+def test_a_full_device_is_told() -> None:
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpubind", "plan", "--json", "--host", HOST],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environ,
+        )
+    assert done.returncode == 4
+    assert done.stderr.startswith("error: unwritable-file: ")
+
+
+def test_it_works_without_home_and_path_and_in_a_directory_that_is_gone(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; os.chdir(sys.argv.pop(1)); os.rmdir(os.getcwd()); os.environ.clear()\n"
+        "from gpubind.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    environ = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(gone), "plan", "--json", "--host", HOST], capture_output=True, env=environ
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_an_option_wins_over_a_variable_and_that_over_the_configuration_file(tmp_path: Path) -> None:
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind" / "config.toml").write_text('caps = "utility"\nlibdir = "/from/file"\n')
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+
+    def libdir(*arguments: str, **more: str) -> str:
+        return str(
+            json.loads(gpubind("plan", "--json", "--host", HOST, *arguments, env={**env, **more}).stdout)["libdir"]
+        )
+
+    assert libdir() == "/from/file"
+    assert libdir(GPUBIND_LIBDIR="/from/variable") == "/from/variable"
+    assert libdir("--libdir", "/from/option", GPUBIND_LIBDIR="/from/variable") == "/from/option"
+
+
+@pytest.mark.parametrize(
+    "text", ["no toml", "unknown = 1", 'completion = "yes"', "library-path = [1]", "caps = 3"], ids=lambda text: text
+)
+def test_a_malformed_configuration_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind" / "config.toml").write_text(text)
+    done = gpubind("plan", "--host", HOST, env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert done.returncode == 5
+    assert done.stderr.startswith("error: bad-config: ")
+    assert "config.toml" in done.stderr
+
+
+def test_a_users_list_is_the_law_and_named_without_naming_the_user(tmp_path: Path) -> None:
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind" / "nvliblist.conf").write_text("libcuda.so\n")
+    # The live host has the user's list in force; a recorded one its own.
+    done = gpubind("plan", "--json", "--host", HOST, "--list", str(tmp_path / "gpubind" / "nvliblist.conf"))
+    plan = json.loads(done.stdout)
+    assert {mount["soname"] for mount in plan["mounts"]} == {"libcuda.so.1"}
+    finding = next(finding for finding in plan["findings"] if finding["code"] == "not-in-list")
+    assert "libnvidia-ml.so" in finding["command"].split("\n")
+
+
+def test_strict_makes_an_error_finding_exit_1(tmp_path: Path) -> None:
+    record = json.loads(read_data(f"data/hosts/{HOST}.json"))
+    driver = record["trees"]["driver"]["directories"]
+    del driver["/proc/driver/nvidia"]["entries"]["version"]
+    path = tmp_path / "no-module.json"
+    path.write_text(json.dumps(record))
+    assert gpubind("plan", "--json", "--host", str(path)).returncode == 0
+    done = gpubind("plan", "--json", "--strict", "--host", str(path))
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["drivers"][0]["version_assumed"] is True
+
+
+def test_explain_tells_who_named_a_file_and_where_it_lands() -> None:
+    text = gpubind("explain", "libnvidia-ml.so.1", "--host", HOST).stdout
+    assert "taken: it lands at /.gpubind/libs/libnvidia-ml.so.1" in text
+    assert "named by: liblist (etc/nvliblist.conf:" in text
+    assert "1. ld.so.cache" in text
+
+
+def test_explain_says_so_when_nobody_names_it() -> None:
+    assert "no source names it" in gpubind("explain", "libfoo.so.9", "--host", HOST).stdout
+
+
+def test_record_then_plan_gives_the_same_as_the_record_it_was_made_from(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "dev").mkdir(parents=True)
+    path = tmp_path / "record.json"
+    assert gpubind("record", "-o", str(path), "--root", str(root), "--dev-root", str(root)).returncode == 0
+    recorded = gpubind("plan", "--host", str(path))
+    live = gpubind("plan", "--root", str(root), "--dev-root", str(root))
+    assert (recorded.returncode, recorded.stderr) == (live.returncode, live.stderr) == (3, live.stderr)
+
+
+def test_version_is_the_packages() -> None:
+    import gpubind as package
+
+    assert gpubind("--version").stdout == f"gpubind {package.__version__}\n"

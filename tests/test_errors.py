@@ -1,0 +1,73 @@
+"""One tree of errors; every code has its place in the docs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import gpubind
+from gpubind import errors
+
+ROOT = Path(__file__).parent.parent
+SOURCES = {path: path.read_text() for path in sorted((ROOT / "gpubind").rglob("*.py"))}
+DOCS = (ROOT / "docs" / "errors.md").read_text()
+PLAN_DOCS = (ROOT / "docs" / "plan.md").read_text()
+
+_RAISED = re.compile(r"(?:\w+Error)\(\s*\"([a-z0-9-]+)\"")
+_FINDING = re.compile(r"Finding\(\s*\"([a-z0-9-]+)\"")
+
+
+def raised_codes() -> set[str]:
+    return {code for text in SOURCES.values() for code in _RAISED.findall(text)}
+
+
+def finding_codes() -> set[str]:
+    # Codes that are values, not literals where the Finding is made.
+    computed = {"no-ldcache", "bad-ldcache", "bad-filelist", "driver-mismatch", "other-driver-version"}
+    return {code for text in SOURCES.values() for code in _FINDING.findall(text)} | computed
+
+
+def test_every_exception_of_the_package_descends_from_one_root() -> None:
+    for info in pkgutil.walk_packages(gpubind.__path__, "gpubind."):
+        if info.name.endswith("__main__"):
+            continue
+        for _, thing in inspect.getmembers(importlib.import_module(info.name), inspect.isclass):
+            if issubclass(thing, BaseException) and thing.__module__.startswith("gpubind"):
+                assert issubclass(thing, errors.GpubindError)
+
+
+def test_every_error_code_is_documented_and_no_other() -> None:
+    section = DOCS.partition("## Error codes")[2].partition("## Findings")[0]
+    documented = set(re.findall(r'<a id="([a-z0-9-]+)">', section))
+    assert documented == raised_codes() | {"bug"}
+
+
+def test_every_finding_code_is_documented_and_no_other() -> None:
+    section = DOCS.partition("## Findings")[2]
+    assert set(re.findall(r'<a id="f-([a-z0-9-]+)">', section)) == finding_codes()
+
+
+def test_every_rule_of_the_shipped_plans_is_documented() -> None:
+    rules = set()
+    for host in gpubind.data.HOSTS:
+        for like in (None, "apptainer", "singularity"):
+            plan = gpubind.plan(gpubind.open_host(host), gpubind.Request(like=like))
+            rules |= {decision.rule for decision in plan.decisions}
+    documented = set(re.findall(r"`([a-z0-9-]+)`", PLAN_DOCS.partition("## Decisions")[2]))
+    assert rules <= documented
+
+
+def test_every_exit_code_is_documented() -> None:
+    table = DOCS.partition("## Exit codes")[2].partition("## Error codes")[0]
+    documented = {int(code) for code in re.findall(r"^\| ([0-9]+) \|", table, re.MULTILINE)}
+    used = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert used <= documented
+
+
+def test_an_error_names_the_file_and_the_place_in_it() -> None:
+    error = errors.FormatError("bad-record", "malformed", place="byte 7", why="because").in_file("/tmp/x.json")
+    assert error.where == "/tmp/x.json: byte 7"
+    assert str(error) == "bad-record: malformed (/tmp/x.json: byte 7)"
