@@ -104,7 +104,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
         raise
     except (MemoryError, RecursionError, Exception) as error:  # pyelftools fails in many ways on damage
         why = f"{type(error).__name__}: {str(error)[:200]}"
-        raise FormatError("bad-elf", "damaged ELF file", place="dynamic section", why=why) from error
+        raise _damaged("dynamic section", why) from error
 
 
 def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
@@ -112,28 +112,34 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
 
     elf = ELFFile(stream)
     interpreter: Optional[str] = None
+    dynamic = False
     needed: list[str] = []
     single: dict[str, str] = {}
     for segment in _bounded(elf.iter_segments(), 4096, "program headers"):
         if segment["p_type"] == "PT_INTERP":
             interpreter = _text(segment.get_interp_name())
         elif segment["p_type"] == "PT_DYNAMIC":
+            if dynamic:  # each costs a look at all section headers
+                raise _damaged("program headers", "two dynamic segments")
+            dynamic = True
             for tag in _bounded(segment.iter_tags(), 16 * NEEDED_LIMIT, "dynamic tags"):
                 name = tag.entry.d_tag
                 if name == "DT_NEEDED":
                     needed.append(_text(tag.needed))
                     if len(needed) > NEEDED_LIMIT:
-                        raise FormatError("bad-elf", "damaged ELF file", why=f"over {NEEDED_LIMIT} DT_NEEDED entries")
+                        raise _damaged("dynamic section", f"over {NEEDED_LIMIT} DT_NEEDED entries")
                 elif name in ("DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
                     single.setdefault(name, _text(getattr(tag, name[3:].lower())))
     needs: list[VersionNeed] = []
     definitions: list[str] = []
+    left = VERSIONS_LIMIT
     for section in _bounded(elf.iter_sections(), 65536, "section headers"):
         kind = section["sh_type"]
         if kind == "SHT_GNU_verneed":
             for need, versions in _bounded(section.iter_versions(), VERSIONS_LIMIT, "version needs"):
-                names = (_text(v.name) for v in _bounded(versions, VERSIONS_LIMIT, "version needs"))
-                needs.append(VersionNeed(_text(need.name), tuple(names)))
+                names = tuple(_text(v.name) for v in _bounded(versions, left, "version needs"))
+                left -= len(names)
+                needs.append(VersionNeed(_text(need.name), names))
         elif kind == "SHT_GNU_verdef":
             for _, names in _bounded(section.iter_versions(), VERSIONS_LIMIT, "version definitions"):
                 # The first name of a definition is the version itself, the others are its parents.
@@ -154,12 +160,16 @@ def _bounded(items: Iterable[Any], limit: int, what: str) -> Iterator[Any]:
     """*items*, up to *limit* of them: a damaged count must not cost unbounded time."""
     for number, item in enumerate(items):
         if number >= limit:
-            raise FormatError("bad-elf", "damaged ELF file", why=f"over {limit} {what}")
+            raise _damaged(what, f"over {limit} {what}")
         yield item
 
 
 def _text(value: object) -> str:
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
     if len(text) > STRING_LIMIT:
-        raise FormatError("bad-elf", "damaged ELF file", why=f"a string of {len(text)} characters")
+        raise _damaged("string table", f"a string of {len(text)} characters")
     return text
+
+
+def _damaged(place: str, why: str) -> FormatError:
+    return FormatError("bad-elf", "damaged ELF file", place=place, why=why)

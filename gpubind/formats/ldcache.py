@@ -24,6 +24,7 @@ NEW_HEADER, NEW_ENTRY = 48, 24
 HWCAP_IS_SUBDIRECTORY = 1 << 30  # bit 62 of the entry's 64-bit hwcap, seen in its upper word
 STRING_LIMIT = 4096  # PATH_MAX: longer strings are damage
 EXTENSION_SECTIONS_LIMIT = 64  # two tags are defined
+SUBDIRECTORIES_LIMIT = 1024
 
 _ORDERS = {2: "little", 3: "big"}  # the header's flags byte, low two bits
 
@@ -64,6 +65,7 @@ class LdCache:
 
     def matching(self, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
         """The entries whose name starts with one of *prefixes*, in file order."""
+        prefixes = tuple(prefixes)
         wanted = tuple(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes)
         if not wanted:
             return
@@ -76,22 +78,24 @@ class LdCache:
             if data[start : start + width] in heads and data.startswith(wanted, start):
                 entry = self._entry(index)
                 # startswith() looks past the name's end; the decoded name settles it.
-                if entry.name.startswith(tuple(prefixes)):
+                if entry.name.startswith(prefixes):
                     yield entry
 
     def _entry(self, index: int) -> LdCacheEntry:
         hwcap = ""
         high = self._hwcap_high[index]
         if high & HWCAP_IS_SUBDIRECTORY:
-            number = self._hwcap_low[index]
-            if number >= len(self._subdirectories):
-                raise _damaged(f"entry {index} names hwcaps subdirectory {number} of {len(self._subdirectories)}")
-            hwcap = self._subdirectories[number]
+            hwcap = self._subdirectories[self._hwcap_low[index]]
         elif high or self._hwcap_low[index]:
             hwcap = "legacy"
-        name = _string(self._data, self._base + self._keys[index])
-        path = _string(self._data, self._base + self._values[index])
+        name, path = self._string(self._keys[index]), self._string(self._values[index])
         return LdCacheEntry(name, path, self._flags[index], hwcap)
+
+    def _string(self, offset: int) -> str:
+        """The string at *offset*, cut where it is too long to name a file anyway."""
+        start = self._base + offset
+        end = self._data.index(b"\0", start)
+        return self._data[start : min(end, start + STRING_LIMIT)].decode("utf-8", "surrogateescape")
 
 
 def parse_ldcache(data: bytes) -> LdCache:
@@ -112,7 +116,7 @@ def parse_ldcache(data: bytes) -> LdCache:
             return _parse_new(data, combined)
         words = _words(data, OLD_HEADER, count * 3, order)
         columns = (words[0::3], words[1::3], words[2::3])
-        _check_offsets(columns[1], columns[2], len(data) - strings, OLD_HEADER, OLD_ENTRY)
+        _check_offsets(data, strings, columns[1], columns[2], OLD_HEADER, OLD_ENTRY)
         zeros = array("I", bytes(4 * count))
         return LdCache(data, strings, (*columns, zeros, zeros), (), "")
     raise _damaged("neither magic string is there", 0)
@@ -132,9 +136,13 @@ def _parse_new(data: bytes, base: int) -> LdCache:
         raise _damaged(f"{count} entries and {string_length} bytes of strings do not fit in the file", base + 20)
     words = _words(data, base + NEW_HEADER, count * 6, order)
     low, high = (4, 5) if order == "little" else (5, 4)
-    _check_offsets(words[1::6], words[2::6], len(data) - base, base + NEW_HEADER, NEW_ENTRY)
-    subdirectories, generator = _extensions(data, base, _u32(data, base + 32, order), order)
     columns = (words[0::6], words[1::6], words[2::6], words[low::6], words[high::6])
+    _check_offsets(data, base, columns[1], columns[2], base + NEW_HEADER, NEW_ENTRY)
+    subdirectories, generator = _extensions(data, base, _u32(data, base + 32, order), order)
+    for index, high in enumerate(columns[4]) if any(columns[4]) else ():
+        if high & HWCAP_IS_SUBDIRECTORY and columns[3][index] >= len(subdirectories):
+            why = f"entry {index} names hwcaps subdirectory {columns[3][index]} of {len(subdirectories)}"
+            raise _damaged(why, base + NEW_HEADER + NEW_ENTRY * index + 16)
     return LdCache(data, base, columns, subdirectories, generator)
 
 
@@ -159,6 +167,8 @@ def _extensions(data: bytes, base: int, start: int, order: str) -> tuple[tuple[s
         if tag == TAG_GENERATOR:
             generator = data[where : where + size].decode("utf-8", "surrogateescape")
         elif tag == TAG_HWCAPS:
+            if size > 4 * SUBDIRECTORIES_LIMIT:
+                raise _damaged(f"{size // 4} hwcaps subdirectories", section)
             names = _words(data, where, size // 4, order)
             subdirectories = tuple(_string(data, base + name) for name in names)
     return subdirectories, generator
@@ -173,11 +183,12 @@ def _plausible_order(data: bytes, at: int, table: int, entry_size: int) -> str:
     raise _damaged("the entry count does not fit the file", at)
 
 
-def _check_offsets(keys: array[int], values: array[int], size: int, table: int, entry_size: int) -> None:
+def _check_offsets(data: bytes, base: int, keys: array[int], values: array[int], table: int, entry_size: int) -> None:
+    size = data.rfind(b"\0") + 1 - base  # every string that starts before has an end
     for column, shift in ((keys, 4), (values, 8)):
         if column and max(column) >= size:
             index = next(i for i, offset in enumerate(column) if offset >= size)
-            raise _damaged(f"entry {index} points behind the end of the file", table + entry_size * index + shift)
+            raise _damaged(f"entry {index} points behind the last string", table + entry_size * index + shift)
 
 
 def _words(data: bytes, at: int, count: int, order: str) -> array[int]:

@@ -93,7 +93,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     if not namer.lawful and request.completion:
         decisions += host_only(host.driver, [file.path for file in (*libraries, *files)])
     decisions += devices.decisions
-    findings += file_list_findings + _findings(host, request, kernel, version, found, namer)
+    findings += (
+        file_list_findings + _manifest_findings(decisions) + _findings(host, request, kernel, version, found, namer)
+    )
     return Inventory(
         driver=Driver(
             "nvidia", version, kernel.version is None, kernel.version, kind, cuda_max(version), host.driver.root
@@ -335,14 +337,16 @@ def _findings(
                 "OpenGL and OpenCL programs need the loaders (libglvnd, ocl-icd) in the image",
             )
         )
-    for decision in found.decisions:
-        if decision.rule == "bad-icd":
-            findings.append(
-                Finding(
-                    "bad-icd", "warning", "nvidia", decision.subject, "a manifest is malformed", None, decision.detail
-                )
-            )
     return findings
+
+
+def _manifest_findings(decisions: list[Decision]) -> list[Finding]:
+    what = "a manifest of the driver is malformed, and is not bound"
+    return [
+        Finding("bad-icd", "warning", "nvidia", decision.subject, what, decision.path, decision.detail)
+        for decision in decisions
+        if decision.rule == "bad-icd"
+    ]
 
 
 def _nothing(host: Host, kernel: Kernel, search: Search, cache: Optional[LdCache]) -> NothingToBindError:

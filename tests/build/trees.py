@@ -20,9 +20,10 @@ from typing import Literal, NamedTuple, Optional, Union
 from gpubind.errors import FormatError
 from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, parse_elf, parse_ident
 from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
-from gpubind.host import RecordedHost
+from gpubind.host.recorded import RecordedHost
 from gpubind.model import HostPath, Missing, Stat
-from gpubind.tree import LiveTree, RecordedTree
+from gpubind.tree import LiveTree
+from gpubind.tree.recorded import RecordedTree
 
 ABSENT, FORBIDDEN = Missing("absent"), Missing("forbidden", "permission denied")
 

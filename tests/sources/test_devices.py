@@ -1,0 +1,211 @@
+"""Device nodes, sockets and GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from build.driver import host, kernel
+from build.trees import Dir, Item, Link, Node, Socket, Spec
+
+from gpubind.sources.devices import Devices, natural, read_devices
+
+
+def devices(*parts: Spec, **facts: Any) -> Devices:
+    return read_devices(host(*parts, **facts))
+
+
+def codes(found: Devices) -> list[tuple[str, str, str]]:
+    return [(f.code, f.severity, f.subject) for f in found.findings]
+
+
+def test_numbers_mode_owner_and_group_are_told() -> None:
+    spec: Spec = {"/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44)}
+    (node,) = [n for n in devices(kernel(), spec, groups=(44,)).nodes if n.target == "/dev/nvidia0"]
+    assert (node.type, node.major, node.minor, node.mode, node.uid, node.gid, node.group) == (
+        "c",
+        195,
+        0,
+        0o660,
+        0,
+        44,
+        "video",
+    )
+    assert (node.access, node.gpu, node.capability) == ("rw", 0, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [
+        ("nvidiactl", None),
+        ("nvidia12", None),
+        ("nvidia-uvm", "compute"),
+        ("nvidia-uvm-tools", "compute"),
+        ("nvidia-modeset", "graphics"),
+        ("nvidia-caps/nvidia-cap7", "compute"),
+        ("nvidia-caps-imex-channels/channel0", "compute"),
+        ("nvidia-nvswitch3", "utility"),
+        ("nvidia-nvswitchctl", "utility"),
+        ("nvidia-fs2", "compute"),
+        ("nvidia-something-new", None),
+    ],
+)
+def test_each_node_belongs_to_a_capability(name: str, capability: str) -> None:
+    (node,) = devices({f"/dev/{name}": Node("char", 195, 9)}).nodes
+    assert (node.target, node.capability) == (f"/dev/{name}", capability)
+
+
+def test_dri_nodes_of_a_gpu_are_found_by_its_address_in_sysfs() -> None:
+    spec: Spec = {
+        "/sys/bus/pci/devices/0000:02:00.0/drm/card7": Dir(),
+        "/sys/bus/pci/devices/0000:02:00.0/drm/renderD135": Dir(),
+        "/sys/bus/pci/devices/0000:02:00.0/drm/controlD64": Dir(),
+        "/dev/dri/card0": Node("char", 226, 0),
+        "/dev/dri/card7": Node("char", 226, 7),
+        "/dev/dri/renderD135": Node("char", 226, 135),
+    }
+    found = devices(kernel(), spec)
+    assert [(n.target, n.gpu) for n in found.nodes if "/dri/" in n.target] == [
+        ("/dev/dri/card7", 1),
+        ("/dev/dri/renderD135", 1),
+    ]
+    assert found.gpus[1].render == "/dev/dri/renderD135"
+
+
+def test_dri_nodes_are_found_by_udevs_links_where_sysfs_says_nothing() -> None:
+    spec: Spec = {
+        "/dev/dri/by-path/pci-0000:01:00.0-render": Link("../renderD128"),
+        "/dev/dri/renderD128": Node("char", 226, 128),
+    }
+    assert devices(kernel(), spec).gpus[0].render == "/dev/dri/renderD128"
+
+
+def test_a_link_out_of_dri_is_no_dri_node() -> None:
+    spec: Spec = {"/dev/dri/by-path/pci-0000:01:00.0-render": Link("/dev/sda"), "/dev/sda": Node("block", 8, 0)}
+    assert devices(kernel(), spec).gpus[0].render is None
+
+
+def test_the_index_counts_gpus_in_pci_order_without_the_excluded() -> None:
+    spec: dict[str, Item] = {}
+    for bus, minor, excluded in (("0a", 0, "No"), ("02", 1, "Yes"), ("ff", 2, "No")):
+        spec[f"/proc/driver/nvidia/gpus/0000:{bus}:00.0/information"] = (
+            f"Model: X\nBus Location: 0000:{bus}:00.0\nDevice Minor: {minor}\nGPU Excluded: {excluded}\n"
+            "GPU UUID: GPU-????????\n"
+        )
+    gpus = devices(spec).gpus
+    assert [(g.pci, g.index, g.minor, g.chosen) for g in gpus] == [
+        ("0000:02:00.0", None, 1, False),
+        ("0000:0a:00.0", 0, 0, True),
+        ("0000:ff:00.0", 1, 2, True),
+    ]
+    assert {g.uuid for g in gpus} == {None}
+
+
+def test_mig_instances_are_read_from_the_capabilities_directory() -> None:
+    base = "/proc/driver/nvidia/capabilities/gpu0/mig"
+    spec: Spec = {
+        f"{base}/gi11/ci0/access": "",
+        f"{base}/gi2/ci1/access": "",
+        f"{base}/gi2/ci0/access": "",
+        f"{base}/x": "",
+    }
+    assert [(m.gi, m.ci) for m in devices(kernel(), spec).gpus[0].mig] == [(2, 0), (2, 1), (11, 0)]
+
+
+def test_a_number_that_differs_from_the_kernels_is_a_finding_and_still_planned() -> None:
+    found = devices(kernel(), {"/dev/nvidia-uvm": Node("char", 510, 0)})
+    assert ("device-number", "error", "/dev/nvidia-uvm") in codes(found)
+    assert "/dev/nvidia-uvm" in [node.target for node in found.nodes]
+
+
+@pytest.mark.parametrize("name", ["nvidia", "nvidia-frontend"])
+def test_both_names_of_the_gpu_driver_count(name: str) -> None:
+    numbers: Spec = {"/proc/devices": f"Character devices:\n195 {name}\n235 nvidia-uvm\n"}
+    assert codes(devices(kernel(), numbers)) == []
+
+
+def test_numbers_are_not_judged_where_the_kernel_says_none() -> None:
+    assert (
+        codes(devices(kernel(), {"/proc/devices": "Character devices:\n  1 mem\n", "/dev/nvidia0": Node("char", 1, 1)}))
+        == []
+    )
+
+
+def test_a_malformed_proc_devices_is_a_finding() -> None:
+    assert ("bad-procfs", "warning", "/proc/devices") in codes(
+        devices(kernel(), {"/proc/devices": "Character devices:\nx y\n"})
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "gid", "groups", "access"),
+    [
+        (0o666, 0, 0, (1000,), "rw"),
+        (0o660, 0, 44, (44, 1000), "rw"),
+        (0o660, 0, 44, (1000,), "none"),
+        (0o640, 0, 44, (44,), "r"),
+        (0o600, 1000, 0, (1000,), "rw"),
+        (0o066, 1000, 44, (44,), "none"),
+        (0o622, 0, 44, (1,), "w"),
+    ],
+)
+def test_access_is_what_the_kernel_would_allow(
+    mode: int, uid: int, gid: int, groups: tuple[int, ...], access: str
+) -> None:
+    (node,) = devices({"/dev/nvidia0": Node("char", 195, 0, mode, uid, gid)}, euid=1000, groups=groups).nodes
+    assert node.access == access
+
+
+def test_root_may_use_every_node() -> None:
+    (node,) = devices({"/dev/nvidia0": Node("char", 195, 0, 0o000)}, euid=0).nodes
+    assert node.access == "rw"
+
+
+def test_a_forbidden_node_is_a_finding_that_names_the_group() -> None:
+    found = devices(kernel(), {"/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44)}, groups=(1000,))
+    finding = next(f for f in found.findings if f.subject == "/dev/nvidia0")
+    assert (finding.code, finding.severity) == ("device-permission", "error")
+    assert finding.hint == "become a member of group `video`"
+
+
+def test_a_forbidden_render_node_is_no_error() -> None:
+    spec: Spec = {
+        "/dev/dri/by-path/pci-0000:01:00.0-render": Link("../renderD128"),
+        "/dev/dri/renderD128": Node("char", 226, 128, 0o660, 0, 105),
+    }
+    assert ("device-permission", "warning", "/dev/dri/renderD128") in codes(devices(kernel(), spec))
+
+
+def test_a_regular_file_in_dev_is_no_node() -> None:
+    found = devices({"/dev/nvidia0": b"", "/dev/nvidia1": Link("gone")})
+    assert found.nodes == ()
+    assert [(d.subject, d.rule) for d in found.decisions[:2]] == [
+        ("/dev/nvidia0", "no-device"),
+        ("/dev/nvidia1", "dangling"),
+    ]
+
+
+def test_sockets_are_found_below_run_or_var_run() -> None:
+    found = devices({"/run/nvidia-persistenced/socket": Socket(), "/var/run/nvidia-fabricmanager/socket": Socket()})
+    assert [s.target for s in found.sockets] == ["/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket"]
+
+
+def test_the_mps_directory_is_taken_only_if_it_is_the_callers() -> None:
+    assert [s.target for s in devices({"/tmp/nvidia-mps": Dir()}, euid=0).sockets] == ["/tmp/nvidia-mps"]
+    other = devices({"/tmp/nvidia-mps": Dir()}, euid=1000)
+    assert other.sockets == ()
+    assert ("/tmp/nvidia-mps", "not-yours") in [(d.subject, d.rule) for d in other.decisions]
+
+
+def test_the_mps_directory_may_be_named_by_its_variable() -> None:
+    found = devices({"/scratch/mps": Dir()}, euid=0, environ={"CUDA_MPS_PIPE_DIRECTORY": "/scratch/mps"})
+    assert [s.target for s in found.sockets] == ["/scratch/mps"]
+
+
+def test_names_sort_with_their_numbers_as_numbers() -> None:
+    assert sorted(["nvidia10", "nvidia9", "nvidiactl", "nvidia-uvm"], key=natural) == [
+        "nvidia9",
+        "nvidia10",
+        "nvidia-uvm",
+        "nvidiactl",
+    ]
