@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
 from gpubind.model import Plan, Request
 from gpubind.planner import make_plan
+from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.sources.nvidia import read_inventory
+
+if TYPE_CHECKING:
+    from gpubind.image import Image
 
 __all__ = ["open_host", "plan", "record"]
 
 
-def plan(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Plan:
-    """What a container needs of *host*.
+def plan(
+    host: Host,
+    request: Request,
+    listfile: Optional[ListFile] = None,
+    image: Optional[Image] = None,
+    layout: Layout = GPUBIND,
+) -> Plan:
+    """What a container needs of *host*, in *image* if one is given.
 
-    *listfile* takes the place of the list file in force. Errors: `NothingToBindError` when the host has no driver
+    *layout* is where things land there. *listfile* takes the place of the list file in force. Errors: `NothingToBindError` when the host has no driver
     library and no device; `FormatError` (with the file named) for a malformed list file; `HostReadError`.
     """
     if request.like is not None:
         from gpubind.like import like_plan
 
         return like_plan(host, request)
-    return make_plan([read_inventory(host, request, listfile)], request)
+    inventory = read_inventory(host, request, listfile)
+    fit = None
+    if image is not None:
+        from gpubind.ldso.fit import fit_files
+
+        fit = fit_files(host.driver, inventory.files, image.loader, image.facts)
+    return make_plan([inventory], request, layout, fit)
 
 
 def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:

@@ -26,6 +26,10 @@ Kind = Literal["library", "binary", "file", "manifest", "socket", "directory"]
 Verdict = Literal["taken", "left-out", "rejected", "absent"]
 Step = Literal["name", "search", "capability", "side", "place"]
 Severity = Literal["error", "warning", "note"]
+Side = Literal["auto", "host", "image"]
+"""Whose copy of something a container uses."""
+Family = Literal["glvnd", "opencl"]
+"""Vendor-neutral libraries that go together: libglvnd's, and the OpenCL loader."""
 DriverKind = Literal["linux", "wsl", "tegra"]
 
 
@@ -89,6 +93,46 @@ class Request(NamedTuple):
     """Flavour to reproduce (`apptainer-1.4`), None for gpubind's own plan."""
     libdir: Optional[ContainerPath] = None
     """Where libraries land, None for the layout's own directory."""
+    vendor_neutral: Side = "auto"
+    """Whose libglvnd and OpenCL loader the container uses."""
+
+
+class ImageFacts(NamedTuple):
+    """What a plan must know of an image."""
+
+    kind: Literal["directory"]
+    label: str
+    """As the user named it; not in any document."""
+    arch: Optional[str]
+    """`x86_64`; None if nothing in the image tells."""
+    libc_family: Literal["glibc", "musl", "none"]
+    libc_version: Optional[str]
+    """`2.36`, from libc.so.6's version definitions; None for musl and none."""
+    libstdcxx: Optional[str]
+    """Newest GLIBCXX version that its libstdc++ defines, `3.4.30`."""
+    loader_directories: tuple[RootedPath, ...]
+    """Where its loader searches, in order."""
+    singularity: bool
+    """Whether it has `/.singularity.d/env`, which makes Apptainer and SingularityCE set LD_LIBRARY_PATH."""
+    env: dict[str, str]
+    """What its own environment files set, of the variables that a plan changes."""
+
+
+class Unfit(NamedTuple):
+    """Why a file of the host cannot be loaded, or run, in an image."""
+
+    rule: Literal["libc", "architecture", "no-libc", "no-loader"]
+    detail: str
+
+
+class ImageFit(NamedTuple):
+    """An image beside the files of a host: what would load, and which shared loaders the image has of its own."""
+
+    facts: ImageFacts
+    unfit: dict[RootedPath, Unfit]
+    """By the host file's path."""
+    own_families: tuple[Family, ...]
+    """The vendor-neutral families of which the image has its own, whole."""
 
 
 class Gpu(NamedTuple):
@@ -168,6 +212,8 @@ class HostFile(NamedTuple):
     named_by: str
     named_at: str
     found_by: str
+    family: Optional[Family] = None
+    """Set for a vendor-neutral library: then its side is decided for the whole family."""
     content: Optional[bytes] = None
     """A manifest's bytes: its library paths may have to change with where libraries land."""
 
@@ -294,6 +340,7 @@ class Plan(NamedTuple):
     mounts: tuple[Mount, ...]
     devices: tuple[DeviceNode, ...]
     env: tuple[EnvVar, ...]
+    image: Optional[ImageFacts]
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
     digest: str

@@ -17,16 +17,22 @@ ROOMS = (
     "data",
     "tree",
     "host",
+    "ldso",
+    "image",
     "sources",
     "planner",
     "like",
+    "runtimes",
+    "rules",
     "documents",
     "explanation",
     "facade",
+    "stage",
+    "execute",
     "cli",
     "__main__",
 )
-IO_ROOMS = {"data", "tree", "host", "cli", "__main__"}
+IO_ROOMS = {"data", "tree", "host", "image", "stage", "execute", "cli", "__main__"}
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}
 

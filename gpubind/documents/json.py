@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Optional
 
 from gpubind import __version__
-from gpubind.model import Gpu, Plan, PlannedDriver
+from gpubind.model import Gpu, ImageFacts, Plan, PlannedDriver
 
 SCHEMA = "gpubind.plan/1"
 
@@ -25,12 +25,12 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             "source": request.source,
             "like": request.like,
             "layout": plan.layout,
-            "vendor_neutral": "auto",
+            "vendor_neutral": request.vendor_neutral,
             "userspace": "auto",
             "libc": "image",
         },
         "drivers": [_driver(driver) for driver in plan.drivers],
-        "image": None,
+        "image": _image(plan.image),
         "gpus": [_gpu(gpu) for gpu in plan.gpus],
         "libdir": plan.libdir,
         "libdir32": plan.libdir32,
@@ -59,6 +59,18 @@ def _driver(planned: PlannedDriver) -> dict[str, Any]:
     source = planned.source._asdict()
     source["passed_over"] = [passed._asdict() for passed in planned.source.passed_over]
     return {**planned.driver._asdict(), "source": source}
+
+
+def _image(image: Optional[ImageFacts]) -> Optional[dict[str, Any]]:
+    if image is None:
+        return None
+    return {
+        "kind": image.kind,
+        "arch": image.arch,
+        "libc": {"family": image.libc_family, "version": image.libc_version},
+        "libstdcxx": image.libstdcxx,
+        "env": image.env,
+    }
 
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
                 left -= len(names)
                 needs.append(VersionNeed(_text(need.name), names))
         elif kind == "SHT_GNU_verdef":
-            for _, names in _bounded(section.iter_versions(), VERSIONS_LIMIT, "version definitions"):
+            for _, names in _bounded(section.iter_versions(), VERSIONS_LIMIT - len(definitions), "version definitions"):
                 # The first name of a definition is the version itself, the others are its parents.
                 definitions.extend(_text(v.name) for v in islice(names, 1))
     return ElfFacts(

@@ -43,7 +43,7 @@ def parse_filelist(data: bytes) -> tuple[ListedFile, ...]:
     try:
         document = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise _malformed(str(error)[:200], f"byte {getattr(error, 'pos', 0)}") from error
+        raise _malformed(str(error)[:200], f"byte {getattr(error, 'pos', getattr(error, 'start', 0))}") from error
     if not isinstance(document, list) or len(document) > ENTRIES_LIMIT:
         raise _malformed(f"not an array of at most {ENTRIES_LIMIT} objects", "byte 0")
     files: list[ListedFile] = []

@@ -131,6 +131,7 @@ def like_plan(host: Host, request: Request) -> Plan:
         mounts=ordered,
         devices=(),
         env=env,
+        image=None,
         decisions=tuple(sorted(decisions, key=lambda d: (d.subject, d.verdict, d.path or "", d.named_at or ""))),
         findings=tuple(findings),
         digest=digest(ordered, (), env),

@@ -15,6 +15,7 @@ from gpubind.model import (
     EnvVar,
     Finding,
     HostFile,
+    ImageFit,
     Inventory,
     Mount,
     Plan,
@@ -23,6 +24,7 @@ from gpubind.model import (
 )
 from gpubind.planner.digest import digest
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
+from gpubind.planner.sides import host_side
 
 IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
 """A capability whose libraries cannot do without another's. Source: libnvidia-container `src/nvc_info.c`."""
@@ -34,8 +36,13 @@ FILE_OPTIONS = ("ro", "nosuid", "nodev")
 SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
 
 
-def make_plan(inventories: Iterable[Inventory], request: Request, layout: Layout = GPUBIND) -> Plan:
-    """What a container gets of *inventories*.
+def make_plan(
+    inventories: Iterable[Inventory],
+    request: Request,
+    layout: Layout = GPUBIND,
+    fit: Optional[ImageFit] = None,
+) -> Plan:
+    """What a container gets of *inventories*, in an image if *fit* tells of one.
 
     Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
     """
@@ -48,7 +55,10 @@ def make_plan(inventories: Iterable[Inventory], request: Request, layout: Layout
     findings: list[Finding] = []
     for inventory in inventories:
         findings += inventory.findings
-        kept = [f for f in inventory.files if _is_wanted(f.capability, wanted)]
+        asked = [file for file in inventory.files if _is_wanted(file.capability, wanted)]
+        kept, side_decisions, side_findings = host_side(asked, request, fit)
+        decisions += side_decisions
+        findings += side_findings
         decisions += [_not_asked(file) for file in inventory.files if not _is_wanted(file.capability, wanted)]
         for file in kept:
             for mount in _mounts(file, kept, layout):
@@ -73,6 +83,7 @@ def make_plan(inventories: Iterable[Inventory], request: Request, layout: Layout
         mounts=ordered,
         devices=nodes,
         env=env,
+        image=fit.facts if fit else None,
         decisions=tuple(sorted(decisions, key=_decision_order)),
         findings=tuple(sorted(findings, key=_finding_order)),
         digest=digest(ordered, nodes, env),
@@ -97,7 +108,7 @@ def _not_asked(file: HostFile) -> Decision:
     )  # fmt: skip
 
 
-def _mounts(file: HostFile, kept: list[HostFile], layout: Layout) -> Iterator[Mount]:
+def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
     """The binds of one file: a library has one for each name it needs."""
     if file.kind == "library":
         directory = layout.libdir32 if file.capability == "compat32" else layout.libdir
@@ -125,7 +136,7 @@ def _mounts(file: HostFile, kept: list[HostFile], layout: Layout) -> Iterator[Mo
         )
 
 
-def _rewritten(file: HostFile, kept: list[HostFile]) -> Optional[str]:
+def _rewritten(file: HostFile, kept: Iterable[HostFile]) -> Optional[str]:
     """The manifest with absolute library paths replaced by sonames; None if it can be bound as it is.
 
     An absolute path (RPM packages since 560, Nix) is right on the host only: in the container the library is elsewhere,

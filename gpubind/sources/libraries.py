@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.liblist import VENDOR_NEUTRAL, library_stem
-from gpubind.model import CAPABILITIES, Capability, Decision, HostFile, Missing, RootedPath, Stat, Step, Verdict
+from gpubind.model import CAPABILITIES, Capability, Decision, Family, HostFile, Missing, RootedPath, Stat, Step, Verdict
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
 from gpubind.sources.table import NameTable, capability_of, driver_version_of
 
@@ -93,6 +93,7 @@ class _Win(NamedTuple):
     accepted: Accepted
     named: Named
     capability: Optional[Capability]
+    family: Optional[Family]
 
 
 def find_libraries(search: Search, namer: Namer, compat32: bool, extra: Iterable[tuple[Candidate, Named]]) -> Found:
@@ -145,9 +146,10 @@ def find_libraries(search: Search, namer: Namer, compat32: bool, extra: Iterable
         if judged.arch != search.arch and not compat32:
             decide("left-out", "capability", "compat32", f"{judged.arch}: not asked for", judged.path)
             continue
-        if named.section == VENDOR_NEUTRAL and judged.version is None:
-            rule, detail = _neutral_or_foreign(search, candidate)
-            decide("left-out" if rule == VENDOR_NEUTRAL else "rejected", "side", rule, detail, judged.path)
+        family = _family(search, candidate) if named.section == VENDOR_NEUTRAL and judged.version is None else None
+        if family == "foreign":
+            detail = "not NVIDIA's: its name carries no driver version, and no libGLdispatch stands beside it"
+            decide("rejected", "side", "not-nvidia", detail, judged.path)
             continue
         first = wins.get((candidate.name, judged.arch))
         if first is not None:
@@ -160,27 +162,31 @@ def find_libraries(search: Search, namer: Namer, compat32: bool, extra: Iterable
             detail = "the driver has it, the list in force does not name it"
             decide("left-out", "name", "not-in-list", detail, judged.path)
             continue
-        capability = "compat32" if judged.arch != search.arch else capability_of(named.section, judged.version)
-        wins[candidate.name, judged.arch] = _Win(candidate, judged, named, capability)
+        capability = _capability(search, judged, named, family)
+        wins[candidate.name, judged.arch] = _Win(candidate, judged, named, capability, family)
 
     files = _group(search, wins)
     others = tuple(d for d in decisions.values() if d.rule == "other-driver-version")
     return Found(files, tuple(decisions.values()), others, tuple(sorted(outside)))
 
 
-def _neutral_or_foreign(search: Search, candidate: Candidate) -> tuple[str, str]:
-    """Whether a library with a vendor-neutral name is the neutral one, or Mesa's from before glvnd."""
-    directory = candidate.path.rpartition("/")[0] or "/"
-    glvnd = any(
-        not isinstance(search.tree.lstat(f"{place.rstrip('/')}/libGLdispatch.so.0"), Missing)
-        for place in (directory, f"{directory}/libglvnd")
-    )
-    if glvnd or candidate.name.startswith("libOpenCL.so"):
-        return (
-            VENDOR_NEUTRAL,
-            "shared by all vendors; the image's own is mostly the better one, and no image is known yet",
-        )
-    return "not-nvidia", "not NVIDIA's: its name carries no driver version, and no libGLdispatch stands beside it"
+def _capability(search: Search, judged: Accepted, named: Named, family: Optional[Family]) -> Optional[Capability]:
+    if judged.arch != search.arch:
+        return "compat32"
+    if family is not None:
+        return "graphics" if family == "glvnd" else "compute"
+    return capability_of(named.section, judged.version)
+
+
+def _family(search: Search, candidate: Candidate) -> Union[Family, Literal["foreign"]]:
+    """Which vendor-neutral family a library belongs to; Mesa's from before glvnd belong to none."""
+    if candidate.name.startswith("libOpenCL.so"):
+        return "opencl"
+    directory = candidate.path.rpartition("/")[0]
+    for place in (directory, f"{directory}/libglvnd"):
+        if not isinstance(search.tree.lstat(f"{place}/libGLdispatch.so.0"), Missing):
+            return "glvnd"
+    return "foreign"
 
 
 def _group(search: Search, wins: dict[tuple[str, str], _Win]) -> tuple[HostFile, ...]:
@@ -223,6 +229,7 @@ def _library(search: Search, group: list[_Win]) -> HostFile:
         named_by=first.named.by,
         named_at=first.named.at,
         found_by=first.candidate.found_by,
+        family=first.family,
     )
 
 

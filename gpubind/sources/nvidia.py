@@ -12,7 +12,7 @@ from gpubind.errors import FormatError, NothingToBindError
 from gpubind.formats.elf import COMPAT32
 from gpubind.formats.filelist import parse_filelist
 from gpubind.formats.ldcache import LdCache, parse_ldcache
-from gpubind.formats.liblist import VENDOR_NEUTRAL, ListEntry, library_stem, parse_liblist
+from gpubind.formats.liblist import ListEntry, library_stem, parse_liblist
 from gpubind.formats.procfs import parse_driver_version, parse_module_version
 from gpubind.host import Host, ListFile
 from gpubind.host.base import shipped_liblist
@@ -93,9 +93,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     if not namer.lawful and request.completion:
         decisions += host_only(host.driver, [file.path for file in (*libraries, *files)])
     decisions += devices.decisions
-    findings += (
-        file_list_findings + _manifest_findings(decisions) + _findings(host, request, kernel, version, found, namer)
-    )
+    findings += file_list_findings + _manifest_findings(decisions) + _findings(host, kernel, version, found, namer)
     return Inventory(
         driver=Driver(
             "nvidia", version, kernel.version is None, kernel.version, kind, cuda_max(version), host.driver.root
@@ -255,9 +253,7 @@ def _unique(files: list[HostFile]) -> list[HostFile]:
     return list({(file.target or file.names[0]): file for file in reversed(files)}.values())[::-1]
 
 
-def _findings(
-    host: Host, request: Request, kernel: Kernel, version: Optional[str], found: Found, namer: Namer
-) -> list[Finding]:
+def _findings(host: Host, kernel: Kernel, version: Optional[str], found: Found, namer: Namer) -> list[Finding]:
     findings: list[Finding] = []
     if kernel.version is None and driver_kind(host) == "linux":
         findings.append(
@@ -321,20 +317,6 @@ def _findings(
                 "what needs them will fail in the container",
                 "add these lines to the list",
                 "\n".join(sorted({library_stem(name) for name in found.outside})),
-            )
-        )
-    wants_loaders = any(capability in request.caps for capability in ("graphics", "display", "compute"))
-    if wants_loaders and any(decision.rule == VENDOR_NEUTRAL for decision in found.decisions):
-        findings.append(
-            Finding(
-                "vendor-neutral-left-out",
-                "note",
-                "nvidia",
-                "libGL, libEGL, libOpenCL, ...",
-                "the vendor-neutral loaders of this host are not bound",
-                None,
-                "an image mostly has its own, and the host's may need a newer C library than the image has",
-                "OpenGL and OpenCL programs need the loaders (libglvnd, ocl-icd) in the image",
             )
         )
     return findings

@@ -7,7 +7,7 @@ import os
 import struct
 import sys
 import time
-from typing import Literal, Optional
+from typing import Any, Literal, Optional
 
 import pytest
 from build import answers, damaged
@@ -188,7 +188,7 @@ def real_files() -> list[str]:
 def of_pyelftools(path: str) -> tuple[Optional[str], list[str], list[tuple[str, list[str]]], list[str]]:
     """soname, needed, version needs and definitions, by pyelftools' own ways: sections and tags by name."""
     with open(path, "rb") as stream:
-        file = ELFFile(stream)
+        file: Any = ELFFile(stream)
         tags = [tag for s in file.iter_segments() if isinstance(s, DynamicSegment) for tag in s.iter_tags()]
         soname = next((tag.soname for tag in tags if tag.entry.d_tag == "DT_SONAME"), None)
         needed = [tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"]
@@ -241,7 +241,7 @@ def section_header(data: bytes, kind: int) -> int:
 def test_versions_that_point_at_themselves_end_soon(kind: int, name: str) -> None:
     """4000 versions of 4000 names each, all of them the same few bytes: 16 million reads if nobody counts."""
     data = bytearray(build_elf(FULL))
-    header = section_header(data, kind)
+    header = section_header(bytes(data), kind)
     at = struct.unpack_from("<Q", data, header + 24)[0]
     struct.pack_into("<I", data, header + 44, 4000)
     aux = 16 if kind == 0x6FFFFFFE else 20

@@ -1,0 +1,1 @@
+"""ld.so's view of a tree: where it looks for a soname, and whether one file fits what the others define."""

@@ -1,0 +1,100 @@
+"""Would a file of the host load in the image? Decided from version definitions, never from file names.
+
+Source: LSB "Symbol Versioning"; glibc `elf/dl-version.c` (`_dl_check_map_versions`): ld.so refuses a file that wants a
+version which the providing library does not define.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Optional
+
+from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.ldso.loader import Loader
+from gpubind.model import Family, HostFile, ImageFacts, ImageFit, Missing, RootedPath, Unfit
+from gpubind.tree import Tree
+
+_VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")
+GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
+
+
+def fit_files(host: Tree, files: Iterable[HostFile], image: Loader, facts: ImageFacts) -> ImageFit:
+    """Which of *files* (their paths are in *host*) the loader of the image would refuse, and why.
+
+    A library that the plan brings along satisfies what the others want of it; all else must come from the image.
+    """
+    files = tuple(files)
+    brought = frozenset(name for file in files if file.family is None for name in file.names)
+    unfit: dict[RootedPath, Unfit] = {}
+    for file in files:
+        if file.kind not in ("library", "binary"):
+            continue
+        reason = _unfit(host, file, brought, image, facts)
+        if reason is not None:
+            unfit[file.path] = reason
+    return ImageFit(facts, unfit, tuple(_own_families(image)))
+
+
+def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
+    """The newest version among *definitions* that starts with *prefix*: `GLIBC_2.36` -> `2.36`."""
+    versions = []
+    for definition in definitions:
+        match = _VERSION.match(definition)
+        if match and match.group(1) == prefix:
+            versions.append(match.group(2))
+    return max(versions, key=lambda version: [int(part) for part in version.split(".")], default=None)
+
+
+def _unfit(host: Tree, file: HostFile, brought: frozenset[str], image: Loader, facts: ImageFacts) -> Optional[Unfit]:
+    ident = host.ident(file.path)
+    if not isinstance(ident, ElfIdent):
+        return None  # a script: what it needs is its interpreter's business
+    if facts.arch is not None and ident.arch != facts.arch and file.capability != "compat32":
+        return Unfit("architecture", f"it is {ident.arch}, the image is {facts.arch}")
+    if facts.libc_family != "glibc":
+        has = "musl" if facts.libc_family == "musl" else "no C library"
+        return Unfit("no-libc", f"it needs glibc, the image has {has}")
+    elf = host.elf(file.path)
+    if isinstance(elf, Missing) or file.capability == "compat32":
+        return None
+    if file.kind == "binary" and elf.interpreter and isinstance(image.tree.stat(elf.interpreter), Missing):
+        return Unfit("no-loader", f"its loader {elf.interpreter} is not in the image")
+    return _version_unfit(elf, brought, image)
+
+
+def _version_unfit(elf: ElfFacts, brought: frozenset[str], image: Loader) -> Optional[Unfit]:
+    for need in elf.version_needs:
+        if need.library in brought:
+            continue
+        provider = image.facts(need.library)
+        if provider is None:
+            continue  # a library that is missing altogether is another matter
+        defined = set(provider.version_definitions)
+        wanted = [version for version in need.versions if version not in defined]
+        if wanted:
+            version = newest(wanted, _prefix(wanted[0])) or wanted[0]
+            name = f"{_prefix(wanted[0])}_{version}" if _VERSION.match(wanted[0]) else version
+            has = newest(defined, _prefix(wanted[0]))
+            detail = f"it needs {name} of {need.library}, the image has " + (
+                f"{_prefix(wanted[0])}_{has}" if has else "none of that kind"
+            )
+            return Unfit("libc", detail)
+    return None
+
+
+def _prefix(version: str) -> str:
+    match = _VERSION.match(version)
+    return match.group(1) if match else version
+
+
+def _own_families(image: Loader) -> Iterable[Family]:
+    """libglvnd counts as the image's if its libGL or libEGL is really glvnd's: it needs libGLdispatch."""
+    if image.find("libGLdispatch.so.0"):
+        for client in GLVND_CLIENTS:
+            facts = image.facts(client)
+            if facts is not None and {"libGLdispatch.so.0", "libGLX.so.0"} & set(facts.needed):
+                yield "glvnd"
+                break
+    if image.find("libOpenCL.so.1"):
+        yield "opencl"

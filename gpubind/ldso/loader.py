@@ -1,0 +1,102 @@
+"""Where the dynamic loader of a tree finds a soname.
+
+Source: ld.so(8): the cache, then the default directories; ldconfig(8) for what the cache is made of. The cache of an
+image may be missing or stale, so the directories of its ld.so.conf are searched after it.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from gpubind.errors import FormatError
+from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.formats.ldcache import LdCache, parse_ldcache
+from gpubind.formats.ldsoconf import parse_ldsoconf
+from gpubind.model import Missing, RootedPath
+from gpubind.tree import Tree, glob
+
+LD_SO_CONF = "/etc/ld.so.conf"
+LD_CACHE = "/etc/ld.so.cache"
+LD_CACHE_LIMIT = 64 << 20
+INCLUDE_DEPTH_LIMIT = 8
+DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+MULTIARCH = "*-linux-gnu*"
+
+
+class Loader:
+    """The loader of *tree*; it answers for one architecture, once that is known."""
+
+    def __init__(self, tree: Tree, arch: Optional[str] = None) -> None:
+        self.tree = tree
+        self.arch = arch
+        self.directories = loader_directories(tree)
+        self._cache = _read_cache(tree)
+        self._found: dict[str, Optional[RootedPath]] = {}
+
+    def find(self, soname: str) -> Optional[RootedPath]:
+        """The resolved file that the loader would open for *soname*; None if there is none for this architecture."""
+        if soname not in self._found:
+            self._found[soname] = self._find(soname)
+        return self._found[soname]
+
+    def facts(self, soname: str) -> Optional[ElfFacts]:
+        """The ELF facts of the file behind *soname*; None if there is none, or it is damaged."""
+        path = self.find(soname)
+        facts = Missing("absent") if path is None else self.tree.elf(path)
+        return None if isinstance(facts, Missing) else facts
+
+    def _find(self, soname: str) -> Optional[RootedPath]:
+        if "/" in soname or not soname:
+            return None
+        cached = (
+            [entry.path for entry in self._cache.matching((soname,)) if entry.name == soname] if self._cache else []
+        )
+        for place in (*cached, *(f"{directory.rstrip('/')}/{soname}" for directory in self.directories)):
+            path = self.tree.resolve(place) if place.startswith("/") else Missing("absent")
+            if isinstance(path, Missing):
+                continue
+            ident = self.tree.ident(path)
+            if isinstance(ident, ElfIdent) and self.arch in (None, ident.arch):
+                return path
+        return None
+
+
+def loader_directories(tree: Tree) -> tuple[RootedPath, ...]:
+    """The directories that the loader of *tree* searches: those of ld.so.conf, then the default ones; resolved."""
+    multiarch = [path for base in ("/lib", "/usr/lib") for path in glob(tree, f"{base}/{MULTIARCH}")]
+    found: dict[RootedPath, None] = {}
+    for directory in (*_configured(tree, LD_SO_CONF, 0), *multiarch, *DEFAULT_DIRECTORIES):
+        path = tree.resolve(directory)
+        facts = path if isinstance(path, Missing) else tree.stat(path)
+        if not isinstance(path, Missing) and not isinstance(facts, Missing) and facts.kind == "dir":
+            found[path] = None
+    return tuple(found)
+
+
+def _configured(tree: Tree, path: str, depth: int) -> list[str]:
+    text = tree.read_text(path)
+    if isinstance(text, Missing) or depth > INCLUDE_DEPTH_LIMIT:
+        return []
+    directories: list[str] = []
+    for kind, value in parse_ldsoconf(text).lines:
+        if kind == "directory":
+            directories.append(value)
+            continue
+        pattern = value if value.startswith("/") else f"{path.rpartition('/')[0]}/{value}"
+        try:
+            included = glob(tree, pattern)
+        except FormatError:
+            continue
+        for file in included:
+            directories += _configured(tree, file, depth + 1)
+    return directories
+
+
+def _read_cache(tree: Tree) -> Optional[LdCache]:
+    data = tree.read(LD_CACHE, LD_CACHE_LIMIT)
+    if isinstance(data, Missing):
+        return None
+    try:
+        return parse_ldcache(data)
+    except FormatError:
+        return None

@@ -1,0 +1,125 @@
+"""Host's or image's? Whose copy of a shared thing a container uses, from what the image defines.
+
+Vendor-neutral libraries: a family is one unit, for its members only work with each other. All else is the host's,
+unless the image's C library cannot load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Optional
+
+from gpubind.model import Capability, Decision, Family, Finding, HostFile, ImageFit, Request, Severity, Unfit
+
+FAMILIES: tuple[Family, ...] = ("glvnd", "opencl")
+_NAMES: dict[Family, str] = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl": "the OpenCL loader (libOpenCL)"}
+
+
+class Sided(NamedTuple):
+    """The host's side of a plan."""
+
+    files: tuple[HostFile, ...]
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+
+
+def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> Sided:
+    """Those of *files* that the container gets from the host; a Decision for each that it does not."""
+    files = tuple(files)
+    decisions: list[Decision] = []
+    findings: list[Finding] = []
+    theirs: dict[Family, str] = {}
+    for family in FAMILIES:
+        members = [file for file in files if file.family == family]
+        why = _not_the_hosts(family, members, request, fit) if members else None
+        if why is not None:
+            theirs[family] = why
+            findings += _family_finding(family, members, request, fit)
+    kept: list[HostFile] = []
+    for file in files:
+        unfit = fit.unfit.get(file.path) if fit is not None else None
+        if file.family is not None and file.family in theirs:
+            decisions += _left_out(file, "vendor-neutral", theirs[file.family])
+        elif unfit is not None:
+            decisions += _left_out(file, unfit.rule, unfit.detail)
+            findings.append(_unfit_finding(file, unfit, request))
+        else:
+            kept.append(file)
+    return Sided(tuple(kept), tuple(decisions), _one_for_all(findings, fit))
+
+
+def _not_the_hosts(family: Family, members: list[HostFile], request: Request, fit: Optional[ImageFit]) -> Optional[str]:
+    """Why the host's copy of *family* is not bound; None if it is."""
+    if request.vendor_neutral == "image":
+        return "the image's own was asked for"
+    if request.vendor_neutral == "host":
+        return None
+    if fit is None:
+        return "shared by all vendors; the image's own is mostly the better one, and no image is known"
+    if family in fit.own_families:
+        return "the image has its own"
+    refused = [fit.unfit[member.path] for member in members if member.path in fit.unfit]
+    return f"the image cannot load the host's: {refused[0].detail}" if refused else None
+
+
+def _family_finding(
+    family: Family, members: list[HostFile], request: Request, fit: Optional[ImageFit]
+) -> list[Finding]:
+    wanted: Capability = "graphics" if family == "glvnd" else "compute"
+    if fit is None and request.vendor_neutral == "auto":
+        what = f"the host's copy of {_NAMES[family]} is not bound"
+        why = "an image mostly has its own, and the host's may need a newer C library than the image has"
+        hint = "plan with --image, and it is decided from both; programs that use it need it in the image"
+        return [Finding("vendor-neutral-left-out", "note", "nvidia", family, what, members[0].source, why, hint)]
+    if fit is None or family in fit.own_families:
+        return []
+    named = request.caps_explicit and wanted in request.caps and family == "glvnd"
+    what = f"neither the image nor the host gives {_NAMES[family]} to this container"
+    refused = [fit.unfit[member.path].detail for member in members if member.path in fit.unfit]
+    hint = "install it in the image: libglvnd0, libgl1 and libegl1, or ocl-icd-libopencl1 in Debian's words"
+    why = f"the image has none; the host's: {refused[0]}" if refused else "the image has none"
+    return [Finding("vendor-neutral-missing", "error" if named else "note", "nvidia", family, what, None, why, hint)]
+
+
+def _left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
+    return [
+        Decision(
+            file.vendor, subject, "left-out", rule, "side",
+            file.named_by, file.named_at, file.path, file.found_by, None, detail,
+        )
+        for subject in file.names or (file.target or file.path,)
+    ]  # fmt: skip
+
+
+def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
+    """An error if what was asked for by name, or CUDA itself, cannot do without the file."""
+    name = file.soname or (file.names[0] if file.names else file.path)
+    by_name = request.caps_explicit and file.capability in request.caps
+    needed = file.kind == "library" and (by_name or name == "libcuda.so.1")
+    code = {"libc": "image-libc", "architecture": "image-architecture"}.get(unfit.rule, "image-without-glibc")
+    what = f"{name} is left out: {unfit.detail}"
+    why = _CONSEQUENCES[unfit.rule].format(name=name)
+    hint = "use an image with a newer C library, or one of the host's architecture; or leave the capability out"
+    return Finding(code, "error" if needed else "warning", file.vendor, name, what, file.source, why, hint)
+
+
+_CONSEQUENCES = {
+    "libc": "the loader would say: version `...' not found (required by {name})",
+    "architecture": "the loader would say: wrong ELF class, or cannot open shared object file",
+    "no-libc": "no program in this image can load {name}",
+    "no-loader": "starting it would say: No such file or directory",
+}
+
+
+def _one_for_all(findings: list[Finding], fit: Optional[ImageFit]) -> tuple[Finding, ...]:
+    """One finding instead of dozens, where the image as a whole is the reason."""
+    if fit is None:
+        return tuple(findings)
+    for code in ("image-without-glibc", "image-architecture"):
+        same = [finding for finding in findings if finding.code == code]
+        if len(same) > 1:
+            severity: Severity = "error" if any(finding.severity == "error" for finding in same) else "warning"
+            what = f"{len(same)} files are left out: {same[0].what.partition(': ')[2]}"
+            one = same[0]._replace(severity=severity, subject="image", what=what)
+            findings = [finding for finding in findings if finding.code != code] + [one]
+    return tuple(findings)
