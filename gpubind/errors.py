@@ -12,8 +12,12 @@ EXIT_USAGE = 2
 EXIT_NOTHING = 3
 EXIT_UNREADABLE = 4
 EXIT_FORMAT = 5
+EXIT_RUNTIME = 6
 EXIT_BUG = 70
 EXIT_STDOUT_CLOSED = 120
+EXIT_NOT_STARTED = 125
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
 
 
 class GpubindError(Exception):
@@ -54,6 +58,20 @@ class HostReadError(GpubindError):
 
 class NotRecordedError(HostReadError):
     """A recorded host was asked about a path outside its survey."""
+
+
+class RuntimeLimitError(GpubindError):
+    """The runtime is missing, too old, or cannot express the plan; the message names the feature."""
+
+    exit_code = EXIT_RUNTIME
+
+
+class CommandError(GpubindError):
+    """The command to run in the container is not there, or is no program. *found* tells the two apart."""
+
+    def __init__(self, code: str, what: str, *, found: bool, where: str = "", hint: str = "") -> None:
+        super().__init__(code, what, where=where, hint=hint)
+        self.exit_code = EXIT_NOT_EXECUTABLE if found else EXIT_NOT_FOUND
 
 
 class OutputError(GpubindError):

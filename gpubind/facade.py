@@ -27,8 +27,9 @@ def plan(
 ) -> Plan:
     """What a container needs of *host*, in *image* if one is given.
 
-    *layout* is where things land there. *listfile* takes the place of the list file in force. Errors: `NothingToBindError` when the host has no driver
-    library and no device; `FormatError` (with the file named) for a malformed list file; `HostReadError`.
+    *layout* is where things land there. *listfile* takes the place of the list file in force.
+    Errors: `NothingToBindError` when the host has no driver library and no device; `FormatError` (with the file named)
+    for a malformed list file; `HostReadError`.
     """
     if request.like is not None:
         from gpubind.like import like_plan

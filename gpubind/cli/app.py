@@ -1,18 +1,21 @@
-"""Commands and options. Bodies import their work, so that no command loads what it does not use."""
+"""The application: plan, explain, record. Bodies import their work, so that no command loads what it does not use.
 
-from __future__ import annotations
+No `from __future__ import annotations`: see options.py.
+"""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Optional, get_args
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from gpubind import __version__
+from gpubind.cli import check, start
+from gpubind.cli.options import PlanOptions, make_plan, open_host_of, takes_plan_options
+from gpubind.documents import FORMATS
 from gpubind.errors import EXIT_FINDING, UsageError
-from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, Capability, ContainerPath, Request, RootedPath
+from gpubind.runtimes import PLAN_FORMATS
 
 if TYPE_CHECKING:
-    from gpubind.host import Host, ListFile
     from gpubind.model import Plan
 
 app = typer.Typer(
@@ -24,38 +27,6 @@ app = typer.Typer(
     help="Plan what a container must get from this GPU host, explain it, and hand it to any container runtime.",
 )
 
-SOURCES = ("auto", "liblist", "driver")
-FORMATS = ("table", "text", "json", "paths")
-
-Nv = Annotated[bool, typer.Option("--nv", help="Plan for NVIDIA. Without a vendor option: every vendor found.")]
-Root = Annotated[
-    Optional[str], typer.Option(metavar="DIR", envvar="GPUBIND_ROOT", help="Where the driver's user space is. [/]")
-]
-DevRoot = Annotated[
-    Optional[str],
-    typer.Option(metavar="DIR", envvar="GPUBIND_DEV_ROOT", help="Where /dev, /proc and /sys are. [--root, or /]"),
-]
-HostOption = Annotated[
-    Optional[str],
-    typer.Option("--host", metavar="FILE|NAME", help="Plan for a recorded host: a record, or one that ships."),
-]
-Source = Annotated[str, typer.Option(envvar="GPUBIND_SOURCE", help="Who names the files: auto, liblist or driver.")]
-ListOption = Annotated[
-    Optional[str],
-    typer.Option("--list", metavar="FILE", envvar="GPUBIND_LIST", help="Use this list file, and nothing beside it."),
-]
-LibraryPath = Annotated[
-    Optional[list[str]],
-    typer.Option(metavar="DIR", envvar="GPUBIND_LIBRARY_PATH", help="Also search this directory. Repeatable."),
-]
-Caps = Annotated[
-    Optional[str],
-    typer.Option(
-        metavar="LIST",
-        envvar="GPUBIND_CAPS",
-        help="Driver capabilities, separated by commas: " + ", ".join(CAPABILITIES) + ", or all. [all but compat32]",
-    ),
-]
 Like = Annotated[
     Optional[str],
     typer.Option(
@@ -63,17 +34,9 @@ Like = Annotated[
         help="Plan exactly what that program's own --nv binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
     ),
 ]
-Completion = Annotated[
-    bool, typer.Option(envvar="GPUBIND_COMPLETION", help="Complete the shipped list from the driver itself.")
-]
-Libdir = Annotated[
+ImageOption = Annotated[
     Optional[str],
-    typer.Option(
-        metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container. [/.gpubind/libs]"
-    ),
-]
-Output = Annotated[
-    Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
+    typer.Option(metavar="DIR", help="The image that will be started: a root file system or a sandbox."),
 ]
 
 
@@ -92,39 +55,36 @@ def gpubind(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
+    """Runs before every command: defaults from configuration files."""
     from gpubind.cli.settings import read_settings
 
     settings = read_settings()
     if settings:
         renamed = {"list": "list_", "format": "format_"}
         defaults = {renamed.get(key, key.replace("-", "_")): value for key, value in settings.items()}
-        context.default_map = {"plan": defaults, "explain": defaults}
+        context.default_map = dict.fromkeys(("plan", "explain", "check", "exec", "run", "shell"), defaults)
 
 
 @app.command()
+@takes_plan_options
 def plan(
-    nv: Nv = False,
-    caps: Caps = None,
-    source: Source = "auto",
-    list_: ListOption = None,
-    completion: Completion = True,
-    library_path: LibraryPath = None,
-    root: Root = None,
-    dev_root: DevRoot = None,
-    host: HostOption = None,
+    options: PlanOptions,
     like: Like = None,
-    libdir: Libdir = None,
+    image: ImageOption = None,
     format_: Annotated[
-        Optional[str],
+        Optional[list[str]],
         typer.Option(
             "--format",
             metavar="FORMAT",
             envvar="GPUBIND_FORMAT",
-            help="table, text, json or paths. [table on a terminal, else text]",
+            help=", ".join((*FORMATS, *PLAN_FORMATS)) + "; sh on top quotes a runtime's words. "
+            "[table on a terminal, else text]",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    output: Output = None,
+    output: Annotated[
+        Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 if there is an error finding.")
     ] = False,
@@ -134,37 +94,43 @@ def plan(
     """Say what a container needs of this host: binds, device nodes, environment."""
     from gpubind.cli.output import is_terminal, write_document
 
-    chosen = _format(format_, json, terminal=output is None and is_terminal())
-    made = _plan(host, root, dev_root, list_, caps, source, completion, library_path, like, libdir)
-    write_document(_render(made, chosen, verbose, colour=output is None and is_terminal()), output)
+    chosen, quoted = _format(format_ or [], json, terminal=output is None and is_terminal())
+    if chosen in PLAN_FORMATS:
+        made, text = start.plan_in_words(options, chosen, image, quoted=quoted)
+    else:
+        opened = None
+        if image is not None:
+            from gpubind.image import open_image
+
+            opened = open_image(image)
+        made = make_plan(options, like=like, image=opened)
+        text = _render(made, chosen, verbose, colour=output is None and is_terminal())
+    write_document(text, output)
     if not quiet and chosen != "json":
-        _report(made, chosen)
+        start.report(made.findings)
     if strict and any(finding.severity == "error" for finding in made.findings):
         raise typer.Exit(EXIT_FINDING)
 
 
 @app.command()
+@takes_plan_options
 def explain(
+    options: PlanOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A soname, a file name, a path, or a pattern of those.")],
-    nv: Nv = False,
-    caps: Caps = None,
-    source: Source = "auto",
-    list_: ListOption = None,
-    completion: Completion = True,
-    library_path: LibraryPath = None,
-    root: Root = None,
-    dev_root: DevRoot = None,
-    host: HostOption = None,
     like: Like = None,
-    libdir: Libdir = None,
+    image: ImageOption = None,
 ) -> None:
     """Say why a file is in the plan or not: who named it, where it was looked for, which rule decided."""
     from gpubind.cli.output import write_document
     from gpubind.documents.text import render_explanation
     from gpubind.explanation import explain as explain_name
 
-    made = _plan(host, root, dev_root, list_, caps, source, completion, library_path, like, libdir)
-    write_document(render_explanation(explain_name(made, name)), None)
+    opened = None
+    if image is not None:
+        from gpubind.image import open_image
+
+        opened = open_image(image)
+    write_document(render_explanation(explain_name(make_plan(options, like=like, image=opened), name)), None)
 
 
 @app.command()
@@ -172,8 +138,10 @@ def record(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")
     ],
-    root: Root = None,
-    dev_root: DevRoot = None,
+    root: Annotated[Optional[str], typer.Option(metavar="DIR", help="Where the driver's user space is. [/]")] = None,
+    dev_root: Annotated[
+        Optional[str], typer.Option(metavar="DIR", help="Where /dev, /proc and /sys are. [--root, or /]")
+    ] = None,
     description: Annotated[str, typer.Option(metavar="TEXT", help="A line that says which host this is.")] = "",
     hostname: Annotated[bool, typer.Option("--hostname", help="Keep this machine's name in the record.")] = False,
 ) -> None:
@@ -183,80 +151,33 @@ def record(
     environment but PATH and CUDA_MPS_PIPE_DIRECTORY.
     """
     from gpubind.cli.output import write_document
-    from gpubind.facade import open_host
     from gpubind.facade import record as record_host
 
     name = os.uname().nodename if hostname else None
-    write_document(record_host(open_host(None, root, dev_root), description, name), output)
+    host = open_host_of(PlanOptions(root=root, dev_root=dev_root))
+    write_document(record_host(host, description, name), output)
 
 
-def _plan(
-    host: Optional[str],
-    root: Optional[str],
-    dev_root: Optional[str],
-    list_: Optional[str],
-    caps: Optional[str],
-    source: str,
-    completion: bool,
-    library_path: Optional[list[str]],
-    like: Optional[str],
-    libdir: Optional[str],
-) -> Plan:
-    from gpubind.facade import open_host
-    from gpubind.facade import plan as make
-
-    if source not in SOURCES:
-        raise UsageError("unknown-source", f"unknown source `{source}`", hint="known: " + ", ".join(SOURCES))
-    opened: Host = open_host(host, root, dev_root)
-    listfile: Optional[ListFile] = None
-    if list_ is not None:
-        from gpubind.host.open import read_listfile
-
-        if source == "driver":
-            raise UsageError("list-with-driver", "--list cannot be used with --source driver")
-        listfile = read_listfile(list_)
-    request = Request(
-        caps=_caps(caps),
-        caps_explicit=caps is not None,
-        source=source,
-        completion=completion,
-        library_path=tuple(RootedPath(_absolute("--library-path", path)) for path in library_path or ()),
-        like=like,
-        libdir=ContainerPath(_absolute("--libdir", libdir).rstrip("/")) if libdir else None,
-    )
-    return make(opened, request, listfile)
+check.add_to(app)
+start.add_to(app)
 
 
-def _caps(text: Optional[str]) -> tuple[Capability, ...]:
-    """`compute,utility` -> the capabilities, in the order of `CAPABILITIES`."""
-    if text is None:
-        return DEFAULT_CAPABILITIES
-    names = {name.strip() for name in text.split(",")} - {""}
-    if "all" in names:
-        return CAPABILITIES
-    unknown = sorted(names - set(get_args(Capability)))
-    if unknown or not names:
-        what = f"unknown capability `{unknown[0]}`" if unknown else "--caps names no capability"
-        raise UsageError("unknown-capability", what, hint="known: " + ", ".join((*CAPABILITIES, "all")))
-    return tuple(capability for capability in CAPABILITIES if capability in names)
+def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, bool]:
+    """The one document that is asked for, and whether its words are to be quoted for a shell."""
+    chosen = [name for name in formats if name != "sh"]
+    if (json and chosen not in ([], ["json"])) or len(chosen) > 1:
+        raise UsageError("two-formats", "--json and --format, or two formats, exclude each other")
+    name = "json" if json else chosen[0] if chosen else ("table" if terminal else "text")
+    if name not in (*FORMATS, *PLAN_FORMATS):
+        known = ", ".join((*FORMATS, *PLAN_FORMATS))
+        raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"known: {known}, and sh on top of words")
+    quoted = "sh" in formats
+    if quoted and name not in ("apptainer", "singularity"):
+        raise UsageError("two-formats", f"--format sh quotes a runtime's words; `{name}` has none")
+    return name, quoted
 
 
-def _absolute(option: str, path: str) -> str:
-    if not path.startswith("/") or path.rstrip("/") == "" or "\0" in path:
-        raise UsageError("not-absolute", f"{option} wants an absolute path below /, not `{path}`")
-    return path
-
-
-def _format(format_: Optional[str], json: bool, *, terminal: bool) -> str:
-    if json and format_ not in (None, "json"):
-        raise UsageError("two-formats", f"--json and --format {format_} exclude each other")
-    chosen = "json" if json else format_ or ("table" if terminal else "text")
-    if chosen not in FORMATS:
-        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(FORMATS))
-    return chosen
-
-
-def _render(plan: Plan, chosen: str, verbose: bool, *, colour: bool) -> str:
+def _render(plan: "Plan", chosen: str, verbose: bool, *, colour: bool) -> str:
     if chosen == "json":
         from gpubind.documents.json import render_json
 
@@ -268,11 +189,3 @@ def _render(plan: Plan, chosen: str, verbose: bool, *, colour: bool) -> str:
     from gpubind.documents import text
 
     return text.render_paths(plan) if chosen == "paths" else text.render_text(plan, verbose=verbose)
-
-
-def _report(plan: Plan, chosen: str) -> None:
-    from gpubind.cli.main import complain
-    from gpubind.documents.text import render_finding
-
-    for finding in plan.findings:
-        complain(render_finding(finding))

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gpubind.documents.findings import verdict
 from gpubind.documents.text import printable, summary
-from gpubind.model import CAPABILITIES, Kind, Mount, Plan
+from gpubind.model import CAPABILITIES, Finding, Kind, Mount, Plan
 
 PLURALS: dict[Kind, str] = {
     "library": "libraries",
@@ -26,6 +27,33 @@ PIPE_WIDTH = 200
 
 def render_table(plan: Plan, *, verbose: bool, colour: bool) -> str:
     """The plan as tables: binds by kind and capability, devices, environment; then the summary line."""
+    stream, console = _console(colour)
+    tables = [_binds(plan), _devices(plan), _environment(plan)] + ([_left_out(plan)] if verbose else [])
+    for table in tables:
+        if table.row_count:
+            console.print(table)
+            console.print()
+    console.print(Text(summary(plan), style="bold"))
+    return _lines(stream)
+
+
+def render_findings(findings: tuple[Finding, ...], *, colour: bool) -> str:
+    """Findings as a table by severity, each with its reason and what to do; then the verdict."""
+    stream, console = _console(colour)
+    table = _table("finding", "what, why, and what to do")
+    for finding in findings:
+        style = {"error": "bold red", "warning": "yellow", "note": "cyan"}[finding.severity]
+        parts = [finding.what, finding.why, finding.hint, f"$ {finding.command}" if finding.command else None]
+        text = "\n".join(printable(part) for part in parts if part)
+        table.add_row(Text(f"{finding.severity}: {finding.code}", style=style), Text(text))
+        table.add_row("", "")
+    if findings:
+        console.print(table)
+    console.print(Text(f"verdict: {verdict(findings)}", style="bold"))
+    return _lines(stream)
+
+
+def _console(colour: bool) -> tuple[io.StringIO, Console]:
     stream = io.StringIO()
     console = Console(
         file=stream,
@@ -36,12 +64,10 @@ def render_table(plan: Plan, *, verbose: bool, colour: bool) -> str:
         emoji=False,
         markup=False,
     )
-    tables = [_binds(plan), _devices(plan), _environment(plan)] + ([_left_out(plan)] if verbose else [])
-    for table in tables:
-        if table.row_count:
-            console.print(table)
-            console.print()
-    console.print(Text(summary(plan), style="bold"))
+    return stream, console
+
+
+def _lines(stream: io.StringIO) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

@@ -30,7 +30,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             "libc": "image",
         },
         "drivers": [_driver(driver) for driver in plan.drivers],
-        "image": _image(plan.image),
+        "image": image_document(plan.image),
         "gpus": [_gpu(gpu) for gpu in plan.gpus],
         "libdir": plan.libdir,
         "libdir32": plan.libdir32,
@@ -61,7 +61,8 @@ def _driver(planned: PlannedDriver) -> dict[str, Any]:
     return {**planned.driver._asdict(), "source": source}
 
 
-def _image(image: Optional[ImageFacts]) -> Optional[dict[str, Any]]:
+def image_document(image: Optional[ImageFacts]) -> Optional[dict[str, Any]]:
+    """The facts of an image as JSON values."""
     if image is None:
         return None
     return {

@@ -158,7 +158,7 @@ def _dump_entry(entry: RecordedEntry) -> Any:
         facts = entry.elf._asdict()
         del facts["ident"]
         facts["version_needs"] = {need.library: list(need.versions) for need in entry.elf.version_needs}
-        out["elf"] = {key: value for key, value in facts.items() if value}
+        out["elf"] = {key: value for key, value in facts.items() if value or value == ""}
     return out
 
 
@@ -198,7 +198,7 @@ def parse_record(data: bytes) -> Record:
         euid=identity.number("euid"),
         groups=identity.numbers("groups"),
         lists=tuple(
-            RecordedList(item.text("name"), item.text("label"), item.text("text")) for item in top.objects("lists")
+            RecordedList(item.text("name"), item.text("label"), item.encodable("text")) for item in top.objects("lists")
         ),
         runs=tuple(
             RecordedRun(item.strings("argv"), item.number("status"), item.text("stdout"), item.text("stderr"))
@@ -279,7 +279,7 @@ def _parse_ident(entry: _Object) -> ElfIdent:
         or len(value) != 4
         or value[0] not in (32, 64)
         or value[1] not in ("little", "big")
-        or not all(isinstance(number, int) for number in value[2:])
+        or not all(type(number) is int and 0 <= number < 1 << 16 for number in (value[0], *value[2:]))
     ):
         raise _malformed(entry.place, "ident is [bits, byte order, machine, type]")
     return ElfIdent(*value)
@@ -321,6 +321,14 @@ class _Object:
 
     def text(self, key: str, default: Optional[str] = None) -> str:
         return str(self._member(key, str, default))
+
+    def encodable(self, key: str) -> str:
+        text = self.text(key)
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise _malformed(self._at(key), f"character {error.start} stands for no byte") from error
+        return text
 
     def optional_text(self, key: str) -> Optional[str]:
         return None if self.value.get(key) is None else self.text(key)

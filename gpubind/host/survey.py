@@ -14,12 +14,12 @@ from typing import Optional, Union
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.ldcache import parse_ldcache
+from gpubind.formats.nvidia_cli import list_argv
 from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
 from gpubind.host.base import LIST_FILES, Host
 from gpubind.model import Missing
 from gpubind.tree import Tree
 
-RUNS = (("nvidia-container-cli", "list"),)
 RUN_TIMEOUT_S = 30.0
 LD_CACHE_LIMIT = 64 << 20
 TEXT_LIMIT = 256 << 10
@@ -174,7 +174,7 @@ def survey(host: Host, description: str = "", hostname: Optional[str] = None) ->
     for looked in {id(driver): driver, id(dev): dev}.values():
         looked.look(host)
     runs = []
-    for argv in RUNS:
+    for argv in (list_argv(host.driver.root),):
         answer = host.run(argv, RUN_TIMEOUT_S)
         if not isinstance(answer, Missing):
             runs.append(RecordedRun(argv, answer.status, answer.stdout, answer.stderr))

@@ -113,11 +113,13 @@ def like_plan(host: Host, request: Request) -> Plan:
                 "nvidia", subject, verdict, rule, "place", bind.entry, bind.at, bind.source, bind.found_by, bind.target
             )
         )
-        if there is not mount and there.source != mount.source:
-            what = f"{flavour.program} would stop: two files want to be {bind.target}"
+        # Exact duplicates are dropped, but libraries, programs and plain files are three lists.
+        if there is not mount and (there.source, there.kind) != (mount.source, mount.kind):
+            what = f"{flavour.program} would stop: {bind.target} is wanted twice"
+            why = "already exists in layout" if bind.kind == "library" else "is already in the mount point list"
             where = f"{there.source}, {mount.source}"
-            why = "destination is already in the mount point list"
             findings.append(Finding("like-collision", "error", "nvidia", bind.target, what, where, why))
+    findings += _fatal_entries(host, flavour, liblist)
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     env = (EnvVar("LD_LIBRARY_PATH", "append", SINGULARITY.libdir, ":", flavour.name),)
     driver = Driver("nvidia", None, False, None, "linux", None, host.driver.root)
@@ -211,6 +213,22 @@ def _binds(
             else:
                 target = ContainerPath("/usr/bin/" + found.rpartition("/")[2])
                 yield _Bind(entry.text, at, found, target, "binary", "PATH")
+
+
+def _fatal_entries(host: Host, flavour: Flavour, liblist: LibList) -> Iterator[Finding]:
+    """List entries that make the program stop instead of being skipped."""
+    for entry in liblist.entries:
+        why = detail = None
+        if entry.kind == "binary" and "/" in entry.text:
+            why, detail = "source must be an absolute path", "where it exists, counted from the current directory"
+        elif entry.kind == "file" and flavour.plain_files:
+            found = host.driver.stat(entry.text)
+            if isinstance(found, Missing) and found.why == "forbidden":
+                why, detail = "permission denied", "this user may not look at it"
+        if why is not None:
+            what = f"{flavour.program} would stop at the list entry `{entry.text}`: {detail}"
+            hint = "take the entry out of the list"
+            yield Finding("like-entry", "error", "nvidia", entry.text, what, liblist.at(entry), why, hint)
 
 
 def _inherited(host: Host, flavour: Flavour) -> tuple[str, ...]:

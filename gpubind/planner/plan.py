@@ -15,6 +15,7 @@ from gpubind.model import (
     EnvVar,
     Finding,
     HostFile,
+    ImageFacts,
     ImageFit,
     Inventory,
     Mount,
@@ -88,6 +89,12 @@ def make_plan(
         findings=tuple(sorted(findings, key=_finding_order)),
         digest=digest(ordered, nodes, env),
     )
+
+
+def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None) -> Plan:
+    """A plan that binds nothing: for a host without a GPU, where the container is started all the same."""
+    made = make_plan((), Request(), layout)
+    return made._replace(image=image)
 
 
 def _wanted(request: Request) -> frozenset[Capability]:
@@ -176,7 +183,7 @@ def _device_decision(node: DeviceNode, taken: bool) -> Decision:
     verdict, rule, step = ("taken", "devices", "place") if taken else ("left-out", "capability", "capability")
     return Decision(
         node.vendor, node.target, verdict, rule, step,  # type: ignore[arg-type]
-        "devices", "/dev", node.source, "/dev", node.target if taken else None, detail,
+        "devices", "/dev", node.target, "/dev", node.target if taken else None, detail,
     )  # fmt: skip
 
 

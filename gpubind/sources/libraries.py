@@ -29,7 +29,7 @@ class Named(NamedTuple):
     """Who says that a container needs a name."""
 
     by: str
-    """`liblist`, `driver` or `completion`."""
+    """`liblist`, `driver`, `nvidia-container-cli` or `completion`."""
     at: str
     """`etc/nvliblist.conf:12`, or the rule."""
     section: Optional[str]
@@ -51,15 +51,20 @@ class Namer(NamedTuple):
     version: Optional[str]
     driver_files: frozenset[str]
     """Library names in the driver's own file list."""
+    printed: frozenset[str] = frozenset()
+    """Library names that `nvidia-container-cli` means, where it serves."""
 
     def stems(self) -> frozenset[str]:
         """What to look for: the names up to `.so` of everything that somebody names."""
-        return frozenset((*self.listed.libraries, *self.table.libraries, *map(library_stem, self.driver_files)))
+        named = map(library_stem, (*self.driver_files, *self.printed))
+        return frozenset((*self.listed.libraries, *self.table.libraries, *named))
 
     def named(self, name: str) -> Optional[Named]:
         """Who names *name*; None if nobody does."""
         known = self.table.library(name)
         section = known.section if known else None
+        if name in self.printed:
+            return Named("nvidia-container-cli", "list", section)
         if self.source == "liblist":
             entry = self.listed.library(name)
             if entry is not None:

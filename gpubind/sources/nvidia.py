@@ -24,10 +24,12 @@ from gpubind.model import (
     HostFile,
     Inventory,
     Missing,
+    PassedOver,
     Request,
     Severity,
     SourceUsed,
 )
+from gpubind.sources import nvidia_container_cli
 from gpubind.sources.cuda import cuda_max
 from gpubind.sources.devices import read_devices
 from gpubind.sources.files import Answer, find_binary, find_files, host_only, library_candidates
@@ -61,7 +63,10 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     shipped = shipped_liblist(LIST_NAME)
     table = NameTable(parse_liblist(shipped.data, shipped.label))
     listed = table if listfile.shipped else NameTable(parse_liblist(listfile.data, listfile.label))
+    printed, passed_over = _ask_the_program(host, request, listfile)
     source = "driver" if request.source == "driver" else "liblist"
+    if printed is not None:
+        source = nvidia_container_cli.SOURCE
 
     kernel = read_kernel(host)
     kind = driver_kind(host)
@@ -80,6 +85,10 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         source, listed, table, not listfile.shipped and source == "liblist", request.completion, version, driver_files
     )
     extra, answers = _programs_and_files(host, namer, version)
+    if printed is not None:
+        names, more = nvidia_container_cli.library_names(search, namer.stems(), printed)
+        namer = namer._replace(printed=names)
+        extra += more
     found = find_libraries(search, namer, "compat32" in request.caps, extra)
     libraries = with_aliases(found.files)
     files = [answer for answer in answers if isinstance(answer, HostFile)]
@@ -93,19 +102,45 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     if not namer.lawful and request.completion:
         decisions += host_only(host.driver, [file.path for file in (*libraries, *files)])
     decisions += devices.decisions
+    files = [*_unique(files), *devices.sockets]
+    if printed is not None:
+        files = nvidia_container_cli.confirmed(host, printed, files)
+        rest = nvidia_container_cli.unknown(host, printed, files, devices.nodes, decisions, table)
+        files += [answer for answer in rest if isinstance(answer, HostFile)]
+        decisions += [*printed.decisions, *(answer for answer in rest if isinstance(answer, Decision))]
+    for passed in passed_over:
+        decisions.append(nvidia_container_cli.decision_about(passed))
+        if request.source == passed.source:
+            findings.append(nvidia_container_cli.finding_about(passed, listfile.label))
     findings += file_list_findings + _manifest_findings(decisions) + _findings(host, kernel, version, found, namer)
+    details = {"liblist": listfile.label, "driver": f"files that carry {version}"}
+    if printed is not None:
+        details[source] = printed.command
     return Inventory(
         driver=Driver(
             "nvidia", version, kernel.version is None, kernel.version, kind, cuda_max(version), host.driver.root
         ),
-        source=SourceUsed(source, listfile.label if source == "liblist" else f"files that carry {version}"),
+        source=SourceUsed(source, details[source], passed_over),
         searched=((LD_CACHE,) if cache else ()) + search.directories,
-        files=(*libraries, *_unique(files), *devices.sockets),
+        files=(*libraries, *files),
         devices=devices.nodes,
         gpus=devices.gpus,
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
     )
+
+
+def _ask_the_program(
+    host: Host, request: Request, listfile: ListFile
+) -> tuple[Optional[nvidia_container_cli.Printed], tuple[PassedOver, ...]]:
+    """What `nvidia-container-cli` names, if it is to be asked and serves; else, if it was asked, why it does not.
+
+    A list that a user or site gives is the law: then `auto` asks nobody else.
+    """
+    if request.source != nvidia_container_cli.SOURCE and (request.source != "auto" or not listfile.shipped):
+        return None, ()
+    answer = nvidia_container_cli.ask(host)
+    return (None, (answer,)) if isinstance(answer, PassedOver) else (answer, ())
 
 
 def read_kernel(host: Host) -> Kernel:

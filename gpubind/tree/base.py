@@ -139,10 +139,10 @@ class Tree:
         return answer
 
     def _without_links_above(self, path: str) -> Union[RootedPath, Missing]:
-        head, _, name = path.rstrip("/").rpartition("/")
-        if name in ("", ".", ".."):
+        head, _, name = path.rpartition("/")
+        if name in ("", ".", ".."):  # a directory is wanted, and a link to one is followed
             return self.resolve(path)
-        parent = self.resolve(head or "/")
+        parent = self.resolve(head + "/")
         return parent if isinstance(parent, Missing) else RootedPath(parent.rstrip("/") + "/" + name)
 
     def _regular(self, path: str) -> Union[RootedPath, Missing]:
@@ -206,7 +206,10 @@ class Tree:
         answer = self._resolved.get(path)
         if answer is None:
             answer = self._resolved[path] = self._walk(RootedPath("/"), path, depth)
-        return answer
+        if isinstance(answer, Missing):
+            return answer
+        found = self._stat(answer)
+        return answer if not isinstance(found, Missing) and found.kind == "dir" else ABSENT
 
 
 _GLOB_CHARS = re.compile(r"[*?\[]")

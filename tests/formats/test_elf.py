@@ -12,7 +12,6 @@ from typing import Any, Literal, Optional
 import pytest
 from build import answers, damaged
 from build.elf import AARCH64, ARM, EXECUTABLE, I386, PPC64, SHARED_OBJECT, X86_64, build_elf, elf
-from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -189,7 +188,7 @@ def of_pyelftools(path: str) -> tuple[Optional[str], list[str], list[tuple[str, 
     """soname, needed, version needs and definitions, by pyelftools' own ways: sections and tags by name."""
     with open(path, "rb") as stream:
         file: Any = ELFFile(stream)
-        tags = [tag for s in file.iter_segments() if isinstance(s, DynamicSegment) for tag in s.iter_tags()]
+        tags = [tag for s in file.iter_segments() if s["p_type"] == "PT_DYNAMIC" for tag in s.iter_tags()]
         soname = next((tag.soname for tag in tags if tag.entry.d_tag == "DT_SONAME"), None)
         needed = [tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"]
         wants, defines = (file.get_section_by_name(f".gnu.version_{letter}") for letter in "rd")

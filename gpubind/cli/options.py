@@ -1,0 +1,165 @@
+"""The options that every planning command shares, and the plan that they ask for.
+
+No `from __future__ import annotations` here, nor in the modules of commands: on Python 3.9 typer reads annotations as
+they are, and would see strings.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional, get_args
+
+import typer
+
+from gpubind.errors import UsageError
+from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, Capability, ContainerPath, Request, RootedPath, Side
+
+if TYPE_CHECKING:
+    from gpubind.host import Host
+    from gpubind.image import Image
+    from gpubind.model import Plan
+    from gpubind.planner.placement import Layout
+
+SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver")
+
+
+class PlanOptions(NamedTuple):
+    """What the user asks of a plan. The names are the options'."""
+
+    nv: Annotated[bool, typer.Option("--nv", help="Plan for NVIDIA. Without a vendor option: every vendor found.")] = (
+        False
+    )
+    caps: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="LIST",
+            envvar="GPUBIND_CAPS",
+            help="Driver capabilities, separated by commas: "
+            + ", ".join(CAPABILITIES)
+            + ", or all. [all but compat32]",
+        ),
+    ] = None
+    source: Annotated[
+        str,
+        typer.Option(
+            metavar="SOURCE", envvar="GPUBIND_SOURCE", help="Who names the files: " + ", ".join(SOURCES) + "."
+        ),
+    ] = "auto"
+    list_: Annotated[
+        Optional[str],
+        typer.Option(
+            "--list", metavar="FILE", envvar="GPUBIND_LIST", help="Use this list file, and nothing beside it."
+        ),
+    ] = None
+    completion: Annotated[
+        bool, typer.Option(envvar="GPUBIND_COMPLETION", help="Complete the shipped list from the driver itself.")
+    ] = True
+    library_path: Annotated[
+        Optional[list[str]],
+        typer.Option(metavar="DIR", envvar="GPUBIND_LIBRARY_PATH", help="Also search this directory. Repeatable."),
+    ] = None
+    root: Annotated[
+        Optional[str], typer.Option(metavar="DIR", envvar="GPUBIND_ROOT", help="Where the driver's user space is. [/]")
+    ] = None
+    dev_root: Annotated[
+        Optional[str],
+        typer.Option(metavar="DIR", envvar="GPUBIND_DEV_ROOT", help="Where /dev, /proc and /sys are. [--root, or /]"),
+    ] = None
+    host: Annotated[
+        Optional[str],
+        typer.Option("--host", metavar="FILE|NAME", help="Plan for a recorded host: a record, or one that ships."),
+    ] = None
+    vendor_neutral: Annotated[
+        str,
+        typer.Option(
+            metavar="SIDE",
+            envvar="GPUBIND_VENDOR_NEUTRAL",
+            help="Whose libglvnd and OpenCL loader: auto, host or image.",
+        ),
+    ] = "auto"
+    libdir: Annotated[
+        Optional[str],
+        typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
+    ] = None
+
+
+def takes_plan_options(command: Callable[..., None]) -> Callable[..., None]:
+    """*command* with the options of `PlanOptions` beside its own; it gets them as its argument `options`."""
+    shared = inspect.signature(PlanOptions).parameters
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared.values())]
+
+    def with_options(**values: Any) -> None:
+        options = PlanOptions(**{name: values.pop(name) for name in shared})
+        command(options=options, **values)
+
+    functools.update_wrapper(with_options, command)
+    with_options.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {p.name: p.annotation for p in keywords}
+    return with_options
+
+
+def open_host_of(options: PlanOptions) -> "Host":
+    """The host that the options name."""
+    from gpubind.facade import open_host
+
+    return open_host(options.host, options.root, options.dev_root)
+
+
+def make_plan(
+    options: PlanOptions,
+    *,
+    host: Optional["Host"] = None,
+    like: Optional[str] = None,
+    image: Optional["Image"] = None,
+    layout: Optional["Layout"] = None,
+) -> "Plan":
+    """The plan that the options ask for. Errors: `UsageError` for values that cannot be, and what planning raises."""
+    from gpubind.facade import plan
+
+    if options.source not in SOURCES:
+        raise UsageError("unknown-source", f"unknown source `{options.source}`", hint="known: " + ", ".join(SOURCES))
+    sides = get_args(Side)
+    if options.vendor_neutral not in sides:
+        raise UsageError("unknown-side", f"unknown side `{options.vendor_neutral}`", hint="known: " + ", ".join(sides))
+    host = host or open_host_of(options)
+    listfile = None
+    if options.list_ is not None:
+        from gpubind.host.open import read_listfile
+
+        if options.source == "driver":
+            raise UsageError("list-with-driver", "--list cannot be used with --source driver")
+        listfile = read_listfile(options.list_)
+    request = Request(
+        caps=_caps(options.caps),
+        caps_explicit=options.caps is not None,
+        source=options.source,
+        completion=options.completion,
+        library_path=tuple(RootedPath(_absolute("--library-path", path)) for path in options.library_path or ()),
+        like=like,
+        libdir=ContainerPath(_absolute("--libdir", options.libdir).rstrip("/")) if options.libdir else None,
+        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # checked above
+    )
+    if layout is None:
+        return plan(host, request, listfile, image)
+    return plan(host, request, listfile, image, layout)
+
+
+def _caps(text: Optional[str]) -> tuple[Capability, ...]:
+    """`compute,utility` -> the capabilities, in the order of `CAPABILITIES`."""
+    if text is None:
+        return DEFAULT_CAPABILITIES
+    names = {name.strip() for name in text.split(",")} - {""}
+    if "all" in names:
+        return CAPABILITIES
+    unknown = sorted(names - set(CAPABILITIES))
+    if unknown or not names:
+        what = f"unknown capability `{unknown[0]}`" if unknown else "--caps names no capability"
+        raise UsageError("unknown-capability", what, hint="known: " + ", ".join((*CAPABILITIES, "all")))
+    return tuple(capability for capability in CAPABILITIES if capability in names)
+
+
+def _absolute(option: str, path: str) -> str:
+    if not path.startswith("/") or path.rstrip("/") == "" or "\0" in path:
+        raise UsageError("not-absolute", f"{option} wants an absolute path below /, not `{path}`")
+    return path

@@ -1,0 +1,239 @@
+"""exec, run, shell, and a plan in a runtime's words. No `from __future__ import annotations`: see options.py."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from gpubind.cli.options import PlanOptions, make_plan, takes_plan_options
+from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, NothingToBindError, UsageError
+from gpubind.runtimes import RUNTIMES
+
+if TYPE_CHECKING:
+    from gpubind.image import Image
+    from gpubind.model import Finding, Plan
+    from gpubind.runtimes.start import Action, Start
+
+SITE_FILES = {
+    "apptainer": "/etc/apptainer/apptainer.conf",
+    "singularity": "/etc/singularity/singularity.conf",
+}
+HELP = {
+    "exec": "Plan, then run CMD in a container of IMAGE: this process becomes the runtime's.",
+    "run": "Plan, then run what IMAGE runs by default, with arguments.",
+    "shell": "Plan, then start a shell in a container of IMAGE.",
+}
+ENV_FILE_LIMIT = 1 << 20
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give *app* the commands exec, run and shell."""
+    settings = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+    for action, text in HELP.items():
+        app.command(name=action, help=text, context_settings=settings)(takes_plan_options(_starter(action)))
+
+
+def _starter(action: Any) -> Callable[..., None]:
+    def start(
+        options: PlanOptions,
+        image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image, as the runtime takes it.")],
+        command: Annotated[
+            Optional[list[str]], typer.Argument(metavar="[--] [CMD...]", help="The command and its arguments.")
+        ] = None,
+        backend: Annotated[
+            str,
+            typer.Option(metavar="RUNTIME", envvar="GPUBIND_BACKEND", help="apptainer, singularity, bwrap or auto."),
+        ] = "auto",
+        backend_arg: Annotated[
+            Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
+        ] = None,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command instead.")] = False,
+        require_gpu: Annotated[
+            bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
+        ] = False,
+        quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
+    ) -> None:
+        argv = tuple(command or ())
+        argv = argv[1:] if argv[:1] == ("--",) else argv
+        if action == "exec" and not argv:
+            raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
+        try:
+            _start(action, options, image, argv, backend, tuple(backend_arg or ()), dry_run, require_gpu, quiet)
+        except (CommandError, UsageError):
+            raise
+        except GpubindError as error:
+            # As with docker and podman: 125 says that the container was never started.
+            error.exit_code = EXIT_NOT_STARTED
+            raise
+
+    start.__name__ = str(action)
+    return start
+
+
+def _start(
+    action: "Action",
+    options: PlanOptions,
+    image: str,
+    argv: tuple[str, ...],
+    backend: str,
+    arguments: tuple[str, ...],
+    dry_run: bool,
+    require_gpu: bool,
+    quiet: bool,
+) -> None:
+    from gpubind.execute import execute, need_program
+    from gpubind.runtimes import bwrap, singularity
+
+    environ = dict(os.environ)
+    name = _backend(backend, environ)
+    program = need_program(name, environ)
+    opened = _open_if_directory(image, must=name == "bwrap")
+    layout = bwrap.LAYOUT if name == "bwrap" else singularity.LAYOUT
+    try:
+        made: Optional[Plan] = make_plan(options, image=opened, layout=layout)
+    except NothingToBindError as error:
+        if require_gpu:
+            raise
+        if not quiet:
+            from gpubind.cli.main import complain, render_error
+
+            complain(render_error(error).replace("error: ", "warning: ", 1))
+        made = None
+    start = _facts(name, program, arguments, environ, made, stage_content=not dry_run)
+    if name == "bwrap":
+        assert opened is not None
+        from gpubind.planner import empty_plan
+
+        _need_command(argv, opened, made)
+        words = bwrap.words(made or empty_plan(bwrap.LAYOUT, opened.facts), start, opened.tree)
+        line = bwrap.command(program, action, start, words, opened.tree, argv)
+    else:
+        from gpubind.planner import empty_plan
+
+        words = singularity.words(made or empty_plan(singularity.LAYOUT), start, opened.tree if opened else None)
+        line = singularity.command(program, action, start, words, image, argv)
+        environ = singularity.without_gpu_switches(environ)
+    if not quiet:
+        report([*(made.findings if made else ()), *words.findings])
+    if dry_run:
+        import shlex
+
+        from gpubind.cli.output import write_document
+
+        write_document(" ".join(shlex.quote(word) for word in line) + "\n", None)
+        return
+    execute(line, environ)
+
+
+def plan_in_words(options: PlanOptions, chosen: str, image: Optional[str], *, quoted: bool) -> tuple["Plan", str]:
+    """The plan, and its words for the runtime that format *chosen* names."""
+    from gpubind.execute import find_program
+    from gpubind.runtimes import singularity
+
+    name = chosen[: -len("-env")] if chosen.endswith("-env") else chosen
+    opened = _open_if_directory(image, must=True) if image is not None else None
+    made = make_plan(options, image=opened, layout=singularity.LAYOUT)
+    environ = dict(os.environ)
+    program = find_program(name, environ) if options.host is None else None
+    start = _facts(name, program, (), environ, made, stage_content=True)
+    words = singularity.words(made, start, opened.tree if opened else None)
+    made = made._replace(findings=(*made.findings, *words.findings))
+    if chosen.endswith("-env"):
+        return made, singularity.exports(words, name.upper())
+    return made, singularity.quoted(words) if quoted else singularity.raw(words, name)
+
+
+def report(findings: Iterable["Finding"]) -> None:
+    """Write findings to standard error."""
+    from gpubind.cli.main import complain
+    from gpubind.documents.text import render_finding
+
+    for finding in findings:
+        complain(render_finding(finding))
+
+
+def _backend(backend: str, environ: Mapping[str, str]) -> str:
+    from gpubind.errors import RuntimeLimitError
+    from gpubind.execute import find_program
+
+    if backend == "auto":
+        found = next((name for name in RUNTIMES if find_program(name, environ)), None)
+        if found is None:
+            hint = "install one of them, or name another with --backend"
+            raise RuntimeLimitError("no-runtime", "no container runtime is in PATH: " + ", ".join(RUNTIMES), hint=hint)
+        return found
+    if backend not in RUNTIMES:
+        raise UsageError(
+            "unknown-backend", f"unknown runtime `{backend}`", hint="known: " + ", ".join((*RUNTIMES, "auto"))
+        )
+    return backend
+
+
+def _open_if_directory(image: str, *, must: bool) -> Optional["Image"]:
+    """The image, if it is a directory; other kinds are the runtime's business."""
+    if not must and not os.path.isdir(image):
+        return None
+    from gpubind.image import open_image
+
+    return open_image(image)
+
+
+def _facts(
+    name: str,
+    program: Optional[str],
+    arguments: tuple[str, ...],
+    environ: Mapping[str, str],
+    plan: Optional["Plan"],
+    *,
+    stage_content: bool,
+) -> "Start":
+    """What the runtime's words depend on: version, configuration, the user's own values."""
+    from gpubind.execute import probe_version
+    from gpubind.host.open import read_file
+    from gpubind.runtimes import singularity
+    from gpubind.runtimes.start import Start
+    from gpubind.stage import stage
+
+    flavour, version, site = name, None, {}
+    if name != "bwrap" and program is not None:
+        flavour, version = singularity.parse_version(probe_version(program))
+        if os.path.exists(SITE_FILES[flavour]):
+            text = read_file(SITE_FILES[flavour], ENV_FILE_LIMIT).decode("utf-8", "surrogateescape")
+            site = singularity.parse_site(text)
+    staged: dict[Any, Any] = {}
+    if plan is not None:
+        if stage_content:
+            staged = dict(stage(plan, environ))
+        else:
+            staged = {m.target: f"<generated>{m.target}" for m in plan.mounts if m.content is not None}
+    directories = frozenset(path for path in (environ.get("HOME"), environ.get("PWD")) if path and os.path.isdir(path))
+    return Start(flavour, version, arguments, environ, site, staged, directories)
+
+
+def _need_command(argv: tuple[str, ...], image: "Image", plan: Optional["Plan"]) -> None:
+    """Say 127 or 126 as a shell would, where bubblewrap itself would exit 1. What the plan brings counts."""
+    from gpubind.model import Missing
+    from gpubind.runtimes.bwrap import DEFAULT_PATH
+
+    if not argv or any(mount.target.rpartition("/")[2] == argv[0] for mount in (plan.mounts if plan else ())):
+        return
+    directories = (image.facts.env.get("PATH") or DEFAULT_PATH).split(":")
+    places = [argv[0]] if argv[0].startswith("/") else [f"{d}/{argv[0]}" for d in directories if d.startswith("/")]
+    if "/" in argv[0] and not argv[0].startswith("/"):
+        return  # counts from a directory that may be the host's
+    found = False
+    for place in places:
+        facts = image.tree.stat(place)
+        if isinstance(facts, Missing):
+            # What is bound from the host (home, /tmp) is not the image's to know.
+            if argv[0].startswith(("/tmp/", "/home/", "/root/")):
+                return
+            continue
+        found = True
+        if facts.kind == "file" and facts.mode & 0o111:
+            return
+    code, what = ("not-executable", "is no program") if found else ("no-such-command", "is not in the image")
+    raise CommandError(
+        code, f"`{argv[0]}` {what}", found=found, where=":".join(directories), hint="look with `gpubind shell`"
+    )

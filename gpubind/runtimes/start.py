@@ -1,0 +1,50 @@
+"""What a runtime module is told, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Optional
+
+from gpubind.model import Decision, Finding, HostPath
+
+Action = Literal["exec", "run", "shell"]
+
+
+class Start(NamedTuple):
+    """One start of a container, as far as the runtime's words depend on it."""
+
+    program: str = "apptainer"
+    """The program that will read the words: `apptainer`, `singularity`, `bwrap`."""
+    version: Optional[tuple[int, ...]] = None
+    """Its version; None if it could not be asked."""
+    arguments: tuple[str, ...] = ()
+    """The user's own options for the runtime."""
+    environ: Mapping[str, str] = {}
+    """The caller's environment."""
+    site: Mapping[str, str] = {}
+    """The runtime's configuration file: directive -> value."""
+    staged: Mapping[str, HostPath] = {}
+    """Where generated content was written: container path -> host path."""
+    directories: frozenset[str] = frozenset()
+    """Those of the caller's home and working directory that are there."""
+
+
+class Words(NamedTuple):
+    """A plan in a runtime's words."""
+
+    options: tuple[str, ...]
+    """Command-line words, each whole."""
+    binds: tuple[Bind, ...] = ()
+    """What the options bind, for the forms that say it otherwise."""
+    env: tuple[tuple[str, str], ...] = ()
+    """What the options set, likewise."""
+    decisions: tuple[Decision, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class Bind(NamedTuple):
+    """One bind, in any runtime's words."""
+
+    source: str
+    target: str
+    read_only: bool

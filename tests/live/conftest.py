@@ -1,0 +1,97 @@
+"""Fixtures of the live tests: the rig's machines, and gpubind's dependencies for their interpreters.
+
+Nothing here skips: a test that needs a runtime, the rig or root fails where it is missing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from live.machine import CHECKOUT, DRIVER, RIG, Machine
+
+BACKPORTS = {"3.9": ("tomli", "exceptiongroup", "typing-extensions")}
+"""What markers ask for on an older interpreter: pip reads markers for the interpreter that it runs on itself."""
+
+
+@pytest.fixture(scope="session")
+def rig() -> str:
+    """The directory of the rig."""
+    if os.geteuid() != 0:
+        pytest.fail("the live tests need root: they enter root file systems", pytrace=False)
+    stamps = os.path.join(RIG, "stamps")
+    targets = ("containers", "host", "sandboxes", "nv535", "flat550")
+    missing = [target for target in targets if not os.path.exists(f"{stamps}/{target}")]
+    if missing:
+        pytest.fail(f"{RIG} has no {', '.join(missing)}: run tests/live/rig/build", pytrace=False)
+    return RIG
+
+
+@pytest.fixture(scope="session")
+def trixie(rig: str) -> Machine:
+    """The GPU node: driver 550, apptainer, Python 3.13."""
+    return Machine(f"{rig}/hosts/trixie", dependencies(rig, "3.13"), DRIVER)
+
+
+@pytest.fixture(scope="session")
+def nv535(rig: str) -> Machine:
+    """A node with driver 535, 64 and 32 bits, and Python 3.11; no runtime."""
+    return Machine(f"{rig}/hosts/nv535", dependencies(rig, "3.11"), "535.261.03")
+
+
+@pytest.fixture(params=["trixie", "nv535"])
+def node(request: pytest.FixtureRequest, trixie: Machine, nv535: Machine) -> Machine:
+    """Each node that has a driver and can be run on."""
+    return {"trixie": trixie, "nv535": nv535}[request.param]
+
+
+@pytest.fixture(scope="session")
+def interpreters(rig: str) -> dict[str, Machine]:
+    """Plain systems by their Python: the oldest that gpubind serves, and two newer ones."""
+    suites = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
+    return {python: Machine(f"{rig}/ct/{suite}", dependencies(rig, python)) for python, suite in suites.items()}
+
+
+def dependencies(rig: str, python: str) -> str:
+    """A directory with what gpubind and its unit tests import, for that version of Python; made once."""
+    wanted = [*_requirements(), *BACKPORTS.get(python, ())]
+    directory = f"{rig}/python/{python}"
+    os.makedirs(f"{rig}/python", exist_ok=True)
+    with open(f"{rig}/python/lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = f"{directory}/requirements"
+        if not os.path.exists(stamp) or _text(stamp) != "\n".join(wanted):
+            shutil.rmtree(directory, ignore_errors=True)
+            wheels = ["--python-version", python, "--implementation", "cp", "--only-binary", ":all:"]
+            for platform in ("manylinux2014_x86_64", "manylinux_2_17_x86_64"):
+                wheels += ["--platform", platform]
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", directory, *wheels, *wanted]
+            done = subprocess.run(pip, capture_output=True, text=True)
+            if done.returncode != 0:
+                pytest.fail(f"pip cannot install for Python {python}:\n{done.stderr}", pytrace=False)
+            with open(stamp, "w") as file:
+                file.write("\n".join(wanted))
+    return directory
+
+
+def _requirements() -> list[str]:
+    """What pyproject.toml names, without what only some interpreters need, and without linters and type checkers."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    with open(f"{CHECKOUT}/pyproject.toml", "rb") as file:
+        project = tomllib.load(file)["project"]
+    lines = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    linters = ("ruff", "mypy", "types-")
+    return sorted(line for line in lines if "python_version" not in line and not line.startswith(linters))
+
+
+def _text(path: str) -> str:
+    with open(path) as file:
+        return file.read()

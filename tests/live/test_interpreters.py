@@ -1,0 +1,24 @@
+"""The unit tests, by every interpreter that the rig has."""
+
+from __future__ import annotations
+
+import pytest
+
+from live.machine import CHECKOUT, INSIDE_CHECKOUT, INSIDE_PYTHON, PYTHON_ENV, Bind, Machine
+
+pytestmark = pytest.mark.live
+
+
+@pytest.mark.parametrize("python", ["3.9", "3.11", "3.13"])
+def test_the_unit_tests_pass(interpreters: dict[str, Machine], python: str) -> None:
+    machine = interpreters[python]
+    assert machine.run(["python3", "--version"]).stdout.startswith(f"Python {python}.")
+    # The checkout is read-only there: no caches.
+    env = {**PYTHON_ENV, "HYPOTHESIS_STORAGE_DIRECTORY": "/tmp/hypothesis"}
+    pytest_ = ["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = machine.run(
+        ["env", f"--chdir={INSIDE_CHECKOUT}", *pytest_],
+        binds=[Bind(CHECKOUT, INSIDE_CHECKOUT), Bind(machine.python, INSIDE_PYTHON)],
+        env=env,
+    )
+    assert " passed" in done.stdout
