@@ -97,7 +97,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--like", "docker", "--host", HOST), "unknown-flavour", 2),
         (("plan", "--host", "nowhere"), "unknown-host", 2),
         (("plan", "--host", HOST, "--root", "/"), "host-with-root", 2),
-        (("plan", "--list", "/dev/null", "--source", "driver"), "list-with-driver", 2),
+        (("plan", "--list", "/dev/null", "--source", "driver"), "list-with-source", 2),
         (("plan", "--libdir", "relative"), "not-absolute", 2),
         (("plan", "--library-path", "x", "--host", HOST), "not-absolute", 2),
         (("plan", "--root", "/nonexistent"), "no-root", 4),

@@ -127,8 +127,8 @@ def make_plan(
     if options.list_ is not None:
         from gpubind.host.open import read_listfile
 
-        if options.source == "driver":
-            raise UsageError("list-with-driver", "--list cannot be used with --source driver")
+        if options.source not in ("auto", "liblist"):
+            raise UsageError("list-with-source", f"--list cannot be used with --source {options.source}")
         listfile = read_listfile(options.list_)
     request = Request(
         caps=_caps(options.caps),

@@ -49,12 +49,13 @@ class RecordedDirectory(NamedTuple):
 
 
 class RecordedRun(NamedTuple):
-    """What a program answered."""
+    """What a program answered; Missing if it could not be run, or gave no answer."""
 
     argv: tuple[str, ...]
-    status: int
-    stdout: str
-    stderr: str
+    status: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    missing: Optional[Missing] = None
 
 
 class RecordedRoot(NamedTuple):
@@ -100,12 +101,18 @@ def dump_record(record: Record, version: str) -> str:
         "identity": {"euid": record.euid, "groups": list(record.groups)},
         "environ": dict(sorted(record.environ.items())),
         "lists": [entry._asdict() for entry in record.lists],
-        "runs": [{**run._asdict(), "argv": list(run.argv)} for run in record.runs],
+        "runs": [_dump_run(run) for run in record.runs],
     }
     head = json.dumps(document, indent=1)[:-2]
     trees = {"driver": record.driver, **({"dev": record.dev} if record.dev else {})}
     body = ",\n".join(f" {json.dumps(name)}: {_dump_root(tree)}" for name, tree in trees.items())
     return f'{head},\n "trees": {{\n{body}\n }}\n}}\n'
+
+
+def _dump_run(run: RecordedRun) -> dict[str, Any]:
+    if run.missing is not None:
+        return {"argv": list(run.argv), "missing": list(run.missing)}
+    return {"argv": list(run.argv), "status": run.status, "stdout": run.stdout, "stderr": run.stderr}
 
 
 def _dump_root(tree: RecordedRoot) -> str:
@@ -201,7 +208,9 @@ def parse_record(data: bytes) -> Record:
             RecordedList(item.text("name"), item.text("label"), item.encodable("text")) for item in top.objects("lists")
         ),
         runs=tuple(
-            RecordedRun(item.strings("argv"), item.number("status"), item.text("stdout"), item.text("stderr"))
+            RecordedRun(item.strings("argv"), missing=item.missing("missing"))
+            if item.value.get("missing") is not None
+            else RecordedRun(item.strings("argv"), item.number("status"), item.text("stdout"), item.text("stderr"))
             for item in top.objects("runs")
         ),
     )

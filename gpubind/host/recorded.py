@@ -33,4 +33,4 @@ class RecordedHost(Host):
         run = self._runs.get(argv)
         if run is None:
             return Missing("absent", f"`{argv[0]}` was not run, or gave no answer, when this host was recorded")
-        return RunResult(run.status, run.stdout, run.stderr)
+        return run.missing or RunResult(run.status, run.stdout, run.stderr)

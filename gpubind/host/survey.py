@@ -178,6 +178,8 @@ def survey(host: Host, description: str = "", hostname: Optional[str] = None) ->
         answer = host.run(argv, RUN_TIMEOUT_S)
         if not isinstance(answer, Missing):
             runs.append(RecordedRun(argv, answer.status, answer.stdout, answer.stderr))
+        elif answer.why != "absent":
+            runs.append(RecordedRun(argv, missing=answer))
     lists = []
     for name in LIST_FILES:
         file = host.liblist(name)

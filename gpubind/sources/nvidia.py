@@ -111,7 +111,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     for passed in passed_over:
         decisions.append(nvidia_container_cli.decision_about(passed))
         if request.source == passed.source:
-            findings.append(nvidia_container_cli.finding_about(passed, listfile.label))
+            findings.append(nvidia_container_cli.finding_about(passed, listfile.label, host.driver.root))
     findings += file_list_findings + _manifest_findings(decisions) + _findings(host, kernel, version, found, namer)
     details = {"liblist": listfile.label, "driver": f"files that carry {version}"}
     if printed is not None:
@@ -139,6 +139,10 @@ def _ask_the_program(
     """
     if request.source != nvidia_container_cli.SOURCE and (request.source != "auto" or not listfile.shipped):
         return None, ()
+    if request.source == "auto" and host.driver is not host.dev:
+        # The program loads NVML from the root that it is given: not unasked, from a tree that may be anybody's.
+        why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
+        return None, (PassedOver(nvidia_container_cli.SOURCE, "other-root", why),)
     answer = nvidia_container_cli.ask(host)
     return (None, (answer,)) if isinstance(answer, PassedOver) else (answer, ())
 

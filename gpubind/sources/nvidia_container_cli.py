@@ -150,8 +150,12 @@ def decision_about(passed: PassedOver) -> Decision:
     return Decision("nvidia", passed.source, verdict, "passed-over", "name", None, None, None, None, None, detail)
 
 
-def finding_about(passed: PassedOver, instead: str) -> Finding:
+def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
     """The finding about a source that was asked for by name and does not serve."""
+    import shlex
+
+    program, *arguments = list_argv(root)
+    absent = passed.code == "absent"
     return Finding(
         "source-failed",
         "warning",
@@ -160,8 +164,8 @@ def finding_about(passed: PassedOver, instead: str) -> Finding:
         f"the source that was asked for does not serve; {instead} takes its place",
         None,
         f"{passed.code}: {passed.why}",
-        "the program itself says more; or leave --source out",
-        f"{PROGRAM} --debug=/dev/stderr list",
+        "install libnvidia-container-tools, or leave --source out" if absent else "the program itself says more",
+        None if absent else shlex.join((program, "--debug=/dev/stderr", *arguments)),
     )
 
 

@@ -186,6 +186,8 @@ class Tree:
                     return LOOP
                 if isinstance(target, Missing):
                     return target
+                if not target:  # a record's word for a link that could not be read
+                    return ABSENT
                 if target.startswith("/"):
                     at = RootedPath("/")
                     head, _, name = target.rpartition("/")
@@ -218,7 +220,10 @@ _GLOB_CHARS = re.compile(r"[*?\[]")
 def _name_matcher(pattern: str) -> Callable[[str], bool]:
     """fnmatch for one component. Without a regular expression where `*` is all there is: compiling one costs 0.2 ms."""
     if "?" in pattern or "[" in pattern:
-        compiled = re.compile(translate(pattern)).match
+        try:
+            compiled = re.compile(translate(pattern)).match
+        except re.error:  # a range that runs backwards: it matches nothing, but Python before 3.10.6 fails
+            return lambda name: False
         return lambda name: compiled(name) is not None
     first, *middle, last = pattern.split("*")
 
@@ -253,10 +258,10 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
             listed += 1
             if listed > GLOB_LIMIT:
                 why = f"it matches in more than {GLOB_LIMIT} directories"
-                raise FormatError("wide-glob", f"the pattern `{pattern}` is too wide", why=why)
+                raise FormatError("wide-glob", f"the pattern `{pattern}` is too wide", place=pattern, why=why)
             names = tree.list(head or "/")
             if not isinstance(names, Missing):
                 hidden = part.startswith(".")
                 matches += [f"{head}/{n}" for n in names if name_matches(n) and (hidden or not n.startswith("."))]
         heads = matches
-    return tuple(RootedPath(head) for head in heads if not isinstance(tree.lstat(head), Missing))
+    return tuple(RootedPath(head) for head in sorted(heads) if not isinstance(tree.lstat(head), Missing))

@@ -8,7 +8,6 @@ from typing import Optional
 from build.elf import elf
 from build.ldcache import build_ldcache, entry
 from build.trees import Item, Link, Node, Spec, record
-
 from gpubind.host.recorded import RecordedHost
 
 V = "550.54.14"
@@ -48,9 +47,9 @@ def cache(spec: Spec, directories: Iterable[str]) -> bytes:
         for path, item in sorted(spec.items(), reverse=True):
             parent, _, name = path.rpartition("/")
             file = f"{parent}/{item.target}" if isinstance(item, Link) else path
-            if parent == directory and ".so" in name and isinstance(spec.get(file), bytes):
-                if isinstance(item, Link) or name in SONAMES.values():
-                    names.append(entry(name, path))
+            is_soname = isinstance(item, Link) or name in SONAMES.values()
+            if parent == directory and ".so" in name and isinstance(spec.get(file), bytes) and is_soname:
+                names.append(entry(name, path))
     return build_ldcache(names)
 
 
@@ -118,8 +117,8 @@ def debian(version: str = V) -> Spec:
     real = "/usr/lib/x86_64-linux-gnu/nvidia/current"
     spec: dict[str, Item] = dict(libraries(real, version))
     public: dict[str, Item] = {}
-    for stem in SONAMES:
-        name = SONAMES[stem].replace(V, version)
+    for soname in SONAMES.values():
+        name = soname.replace(V, version)
         alternative = f"/etc/alternatives/nvidia--{name}-x86_64-linux-gnu"
         public[f"/usr/lib/x86_64-linux-gnu/{name}"] = Link(alternative)
         spec[alternative] = Link(f"{real}/{name}")

@@ -68,6 +68,20 @@ class Machine(NamedTuple):
             around["FAKE_DRIVER"] = self.version
         return _run([ENTER, self.root, *words], around, status)
 
+    def tried(
+        self,
+        *arguments: str,
+        user: bool = False,
+        driver: bool = False,
+        binds: Iterable[Bind] = (),
+        env: Mapping[str, str] = {},
+        status: int = 0,
+    ) -> subprocess.CompletedProcess[str]:
+        """This checkout's gpubind, run by the machine's own python3. Fails unless it ends with *status*."""
+        command = ["python3", "-m", "gpubind", *arguments]
+        env = {**PYTHON_ENV, **env}
+        return self.run(command, user=user, driver=driver, binds=[*self.modules, *binds], env=env, status=status)
+
     def gpubind(
         self,
         *arguments: str,
@@ -77,13 +91,13 @@ class Machine(NamedTuple):
         env: Mapping[str, str] = {},
         status: int = 0,
     ) -> str:
-        """What this checkout's gpubind, run by the machine's own python3, writes to standard output."""
-        modules = [Bind(CHECKOUT, INSIDE_CHECKOUT), Bind(self.python, INSIDE_PYTHON)]
-        command = ["python3", "-m", "gpubind", *arguments]
-        done = self.run(
-            command, user=user, driver=driver, binds=[*modules, *binds], env={**PYTHON_ENV, **env}, status=status
-        )
-        return done.stdout
+        """What `tried` writes to standard output."""
+        return self.tried(*arguments, user=user, driver=driver, binds=binds, env=env, status=status).stdout
+
+    @property
+    def modules(self) -> tuple[Bind, Bind]:
+        """What its python3 imports."""
+        return Bind(CHECKOUT, INSIDE_CHECKOUT), Bind(self.python, INSIDE_PYTHON)
 
 
 PYTHON_ENV = {"PYTHONPATH": f"{INSIDE_CHECKOUT}:{INSIDE_PYTHON}", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -157,14 +157,13 @@ def test_a_libgl_that_is_not_nvidias_is_passed_over() -> None:
     assert ("rejected", "not-nvidia") in decided(found, "libGL.so.1")
 
 
-def test_a_vendor_neutral_libgl_is_left_to_the_image() -> None:
+def test_a_vendor_neutral_libgl_belongs_to_its_family() -> None:
     glvnd: Spec = {
         "/usr/lib64/libGL.so.1": elf("libGL.so.1"),
         "/usr/lib64/libGLdispatch.so.0": elf("libGLdispatch.so.0"),
     }
     found = inventory(libraries("/usr/lib64"), glvnd, kernel())
-    assert decided(found, "libGL.so.1") == [("left-out", "vendor-neutral")]
-    assert "vendor-neutral-left-out" in codes(found)
+    assert named(found, "libGL.so.1").family == named(found, "libGLdispatch.so.0").family == "glvnd"
 
 
 def test_a_libgl_that_carries_the_version_is_nvidias_own_and_graphics() -> None:

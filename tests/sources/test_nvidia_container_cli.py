@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Literal, Optional, Union
 
@@ -276,6 +278,8 @@ def test_a_program_that_was_asked_for_by_name_and_fails_is_a_warning(failure: st
     assert (finding.severity, found.source.served) == ("warning", "liblist")
     assert finding.why is not None
     assert finding.why.startswith(f"{code}: ")
+    told = None if failure == "absent" else "nvidia-container-cli --debug=/dev/stderr list"
+    assert finding.command == told
 
 
 def test_the_programs_own_words_are_the_reason() -> None:
@@ -347,3 +351,13 @@ def test_a_live_host_without_the_program_says_what_its_record_says(tmp_path: Pat
     assert isinstance(live, PassedOver)
     if live.code == "absent":
         assert live == recorded
+
+
+def test_a_program_that_is_not_there_costs_no_subprocess() -> None:
+    code = (
+        "import sys; from gpubind.host.live import LiveHost; from gpubind.sources.nvidia_container_cli import ask\n"
+        "answer = ask(LiveHost()); print(getattr(answer, 'code', 'served'), 'subprocess' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said, loaded = done.stdout.split()
+    assert loaded == str(said != "absent")

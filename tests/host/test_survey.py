@@ -1,0 +1,292 @@
+"""The survey: a record answers like the host that it was made of, and names nobody."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Optional
+
+import pytest
+from build.elf import elf
+from build.ldcache import build_ldcache, entry
+from build.trees import ABSENT, FORBIDDEN, Dir, Fifo, File, Hidden, Item, Link, Node, Socket, make_tree, record
+
+from gpubind.errors import NotRecordedError
+from gpubind.formats.record import Record, RecordedRoot, RecordedRun, dump_record, parse_record
+from gpubind.host import Host, LiveHost
+from gpubind.host.recorded import RecordedHost
+from gpubind.host.survey import GPU_NAME, survey
+from gpubind.model import Missing, RootedPath, Stat
+from gpubind.tree import Tree
+
+V = "550.54.14"
+CACHE = build_ldcache([entry("libcuda.so.1", "/lib64/libcuda.so.1"), entry("libsite.so", "/srv/site/lib/libsite.so")])
+GROUP = "root:x:0:alice\nvideo:x:44:alice,bob\nusers:x:100:alice\n"
+
+# A host with one of everything that a survey meets. Directories that it does not know are in it, too.
+SPEC: dict[str, Item] = {
+    "/dev/nvidia0": b"",
+    "/dev/nvidiactl": b"",
+    "/dev/dri/by-path/pci-0000:01:00.0-render": Link("../renderD128"),
+    "/dev/dri/renderD128": b"",
+    "/etc/OpenCL/vendors/nvidia.icd": "libnvidia-opencl.so.1\n",
+    "/etc/apptainer/apptainer.conf": "# written by alice\nuse nvidia = yes\n  # and bob\n",
+    "/etc/apptainer/capability.json": '{"users": {"alice": ["CAP_NET_RAW"]}}',
+    "/etc/group": GROUP,
+    "/etc/ld.so.cache": CACHE,
+    "/etc/os-release": "ID=debian\n",
+    "/etc/passwd": "alice:x:1000:1000:Alice:/home/alice:/bin/sh\n",
+    "/etc/vulkan/icd.d/nvidia_icd.json": '{"ICD": {"library_path": "libGLX_nvidia.so.0"}}',
+    "/etc/vulkan/icd.d/loop.json": Link("loop.json"),
+    "/home/alice/bin/nvidia-smi": elf(kind=2),
+    "/lib": Link("usr/lib"),
+    "/lib64": Link("/usr/lib64"),
+    "/opt/rocm": Link("rocm-6.1"),
+    "/opt/rocm-6.1/lib/libamdhip64.so.6": elf("libamdhip64.so.6"),
+    "/proc/devices": "Character devices:\n195 nvidia\n",
+    "/proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: \t NVIDIA H200\nDevice Minor: \t 0\n",
+    "/proc/driver/nvidia/params": "ModifyDeviceFiles: 1\n",
+    "/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {V}  x\n",
+    "/run/nvidia-persistenced/socket": Socket(),
+    "/srv/site/lib/libsite.so": elf("libsite.so"),
+    "/sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
+    "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
+    "/sys/bus/pci/devices/0000:01:00.0/drm/renderD128": Dir(),
+    "/sys/bus/pci/devices/0000:02:00.0/class": "0x020000\n",
+    "/sys/module/nvidia/version": f"{V}\n",
+    "/tmp/nvidia-mps/control": Fifo(),
+    "/usr/bin/nvidia-smi": File(elf(kind=2), 0o755),
+    "/usr/bin/true": File(elf(kind=2), 0o755),
+    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": Link("nvidia/current/libnvidia-ml.so.1"),
+    "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1": Link(f"libnvidia-ml.so.{V}"),
+    f"/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.{V}": elf("libnvidia-ml.so.1", needed=["libc.so.6"]),
+    "/usr/lib64/libEGL.so": b"/* GNU ld script */ INPUT(libEGL.so.1)",
+    "/usr/lib64/libc.so.6": elf("libc.so.6", defines=["libc.so.6", "GLIBC_2.17"]),
+    "/usr/lib64/libcuda.so": Link("libcuda.so.1"),
+    "/usr/lib64/libcuda.so.1": Link(f"libcuda.so.{V}"),
+    f"/usr/lib64/libcuda.so.{V}": elf("libcuda.so.1", needed=["libc.so.6"], needs={"libc.so.6": ["GLIBC_2.17"]}),
+    "/usr/lib64/libdangling.so": Link("/none/libdangling.so"),
+    "/usr/lib64/libnvidia-cut.so": elf("x")[:100],
+    "/usr/lib64/libnvidia-odd\udcff.so": b"",
+    "/usr/share/nvidia/nvoptix.bin": b"\x00\x01",
+}
+PATH = "/home/alice/bin:/usr/bin:/root/bin:/none:bin:/Users/alice/bin:/nfs/home/alice/bin:/export/users/alice/bin"
+
+
+def live_host(root: Path, spec: Mapping[str, Item], environ: Optional[Mapping[str, str]] = None) -> LiveHost:
+    make_tree(root, spec)
+    host = LiveHost(str(root), str(root))
+    host.environ = dict(environ or {})
+    return host
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> LiveHost:
+    mps = "/home/alice/mps"
+    return live_host(tmp_path_factory.mktemp("survey"), SPEC, {"PATH": PATH, "CUDA_MPS_PIPE_DIRECTORY": mps})
+
+
+@pytest.fixture(scope="module")
+def recorded(host: LiveHost) -> Record:
+    return parse_record(dump_record(survey(host), "1").encode())
+
+
+def tree_of(spec: Mapping[str, Item], dev: Optional[Mapping[str, Item]] = None) -> Tree:
+    """The driver tree of a record that was made of a recorded host with these files."""
+    return again(RecordedHost(record(spec, dev), "test")).driver
+
+
+def again(made: Host) -> RecordedHost:
+    return RecordedHost(parse_record(dump_record(survey(made), "1").encode()), "test")
+
+
+# The record answers like the host.
+
+
+def test_a_record_answers_like_the_host_for_every_path_of_it(host: LiveHost, recorded: Record) -> None:
+    live, tree = host.driver, RecordedHost(recorded, "test").driver
+    asked = 0
+    for directory, known in recorded.driver.directories.items():
+        if known.listed is not False:
+            assert tree.list(directory) == live.list(directory)
+        for name, item in known.entries.items():
+            path = f"{directory.rstrip('/')}/{name}"
+            assert without_owner_of_link(tree.lstat(path)) == without_owner_of_link(live.lstat(path)), path
+            assert tree.readlink(path) == live.readlink(path)
+            assert tree.resolve(path) == live.resolve(path)
+            if item.ident is not None:
+                assert tree.ident(path) == live.ident(path)
+            if item.elf is not None:
+                assert tree.elf(path) == live.elf(path)
+            if item.body is not None and not name.endswith((".conf", "group")):
+                assert tree.read(path) == live.read(path)
+            asked += 1
+    assert asked > 100
+
+
+def without_owner_of_link(found: object) -> object:
+    """A record knows of a link only where it leads."""
+    return found.kind if isinstance(found, Stat) and found.kind == "link" else found
+
+
+def test_a_record_of_a_record_is_the_same_record(recorded: Record) -> None:
+    assert survey(RecordedHost(recorded, "test"))._replace(description="") == recorded
+
+
+def test_two_surveys_of_one_host_are_the_same_text(host: LiveHost) -> None:
+    other = LiveHost(host.driver.root, host.driver.root)
+    other.environ = host.environ
+    assert dump_record(survey(host), "1") == dump_record(survey(other), "1")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dev/dri/by-path/pci-0000:01:00.0-render",
+        "/lib64/libcuda.so",
+        "/opt/rocm/lib/libamdhip64.so.6",
+        "/srv/site/lib/libsite.so",
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+        "/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+    ],
+)
+def test_links_of_a_record_lead_to_the_same_files(host: LiveHost, recorded: Record, path: str) -> None:
+    resolved = RecordedHost(recorded, "test").driver.resolve(path)
+    assert resolved == host.driver.resolve(path)
+    assert not isinstance(resolved, Missing)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/usr/lib64/libnvidia-ml.so.1", "/lib64/libnone.so", "/etc/vulkan/icd.d/x.json", "/opt/rocm/lib/x", "/dev/kfd"],
+)
+def test_a_name_that_a_surveyed_directory_lacks_is_absent(recorded: Record, path: str) -> None:
+    assert RecordedHost(recorded, "test").driver.stat(path) == ABSENT
+
+
+@pytest.mark.parametrize("path", ["/usr/bin/true", "/etc/passwd", "/srv/other/x", "/home/alice"])
+def test_a_path_outside_the_survey_is_not_recorded(recorded: Record, path: str) -> None:
+    with pytest.raises(NotRecordedError):
+        RecordedHost(recorded, "test").driver.stat(path)
+
+
+def test_what_is_forbidden_stays_forbidden() -> None:
+    tree = tree_of({"/usr/lib64/nvidia": Hidden(directory=True), "/etc/vulkan": Hidden(), "/etc/os-release": Hidden()})
+    assert tree.list("/usr/lib64/nvidia") == tree.stat("/usr/lib64/nvidia/libcuda.so.1") == FORBIDDEN
+    assert tree.stat("/etc/vulkan/icd.d") == tree.read("/etc/os-release") == FORBIDDEN
+
+
+def test_device_nodes_keep_their_numbers_and_owners() -> None:
+    node = Node("char", 195, 0, 0o660, gid=44)
+    found = tree_of({"/dev/nvidia0": node, "/dev/nvidia-caps/nvidia-cap1": node, "/dev/null": Node("char", 1, 3)})
+    wanted = Stat("char", 0o660, 0, 44, 0, 195, 0)
+    assert found.stat("/dev/nvidia0") == found.stat("/dev/nvidia-caps/nvidia-cap1") == wanted
+    with pytest.raises(NotRecordedError):
+        found.stat("/dev/null")
+
+
+def test_two_trees_are_surveyed_as_two() -> None:
+    made = again(RecordedHost(record({"/usr/lib64/libcuda.so.1": b""}, {"/proc/devices": "x"}, root="/r"), "test"))
+    assert (made.driver.root, made.dev.root) == ("/r", "/")
+    assert made.driver.stat("/usr/lib64/libcuda.so.1") != ABSENT
+    assert (made.dev.read("/proc/devices"), made.driver.stat("/proc/devices")) == (b"x", ABSENT)
+
+
+def test_answers_of_programs_and_list_files_are_kept() -> None:
+    run = RecordedRun(("nvidia-container-cli", "list"), 1, "", "failed")
+    made = again(RecordedHost(record({}, runs=(run,)), "test"))
+    assert made.run(run.argv, 1) == run[1:]
+    assert made.liblist("nvliblist.conf").shipped
+
+
+def test_a_cache_behind_a_link_is_read() -> None:
+    made = tree_of({"/etc/ld.so.cache": Link("../var/cache/ldconfig"), "/var/cache/ldconfig": CACHE})
+    assert made.read("/etc/ld.so.cache") == CACHE
+
+
+def test_a_damaged_cache_is_kept_as_it_is() -> None:
+    damaged = b"glibc-ld.so.cache1.1 and nothing"
+    assert tree_of({"/etc/ld.so.cache": damaged}).read("/etc/ld.so.cache") == damaged
+
+
+@pytest.mark.parametrize("link", ["self", "/etc/vulkan/icd.d/self", "../icd.d/self"])
+def test_a_survey_ends_in_a_ring_of_links(link: str) -> None:
+    tree = tree_of({"/etc/vulkan/icd.d/self": Link(link), "/etc/vulkan/up": Link(".."), "/usr/lib64": Link("lib64")})
+    for path in ("/etc/vulkan/icd.d/self", "/usr/lib64/libcuda.so.1"):
+        assert isinstance(found := tree.stat(path), Missing)
+        assert found.why == "loop"
+
+
+# What a record holds, and what it does not.
+
+
+def bodies(tree: RecordedRoot) -> dict[str, object]:
+    return {
+        f"{directory.rstrip('/')}/{name}": entry.body
+        for directory, known in tree.directories.items()
+        for name, entry in known.entries.items()
+        if isinstance(entry.body, bytes)
+    }
+
+
+def test_only_small_texts_and_the_cache_are_kept_as_bodies(recorded: Record) -> None:
+    kept = bodies(recorded.driver)
+    assert f"/usr/lib64/libcuda.so.{V}" not in kept
+    assert "/usr/share/nvidia/nvoptix.bin" not in kept
+    assert {"/etc/ld.so.cache", "/sys/module/nvidia/version", "/etc/vulkan/icd.d/nvidia_icd.json"} <= set(kept)
+
+
+def test_no_user_is_named_anywhere(host: LiveHost) -> None:
+    text = dump_record(survey(host), "1").replace(host.driver.root, "")
+    assert not re.search("alice|bob", text, re.IGNORECASE)
+
+
+def test_parts_of_a_search_path_in_homes_are_left_out(recorded: Record) -> None:
+    assert recorded.environ == {"PATH": "/usr/bin:/none:bin"}
+
+
+@pytest.mark.parametrize("group", ["/etc/group", "/usr/share/misc/group", "/etc/alternatives/group"])
+def test_of_groups_only_those_of_devices_are_kept_and_without_members(group: str) -> None:
+    spec: dict[str, Item] = {group: GROUP, "/dev/nvidia0": Node("char", 195, 0, 0o660, gid=44)}
+    if group != "/etc/group":
+        spec["/etc/group"] = Link(group)
+    assert tree_of(spec).read("/etc/group") == b"video:x:44:\n"
+
+
+def test_a_group_whose_name_is_not_utf8_is_kept() -> None:
+    spec: dict[str, Item] = {"/etc/group": b"vid\xe9o:x:44:\n", "/dev/nvidia0": Node("char", 195, 0, gid=44)}
+    assert tree_of(spec).read("/etc/group") == b"vid\xe9o:x:44:\n"
+
+
+def test_comments_of_configuration_files_are_left_out(recorded: Record) -> None:
+    text = RecordedHost(recorded, "test").driver.read("/etc/apptainer/apptainer.conf")
+    assert text == b"#\nuse nvidia = yes\n  #\n"
+
+
+def test_the_machines_name_is_kept_only_if_it_is_given(host: LiveHost) -> None:
+    assert survey(host).hostname is None
+    assert survey(host, "a test", "node7")[:2] == ("a test", "node7")
+
+
+def test_elf_facts_are_kept_of_gpu_files_and_identification_of_all_libraries(recorded: Record) -> None:
+    entries = recorded.driver.directories["/usr/lib64"].entries
+    assert entries[f"libcuda.so.{V}"].elf is not None
+    assert entries["libc.so.6"].elf is None
+    assert entries["libc.so.6"].ident is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "matters"),
+    [("libcuda.so.1", True), ("nvidia-smi", True), ("libEGL.so.1", True), ("libz.so.1", False), ("true", False)],
+)
+def test_names_that_matter_are_those_of_gpu_files(name: str, matters: bool) -> None:
+    assert bool(GPU_NAME.search(name)) is matters
+
+
+def test_every_link_on_the_way_to_a_cached_library_is_recorded(recorded: Record) -> None:
+    tree = RecordedHost(recorded, "test").driver
+    for cached in ("/lib64/libcuda.so.1", "/srv/site/lib/libsite.so"):
+        resolved = tree.resolve(cached)
+        assert not isinstance(resolved, Missing)
+        assert isinstance(tree.stat(RootedPath(resolved)), Stat)

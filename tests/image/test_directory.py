@@ -1,0 +1,71 @@
+"""Images in a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from build.images import GLIBC, MUSL, STATIC, glibc, image, sandbox
+from build.trees import Hidden, Link, Spec, make_tree
+
+from gpubind.errors import HostReadError
+from gpubind.image import open_image
+
+
+def test_glibc_is_told_from_its_version_definitions() -> None:
+    facts = image(glibc("2.36")).facts
+    assert (facts.libc_family, facts.libc_version, facts.arch) == ("glibc", "2.36", "x86_64")
+    assert GLIBC[5] == "GLIBC_2.36"
+
+
+def test_musl_and_none_are_told_apart() -> None:
+    assert image(MUSL).facts.libc_family == "musl"
+    assert (image(STATIC).facts.libc_family, image(STATIC).facts.arch) == ("none", "x86_64")
+
+
+def test_an_empty_image_has_no_architecture() -> None:
+    assert image({"/etc/hostname": "x"}).facts.arch is None
+
+
+def test_a_sandbox_is_told_from_a_plain_directory() -> None:
+    assert image(glibc(), sandbox()).facts.singularity
+    assert not image(glibc()).facts.singularity
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("export LD_LIBRARY_PATH=/a:/b", "/a:/b"),
+        ('export LD_LIBRARY_PATH="/a b"', "/a b"),
+        ("LD_LIBRARY_PATH='/a'", "/a"),
+        ('export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-"/usr/local/nvidia/lib"}"', "/usr/local/nvidia/lib"),
+        ("export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-/a}", "/a"),
+        ("export LD_LIBRARY_PATH=$(touch /tmp/owned)", None),
+        ("export LD_LIBRARY_PATH=`id`", None),
+        ("# export LD_LIBRARY_PATH=/a", None),
+    ],
+)
+def test_environment_files_are_read_and_never_run(line: str, value: object) -> None:
+    assert image(glibc(), sandbox(line)).facts.env.get("LD_LIBRARY_PATH") == value
+
+
+def test_what_singularity_itself_appends_is_not_the_images_own_value() -> None:
+    assert image(glibc(), sandbox()).facts.env == {}
+
+
+def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "image.sif").write_bytes(b"SIF")
+    for path in (tmp_path / "image.sif", tmp_path / "gone"):
+        with pytest.raises(HostReadError) as caught:
+            open_image(str(path))
+        assert caught.value.code == "no-image"
+
+
+def test_a_link_out_of_the_image_stays_inside(tmp_path: Path) -> None:
+    spec: Spec = {"/lib": Link("../../../../../../usr/lib"), "/usr/lib/x86_64-linux-gnu/libc.so.6": Link("/etc/shadow")}
+    make_tree(tmp_path, spec)
+    assert open_image(str(tmp_path)).facts.libc_family == "none"
+
+
+def test_an_image_with_forbidden_parts_is_read_as_far_as_it_goes() -> None:
+    assert image(glibc(), {"/.singularity.d/env/90-environment.sh": Hidden()}).facts.libc_family == "glibc"

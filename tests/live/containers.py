@@ -1,0 +1,89 @@
+"""Containers that gpubind starts on a machine of the rig, and what they see."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from live.machine import CHECKOUT, INSIDE_CONTAINERS, RIG, Bind, Machine
+
+CONTAINERS = Bind(f"{RIG}/ct", INSIDE_CONTAINERS)
+LIBDIRS = {"apptainer": "/.singularity.d/libs", "bwrap": "/.gpubind/libs"}
+
+with open(f"{CHECKOUT}/tests/live/rig/inside.py") as _file:
+    PROBE = _file.read()
+
+
+class Case(NamedTuple):
+    """A container: of which image, started by whom with what."""
+
+    backend: str
+    image: str
+    user: bool
+    options: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "-".join((self.backend, self.image, "user" if self.user else "root", *self.options))
+
+    @property
+    def libdir(self) -> str:
+        """Where the driver's libraries are in it."""
+        return LIBDIRS[self.backend]
+
+
+def image(name: str) -> str:
+    """The path of an image, as the machines see it."""
+    return f"{INSIDE_CONTAINERS}/{name}"
+
+
+def privileges(backend: str, *, user: bool) -> tuple[str, ...]:
+    """Root of the rig may lack capabilities that apptainer would give to root of the container."""
+    return ("--no-privs",) if backend == "apptainer" and not user else ()
+
+
+def exec_words(backend: str, *, user: bool) -> tuple[str, ...]:
+    """`exec` and what it needs to start anything on the rig."""
+    return ("exec", "--backend", backend, *(f"--backend-arg={word}" for word in privileges(backend, user=user)))
+
+
+def start(
+    machine: Machine,
+    case: Case,
+    *command: str,
+    env: Mapping[str, str] = {},
+    binds: Iterable[Bind] = (),
+    driver: bool = True,
+    status: int = 0,
+) -> subprocess.CompletedProcess[str]:
+    """*command* in the container of *case*, started by gpubind."""
+    words = [*exec_words(case.backend, user=case.user), *case.options, image(case.image), *command]
+    return machine.tried(*words, user=case.user, driver=driver, env=env, binds=[CONTAINERS, *binds], status=status)
+
+
+@functools.lru_cache(maxsize=None)
+def look(machine: Machine, case: Case) -> dict[str, Any]:
+    """What rig/inside.py says in the container of *case*; each container is started once a session."""
+    report: dict[str, Any] = json.loads(start(machine, case, "python3", "-c", PROBE).stdout)
+    return report
+
+
+def library_path(
+    machine: Machine, case: Case, *, env: Mapping[str, str] = {}, binds: Iterable[Bind] = ()
+) -> list[str]:
+    """The elements of LD_LIBRARY_PATH in the container of *case*; with the driver's directory found and working."""
+    script = (
+        "import ctypes, os; print(os.environ['LD_LIBRARY_PATH']); print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    )
+    value, status = start(machine, case, "python3", "-c", script, env=env, binds=binds).stdout.splitlines()
+    assert status == "100"
+    return value.split(":")
+
+
+def readable(directory: str) -> str:
+    """*directory*, open to the ordinary user: pytest's own are for their owner only."""
+    os.chmod(directory, 0o755)
+    return directory

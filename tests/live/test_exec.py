@@ -1,0 +1,121 @@
+"""`gpubind exec` with real runtimes, images of several ages, and the real driver in them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from live.containers import CONTAINERS, Case, image, look, start
+from live.machine import Machine
+
+pytestmark = pytest.mark.live
+
+SUITES = ("bullseye", "bookworm", "trixie")
+VERSION = re.compile(r"version `\S+' not found")
+"""What the loader says of a library that wants a newer one than the image has."""
+
+PLAIN = [
+    *(Case(backend, suite + kind, True) for backend in ("bwrap", "apptainer") for suite in SUITES for kind in ("", "-sb")),
+    *(Case("bwrap", suite, False) for suite in SUITES),
+    *(Case("apptainer", f"{suite}-sb", False) for suite in SUITES),
+    *(Case("apptainer", name, user) for name, user in (("bookworm", False), ("bookworm.sif", True), ("bookworm.sif", False))),
+]
+DISPLAY = [
+    *(Case(backend, f"{suite}-gl", True) for backend in ("bwrap", "apptainer") for suite in SUITES),
+    *(Case(backend, "bookworm-gl", False) for backend in ("bwrap", "apptainer")),
+]
+WITH_HOSTS_LOADERS = [
+    Case(backend, f"{suite}-gl", True, ("--vendor-neutral", "host"))
+    for backend in ("bwrap", "apptainer")
+    for suite in SUITES
+]
+CONTAINED = [Case("apptainer", name, user, ("--backend-arg=--contain",)) for name in ("bookworm", "bookworm-sb") for user in (True, False)]
+WHOLE_DEV = [case for case in PLAIN if case.backend == "apptainer"]
+MINIMAL_DEV = [case for case in (*PLAIN, *CONTAINED) if case not in WHOLE_DEV]
+
+PUBLIC_NODES = ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm")
+"""Nodes that everybody may open."""
+NODES = (*PUBLIC_NODES, "/dev/dri/card0", "/dev/dri/renderD128", "/dev/nvidia-caps/nvidia-cap1")
+
+
+def cases(listed: list[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", listed, ids=str)
+
+
+@cases(PLAIN + DISPLAY)
+def test_the_driver_runs_and_finds_no_gpu(trixie: Machine, case: Case) -> None:
+    assert look(trixie, case)["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
+
+
+@cases(PLAIN)
+def test_a_library_lacks_nothing_but_libraries_that_the_image_lacks(trixie: Machine, case: Case) -> None:
+    report = look(trixie, case)
+    assert len(report["libraries"]) > 30
+    other = {name: why for name, why in report["unloadable"].items() if "cannot open shared object file" not in why}
+    assert other == {}
+
+
+@cases(DISPLAY)
+def test_every_library_loads_in_an_image_with_display_libraries(trixie: Machine, case: Case) -> None:
+    report = look(trixie, case)
+    assert "libGLX_nvidia.so.0" in report["libraries"]
+    assert "libnvidia-egl-gbm.so.1" in report["libraries"] or "bullseye" in case.image
+    assert report["unloadable"] == {}
+
+
+@cases(PLAIN + DISPLAY)
+def test_every_program_has_the_versions_that_it_needs(trixie: Machine, case: Case) -> None:
+    unlinked = look(trixie, case)["unlinked"]
+    assert [line for lines in unlinked.values() for line in lines if VERSION.search(line)] == []
+
+
+@cases(WITH_HOSTS_LOADERS)
+def test_the_hosts_loaders_are_bound_only_where_they_load(trixie: Machine, case: Case) -> None:
+    report = look(trixie, case)
+    assert report["unloadable"] == {}
+    assert ("libGL.so.1" in report["libraries"]) == (case.image == "trixie-gl")
+
+
+@pytest.mark.parametrize("backend", ["bwrap", "apptainer"])
+@pytest.mark.parametrize("user", [False, True], ids=["root", "user"])
+def test_an_image_without_glibc_starts_with_a_finding(trixie: Machine, backend: str, user: bool) -> None:
+    done = start(trixie, Case(backend, "busybox", user), "/bin/echo", "started")
+    assert done.stdout == "started\n"
+    assert "image-without-glibc" in done.stderr
+
+
+def test_an_image_that_cannot_be_looked_at_starts(trixie: Machine) -> None:
+    assert start(trixie, Case("apptainer", "busybox.sif", True), "/bin/echo", "started").stdout == "started\n"
+
+
+@cases(PLAIN + DISPLAY + CONTAINED)
+def test_every_mount_of_the_driver_is_read_only(trixie: Machine, case: Case) -> None:
+    mounts = look(trixie, case)["mounts"]
+    assert f"{case.libdir}/libcuda.so.1" in mounts
+    assert {path: options for path, (options, _) in mounts.items() if "ro" not in options.split(",")} == {}
+    refusals = {"EACCES", "EROFS"} if case.user else {"EROFS"}
+    assert {answer for _, answer in mounts.values()} <= refusals
+
+
+@cases(PLAIN + CONTAINED)
+def test_a_node_is_there_and_usable(trixie: Machine, case: Case) -> None:
+    devices = look(trixie, case)["devices"]
+    assert {path: devices.get(path) for path in PUBLIC_NODES} == dict.fromkeys(PUBLIC_NODES, "ENXIO")
+
+
+@cases(MINIMAL_DEV)
+def test_a_container_with_a_dev_of_its_own_has_the_planned_nodes_alone(trixie: Machine, case: Case) -> None:
+    devices = look(trixie, case)["devices"]
+    assert sorted(set(NODES) - set(devices)) == []
+    assert "/dev/kfd" not in devices
+
+
+def test_a_container_with_the_whole_dev_is_said_to_have_it(trixie: Machine) -> None:
+    done = start(trixie, Case("apptainer", "bookworm-sb", True), "true")
+    assert "devices-not-isolated" in done.stderr
+
+
+def test_other_images_are_the_runtimes_business_but_not_bubblewraps(trixie: Machine) -> None:
+    words = ["exec", "--backend", "bwrap", image("bookworm.sif"), "true"]
+    assert "no-image" in trixie.tried(*words, driver=True, binds=[CONTAINERS], status=125).stderr

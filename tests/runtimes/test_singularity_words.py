@@ -1,0 +1,287 @@
+"""Apptainer's and SingularityCE's words."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import subprocess
+from typing import Any, Optional
+
+import pytest
+from build.driver import host, kernel, rhel
+from build.images import glibc, image, sandbox
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.facade import plan
+from gpubind.image import Image
+from gpubind.model import CAPABILITIES, HostPath, Plan, Request
+from gpubind.runtimes.singularity import (
+    LAYOUT,
+    NO_GPU_FLAGS,
+    bind_word,
+    command,
+    exports,
+    mount_word,
+    parse_site,
+    parse_version,
+    quoted,
+    raw,
+    words,
+)
+from gpubind.runtimes.start import Bind, Start, Words
+
+LIBS = "/.singularity.d/libs"
+STAGED = {"/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": HostPath("/cache/icd.json")}
+
+
+def make(opened: Optional[Image] = None, root: str = "/", **request: Any) -> Plan:
+    return plan(host(rhel(), kernel(), root=root), Request(**request), image=opened, layout=LAYOUT)
+
+
+def start(*arguments: str, **facts: Any) -> Start:
+    return Start(**{"program": "apptainer", "version": (1, 4, 5), "staged": STAGED, **facts, "arguments": arguments})
+
+
+def env(made: Words) -> dict[str, str]:
+    return dict(made.env)
+
+
+def targets(made: Words) -> set[str]:
+    return {bind.target for bind in made.binds}
+
+
+def test_the_programs_own_flags_are_always_cancelled_in_both_ways() -> None:
+    assert words(make(), start()).options[:4] == NO_GPU_FLAGS
+
+
+def test_every_file_is_bound_read_only() -> None:
+    made = words(make(), start())
+    assert all(bind.read_only for bind in made.binds)
+    assert f"{LIBS}/libcuda.so.1" in targets(made)
+
+
+def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
+    made = words(make(), start())
+    assert ("/cache/icd.json", "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json") in [
+        (b.source, b.target) for b in made.binds
+    ]
+
+
+@pytest.mark.parametrize("word", ["-c", "--contain", "-C", "--containall", "--compat"])
+def test_devices_are_bound_where_dev_is_minimal(word: str) -> None:
+    assert "/dev/nvidia0" in targets(words(make(), start(word)))
+
+
+def test_devices_are_bound_where_the_site_makes_dev_minimal() -> None:
+    assert "/dev/nvidia0" in targets(words(make(), start(site={"mount dev": "minimal"})))
+
+
+def test_devices_are_not_bound_over_the_whole_dev_and_that_is_told() -> None:
+    made = words(make(), start())
+    assert not [target for target in targets(made) if target.startswith("/dev/")]
+    assert [f.code for f in made.findings] == ["devices-not-isolated"]
+
+
+SANDBOX = image(glibc(), sandbox())
+VALUED = image(glibc(), sandbox("export LD_LIBRARY_PATH=/own:/other"))
+PLAIN = image(glibc())
+KEEP = f"{LIBS}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+
+
+@pytest.mark.parametrize(
+    ("opened", "facts", "expected"),
+    [
+        (None, {}, {"LD_LIBRARY_PATH": KEEP}),
+        (SANDBOX, {}, {}),
+        (VALUED, {}, {"LD_LIBRARY_PATH": f"{LIBS}:/own:/other"}),
+        (PLAIN, {}, {"LD_LIBRARY_PATH": LIBS}),
+        (None, {"version": (1, 5, 0)}, {"PREPEND_LD_LIBRARY_PATH": LIBS}),
+        (VALUED, {"version": (1, 5, 3)}, {"PREPEND_LD_LIBRARY_PATH": LIBS}),
+        (None, {"program": "singularity", "version": (4, 5, 0)}, {"LD_LIBRARY_PATH": KEEP}),
+        (None, {"program": "singularity", "version": None}, {"LD_LIBRARY_PATH": KEEP}),
+        (VALUED, {"environ": {"APPTAINERENV_LD_LIBRARY_PATH": "/mine"}}, {"LD_LIBRARY_PATH": f"{LIBS}:/mine"}),
+        (SANDBOX, {"environ": {"SINGULARITYENV_LD_LIBRARY_PATH": "/mine"}}, {"LD_LIBRARY_PATH": f"{LIBS}:/mine"}),
+    ],
+    ids=["unknown", "sandbox", "valued", "plain", "1.5", "1.5-valued", "ce", "ce-unknown", "user", "user-old-prefix"],
+)
+def test_our_libraries_come_first_and_everybodys_value_is_kept(
+    opened: Optional[Image], facts: dict[str, Any], expected: dict[str, str]
+) -> None:
+    made = env(words(make(opened), start(**facts)))
+    assert {k: v for k, v in made.items() if "LD_LIBRARY_PATH" in k} == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--env", "LD_LIBRARY_PATH=/x,y"),
+        ("--env=LD_LIBRARY_PATH=/x,y",),
+        ("--env", "A=1", "--env", "LD_LIBRARY_PATH=/x,y"),
+    ],
+)
+def test_the_users_env_option_stays_behind_ours(arguments: tuple[str, ...]) -> None:
+    assert env(words(make(SANDBOX), start(*arguments)))["LD_LIBRARY_PATH"] == f"{LIBS}:/x,y"
+
+
+def test_several_pairs_in_one_env_option_are_told_apart() -> None:
+    made = words(make(), start("--env", "A=1,LD_LIBRARY_PATH=/x,B=2"))
+    assert env(made)["LD_LIBRARY_PATH"] == f"{LIBS}:/x"
+
+
+def test_without_evaluation_an_unknown_image_is_a_finding_and_a_known_one_a_literal() -> None:
+    made = words(make(), start("--no-eval"))
+    assert env(made)["LD_LIBRARY_PATH"] == LIBS
+    assert "library-path-lost" in [f.code for f in made.findings]
+    assert env(words(make(VALUED), start("--compat")))["LD_LIBRARY_PATH"] == f"{LIBS}:/own:/other"
+
+
+def test_32_bit_libraries_have_a_directory_that_is_not_flattened() -> None:
+    from build.driver import libraries
+
+    i386 = libraries("/usr/lib/i386-linux-gnu", machine=3, bits=32)
+    made = plan(host(rhel(), i386, kernel()), Request(caps=CAPABILITIES), layout=LAYOUT)
+    assert "/.gpubind/libs32/libcuda.so.1" in targets(words(made, start()))
+    assert env(words(made, start()))["LD_LIBRARY_PATH"].endswith(":/.gpubind/libs32")
+
+
+@pytest.mark.parametrize(
+    "facts", [{"arguments": ("--writable",)}, {"site": {"enable overlay": "no", "enable underlay": "no"}}]
+)
+def test_an_optional_file_without_a_place_is_left_out_where_none_can_be_made(facts: dict[str, Any]) -> None:
+    begun = Start(**{"staged": STAGED, **facts})
+    made = words(make(), begun)
+    assert "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json" not in targets(made)
+    assert f"{LIBS}/libcuda.so.1" in targets(made)
+    assert "no-mount-point" in [d.rule for d in made.decisions]
+
+
+def test_an_optional_file_whose_place_is_in_the_image_is_bound_with_writable_too() -> None:
+    opened = image(glibc(), {"/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": ""})
+    made = words(make(opened), start("--writable"), opened.tree)
+    assert "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json" in targets(made)
+
+
+def test_the_command_has_the_users_words_before_ours_and_the_image_after() -> None:
+    begun = start("--contain")
+    line = command("/usr/bin/apptainer", "exec", begun, words(make(), begun), "img.sif", ("cmd", "-x"))
+    assert line[:3] == ("/usr/bin/apptainer", "exec", "--contain")
+    assert line[-3:] == ("img.sif", "cmd", "-x")
+
+
+def test_raw_words_survive_an_unquoted_substitution() -> None:
+    made = words(make(), start())
+    line = raw(made, "apptainer").strip()
+    done = subprocess.run(["sh", "-c", 'printf "%s\\n" $(cat)'], input=line, capture_output=True, text=True, check=True)
+    assert tuple(done.stdout.splitlines()) == made.options
+
+
+def test_quoted_words_survive_eval() -> None:
+    made = words(make(root="/a b'c"), start())
+    script = 'eval "set -- $(cat)"; printf "%s\\n" "$@"'
+    done = subprocess.run(["sh", "-c", script], input=quoted(made), capture_output=True, text=True, check=True)
+    assert tuple(done.stdout.splitlines()) == made.options
+
+
+@pytest.mark.parametrize("root", ["/a b", "/a'b", '/a"b', "/a\\b", "/a*b", "/a?b", "/a[b", "/a\nb"])
+def test_a_word_that_a_shell_would_not_leave_whole_is_refused_and_named(root: str) -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        raw(words(make(root=root), start()), "apptainer")
+    assert caught.value.exit_code == 6
+    assert root in caught.value.where.replace('""', '"')  # CSV doubles a quote
+
+
+def run_exports(made: Words, before: str, show: str, prefix: str = "APPTAINER") -> str:
+    script = f'{before}\n{exports(made, prefix)}\nprintf %s "{show}"'
+    return subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True, env={}).stdout
+
+
+def test_exports_append_to_the_users_binds_and_take_back_the_gpu_switches() -> None:
+    made = words(make(), start())
+    binds = run_exports(made, "APPTAINER_BIND=/mine:/there", "$APPTAINER_BIND")
+    assert binds.startswith("/mine:/there,/")
+    assert f":{LIBS}/libcuda.so.1:ro" in binds
+    assert run_exports(made, "export APPTAINER_NV=1", "${APPTAINER_NV-unset}$APPTAINER_NO_NV") == "unset1"
+
+
+def test_exports_keep_the_users_library_path_behind_ours() -> None:
+    made = words(make(), start())
+    show = "$APPTAINERENV_LD_LIBRARY_PATH"
+    assert run_exports(made, "APPTAINERENV_LD_LIBRARY_PATH=/mine", show) == f"{LIBS}:/mine"
+    assert run_exports(made, "", show) == KEEP
+
+
+def test_exports_for_singularity_use_its_own_prefix() -> None:
+    made = words(make(), start())
+    assert "/libcuda.so.1:ro" in run_exports(made, "", "$SINGULARITY_BIND", "SINGULARITY")
+
+
+def parse_bind(text: str) -> list[tuple[str, str, bool]]:
+    """--bind by its documented grammar, without escapes: src[:dest[:opts]], options after a comma belong to it."""
+    result: list[list[str]] = []
+    for token in text.split(","):
+        if result and token in ("ro", "rw"):
+            result[-1].append(token)
+        else:
+            result.append(token.split(":"))
+    return [(p[0], p[1] if len(p) > 1 else p[0], "ro" in p[2:]) for p in result]
+
+
+def parse_mount(text: str) -> tuple[str, str, bool]:
+    """--mount by its documented grammar: one CSV record of key=value fields."""
+    (record,) = csv.reader(io.StringIO(text, newline=""), strict=True)
+    fields = dict(field.partition("=")[::2] for field in record)
+    assert set(fields) <= {"type", "source", "destination", "ro"}
+    return fields["source"], fields["destination"], "ro" in fields
+
+
+PATHS = (
+    st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1, max_size=20)
+    .map(lambda name: "/" + name.strip("/\r"))
+    .filter(lambda path: len(path) > 1 and "\r" not in path)
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(source=PATHS, target=PATHS, read_only=st.booleans())
+def test_any_path_is_said_by_bind_or_by_mount(source: str, target: str, read_only: bool) -> None:
+    from gpubind.runtimes import singularity
+
+    bind = Bind(source, target, read_only)
+    if singularity._needs_mount(bind):
+        assert parse_mount(mount_word(bind)) == (source, target, read_only)
+    else:
+        assert parse_bind(bind_word(bind)) == [(source, target, read_only)]
+
+
+def test_a_hostile_root_goes_through_mount_one_word_each() -> None:
+    made = words(make(root='/a,b:c^d"e'), start())
+    mounts = [made.options[i + 1] for i, word in enumerate(made.options) if word == "--mount"]
+    assert ('/a,b:c^d"e/usr/lib64/libcuda.so.550.54.14', f"{LIBS}/libcuda.so.1", True) in map(parse_mount, mounts)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("apptainer version 1.4.5-2\n", ("apptainer", (1, 4, 5))),
+        ("apptainer version 1.5.0\n", ("apptainer", (1, 5, 0))),
+        ("singularity-ce version 4.1.0\n", ("singularity", (4, 1, 0))),
+        ("singularity version 3.8.7-1.el8\n", ("singularity", (3, 8, 7))),
+        ("", ("singularity", None)),
+    ],
+)
+def test_the_version_tells_the_program_behind_a_name(text: str, expected: Any) -> None:
+    assert parse_version(text) == expected
+
+
+def test_the_sites_configuration_is_directives_and_values() -> None:
+    assert parse_site("# mount dev = minimal\nmount dev = yes\n  enable overlay=try\nnonsense\n") == {
+        "mount dev": "yes",
+        "enable overlay": "try",
+    }
+
+
+def test_quoting_uses_the_shells_own_rules() -> None:
+    assert shlex.split(quoted(Words(("a b", "c'd")))) == ["a b", "c'd"]
