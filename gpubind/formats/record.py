@@ -110,9 +110,8 @@ def dump_record(record: Record, version: str) -> str:
 
 
 def _dump_run(run: RecordedRun) -> dict[str, Any]:
-    if run.missing is not None:
-        return {"argv": list(run.argv), "missing": list(run.missing)}
-    return {"argv": list(run.argv), "status": run.status, "stdout": run.stdout, "stderr": run.stderr}
+    missing = list(run.missing) if run.missing is not None else None
+    return {**run._asdict(), "argv": list(run.argv), "missing": missing}
 
 
 def _dump_root(tree: RecordedRoot) -> str:
@@ -208,9 +207,13 @@ def parse_record(data: bytes) -> Record:
             RecordedList(item.text("name"), item.text("label"), item.encodable("text")) for item in top.objects("lists")
         ),
         runs=tuple(
-            RecordedRun(item.strings("argv"), missing=item.missing("missing"))
-            if item.value.get("missing") is not None
-            else RecordedRun(item.strings("argv"), item.number("status"), item.text("stdout"), item.text("stderr"))
+            RecordedRun(
+                item.strings("argv"),
+                item.number("status"),
+                item.text("stdout"),
+                item.text("stderr"),
+                None if item.value.get("missing") is None else item.missing("missing"),
+            )
             for item in top.objects("runs")
         ),
     )

@@ -160,11 +160,11 @@ GPU_NAME = re.compile(
 
 _TEXT_NAME = re.compile(
     r"\.(json|icd|conf|yaml|csv|toml)$"
-    r"|^(access|config|devices|gpu_id|group|information|initstate|mig-minors|modeset|monitor|name|nv_tegra_release"
+    r"|^(access|config|devices|gpu_id|information|initstate|mig-minors|modeset|monitor|name|nv_tegra_release"
     r"|os-release|params|properties|registry|version)$"
 )
 _ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
-_HOME = re.compile(r"^/(home|root|Users)(/|$)")
+_HOME = re.compile(r"/root(/|$)|.*/(home|users)(/|$)", re.IGNORECASE)
 
 
 def survey(host: Host, description: str = "", hostname: Optional[str] = None) -> Record:
@@ -360,9 +360,9 @@ class _Survey:
             return RecordedEntry(found, link=target if isinstance(target, str) else "")
         if found.kind != "file":
             return RecordedEntry(found)
-        if path == "/etc/group":
+        if path == self.tree.resolve("/etc/group"):
             return RecordedEntry(found, body=self._groups())
-        if path == "/etc/ld.so.cache":
+        if path == self.tree.resolve("/etc/ld.so.cache"):
             return RecordedEntry(found, body=self.tree.read(path, LD_CACHE_LIMIT))
         if text or _TEXT_NAME.search(name) or path.startswith(("/proc/driver/", "/sys/module/")):
             body = self.tree.read(path, TEXT_LIMIT)
@@ -384,4 +384,5 @@ class _Survey:
                 if not isinstance(found, Missing) and (GPU_NAME.search(name) or directory != "/dev" or name == "kfd"):
                     gids.add(str(found.gid))
         lines = [] if isinstance(text, Missing) else [line.split(":") for line in text.split("\n")]
-        return "".join(f"{line[0]}:x:{line[2]}:\n" for line in lines if len(line) > 2 and line[2] in gids).encode()
+        kept = "".join(f"{line[0]}:x:{line[2]}:\n" for line in lines if len(line) > 2 and line[2] in gids)
+        return kept.encode("utf-8", "surrogateescape")

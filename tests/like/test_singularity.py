@@ -38,7 +38,7 @@ def test_a_library_is_bound_as_the_cache_names_it_under_that_base_name() -> None
 
 
 def test_what_is_not_in_the_cache_is_missed() -> None:
-    assert not [m for m in like("apptainer", libraries("/usr/lib64"), {"/etc/ld.so.cache": build_ldcache([])}).mounts]
+    assert like("apptainer", libraries("/usr/lib64"), {"/etc/ld.so.cache": build_ldcache([])}).mounts == ()
 
 
 def test_a_stub_a_stale_library_and_another_version_are_taken_as_they_are() -> None:

@@ -71,13 +71,9 @@ def look(machine: Machine, case: Case) -> dict[str, Any]:
     return report
 
 
-def library_path(
-    machine: Machine, case: Case, *, env: Mapping[str, str] = {}, binds: Iterable[Bind] = ()
-) -> list[str]:
+def library_path(machine: Machine, case: Case, *, env: Mapping[str, str] = {}, binds: Iterable[Bind] = ()) -> list[str]:
     """The elements of LD_LIBRARY_PATH in the container of *case*; with the driver's directory found and working."""
-    script = (
-        "import ctypes, os; print(os.environ['LD_LIBRARY_PATH']); print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
-    )
+    script = "import ctypes, os; print(os.environ['LD_LIBRARY_PATH']); print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
     value, status = start(machine, case, "python3", "-c", script, env=env, binds=binds).stdout.splitlines()
     assert status == "100"
     return value.split(":")

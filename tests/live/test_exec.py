@@ -16,10 +16,18 @@ VERSION = re.compile(r"version `\S+' not found")
 """What the loader says of a library that wants a newer one than the image has."""
 
 PLAIN = [
-    *(Case(backend, suite + kind, True) for backend in ("bwrap", "apptainer") for suite in SUITES for kind in ("", "-sb")),
+    *(
+        Case(backend, suite + kind, True)
+        for backend in ("bwrap", "apptainer")
+        for suite in SUITES
+        for kind in ("", "-sb")
+    ),
     *(Case("bwrap", suite, False) for suite in SUITES),
     *(Case("apptainer", f"{suite}-sb", False) for suite in SUITES),
-    *(Case("apptainer", name, user) for name, user in (("bookworm", False), ("bookworm.sif", True), ("bookworm.sif", False))),
+    *(
+        Case("apptainer", name, user)
+        for name, user in (("bookworm", False), ("bookworm.sif", True), ("bookworm.sif", False))
+    ),
 ]
 DISPLAY = [
     *(Case(backend, f"{suite}-gl", True) for backend in ("bwrap", "apptainer") for suite in SUITES),
@@ -30,7 +38,11 @@ WITH_HOSTS_LOADERS = [
     for backend in ("bwrap", "apptainer")
     for suite in SUITES
 ]
-CONTAINED = [Case("apptainer", name, user, ("--backend-arg=--contain",)) for name in ("bookworm", "bookworm-sb") for user in (True, False)]
+CONTAINED = [
+    Case("apptainer", name, user, ("--backend-arg=--contain",))
+    for name in ("bookworm", "bookworm-sb")
+    for user in (True, False)
+]
 WHOLE_DEV = [case for case in PLAIN if case.backend == "apptainer"]
 MINIMAL_DEV = [case for case in (*PLAIN, *CONTAINED) if case not in WHOLE_DEV]
 

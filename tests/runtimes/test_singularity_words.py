@@ -237,8 +237,9 @@ def parse_mount(text: str) -> tuple[str, str, bool]:
     return fields["source"], fields["destination"], "ro" in fields
 
 
+ANY_CHARACTER = st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])
 PATHS = (
-    st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1, max_size=20)
+    st.text(ANY_CHARACTER, min_size=1, max_size=20)
     .map(lambda name: "/" + name.strip("/\r"))
     .filter(lambda path: len(path) > 1 and "\r" not in path)
 )

@@ -18,9 +18,10 @@ from gpubind.sources.nvidia import read_inventory
 
 LAYOUTS = {"ubuntu": ubuntu, "rhel": rhel, "debian": debian, "run": run_directory}
 ALL = Request(caps=CAPABILITIES)
+DEFAULT = Request()
 
 
-def inventory(*parts: Spec, request: Request = Request(), listfile: Optional[bytes] = None) -> Inventory:
+def inventory(*parts: Spec, request: Request = DEFAULT, listfile: Optional[bytes] = None) -> Inventory:
     site = ListFile("site.conf", listfile, shipped=False) if listfile is not None else None
     return read_inventory(host(*parts), request, site)
 
