@@ -22,6 +22,7 @@ COMPAT32 = {"x86_64": "i386", "aarch64": "arm"}
 """The 32-bit architecture whose programs a 64-bit one also runs."""
 
 NEEDED_LIMIT = 4096
+VER_FLG_WEAK = 2
 VERSIONS_LIMIT = 4096
 STRING_LIMIT = 4096
 
@@ -137,8 +138,10 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
         kind = section["sh_type"]
         if kind == "SHT_GNU_verneed":
             for need, versions in _bounded(section.iter_versions(), VERSIONS_LIMIT, "version needs"):
-                names = tuple(_text(v.name) for v in _bounded(versions, left, "version needs"))
-                left -= len(names)
+                entries = list(_bounded(versions, left, "version needs"))
+                left -= len(entries)
+                # A weak need is only warned about (glibc elf/dl-version.c).
+                names = tuple(_text(v.name) for v in entries if not v["vna_flags"] & VER_FLG_WEAK)
                 needs.append(VersionNeed(_text(need.name), names))
         elif kind == "SHT_GNU_verdef":
             for _, names in _bounded(section.iter_versions(), VERSIONS_LIMIT - len(definitions), "version definitions"):

@@ -156,6 +156,10 @@ _DIRECTORIES = st.builds(
 )
 _PATHS = _NAMES.map("/{}".format)
 _ROOTS = st.builds(RecordedRoot, _TEXTS.map(HostPath), st.dictionaries(_PATHS, _DIRECTORIES, max_size=3))
+_RUNS = st.one_of(
+    st.tuples(_STRINGS, st.integers(-1, 255), _TEXTS, _TEXTS).map(lambda run: RecordedRun(*run)),
+    st.tuples(_STRINGS, _MISSING).map(lambda run: RecordedRun(run[0], missing=run[1])),
+)
 _RECORDS = st.builds(
     Record,
     description=_TEXTS,
@@ -168,7 +172,7 @@ _RECORDS = st.builds(
     euid=_SMALL,
     groups=st.lists(_SMALL, max_size=3).map(tuple),
     lists=st.lists(st.builds(RecordedList, _TEXTS, _TEXTS, _TEXTS), max_size=1).map(tuple),
-    runs=st.lists(st.builds(RecordedRun, _STRINGS, st.integers(-1, 255), _TEXTS, _TEXTS), max_size=1).map(tuple),
+    runs=st.lists(_RUNS, max_size=2).map(tuple),
 )
 
 
@@ -242,6 +246,7 @@ def test_what_is_no_record_is_refused(data: bytes, place: str) -> None:
         ("lists", [{"name": "a", "label": "b"}], "lists[0].text"),
         ("lists", [{"name": "a", "label": "b", "text": "\ud800"}], "lists[0].text"),
         ("runs", [{"argv": "ls", "status": 0}], "runs[0].argv"),
+        ("runs", [{"argv": ["ls"], "status": 0, "stdout": "", "stderr": "", "missing": ["x", ""]}], "runs[0].missing"),
         ("trees", ..., "trees"),
         ("trees|driver", ..., "trees.driver"),
         ("trees|dev", None, "trees.dev"),

@@ -67,10 +67,8 @@ def test_the_process_is_told_in_numbers_and_the_machine_without_its_name() -> No
 
 def ask(code: str, environ: Mapping[str, str]) -> Any:
     """What *code* printed as JSON."""
-    everywhere = {"PATH": "/usr/bin:/bin", "PYTHONPATH": CHECKOUT}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**everywhere, **environ}, stdout=subprocess.PIPE, check=True
-    )
+    whole = {"PATH": "/usr/bin:/bin", "PYTHONPATH": CHECKOUT, **environ}
+    done = subprocess.run([sys.executable, "-c", code], env=whole, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)
 
 

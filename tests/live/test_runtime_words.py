@@ -1,0 +1,162 @@
+"""The plan in Apptainer's words: through a shell, with a site's and a user's own settings, into the real program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from live.containers import CONTAINERS, Case, image, library_path, privileges, readable, start
+from live.machine import CHECKOUT, PYTHON_ENV, Bind, Machine
+
+pytestmark = pytest.mark.live
+
+LIBDIR = "/.singularity.d/libs"
+CONF = "/etc/apptainer/apptainer.conf"
+SHELL = 'gpubind() { python3 -m gpubind "$@"; }\nprobe() { "$@" python3 -c "$PROBE"; }\n'
+PROBE = "import ctypes, os; print(os.environ['LD_LIBRARY_PATH'], ctypes.CDLL('libcuda.so.1').cuInit(0))"
+
+SUBSTITUTION = "probe apptainer exec {own} $(gpubind plan --nv --format apptainer {image}) {path}"
+EVAL = 'eval "probe apptainer exec {own} $(gpubind plan --format apptainer --format sh {image}) {path}"'
+VARIABLES = 'eval "$(gpubind plan --format apptainer-env {image})"; probe apptainer exec {own} {path}'
+FORMS = pytest.mark.parametrize("form", [SUBSTITUTION, EVAL, VARIABLES], ids=["substitution", "eval", "variables"])
+
+WHO = pytest.mark.parametrize("user", [False, True], ids=["root", "user"])
+SWITCH = pytest.mark.parametrize("env", [{}, {"APPTAINER_NV": "1"}], ids=["no-variable", "APPTAINER_NV"])
+SITE = pytest.mark.parametrize("always", ["no", "yes"], ids=["site-never", "site-always"])
+IMAGES = ("bookworm", "bookworm-sb", "bookworm-path-sb", "bookworm.sif")
+OWN = "/opt/own/lib"
+"""What bookworm-path-sb has in its LD_LIBRARY_PATH."""
+
+
+@WHO
+@SWITCH
+@SITE
+def test_exec_starts_whatever_switches_the_programs_own_binds_on(
+    trixie: Machine, tmp_path: Path, user: bool, env: Mapping[str, str], always: str
+) -> None:
+    case = Case("apptainer", "bookworm-sb", user)
+    assert library_path(trixie, case, env=env, binds=[site(trixie, tmp_path, always)])[0] == LIBDIR
+
+
+@FORMS
+@SWITCH
+@SITE
+def test_words_start_whatever_switches_the_programs_own_binds_on(
+    trixie: Machine, tmp_path: Path, form: str, env: Mapping[str, str], always: str
+) -> None:
+    assert started(trixie, form, "bookworm-sb", user=True, env=env, binds=[site(trixie, tmp_path, always)])[0] == LIBDIR
+
+
+@FORMS
+@WHO
+def test_words_go_through_a_shell(trixie: Machine, form: str, user: bool) -> None:
+    assert set(started(trixie, form, "bookworm-sb", user=user)) == {LIBDIR}
+
+
+@FORMS
+@pytest.mark.parametrize("known", [True, False], ids=["image-known", "image-unknown"])
+def test_words_keep_the_values_of_the_user_and_of_the_image(trixie: Machine, form: str, known: bool) -> None:
+    elements = started(trixie, form, "bookworm-path-sb", user=True, known=known)
+    assert elements[:2] == [LIBDIR, OWN]
+    env = {"APPTAINERENV_LD_LIBRARY_PATH": "/user/lib:/other"}
+    elements = started(trixie, form, "bookworm-path-sb", user=True, known=known, env=env)
+    assert elements[:3] == [LIBDIR, "/user/lib", "/other"]
+
+
+def test_variables_add_to_the_binds_that_the_user_has(trixie: Machine) -> None:
+    form = VARIABLES + "; apptainer exec {own} {path} test -x /mnt/build"
+    rig = Bind(f"{CHECKOUT}/tests/live/rig", "/srv/rig")
+    env = {"APPTAINER_BIND": f"{rig.target}:/mnt"}
+    assert set(started(trixie, form, "bookworm-sb", user=True, env=env, binds=[rig])) == {LIBDIR}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("user", [True], ids=["user"])
+def test_the_drivers_directory_comes_first_and_nothing_is_empty(trixie: Machine, name: str, user: bool) -> None:
+    elements = library_path(trixie, Case("apptainer", name, user))
+    assert elements[0] == LIBDIR
+    assert "" not in elements
+    assert (OWN in elements) == (name == "bookworm-path-sb")
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_a_variable_of_the_users_stays_behind_ours(trixie: Machine, name: str) -> None:
+    env = {"APPTAINERENV_LD_LIBRARY_PATH": "/user/lib"}
+    elements = library_path(trixie, Case("apptainer", name, True), env=env)
+    assert elements[:2] == [LIBDIR, "/user/lib"]
+    assert "" not in elements
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_option_of_the_users_stays_behind_ours(trixie: Machine, name: str) -> None:
+    option = ("--backend-arg=--env", "--backend-arg=LD_LIBRARY_PATH=/x")
+    elements = library_path(trixie, Case("apptainer", name, True, option))
+    assert elements[:2] == [LIBDIR, "/x"]
+    assert "" not in elements
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_a_file_of_the_users_stays_behind_ours(trixie: Machine, tmp_path: Path, name: str) -> None:
+    (tmp_path / "env").write_text("LD_LIBRARY_PATH=/from/file\n")
+    option = ("--backend-arg=--env-file", "--backend-arg=/srv/given/env")
+    given = Bind(readable(str(tmp_path)), "/srv/given")
+    elements = library_path(trixie, Case("apptainer", name, True, option), binds=[given])
+    assert elements[:2] == [LIBDIR, "/from/file"]
+    assert "" not in elements
+
+
+def test_without_evaluation_an_unknown_images_own_value_is_said_to_be_lost(trixie: Machine) -> None:
+    case = Case("apptainer", "bookworm.sif", True, ("--backend-arg=--no-eval",))
+    assert library_path(trixie, case)[0] == LIBDIR
+    assert "library-path-lost" in start(trixie, case, "true").stderr
+
+
+def test_without_evaluation_a_known_image_keeps_its_own_value(trixie: Machine) -> None:
+    case = Case("apptainer", "bookworm-path-sb", True, ("--backend-arg=--no-eval",))
+    assert library_path(trixie, case)[:2] == [LIBDIR, OWN]
+
+
+def test_bubblewrap_keeps_the_images_own_value_and_not_the_hosts(trixie: Machine) -> None:
+    case = Case("bwrap", "bookworm-path-sb", True)
+    assert library_path(trixie, case, env={"LD_LIBRARY_PATH": "/host/lib"}) == ["/.gpubind/libs", OWN]
+
+
+def site(machine: Machine, directory: Path, always: str) -> Bind:
+    """Apptainer's configuration with `always use nv` set, over the one of the machine."""
+    text = Path(machine.root + CONF).read_text()
+    assert "\nalways use nv = no\n" in text
+    path = directory / "apptainer.conf"
+    path.write_text(text.replace("\nalways use nv = no\n", f"\nalways use nv = {always}\n"))
+    path.chmod(0o644)
+    return Bind(str(path), CONF)
+
+
+def started(
+    machine: Machine,
+    form: str,
+    name: str,
+    *,
+    user: bool,
+    known: bool = False,
+    env: Mapping[str, str] = {},
+    binds: Iterable[Bind] = (),
+) -> list[str]:
+    """The elements of LD_LIBRARY_PATH in a container that a shell started; cuInit has to work in it."""
+    fill = {
+        "own": " ".join(privileges("apptainer", user=user)),
+        "image": f"--image {image(name)}" if known else "",
+        "path": image(name),
+    }
+    done = machine.run(
+        ["sh", "-ec", SHELL + form.format(**fill)],
+        user=user,
+        driver=True,
+        binds=[*machine.modules, CONTAINERS, *binds],
+        env={**PYTHON_ENV, "PROBE": PROBE, **env},
+    )
+    value, status = done.stdout.split()
+    assert status == "100"
+    assert "" not in value.split(":")
+    return value.split(":")
