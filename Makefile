@@ -27,6 +27,7 @@ live: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/starts.py
 
 fix: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .

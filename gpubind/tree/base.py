@@ -37,6 +37,7 @@ class Tree:
         self.root = root
         self._stats: dict[str, Union[Stat, Missing]] = {"/": Stat("dir", 0o755, 0, 0, 0)}
         self._resolved: dict[str, Union[RootedPath, Missing]] = {}
+        self._elfs: dict[str, Union[ElfFacts, Missing]] = {}
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
 
     # What callers ask.
@@ -108,7 +109,12 @@ class Tree:
     def elf(self, path: str) -> Union[ElfFacts, Missing]:
         """The dynamic facts of the ELF file that *path* leads to; a damaged one is `unreadable`."""
         here = self._regular(path)
-        return here if isinstance(here, Missing) else self._elf(here)
+        if isinstance(here, Missing):
+            return here
+        answer = self._elfs.get(here)
+        if answer is None:
+            answer = self._elfs[here] = self._elf(here)
+        return answer
 
     # What subclasses answer; *path* is absolute, normal, and no parent of it is a link.
 
