@@ -188,6 +188,15 @@ def test_an_option_wins_over_a_variable_and_that_over_the_configuration_file(tmp
     assert libdir("--libdir", "/from/option", GPUBIND_LIBDIR="/from/variable") == "/from/option"
 
 
+def test_a_configuration_file_may_set_the_format_and_what_only_some_commands_take(tmp_path: Path) -> None:
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind" / "config.toml").write_text('format = "paths"\nbackend = "bwrap"\nrequire-gpu = true\n')
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert gpubind("plan", "--host", HOST, env=env).stdout.startswith("/dev/dri/card0\n")
+    assert gpubind("explain", "libcuda.so", "--host", HOST, env=env).returncode == 0
+    assert gpubind("check", "--host", HOST, env=env).returncode == 0
+
+
 @pytest.mark.parametrize(
     "text", ["no toml", "unknown = 1", 'completion = "yes"', "library-path = [1]", "caps = 3"], ids=lambda text: text
 )
@@ -248,3 +257,110 @@ def test_version_is_the_packages() -> None:
     import gpubind as package
 
     assert gpubind("--version").stdout == f"gpubind {package.__version__}\n"
+
+
+def test_check_prints_a_line_a_finding_and_the_verdict() -> None:
+    done = gpubind("check", "--nv", "--host", HOST)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "# ok"
+    assert {line.split("\t")[1] for line in done.stdout.splitlines()[:-1]} == {"vendor-neutral-left-out"}
+
+
+def test_check_quietly_prints_the_verdict_alone() -> None:
+    assert gpubind("check", "-q", "--host", HOST).stdout == "ok\n"
+
+
+def test_check_as_json_has_the_plans_digest() -> None:
+    document = json.loads(gpubind("check", "--json", "--host", HOST).stdout)
+    plan = json.loads(gpubind("plan", "--json", "--host", HOST).stdout)
+    assert (document["schema"], document["verdict"]) == ("gpubind.check/1", "ok")
+    assert document["plan"] == plan["digest"]
+
+
+def test_check_of_a_host_without_a_driver_is_an_error_finding(tmp_path: Path) -> None:
+    done = gpubind("check", "--root", str(tmp_path), "--dev-root", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stdout.startswith("error\tnothing-to-bind\t")
+
+
+def test_check_of_an_image_without_glibc_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    done = gpubind("check", "--host", HOST, "--image", str(tmp_path))
+    assert done.returncode == 1
+    assert "\timage-without-glibc\t" in done.stdout
+
+
+def test_a_table_of_findings_names_each_and_the_verdict() -> None:
+    done = gpubind("check", "--host", HOST, "--format", "table")
+    assert "note: vendor-neutral-left-out" in done.stdout
+    assert done.stdout.splitlines()[-1] == "verdict: ok"
+
+
+def test_words_for_a_runtime_are_one_line() -> None:
+    done = gpubind("plan", "-q", "--host", HOST, "--format", "singularity")
+    assert done.stdout.count("\n") == 1
+    assert done.stdout.startswith("--no-nv --nv=false --no-rocm --rocm=false --bind /")
+
+
+def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
+    done = gpubind("plan", "-q", "--host", HOST, "--format", "apptainer", "--format", "sh")
+    assert "'LD_LIBRARY_PATH=/.singularity.d/libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}'" in done.stdout
+    assert gpubind("plan", "--host", HOST, "--format", "sh").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "status"),
+    [
+        (("exec", "--backend", "docker", "/", "true"), "unknown-backend", 2),
+        (("exec", "--backend", "bwrap", "/"), "no-command", 2),
+        (("exec", "--backend", "apptainer", "/", "true"), "no-runtime", 125),
+        (("exec", "/", "true"), "no-runtime", 125),
+        (("shell", "/"), "no-runtime", 125),
+        (("check", "--image", "/nonexistent", "--host", HOST), "no-image", 4),
+        (("plan", "--vendor-neutral", "both", "--host", HOST), "unknown-side", 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_start_that_cannot_be_has_its_code_and_status(arguments: tuple[str, ...], code: str, status: int) -> None:
+    done = gpubind(*arguments, env={"PATH": "/nonexistent"})
+    assert done.stderr.startswith(f"error: {code}: ")
+    assert (done.returncode, done.stdout) == (status, "")
+
+
+def runtime(directory: Path, name: str, version: str) -> dict[str, str]:
+    """An environment in whose PATH a program of that name tells its version, and otherwise prints its words."""
+    program = directory / name
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && {{ echo "{version}"; exit; }}\nprintf "%s\\n" "$@"\nexit 42\n'
+    )
+    program.chmod(0o755)
+    return {"PATH": f"{directory}:{os.environ['PATH']}"}
+
+
+def test_exec_becomes_the_runtime_with_its_exit_status(tmp_path: Path) -> None:
+    env = runtime(tmp_path, "apptainer", "apptainer version 1.5.0")
+    done = gpubind("exec", "-q", "--host", HOST, "--backend-arg=--contain", "img.sif", "--", "cmd", "--flag", env=env)
+    words = done.stdout.splitlines()
+    assert done.returncode == 42
+    assert words[:2] == ["exec", "--contain"]
+    assert words[-3:] == ["img.sif", "cmd", "--flag"]
+    assert "PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs" in words
+    assert any("/dev/nvidia0" in word for word in words)
+
+
+def test_dry_run_prints_the_command_and_starts_nothing(tmp_path: Path) -> None:
+    env = runtime(tmp_path, "singularity", "singularity-ce version 4.1.0")
+    done = gpubind("exec", "-q", "--dry-run", "--host", HOST, "--backend", "singularity", "img", "a b", env=env)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"{tmp_path}/singularity exec --no-nv ")
+    assert done.stdout.endswith(" img 'a b'\n")
+
+
+def test_a_host_without_gpu_is_a_warning_and_the_container_starts(tmp_path: Path) -> None:
+    env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    roots = ("--root", str(empty), "--dev-root", str(empty))
+    done = gpubind("exec", *roots, "img", "cmd", env=env)
+    assert (done.returncode, done.stderr.startswith("warning: nothing-to-bind: ")) == (42, True)
+    assert gpubind("exec", "--require-gpu", *roots, "img", "cmd", env=env).returncode == 125

@@ -60,9 +60,10 @@ def gpubind(
 
     settings = read_settings()
     if settings:
-        renamed = {"list": "list_", "format": "format_"}
-        defaults = {renamed.get(key, key.replace("-", "_")): value for key, value in settings.items()}
-        context.default_map = dict.fromkeys(("plan", "explain", "check", "exec", "run", "shell"), defaults)
+        formats = [settings.pop("format")] if "format" in settings else []
+        defaults = {{"list": "list_"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
+        context.default_map = dict.fromkeys(("explain", "check", "exec", "run", "shell"), defaults)
+        context.default_map["plan"] = {**defaults, "format_": formats}
 
 
 @app.command()

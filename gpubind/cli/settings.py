@@ -12,6 +12,7 @@ SITE_FILE = "/etc/gpubind/config.toml"
 SIZE_LIMIT = 1 << 20
 
 KEYS: dict[str, type] = {
+    "backend": str,
     "caps": str,
     "completion": bool,
     "dev-root": str,
@@ -19,9 +20,11 @@ KEYS: dict[str, type] = {
     "library-path": list,
     "libdir": str,
     "list": str,
+    "require-gpu": bool,
     "root": str,
     "source": str,
     "strict": bool,
+    "vendor-neutral": str,
 }
 """What a configuration file may set: option names, and the type of each."""
 

@@ -106,11 +106,7 @@ WHOLE_DIRECTORIES = (
     "/run/nvidia-persistenced",
     "/sys/class/drm",
     "/sys/class/kfd/kfd/topology/nodes",
-    "/sys/module/nvidia",
-    "/sys/module/nvidia_uvm",
-    "/sys/module/nvidia_drm",
-    "/sys/module/amdgpu",
-    "/sys/module/nouveau",
+    "/sys/module/nvidia_drm/parameters",
     "/tmp/nvidia-mps",
     "/usr/lib/firmware/nvidia",
     "/usr/lib/modprobe.d",
@@ -148,7 +144,11 @@ SINGLE_PATHS = (
     "/etc/nv_tegra_release",
     "/etc/os-release",
     "/proc/devices",
-    "/sys/module/nvidia/version",
+    *(
+        f"/sys/module/{module}{fact}"
+        for module in ("nvidia", "nvidia_uvm", "nvidia_drm", "amdgpu", "nouveau")
+        for fact in ("", "/version", "/initstate")
+    ),
 )
 
 GPU_NAME = re.compile(
@@ -203,6 +203,19 @@ def survey(host: Host, description: str = "", hostname: Optional[str] = None) ->
 def _without_homes(value: str) -> str:
     """*value* without the parts of a search path that lie in somebody's home, and so name them."""
     return ":".join(part for part in value.split(":") if not _HOME.match(part))
+
+
+_RUNTIME_CONF = re.compile(r"^(apptainer|singularity)\.conf$")
+_DIRECTIVES = re.compile(
+    rb"^\s*(mount dev|enable overlay|enable underlay|always use nv|always use rocm|user bind control)\s*="
+)
+
+
+def _directives(body: Union[bytes, Missing]) -> Union[bytes, Missing]:
+    """The directives of a runtime's configuration that bear on a plan; others may name users and groups."""
+    if isinstance(body, Missing):
+        return body
+    return b"".join(line + b"\n" for line in body.split(b"\n") if _DIRECTIVES.match(line))
 
 
 def _without_comments(body: Union[bytes, Missing]) -> Union[bytes, Missing]:
@@ -366,6 +379,8 @@ class _Survey:
             return RecordedEntry(found, body=self.tree.read(path, LD_CACHE_LIMIT))
         if text or _TEXT_NAME.search(name) or path.startswith(("/proc/driver/", "/sys/module/")):
             body = self.tree.read(path, TEXT_LIMIT)
+            if _RUNTIME_CONF.match(name):
+                return RecordedEntry(found, body=_directives(body))
             return RecordedEntry(found, body=_without_comments(body) if name.endswith(".conf") else body)
         if not _ELF_NAME.search(name) and not found.mode & 0o111:
             return RecordedEntry(found)

@@ -6,20 +6,18 @@ the driver itself; then the device nodes. Everything considered gets a Decision.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Optional
 
-from gpubind.errors import FormatError, NothingToBindError
+from gpubind.errors import FormatError
 from gpubind.formats.elf import COMPAT32
 from gpubind.formats.filelist import parse_filelist
 from gpubind.formats.ldcache import LdCache, parse_ldcache
 from gpubind.formats.liblist import ListEntry, library_stem, parse_liblist
-from gpubind.formats.procfs import parse_driver_version, parse_module_version
 from gpubind.host import Host, ListFile
 from gpubind.host.base import shipped_liblist
 from gpubind.model import (
     Decision,
     Driver,
-    DriverKind,
     Finding,
     HostFile,
     Inventory,
@@ -33,6 +31,8 @@ from gpubind.sources import nvidia_container_cli
 from gpubind.sources.cuda import cuda_max
 from gpubind.sources.devices import read_devices
 from gpubind.sources.files import Answer, find_binary, find_files, host_only, library_candidates
+from gpubind.sources.findings import driver_findings, manifest_findings, nothing_to_bind
+from gpubind.sources.kernel import driver_kind, read_kernel
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.libraries import Found, Named, Namer, find_libraries, with_aliases
 from gpubind.sources.search import LD_CACHE, LD_CACHE_PATH, Accepted, Candidate, Search, existing_directories
@@ -42,15 +42,6 @@ LIST_NAME = "nvliblist.conf"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 LD_CACHE_LIMIT = 64 << 20
 LIBCUDA = "libcuda.so"
-
-
-class Kernel(NamedTuple):
-    """What the kernel side says."""
-
-    version: Optional[str]
-    where: str
-    why: Optional[str]
-    """Why there is no version."""
 
 
 def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
@@ -95,7 +86,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     decisions += [answer for answer in answers if isinstance(answer, Decision)]
     devices = read_devices(host)
     if not libraries and not devices.nodes:
-        raise _nothing(host, kernel, search, cache)
+        raise nothing_to_bind(host, kernel, search)
 
     decisions += found.decisions
     decisions += _unmatched(namer, found)
@@ -112,7 +103,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         decisions.append(nvidia_container_cli.decision_about(passed))
         if request.source == passed.source:
             findings.append(nvidia_container_cli.finding_about(passed, listfile.label, host.driver.root))
-    findings += file_list_findings + _manifest_findings(decisions) + _findings(host, kernel, version, found, namer)
+    findings += file_list_findings + manifest_findings(decisions)
+    findings += driver_findings(host, kernel, version, found, namer)
     details = {"liblist": listfile.label, "driver": f"files that carry {version}"}
     if printed is not None:
         details[source] = printed.command
@@ -145,34 +137,6 @@ def _ask_the_program(
         return None, (PassedOver(nvidia_container_cli.SOURCE, "other-root", why),)
     answer = nvidia_container_cli.ask(host)
     return (None, (answer,)) if isinstance(answer, PassedOver) else (answer, ())
-
-
-def read_kernel(host: Host) -> Kernel:
-    """V, as the loaded kernel module says it: /sys/module/nvidia/version, else /proc/driver/nvidia/version."""
-    why = "no NVIDIA kernel module is loaded"
-    for path, parse in (
-        ("/sys/module/nvidia/version", parse_module_version),
-        ("/proc/driver/nvidia/version", parse_driver_version),
-    ):
-        text = host.dev.read_text(path)
-        if isinstance(text, Missing):
-            if text.why != "absent":
-                why = f"{path}: {text}"
-            continue
-        try:
-            return Kernel(parse(text), path, None)
-        except FormatError as error:
-            why = f"{path}: {error.why}"
-    return Kernel(None, "/sys/module/nvidia, /proc/driver/nvidia", why)
-
-
-def driver_kind(host: Host) -> DriverKind:
-    """`wsl` where /dev/dxg stands for the driver, `tegra` on Jetson, else `linux`."""
-    if not isinstance(host.dev.lstat("/dev/dxg"), Missing):
-        return "wsl"
-    if not isinstance(host.dev.lstat("/etc/nv_tegra_release"), Missing):
-        return "tegra"
-    return "linux"
 
 
 def read_ldcache(host: Host) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
@@ -290,94 +254,3 @@ def _absent(subject: str, by: str, at: str, detail: str) -> Decision:
 def _unique(files: list[HostFile]) -> list[HostFile]:
     """*files* without a second entry that names the same target or program."""
     return list({(file.target or file.names[0]): file for file in reversed(files)}.values())[::-1]
-
-
-def _findings(host: Host, kernel: Kernel, version: Optional[str], found: Found, namer: Namer) -> list[Finding]:
-    findings: list[Finding] = []
-    if kernel.version is None and driver_kind(host) == "linux":
-        findings.append(
-            Finding(
-                "driver-not-loaded",
-                "error",
-                "nvidia",
-                "nvidia",
-                "no NVIDIA kernel module is loaded on this host",
-                kernel.where,
-                f"{kernel.why}; programs will say CUDA_ERROR_NO_DEVICE (100) or `Driver Not Loaded`. "
-                + (f"The plan assumes {version}, the version of the file behind libcuda" if version else ""),
-                "load it, as root; on a login node without a GPU this is expected",
-                "modprobe nvidia && nvidia-modprobe -u -c=0",
-            )
-        )
-    has_libcuda = any("libcuda.so.1" in file.names for file in found.files)
-    others: dict[str, list[str]] = {}
-    for decision in found.other_versions:
-        carried = driver_version_of(decision.path or "")
-        if carried and decision.path:
-            others.setdefault(carried, []).append(decision.path)
-    for other, paths in sorted(others.items()):
-        mismatch = not has_libcuda and kernel.version is not None
-        findings.append(
-            Finding(
-                "driver-mismatch" if mismatch else "other-driver-version",
-                "error" if mismatch else "warning",
-                "nvidia",
-                other,
-                f"the kernel module is {version}, the libraries on this host are {other}"
-                if mismatch
-                else f"{len(set(paths))} files of another driver version, {other}, are here; {version} is taken",
-                f"{kernel.where}; {sorted(paths)[0]}",
-                "programs would say `Driver/library version mismatch`",
-                "reboot, or reload the kernel module, after a driver update; remove the version that is not used",
-            )
-        )
-    if not has_libcuda and not others:
-        findings.append(
-            Finding(
-                "no-libcuda",
-                "error",
-                "nvidia",
-                "libcuda.so.1",
-                "there are NVIDIA devices but no libcuda.so.1 of this driver",
-                LD_CACHE_PATH + ", " + ", ".join(library_directories(host.uname.machine)[:3]) + ", ...",
-                "programs will say `libcuda.so.1: cannot open shared object file`",
-                "install the driver's user-space libraries, or name their place with --root or --library-path",
-            )
-        )
-    if found.outside:
-        findings.append(
-            Finding(
-                "not-in-list",
-                "warning",
-                "nvidia",
-                namer.listed.liblist.label,
-                f"the driver has {len(found.outside)} libraries that the list in force does not name",
-                ", ".join(found.outside),
-                "what needs them will fail in the container",
-                "add these lines to the list",
-                "\n".join(sorted({library_stem(name) for name in found.outside})),
-            )
-        )
-    return findings
-
-
-def _manifest_findings(decisions: list[Decision]) -> list[Finding]:
-    what = "a manifest of the driver is malformed, and is not bound"
-    return [
-        Finding("bad-icd", "warning", "nvidia", decision.subject, what, decision.path, decision.detail)
-        for decision in decisions
-        if decision.rule == "bad-icd"
-    ]
-
-
-def _nothing(host: Host, kernel: Kernel, search: Search, cache: Optional[LdCache]) -> NothingToBindError:
-    entries = "no usable ld.so.cache" if cache is None else f"ld.so.cache ({len(cache)} entries)"
-    nouveau = not isinstance(host.dev.lstat("/sys/module/nouveau"), Missing)
-    why = "the open-source driver nouveau owns the GPU" if nouveau else kernel.why or "no file matches"
-    return NothingToBindError(
-        "nothing-to-bind",
-        "no NVIDIA driver library and no NVIDIA device on this host",
-        where=", ".join((entries, *search.directories, "/dev/nvidia*", kernel.where)),
-        why=why,
-        hint="on a GPU node: install the driver, or name its place with --root; to plan for another host: --host",
-    )

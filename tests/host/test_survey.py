@@ -31,7 +31,7 @@ SPEC: dict[str, Item] = {
     "/dev/dri/by-path/pci-0000:01:00.0-render": Link("../renderD128"),
     "/dev/dri/renderD128": b"",
     "/etc/OpenCL/vendors/nvidia.icd": "libnvidia-opencl.so.1\n",
-    "/etc/apptainer/apptainer.conf": "# written by alice\nuse nvidia = yes\n  # and bob\n",
+    "/etc/apptainer/apptainer.conf": "# by alice\nmount dev = minimal\nlimit container owners = alice\n",
     "/etc/apptainer/capability.json": '{"users": {"alice": ["CAP_NET_RAW"]}}',
     "/etc/group": GROUP,
     "/etc/ld.so.cache": CACHE,
@@ -256,9 +256,9 @@ def test_a_group_whose_name_is_not_utf8_is_kept() -> None:
     assert tree_of(spec).read("/etc/group") == b"vid\xe9o:x:44:\n"
 
 
-def test_comments_of_configuration_files_are_left_out(recorded: Record) -> None:
+def test_of_a_runtimes_configuration_only_what_bears_on_a_plan_is_kept(recorded: Record) -> None:
     text = RecordedHost(recorded, "test").driver.read("/etc/apptainer/apptainer.conf")
-    assert text == b"#\nuse nvidia = yes\n  #\n"
+    assert text == b"mount dev = minimal\n"
 
 
 def test_the_machines_name_is_kept_only_if_it_is_given(host: LiveHost) -> None:

@@ -15,9 +15,11 @@ pytestmark = pytest.mark.live
 BACKEND = pytest.mark.parametrize("backend", ["bwrap", "apptainer"])
 WHO = pytest.mark.parametrize("user", [False, True], ids=["root", "user"])
 
+NUMBERS = {"HUP": 1, "TERM": 15}
+
 SIGNALLED = """
 ready=/tmp/ready.$$
-{start} sh -c 'echo $$ > '$ready'; exec sleep 300' > /dev/null &
+{start} sh -c 'echo $$ > '$ready'; exec sleep 9' > /dev/null &
 pid=$!
 until [ -s $ready ]; do sleep 0.05; kill -0 $pid; done
 child=$(cat $ready)
@@ -61,12 +63,11 @@ def test_the_exit_code_is_the_childs(trixie: Machine, backend: str, user: bool, 
 
 @BACKEND
 @WHO
-@pytest.mark.parametrize("signal", ["TERM", "INT", "HUP"])
+@pytest.mark.parametrize("signal", ["TERM", "HUP"])
 def test_a_signal_to_the_process_ends_the_child(trixie: Machine, backend: str, user: bool, signal: str) -> None:
-    started, ended = shell(trixie, signalled(backend, user=user, signal=signal), user=user).splitlines()
+    started, *ended = shell(trixie, signalled(backend, user=user, signal=signal), user=user).splitlines()
     assert started.startswith({"bwrap": "/usr/bin/bwrap", "apptainer": "Apptainer runtime parent"}[backend])
-    assert ended.startswith("ended ")
-    assert ended != "ended 0"
+    assert ended == [f"ended {128 + NUMBERS[signal]}"]
 
 
 @BACKEND
@@ -77,7 +78,7 @@ def test_standard_input_and_output_are_the_childs(trixie: Machine, backend: str)
 @BACKEND
 def test_a_terminal_is_the_childs(trixie: Machine, backend: str) -> None:
     inside = f"{gpubind(backend, user=True)} sh -c 'test -t 0 && test -t 1 && echo a terminal'"
-    assert shell(trixie, f"script -qec {shlex.quote(inside)} /dev/null", user=True) == "a terminal\r\n"
+    assert shell(trixie, f"script -qec {shlex.quote(inside)} /dev/null", user=True) == "a terminal\n"
 
 
 @WHO

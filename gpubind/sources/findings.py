@@ -1,0 +1,122 @@
+"""What is wrong with a driver, told from what its files were found to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from gpubind.errors import NothingToBindError
+from gpubind.formats.liblist import library_stem
+from gpubind.host import Host
+from gpubind.model import Decision, Finding, Missing
+from gpubind.sources.kernel import Kernel, driver_kind
+from gpubind.sources.layouts import library_directories
+from gpubind.sources.libraries import Found, Namer
+from gpubind.sources.search import LD_CACHE_PATH, Search
+from gpubind.sources.table import driver_version_of
+
+
+def driver_findings(host: Host, kernel: Kernel, version: Optional[str], found: Found, namer: Namer) -> list[Finding]:
+    """The findings about versions and libraries; *version* is V."""
+    return [
+        *_not_loaded(host, kernel, version),
+        *_other_versions(kernel, version, found),
+        *_no_libcuda(host, found),
+        *_not_in_list(found, namer),
+    ]
+
+
+def _not_loaded(host: Host, kernel: Kernel, version: Optional[str]) -> Iterator[Finding]:
+    if kernel.version is None and driver_kind(host) == "linux":
+        assumed = f"The plan assumes {version}, the version of the file behind libcuda" if version else ""
+        yield Finding(
+            "driver-not-loaded",
+            "error",
+            "nvidia",
+            "nvidia",
+            "no NVIDIA kernel module is loaded on this host",
+            kernel.where,
+            f"{kernel.why}; programs will say CUDA_ERROR_NO_DEVICE (100) or `Driver Not Loaded`. {assumed}".rstrip(),
+            "load it, as root; on a login node without a GPU this is expected",
+            "modprobe nvidia && nvidia-modprobe -u -c=0",
+        )
+
+
+def _other_versions(kernel: Kernel, version: Optional[str], found: Found) -> Iterator[Finding]:
+    """A second driver beside the right one is a warning; only a wrong one is an error."""
+    others: dict[str, list[str]] = {}
+    for decision in found.other_versions:
+        carried = driver_version_of(decision.path or "")
+        if carried and decision.path:
+            others.setdefault(carried, []).append(decision.path)
+    mismatch = kernel.version is not None and not _has_libcuda(found)
+    for other, paths in sorted(others.items()):
+        yield Finding(
+            "driver-mismatch" if mismatch else "other-driver-version",
+            "error" if mismatch else "warning",
+            "nvidia",
+            other,
+            f"the kernel module is {version}, the libraries on this host are {other}"
+            if mismatch
+            else f"{len(set(paths))} files of another driver version, {other}, are here; {version} is taken",
+            f"{kernel.where}; {sorted(paths)[0]}",
+            "programs would say `Driver/library version mismatch`",
+            "reboot, or reload the kernel module, after a driver update; remove the version that is not used",
+        )
+
+
+def _no_libcuda(host: Host, found: Found) -> Iterator[Finding]:
+    if not _has_libcuda(found) and not found.other_versions and "libcuda.so.1" not in found.outside:
+        yield Finding(
+            "no-libcuda",
+            "error",
+            "nvidia",
+            "libcuda.so.1",
+            "there are NVIDIA devices but no libcuda.so.1 of this driver",
+            LD_CACHE_PATH + ", " + ", ".join(library_directories(host.uname.machine)[:3]) + ", ...",
+            "programs will say `libcuda.so.1: cannot open shared object file`",
+            "install the driver's user-space libraries, or name their place with --root or --library-path",
+        )
+
+
+def _not_in_list(found: Found, namer: Namer) -> Iterator[Finding]:
+    if found.outside:
+        yield Finding(
+            "not-in-list",
+            "warning",
+            "nvidia",
+            namer.listed.liblist.label,
+            f"the driver has {len(found.outside)} libraries that the list in force does not name",
+            ", ".join(found.outside),
+            "what needs them will fail in the container",
+            "add these lines to the list",
+            "\n".join(sorted({library_stem(name) for name in found.outside})),
+        )
+
+
+def _has_libcuda(found: Found) -> bool:
+    return any("libcuda.so.1" in file.names for file in found.files)
+
+
+def manifest_findings(decisions: list[Decision]) -> list[Finding]:
+    """A finding for each manifest that was turned down."""
+    what = "a manifest of the driver is malformed, and is not bound"
+    return [
+        Finding("bad-icd", "warning", "nvidia", decision.subject, what, decision.path, decision.detail)
+        for decision in decisions
+        if decision.rule == "bad-icd"
+    ]
+
+
+def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBindError:
+    """The error that says where was looked, and whether another driver owns the GPU."""
+    entries = "no usable ld.so.cache" if search.cache is None else f"ld.so.cache ({len(search.cache)} entries)"
+    nouveau = not isinstance(host.dev.lstat("/sys/module/nouveau"), Missing)
+    why = "the open-source driver nouveau owns the GPU" if nouveau else kernel.why or "no file matches"
+    return NothingToBindError(
+        "nothing-to-bind",
+        "no NVIDIA driver library and no NVIDIA device on this host",
+        where=", ".join((entries, *search.directories, "/dev/nvidia*", kernel.where)),
+        why=why,
+        hint="on a GPU node: install the driver, or name its place with --root; to plan for another host: --host",
+    )
