@@ -208,7 +208,11 @@ def _facts(
         else:
             staged = {m.target: f"<generated>{m.target}" for m in plan.mounts if m.content is not None}
     directories = frozenset(path for path in (environ.get("HOME"), environ.get("PWD")) if path and os.path.isdir(path))
-    return Start(flavour, version, arguments, environ, site, staged, directories)
+    env_files: dict[str, str] = {}
+    for path in singularity.env_file_options(arguments) if name != "bwrap" else ():
+        text = read_file(path, ENV_FILE_LIMIT).decode("utf-8", "surrogateescape")
+        env_files.update(singularity.parse_env_file(text))
+    return Start(flavour, version, arguments, environ, site, env_files, staged, directories)
 
 
 def _need_command(argv: tuple[str, ...], image: "Image", plan: Optional["Plan"]) -> None:

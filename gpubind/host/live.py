@@ -55,23 +55,57 @@ class LiveHost(Host):
         program = os.path.realpath(program)
         if os.geteuid() == 0 and (writable := writable_by_others(program)):
             return Missing("forbidden", f"`{writable}` can be written by others than root; not run as root")
-        import subprocess
+        environ = {"PATH": ":".join(PROGRAM_DIRECTORIES), "LC_ALL": "C"}
+        return _answer(program, argv, environ, timeout_s)
 
-        try:
-            done = subprocess.run(
-                (program, *argv[1:]),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout_s,
-                check=False,
-                env={"PATH": ":".join(PROGRAM_DIRECTORIES), "LC_ALL": "C"},
-            )
-        except subprocess.TimeoutExpired:
-            return Missing("unreadable", f"`{argv[0]}` did not answer within {timeout_s:g} s")
-        except OSError as error:
-            return Missing("unreadable", f"`{argv[0]}`: {error.strerror}")
-        out, err = (s[:OUTPUT_LIMIT].decode("utf-8", "surrogateescape") for s in (done.stdout, done.stderr))
-        return RunResult(done.returncode, out, err)
+
+def _answer(
+    program: str, argv: tuple[str, ...], environ: dict[str, str], timeout_s: float
+) -> Union[RunResult, Missing]:
+    """What *program* prints, called as *argv*, in bounded time and memory; it is ended with everything that it has started."""
+    import selectors
+    import signal
+    import subprocess
+    import time
+
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(
+            argv,
+            executable=program,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            env=environ,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Missing("unreadable", f"`{argv[0]}`: {error.strerror}")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    printed = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
+    deadline = time.monotonic() + timeout_s
+    trouble = ""
+    with process, selectors.DefaultSelector() as selector:
+        for descriptor in printed:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map() and not trouble:
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                trouble = f"did not answer within {timeout_s:g} s"
+            for key, _ in ready:
+                chunk = os.read(key.fd, 65536)
+                printed[key.fd] += chunk
+                if not chunk:
+                    selector.unregister(key.fd)
+                if len(printed[key.fd]) > OUTPUT_LIMIT:
+                    trouble = f"prints more than {OUTPUT_LIMIT} bytes"
+        if trouble:
+            os.killpg(process.pid, signal.SIGKILL)
+    if trouble:
+        return Missing("unreadable", f"`{argv[0]}` {trouble}")
+    out, err = (text.decode("utf-8", "surrogateescape") for text in printed.values())
+    return RunResult(process.returncode, out, err)
 
 
 def list_file_places(name: str) -> tuple[tuple[str, str], ...]:

@@ -52,13 +52,13 @@ def _not_the_hosts(family: Family, members: list[HostFile], request: Request, fi
     """Why the host's copy of *family* is not bound; None if it is."""
     if request.vendor_neutral == "image":
         return "the image's own was asked for"
+    refused = [fit.unfit[member.path] for member in members if member.path in fit.unfit] if fit is not None else []
     if request.vendor_neutral == "host":
-        return None
+        return f"asked for, but the image cannot load it: {refused[0].detail}" if refused else None
     if fit is None:
         return "shared by all vendors; the image's own is mostly the better one, and no image is known"
     if family in fit.own_families:
         return "the image has its own"
-    refused = [fit.unfit[member.path] for member in members if member.path in fit.unfit]
     return f"the image cannot load the host's: {refused[0].detail}" if refused else None
 
 
@@ -71,13 +71,16 @@ def _family_finding(
         why = "an image mostly has its own, and the host's may need a newer C library than the image has"
         hint = "plan with --image, and it is decided from both; programs that use it need it in the image"
         return [Finding("vendor-neutral-left-out", "note", "nvidia", family, what, members[0].source, why, hint)]
-    if fit is None or family in fit.own_families:
+    asked = request.vendor_neutral == "host"
+    if fit is None or (family in fit.own_families and not asked):
         return []
-    named = request.caps_explicit and wanted in request.caps and family == "glvnd"
+    named = asked or (request.caps_explicit and wanted in request.caps and family == "glvnd")
     what = f"neither the image nor the host gives {_NAMES[family]} to this container"
+    if family in fit.own_families:
+        what = f"the host's {_NAMES[family]} was asked for, but the image cannot load it, and keeps its own"
     refused = [fit.unfit[member.path].detail for member in members if member.path in fit.unfit]
     hint = "install it in the image: libglvnd0, libgl1 and libegl1, or ocl-icd-libopencl1 in Debian's words"
-    why = f"the image has none; the host's: {refused[0]}" if refused else "the image has none"
+    why = f"the host's: {refused[0]}" if refused else "the image has none"
     return [Finding("vendor-neutral-missing", "error" if named else "note", "nvidia", family, what, None, why, hint)]
 
 

@@ -66,6 +66,7 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
     for place in sorted(rebuilt, reverse=True):
         options += ["--remount-ro", place]
     env = _environment(plan)
+    options += ["--unsetenv", "LD_LIBRARY_PATH"]  # the host's own means nothing in there
     for name, value in env:
         options += ["--setenv", name, value]
     return Words(tuple(options), tuple(binds), env, tuple(decisions), ())
@@ -80,7 +81,8 @@ def command(
     elif action == "shell" or not argv:
         shell = "/bin/sh" if isinstance(image.stat("/bin/bash"), Missing) else "/bin/bash"
         argv = (shell, *argv)
-    return (program, *made.options, *start.arguments, "--", *argv)
+    # bubblewrap stays as the parent of the container; without the first word a signal would end it alone.
+    return (program, "--die-with-parent", *made.options, *start.arguments, "--", *argv)
 
 
 def _place_to_rebuild(image: Tree, target: str) -> Optional[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
@@ -48,7 +48,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
         if _impossible(mount, start, image):
             decisions.append(_no_place(mount))
         else:
-            binds.append(Bind(source, mount.target, "ro" in mount.options))
+            binds.append(_sayable(Bind(source, mount.target, "ro" in mount.options), start))
     minimal = minimal_dev(start)
     nodes = plan.devices if minimal else ()
     binds += [Bind(node.source, node.target, False) for node in nodes]
@@ -155,6 +155,47 @@ def parse_version(text: str) -> tuple[str, Optional[tuple[int, ...]]]:
     return ("apptainer" if "apptainer" in text else "singularity"), version
 
 
+def _sayable(bind: Bind, start: Start) -> Bind:
+    """*bind*, unless no word of the program's can say it. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
+    why = None
+    if any("\ud800" <= character <= "\udfff" for character in bind.source + bind.target):
+        why = "it is not UTF-8, and this program hands paths on as JSON"
+    elif start.program == "apptainer" and ":" in bind.source and bind.target.startswith(LIBRARIES_PREFIX):
+        why = "Apptainer splits the source of a library at a colon, even one that --mount protects"
+    if why is not None:
+        hint = "use --backend bwrap, or give the driver root a plainer path"
+        raise RuntimeLimitError(
+            "unsayable-path", "a path cannot be said to this program", where=bind.source, why=why, hint=hint
+        )
+    return bind
+
+
+def env_file_options(arguments: Sequence[str]) -> list[str]:
+    """The files that --env-file options name, in order; a later one wins."""
+    files: list[str] = []
+    for number, word in enumerate(arguments):
+        if word == "--env-file" and number + 1 < len(arguments):
+            files += arguments[number + 1].split(",")
+        elif word.startswith("--env-file="):
+            files += word[len("--env-file=") :].split(",")
+    return files
+
+
+def parse_env_file(text: str) -> dict[str, str]:
+    """The plain assignments of an environment file. What a shell would have to evaluate is left out."""
+    values: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, equals, value = line.strip().partition("=")
+        name = name[len("export ") :].strip() if name.startswith("export ") else name
+        if equals and name.isidentifier():
+            value = value.strip()
+            if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+                value = value[1:-1]
+            if not set(value) & set("$`\\\"'"):
+                values[name] = value
+    return values
+
+
 def _needs_mount(bind: Bind) -> bool:
     """Whether --bind cannot say this path in either program."""
     return bool(_NO_BIND_CHARS.search(bind.source) or _NO_BIND_CHARS.search(bind.target))
@@ -245,7 +286,7 @@ def _library_path(image: Optional[ImageFacts], start: Start) -> tuple[Optional[t
 
 
 def user_value(name: str, start: Start) -> Optional[str]:
-    """The user's own value for *name* in the container: --env, else the prefixed variables."""
+    """The user's own value for *name* in the container: --env, else --env-file, else the prefixed variables."""
     value: Optional[str] = None
     for number, word in enumerate(start.arguments):
         following = start.arguments[number + 1] if number + 1 < len(start.arguments) else ""
@@ -255,6 +296,7 @@ def user_value(name: str, start: Start) -> Optional[str]:
             key, equals, given = pair.partition("=")
             value = given if equals and key == name else value
     prefixes = ("APPTAINERENV_", "SINGULARITYENV_") if start.program == "apptainer" else ("SINGULARITYENV_",)
+    value = value or start.env_files.get(name)
     return value or next(
         (start.environ[prefix + name] for prefix in prefixes if start.environ.get(prefix + name)), None
     )

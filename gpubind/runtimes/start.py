@@ -23,6 +23,8 @@ class Start(NamedTuple):
     """The caller's environment."""
     site: Mapping[str, str] = {}
     """The runtime's configuration file: directive -> value."""
+    env_files: Mapping[str, str] = {}
+    """What the files of the user's --env-file options set, where they do so in plain words."""
     staged: Mapping[str, HostPath] = {}
     """Where generated content was written: container path -> host path."""
     directories: frozenset[str] = frozenset()

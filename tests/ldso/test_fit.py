@@ -163,6 +163,13 @@ def test_a_side_that_is_asked_for_is_taken(side: str, bound: bool) -> None:
         assert ("/.gpubind/libs/libGL.so.1" in targets) is bound
 
 
+def test_a_family_that_is_asked_for_is_one_unit_too_and_an_error_if_it_cannot_be_loaded() -> None:
+    spec = {**glvnd_host(), "/usr/lib64/libGLdispatch.so.0": elf("x", needs={"libc.so.6": ("GLIBC_2.38",)})}
+    made = make(image(glibc("2.36"), GLVND), spec, vendor_neutral="host")
+    assert set(left_out(made, "vendor-neutral")) == {"libGL.so.1", "libGLX.so.0", "libGLdispatch.so.0"}
+    assert [(f.code, f.severity) for f in made.findings if "neutral" in f.code] == [("vendor-neutral-missing", "error")]
+
+
 def test_without_an_image_shared_loaders_are_left_out_with_a_note() -> None:
     made = make(None, glvnd_host())
     assert "libGL.so.1" in left_out(made, "vendor-neutral")

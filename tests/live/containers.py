@@ -64,7 +64,7 @@ def start(
     return machine.tried(*words, user=case.user, driver=driver, env=env, binds=[CONTAINERS, *binds], status=status)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def look(machine: Machine, case: Case) -> dict[str, Any]:
     """What rig/inside.py says in the container of *case*; each container is started once a session."""
     report: dict[str, Any] = json.loads(start(machine, case, "python3", "-c", PROBE).stdout)

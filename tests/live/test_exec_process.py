@@ -134,7 +134,7 @@ def shell(machine: Machine, script: str, *, user: bool) -> str:
 
 def listing(root: str) -> dict[str, tuple[int, ...]]:
     """Everything below *root* with what changes when a file or a directory does."""
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for directory, directories, files in os.walk(root):
         for name in (".", *directories, *files):
             facts = os.lstat(os.path.join(directory, name))

@@ -23,8 +23,10 @@ from gpubind.runtimes.singularity import (
     NO_GPU_FLAGS,
     bind_word,
     command,
+    env_file_options,
     exports,
     mount_word,
+    parse_env_file,
     parse_site,
     parse_version,
     quoted,
@@ -258,9 +260,32 @@ def test_any_path_is_said_by_bind_or_by_mount(source: str, target: str, read_onl
 
 
 def test_a_hostile_root_goes_through_mount_one_word_each() -> None:
-    made = words(make(root='/a,b:c^d"e'), start())
+    root = '/a,b^d"e'
+    made = words(make(root=root), start())
     mounts = [made.options[i + 1] for i, word in enumerate(made.options) if word == "--mount"]
-    assert ('/a,b:c^d"e/usr/lib64/libcuda.so.550.54.14', f"{LIBS}/libcuda.so.1", True) in map(parse_mount, mounts)
+    assert (f"{root}/usr/lib64/libcuda.so.550.54.14", f"{LIBS}/libcuda.so.1", True) in map(parse_mount, mounts)
+
+
+@pytest.mark.parametrize("root", ["/a:b", "/a\udcff"], ids=["colon", "not-utf-8"])
+def test_a_path_that_apptainer_cannot_take_is_refused_and_named(root: str) -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        words(make(root=root), start())
+    assert (caught.value.code, caught.value.exit_code) == ("unsayable-path", 6)
+    assert caught.value.where.startswith(root)
+
+
+def test_a_value_from_the_users_env_file_stays_behind_ours_and_env_wins_over_it() -> None:
+    files = {"LD_LIBRARY_PATH": "/file"}
+    environ = {"APPTAINERENV_LD_LIBRARY_PATH": "/variable"}
+    assert env(words(make(SANDBOX), start(env_files=files, environ=environ)))["LD_LIBRARY_PATH"] == f"{LIBS}:/file"
+    made = words(make(SANDBOX), start("--env", "LD_LIBRARY_PATH=/env", env_files=files))
+    assert env(made)["LD_LIBRARY_PATH"] == f"{LIBS}:/env"
+
+
+def test_environment_files_are_read_for_plain_words_only() -> None:
+    text = "# c\nexport A=/a\nB='/b c'\nC=$HOME/x\nD=`id`\nE=\nnot a name=1\nA=/a2\n"
+    assert parse_env_file(text) == {"A": "/a2", "B": "/b c", "E": ""}
+    assert env_file_options(["--env-file", "a,b", "x", "--env-file=c", "--env-file"]) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 NAMES = (
     b"plain",
@@ -46,30 +47,32 @@ IN_CONTAINER = "cd /.gpubind/libs 2> /dev/null || cd /.singularity.d/libs; sha25
 def main(backend: str, image: str, words: list[str]) -> None:
     base = os.fsencode(tempfile.mkdtemp(prefix="gpubind-hostile-"))
     try:
-        tree = base + b"/tree"
-        os.makedirs(tree + b"/usr/lib64")
         for library in LIBRARIES:
-            shutil.copy(f"{DRIVER}/{library}", tree + b"/usr/lib64/" + library.encode())
-            os.symlink(library, tree + b"/usr/lib64/" + library.partition(".so")[0].encode() + b".so.1")
-        report = {}
+            shutil.copy(f"{DRIVER}/{library}".encode(), base)
         for name in NAMES:
-            os.rename(tree, base + b"/" + name)
-            tree = base + b"/" + name
-            report[ascii(name)] = started(backend, image, words, tree)
-        json.dump(report, sys.stdout)
+            directory = base + b"/" + name + b"/usr/lib64/"
+            os.makedirs(directory)
+            for library in LIBRARIES:
+                os.link(base + b"/" + library.encode(), directory + library.encode())
+                os.symlink(library, directory + library.partition(".so")[0].encode() + b".so.1")
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            found = threads.map(lambda name: started(backend, image, words, base + b"/" + name), NAMES)
+            json.dump({ascii(name): answer for name, answer in zip(NAMES, found)}, sys.stdout)
     finally:
         shutil.rmtree(base)
 
 
 def started(backend: str, image: str, words: list[str], root: bytes) -> dict[str, object]:
     """What becomes of a container that gets the driver in *root*."""
-    gpubind = [sys.executable, "-m", "gpubind", "exec", "--backend", backend, *words, "--root", root, "--dev-root", "/"]
-    done = subprocess.run([*gpubind, image, "sh", "-c", IN_CONTAINER], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    gpubind = [sys.executable, "-m", "gpubind", "exec", "--backend", backend, *words]
+    gpubind += ["--root", os.fsdecode(root), "--dev-root", "/"]
+    done = subprocess.run([*gpubind, image, "sh", "-c", IN_CONTAINER], capture_output=True)
     want = {}
     for link in sorted(glob.glob(glob.escape(root) + b"/usr/lib64/*.so.1")):
         with open(link, "rb") as file:
             want[os.path.basename(link).decode()] = hashlib.sha256(file.read()).hexdigest()
-    seen = dict(reversed(line.split()) for line in done.stdout.decode().splitlines())
+    lines = [line.split() for line in done.stdout.decode().splitlines()]
+    seen = {name: value for value, name in lines}
     same = sorted(name for name, value in want.items() if seen.get(name) == value)
     return {
         "status": done.returncode,

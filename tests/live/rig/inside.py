@@ -1,7 +1,7 @@
 """inside.py   what a container got from its host: mounted, loaded, tried; as JSON. For use inside a container.
 
 `mounts`       each mount of the driver's: its options, and what opening it for writing says
-`status`       what the driver says (cuInit 100 is "no device", nvmlInit 9 "driver not loaded"), and the exit of nvidia-smi
+`status`       what the driver says (cuInit 100 is "no device", nvmlInit 9 "driver not loaded"), and nvidia-smi's exit
 `unloadable`   the libraries in the driver's directory that dlopen refuses, and why; `libraries`: all of them
 `unlinked`     the driver's programs for which the loader does not find everything, and what
 `devices`      each GPU node: what opening it says; ENXIO is "there and usable, but no driver owns it"
@@ -109,7 +109,7 @@ def why_not(path: str) -> str:
 def missing(program: str) -> list[str]:
     """What the loader does not find for the program."""
     command = [LOADER, "--list", program]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return [line.strip() for line in done.stdout.splitlines() if "not found" in line]
 
 
