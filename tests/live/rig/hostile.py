@@ -79,7 +79,7 @@ def started(backend: str, image: str, words: list[str], root: bytes) -> dict[str
         "said": done.stderr.decode("utf-8", "backslashreplace"),
         "same": same,
         "other": sorted(set(want) - set(same)),
-        "root": ascii(root)[2:-1],
+        "root": os.fsdecode(root).encode("utf-8", "backslashreplace").decode(),
     }
 
 
