@@ -46,7 +46,12 @@ def plan(
 
 def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:
     """*host* as the text of a record: what `--host FILE` reads."""
-    from gpubind.formats.record import dump_record
+    from gpubind.errors import HostReadError
+    from gpubind.formats.record import SIZE_LIMIT, dump_record
     from gpubind.host.survey import survey
 
-    return dump_record(survey(host, description, hostname), __version__)
+    text = dump_record(survey(host, description, hostname), __version__)
+    if len(text) > SIZE_LIMIT:
+        why = f"{len(text)} bytes; {SIZE_LIMIT} can be read again"
+        raise HostReadError("unreadable-file", "this host is too large for a record", where=host.driver.root, why=why)
+    return text

@@ -99,6 +99,11 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--host", HOST, "--root", "/"), "host-with-root", 2),
         (("plan", "--list", "/dev/null", "--source", "driver"), "list-with-source", 2),
         (("plan", "--libdir", "relative"), "not-absolute", 2),
+        (("plan", "--libdir", "/a/../b"), "not-absolute", 2),
+        (("plan", "--libdir", "/a:b"), "not-absolute", 2),
+        (("plan", "--libdir", "/a\nb"), "not-absolute", 2),
+        (("plan", "--libdir", "//"), "not-absolute", 2),
+        (("plan", "--like", "apptainer", "--format", "apptainer", "--host", HOST), "like-in-words", 2),
         (("plan", "--library-path", "x", "--host", HOST), "not-absolute", 2),
         (("plan", "--root", "/nonexistent"), "no-root", 4),
         (("plan", "--root", "/etc/passwd"), "no-root", 4),
@@ -364,3 +369,40 @@ def test_a_host_without_gpu_is_a_warning_and_the_container_starts(tmp_path: Path
     done = gpubind("exec", *roots, "img", "cmd", env=env)
     assert (done.returncode, done.stderr.startswith("warning: nothing-to-bind: ")) == (42, True)
     assert gpubind("exec", "--require-gpu", *roots, "img", "cmd", env=env).returncode == 125
+
+
+def test_a_root_from_a_variable_does_not_count_for_a_recorded_host() -> None:
+    assert gpubind("plan", "-q", "--host", HOST, env={"GPUBIND_ROOT": "/nonexistent"}).returncode == 0
+
+
+def test_libdir_is_taken_without_doubled_and_trailing_slashes() -> None:
+    document = json.loads(gpubind("plan", "--json", "--host", HOST, "--libdir", "//opt//gpu/").stdout)
+    assert document["libdir"] == "/opt/gpu"
+
+
+def test_a_file_that_is_written_anew_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.touch(mode=0o600)
+    assert gpubind("plan", "--json", "--host", HOST, "-o", str(path)).returncode == 0
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_help_that_cannot_be_written_is_no_bug() -> None:
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "gpubind", "plan", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environ)
+    assert (done.returncode, done.stderr.startswith("error: unwritable-file: ")) == (4, True)
+
+
+def test_a_dry_run_needs_no_runtime() -> None:
+    done = gpubind(
+        "exec", "-q", "--dry-run", "--host", HOST, "--backend", "apptainer", "img", "ls", env={"PATH": "/nowhere"}
+    )
+    assert (done.returncode, done.stdout.startswith("apptainer exec --no-nv ")) == (0, True)
+
+
+def test_an_image_is_never_taken_for_an_option(tmp_path: Path) -> None:
+    env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
+    done = gpubind("exec", "-q", "--host", HOST, "--", "-x.sif", "ls", env=env)
+    assert "./-x.sif" in done.stdout.splitlines()

@@ -97,6 +97,8 @@ def plan(
 
     chosen, quoted = _format(format_ or [], json, terminal=output is None and is_terminal())
     if chosen in PLAN_FORMATS:
+        if like is not None:
+            raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
         made, text = start.plan_in_words(options, chosen, image, quoted=quoted)
     else:
         opened = None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Optional
 
 from gpubind.documents.text import printable
-from gpubind.errors import EXIT_BUG, GpubindError, StdoutClosedError
+from gpubind.errors import EXIT_BUG, EXIT_UNREADABLE, GpubindError, StdoutClosedError
 
 
 def main(argv: Optional[list[str]] = None) -> int:
@@ -27,6 +28,13 @@ def main(argv: Optional[list[str]] = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
+            complain(_bug(error))
+            return EXIT_BUG
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # help is written by typer itself
+        complain(f"error: unwritable-file: standard output cannot be written\n  why:   {error.strerror}\n")
+        return EXIT_UNREADABLE
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback
         complain(_bug(error))
         return EXIT_BUG

@@ -87,16 +87,29 @@ def takes_plan_options(command: Callable[..., None]) -> Callable[..., None]:
     """*command* with the options of `PlanOptions` beside its own; it gets them as its argument `options`."""
     shared = inspect.signature(PlanOptions).parameters
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
-    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared.values())]
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    keywords = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared.values()))]
 
-    def with_options(**values: Any) -> None:
+    def with_options(context: typer.Context, **values: Any) -> None:
         options = PlanOptions(**{name: values.pop(name) for name in shared})
+        if options.host is not None:
+            # A root that a site or variable sets is meant for this machine, not for a recorded one.
+            options = options._replace(
+                root=options.root if _typed(context, "root") else None,
+                dev_root=options.dev_root if _typed(context, "dev_root") else None,
+            )
         command(options=options, **values)
 
     functools.update_wrapper(with_options, command)
     with_options.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     with_options.__annotations__ = {p.name: p.annotation for p in keywords}
     return with_options
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    """Whether the user gave the option on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def open_host_of(options: PlanOptions) -> "Host":
@@ -137,7 +150,7 @@ def make_plan(
         completion=options.completion,
         library_path=tuple(RootedPath(_absolute("--library-path", path)) for path in options.library_path or ()),
         like=like,
-        libdir=ContainerPath(_absolute("--libdir", options.libdir).rstrip("/")) if options.libdir else None,
+        libdir=ContainerPath(_absolute("--libdir", options.libdir)) if options.libdir else None,
         vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # checked above
     )
     if layout is None:
@@ -160,6 +173,10 @@ def _caps(text: Optional[str]) -> tuple[Capability, ...]:
 
 
 def _absolute(option: str, path: str) -> str:
-    if not path.startswith("/") or path.rstrip("/") == "" or "\0" in path:
-        raise UsageError("not-absolute", f"{option} wants an absolute path below /, not `{path}`")
-    return path
+    """*path* without doubled and trailing slashes, if it is an absolute path that can stand in a search path."""
+    parts = [part for part in path.split("/") if part]
+    plain = path.startswith("/") and parts and not {".", ".."} & set(parts)
+    if not plain or ":" in path or not path.isprintable():
+        why = "it may hold no `.`, `..`, colon or control character"
+        raise UsageError("not-absolute", f"{option} wants an absolute path below /, not `{path}`", why=why)
+    return "/" + "/".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Optional
@@ -51,7 +52,12 @@ def _to_file(data: bytes, path: str) -> None:
             return
         target = os.path.realpath(path)
         part = f"{target}.{os.getpid()}.part"
+        old = os.stat(target).st_mode & 0o7777 if os.path.exists(target) else None
+        if old is not None and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, "it is there, and may not be written")
         with open(part, "xb") as file:
+            if old is not None:
+                os.fchmod(file.fileno(), old)
             file.write(data)
         os.replace(part, target)
     except OSError as error:

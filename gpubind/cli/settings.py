@@ -51,10 +51,10 @@ def _user_file() -> str:
 
 def _read(path: str) -> dict[str, Any]:
     try:
+        if not os.path.isfile(path):  # absent, or in a home that is somebody else's: sudo, cron, a job's prologue
+            return {}
         with open(path, "rb") as file:
             data = file.read(SIZE_LIMIT + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
     except OSError as error:
         why = error.strerror or str(error)
         raise HostReadError("unreadable-file", "a configuration file cannot be read", where=path, why=why) from error

@@ -82,12 +82,14 @@ def _start(
     require_gpu: bool,
     quiet: bool,
 ) -> None:
-    from gpubind.execute import execute, need_program
+    from gpubind.execute import execute, find_program, need_program
     from gpubind.runtimes import bwrap, singularity
 
     environ = dict(os.environ)
+    if image.startswith("-"):  # the runtime would take it for an option
+        image = f"./{image}"
     name = _backend(backend, environ)
-    program = need_program(name, environ)
+    program = name if dry_run and not find_program(name, environ) else need_program(name, environ)
     opened = _open_if_directory(image, must=name == "bwrap")
     layout = bwrap.LAYOUT if name == "bwrap" else singularity.LAYOUT
     try:
@@ -196,7 +198,7 @@ def _facts(
     from gpubind.stage import stage
 
     flavour, version, site = name, None, {}
-    if name != "bwrap" and program is not None:
+    if name != "bwrap" and program is not None and program.startswith("/"):
         flavour, version = singularity.parse_version(probe_version(program))
         if os.path.exists(SITE_FILES[flavour]):
             text = read_file(SITE_FILES[flavour], ENV_FILE_LIMIT).decode("utf-8", "surrogateescape")

@@ -24,7 +24,8 @@ def render_check_text(findings: tuple[Finding, ...]) -> str:
     """One line a finding: severity, code, subject, what, hint, separated by tabs; then the verdict."""
     lines = []
     for finding in findings:
-        fields = (finding.severity, finding.code, finding.subject, finding.what, finding.command or finding.hint or "")
+        todo = (finding.command or finding.hint or "").replace("\n", " ")
+        fields = (finding.severity, finding.code, finding.subject, finding.what, todo)
         lines.append("\t".join(printable(field) for field in fields))
     return "\n".join([*lines, f"# {verdict(findings)}"]) + "\n"
 

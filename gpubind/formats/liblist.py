@@ -68,10 +68,13 @@ def library_stem(name: str) -> str:
 def parse_liblist(data: bytes, label: str) -> LibList:
     """The entries of *data*, in file order.
 
-    Errors: `FormatError` (code `bad-liblist`) with the line: a NUL byte, an overlong line, an unknown section.
+    Errors: `FormatError` (code `bad-liblist`) with the line: a byte order mark, a NUL byte, an overlong line, an
+    unknown section.
     """
     entries: list[ListEntry] = []
     section: Optional[str] = None
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise _malformed(label, 1, "a byte order mark", "save it as plain UTF-8; the mark would hide the first entry")
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), 1):
         text = line.strip()
         if not text or text.startswith("#"):

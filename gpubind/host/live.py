@@ -40,6 +40,10 @@ class LiveHost(Host):
                     data = file.read(LIST_LIMIT + 1)
             except (FileNotFoundError, NotADirectoryError):
                 continue
+            except PermissionError as error:
+                if not os.access(os.path.dirname(path), os.X_OK):  # somebody else's home: sudo, cron, a job's prologue
+                    continue
+                raise unreadable_list(path, error.strerror or "") from error
             except OSError as error:
                 raise unreadable_list(path, error.strerror or str(error)) from error
             if len(data) > LIST_LIMIT:
@@ -62,7 +66,7 @@ class LiveHost(Host):
 def _answer(
     program: str, argv: tuple[str, ...], environ: dict[str, str], timeout_s: float
 ) -> Union[RunResult, Missing]:
-    """What *program* prints, called as *argv*, in bounded time and memory; it is ended with everything that it has started."""
+    """What *program* prints, called as *argv*, in bounded time and memory; it is ended with all that it has started."""
     import selectors
     import signal
     import subprocess

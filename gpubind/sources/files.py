@@ -20,6 +20,15 @@ from gpubind.tree import Tree, glob
 
 Answer = Union[HostFile, Decision]
 
+SYSTEM_DIRECTORIES = frozenset(
+    (
+        *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt", "/opt", "/proc"),
+        *("/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64"),
+        *("/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share", "/var", "/var/run"),
+    )
+)
+"""What a list file cannot mean as a whole."""
+
 
 def find_binary(host: Host, entry: ListEntry, named: Named, arch: str) -> Answer:
     """The program that *entry* names, from the standard directories, then PATH."""
@@ -62,6 +71,9 @@ def find_binary(host: Host, entry: ListEntry, named: Named, arch: str) -> Answer
 
 def find_files(tree: Tree, entry: ListEntry, named: Named, version: Optional[str]) -> list[Answer]:
     """The files that absolute *entry* names: at their own path, or at the top of an extracted .run directory."""
+    if {"..", "."} & set(entry.text.split("/")) or "//" in entry.text or entry.text.endswith("/"):
+        why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
+        return [_rejected(entry.text, named, "unclean-path", why)]
     places: dict[str, str] = {path: path for path in glob(tree, entry.text)}
     if not places:
         top = tree.list("/")
@@ -75,6 +87,10 @@ def find_files(tree: Tree, entry: ListEntry, named: Named, version: Optional[str
             Decision("nvidia", entry.text, "absent", "no-match", "search", named.by, named.at, None, None, None, detail)
         )
     return answers
+
+
+def _rejected(subject: str, named: Named, rule: str, detail: str) -> Decision:
+    return Decision("nvidia", subject, "rejected", rule, "search", named.by, named.at, subject, None, None, detail)
 
 
 def _file(tree: Tree, path: str, target: str, named: Named, version: Optional[str]) -> Answer:
@@ -92,6 +108,8 @@ def _file(tree: Tree, path: str, target: str, named: Named, version: Optional[st
         return rejected("other-driver-version", f"its name carries {carried}, the driver is {version}")
     kind: Kind = "file"
     content: Optional[bytes] = None
+    if found.kind == "dir" and target in SYSTEM_DIRECTORIES:
+        return rejected("system-directory", "binding it would hide the container's own")
     if found.kind in ("socket", "dir"):
         kind = "socket" if found.kind == "socket" else "directory"
     elif found.kind != "file":
@@ -128,6 +146,8 @@ def _file(tree: Tree, path: str, target: str, named: Named, version: Optional[st
 def library_candidates(tree: Tree, entry: ListEntry) -> list[Candidate]:
     """The libraries that an absolute *entry* names, each with the links beside it that lead to the same file."""
     candidates: list[Candidate] = []
+    if {"..", "."} & set(entry.text.split("/")):
+        return []
     for path in glob(tree, entry.text):
         directory, _, name = path.rpartition("/")
         candidates.append(Candidate(name, path, directory or "/"))

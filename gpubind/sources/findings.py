@@ -83,7 +83,7 @@ def _not_in_list(found: Found, namer: Namer) -> Iterator[Finding]:
     if found.outside:
         yield Finding(
             "not-in-list",
-            "warning",
+            "error" if "libcuda.so.1" in found.outside else "warning",
             "nvidia",
             namer.listed.liblist.label,
             f"the driver has {len(found.outside)} libraries that the list in force does not name",
@@ -113,6 +113,11 @@ def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBind
     entries = "no usable ld.so.cache" if search.cache is None else f"ld.so.cache ({len(search.cache)} entries)"
     nouveau = not isinstance(host.dev.lstat("/sys/module/nouveau"), Missing)
     why = "the open-source driver nouveau owns the GPU" if nouveau else kernel.why or "no file matches"
+    known = library_directories(host.uname.machine)
+    listings = ((directory, host.driver.list(directory)) for directory in known)
+    hidden = [d for d, names in listings if isinstance(names, Missing) and names.why != "absent"]
+    if hidden:
+        why += f"; {', '.join(hidden)} cannot be read"
     return NothingToBindError(
         "nothing-to-bind",
         "no NVIDIA driver library and no NVIDIA device on this host",

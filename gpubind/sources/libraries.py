@@ -250,9 +250,11 @@ def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in
         return None  # a second name only, such as GBM's backend
     facts = search.tree.elf(real)
     soname = None if isinstance(facts, Missing) else facts.soname
-    if soname is None or "/" in soname or soname in ("", ".", ".."):  # a damaged or hostile one is no file name
+    # A soname decides where the file lands: only one that belongs to the file's own name counts, so that nothing can
+    # claim to be the C library, or hold what no file name should.
+    if soname is None or ".so" not in own_name or not re.fullmatch(r"[\w.+-]+", soname, re.ASCII):
         return own_name
-    return soname
+    return soname if soname.startswith(library_stem(own_name)) else own_name
 
 
 def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:

@@ -85,7 +85,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     files = [answer for answer in answers if isinstance(answer, HostFile)]
     decisions += [answer for answer in answers if isinstance(answer, Decision)]
     devices = read_devices(host)
-    if not libraries and not devices.nodes:
+    # Vendor-neutral loaders come with any desktop: they are no driver.
+    if not devices.nodes and all(file.family is not None for file in libraries):
         raise nothing_to_bind(host, kernel, search)
 
     decisions += found.decisions

@@ -25,6 +25,9 @@ FORBIDDEN = Missing("forbidden", "permission denied")
 LOOP = Missing("loop", "too many levels of symbolic links")
 
 
+GLOBS_LIMIT = 20_000  # the same, for all globs in one tree
+
+
 class Tree:
     """A read-only view of the files below *root*, consistent for its lifetime: each fact is asked for once.
 
@@ -37,6 +40,7 @@ class Tree:
         self.root = root
         self._stats: dict[str, Union[Stat, Missing]] = {"/": Stat("dir", 0o755, 0, 0, 0)}
         self._resolved: dict[str, Union[RootedPath, Missing]] = {}
+        self.globbed = 0
         self._elfs: dict[str, Union[ElfFacts, Missing]] = {}
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
 
@@ -252,6 +256,8 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
 
     Errors: `FormatError` (code `wide-glob`) when it would list more than `GLOB_LIMIT` directories.
     """
+    if pattern.strip("/") == "":
+        return (RootedPath("/"),)
     heads = [""]
     listed = 0
     for part in [p for p in pattern.split("/") if p]:
@@ -262,8 +268,9 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
         name_matches = _name_matcher(part)
         for head in heads:
             listed += 1
-            if listed > GLOB_LIMIT:
-                why = f"it matches in more than {GLOB_LIMIT} directories"
+            tree.globbed += 1
+            if listed > GLOB_LIMIT or tree.globbed > GLOBS_LIMIT:
+                why = f"it matches in more than {GLOB_LIMIT} directories, or all patterns in more than {GLOBS_LIMIT}"
                 raise FormatError("wide-glob", f"the pattern `{pattern}` is too wide", place=pattern, why=why)
             names = tree.list(head or "/")
             if not isinstance(names, Missing):

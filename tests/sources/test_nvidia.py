@@ -116,6 +116,18 @@ def test_neither_library_nor_device_is_nothing_to_bind() -> None:
     assert "/usr/lib64" in caught.value.where
 
 
+def test_the_loaders_of_any_desktop_are_no_driver() -> None:
+    desktop: Spec = {"/usr/lib64/libGL.so.1": elf("libGL.so.1"), "/usr/lib64/libGLdispatch.so.0": elf("x")}
+    with pytest.raises(NothingToBindError):
+        inventory(desktop)
+
+
+def test_a_directory_that_cannot_be_read_is_told_where_nothing_is_found() -> None:
+    with pytest.raises(NothingToBindError) as caught:
+        inventory({"/usr/lib64": Hidden(directory=True)})
+    assert caught.value.why.endswith("; /usr/lib64, /usr/lib64/nvidia cannot be read")
+
+
 BAD_FILES: list[tuple[str, Spec, str]] = [
     ("stub", {"/usr/local/cuda/lib64/stubs/libcuda.so.1": elf("libcuda.so.1")}, "stub"),
     ("dangling", {"/bad/libcuda.so.1": Link("gone.so")}, "dangling"),
@@ -274,6 +286,37 @@ def test_a_site_list_without_sections_takes_capabilities_from_the_shipped_table(
     assert named(found, "nvidia-smi").capability == "utility"
 
 
+@pytest.mark.parametrize("entry", ["/", "/etc/../etc/hostname", "/etc/./hostname", "//etc/hostname", "/etc/"])
+def test_a_path_that_is_not_plain_is_rejected(entry: str) -> None:
+    found = inventory(ubuntu(), kernel(), {"/etc/hostname": "x"}, listfile=f"libcuda.so\n{entry}\n".encode())
+    assert decided(found, entry) == [("rejected", "unclean-path")]
+
+
+@pytest.mark.parametrize("entry", ["/dev", "/usr/lib", "/etc"])
+def test_a_directory_that_a_container_has_of_its_own_is_rejected(entry: str) -> None:
+    found = inventory(ubuntu(), kernel(), {"/etc/hostname": "x"}, listfile=f"libcuda.so\n{entry}\n".encode())
+    assert decided(found, entry) == [("rejected", "system-directory")]
+
+
+def test_patterns_are_bounded_all_together() -> None:
+    wide: dict[str, Item] = {f"/a/{number}": Dir() for number in range(300)}
+    patterns = "".join(f"/a/*/x{number}*\n" for number in range(100))
+    with pytest.raises(FormatError) as caught:
+        inventory(ubuntu(), kernel(), wide, listfile=patterns.encode())
+    assert caught.value.code == "wide-glob"
+
+
+def test_a_byte_order_mark_would_hide_the_first_entry_and_is_an_error() -> None:
+    with pytest.raises(FormatError) as caught:
+        inventory(ubuntu(), kernel(), listfile=b"\xef\xbb\xbflibcuda.so\n")
+    assert caught.value.where == "site.conf:1"
+
+
+def test_a_sites_list_without_libcuda_is_an_error_finding() -> None:
+    found = inventory(ubuntu(), kernel(), listfile=b"libnvidia-ml.so\n")
+    assert [f.severity for f in found.findings if f.code == "not-in-list"] == ["error"]
+
+
 def test_a_malformed_list_is_an_error_with_its_line() -> None:
     with pytest.raises(FormatError) as caught:
         inventory(ubuntu(), kernel(), listfile=b"libcuda.so\n[compute\n")
@@ -301,7 +344,19 @@ def test_a_soname_that_no_name_tells_is_read_from_the_file() -> None:
     assert named(found, "libcuda.so.1").names == ("libcuda.so", "libcuda.so.1")
 
 
-@pytest.mark.parametrize("soname", ["../../etc/passwd", "..", "", "a/b"])
+HOSTILE_SONAMES = [
+    "../../etc/passwd",
+    "..",
+    "",
+    "a/b",
+    "libc.so.6",
+    "ld-linux-x86-64.so.2",
+    "libnvidia-evil.so.1:x",
+    "libnvidia-evil.so\n",
+]
+
+
+@pytest.mark.parametrize("soname", HOSTILE_SONAMES)
 def test_a_hostile_soname_is_no_file_name(soname: str) -> None:
     spec: Spec = {f"/libnvidia-evil.so.{V}": elf(soname)}
     found = inventory(run_directory(), spec, kernel())
