@@ -103,6 +103,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--libdir", "/a:b"), "not-absolute", 2),
         (("plan", "--libdir", "/a\nb"), "not-absolute", 2),
         (("plan", "--libdir", "//"), "not-absolute", 2),
+        (("plan", "--libdir", "/x", "--format", "singularity", "--host", HOST), "fixed-libdir", 2),
         (("plan", "--like", "apptainer", "--format", "apptainer", "--host", HOST), "like-in-words", 2),
         (("plan", "--library-path", "x", "--host", HOST), "not-absolute", 2),
         (("plan", "--root", "/nonexistent"), "no-root", 4),

@@ -135,6 +135,9 @@ def make_plan(
     sides = get_args(Side)
     if options.vendor_neutral not in sides:
         raise UsageError("unknown-side", f"unknown side `{options.vendor_neutral}`", hint="known: " + ", ".join(sides))
+    if options.libdir and layout is not None and layout.libdir.startswith("/.singularity.d/"):
+        why = "Apptainer and SingularityCE have one directory for libraries from outside"
+        raise UsageError("fixed-libdir", f"--libdir cannot move {layout.libdir}", why=why)
     host = host or open_host_of(options)
     listfile = None
     if options.list_ is not None:

@@ -385,7 +385,8 @@ class _Survey:
         if not _ELF_NAME.search(name) and not found.mode & 0o111:
             return RecordedEntry(found)
         ident = self.tree.ident(path)
-        elf = self.tree.elf(path) if isinstance(ident, ElfIdent) and GPU_NAME.search(path) else None
+        is_gpus = GPU_NAME.search(name) or "nvidia" in path
+        elf = self.tree.elf(path) if isinstance(ident, ElfIdent) and is_gpus else None
         return RecordedEntry(found, ident=ident, elf=elf)
 
     def _groups(self) -> bytes:

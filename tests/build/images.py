@@ -6,16 +6,9 @@ from build.elf import elf
 from build.trees import Dir, File, Item, Link, Spec, recorded_tree
 from gpubind.image.directory import Image, read_image
 
-GLIBC = (
-    "GLIBC_2.2.5",
-    "GLIBC_2.17",
-    "GLIBC_2.28",
-    "GLIBC_2.31",
-    "GLIBC_2.34",
-    "GLIBC_2.36",
-    "GLIBC_2.38",
-    "GLIBC_2.41",
-)
+_OLD = ("2.2.5", "2.2.6", "2.3", "2.3.2", "2.3.3", "2.3.4")
+GLIBC = tuple(f"GLIBC_{version}" for version in (*_OLD, *(f"2.{minor}" for minor in range(4, 42))))
+"""What x86-64's libc.so.6 defines, up to 2.41."""
 
 
 def glibc(newest: str = "2.36", machine: int = 62) -> Spec:
