@@ -258,6 +258,9 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
     """
     if pattern.strip("/") == "":
         return (RootedPath("/"),)
+    if not _GLOB_CHARS.search(pattern):
+        path = RootedPath("/" + "/".join(part for part in pattern.split("/") if part))
+        return () if isinstance(tree.lstat(path), Missing) else (path,)
     heads = [""]
     listed = 0
     for part in [p for p in pattern.split("/") if p]:
