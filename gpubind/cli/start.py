@@ -82,7 +82,9 @@ def _start(
     require_gpu: bool,
     quiet: bool,
 ) -> None:
+    from gpubind.cli.main import complain, render_error
     from gpubind.execute import execute, find_program, need_program
+    from gpubind.planner import empty_plan
     from gpubind.runtimes import bwrap, singularity
 
     environ = dict(os.environ)
@@ -93,31 +95,25 @@ def _start(
     opened = _open_if_directory(image, must=name == "bwrap")
     layout = bwrap.LAYOUT if name == "bwrap" else singularity.LAYOUT
     try:
-        made: Optional[Plan] = make_plan(options, image=opened, layout=layout)
+        plan = make_plan(options, image=opened, layout=layout)
     except NothingToBindError as error:
         if require_gpu:
             raise
         if not quiet:
-            from gpubind.cli.main import complain, render_error
-
             complain(render_error(error).replace("error: ", "warning: ", 1))
-        made = None
-    start = _facts(name, program, arguments, environ, made, stage_content=not dry_run)
+        plan = empty_plan(layout, opened.facts if opened else None)
+    start = _facts(name, program, arguments, environ, plan, stage_content=not dry_run)
     if name == "bwrap":
         assert opened is not None
-        from gpubind.planner import empty_plan
-
-        _need_command(argv, opened, made)
-        words = bwrap.words(made or empty_plan(bwrap.LAYOUT, opened.facts), start, opened.tree)
+        _need_command(argv, opened, plan)
+        words = bwrap.words(plan, start, opened.tree)
         line = bwrap.command(program, action, start, words, opened.tree, argv)
     else:
-        from gpubind.planner import empty_plan
-
-        words = singularity.words(made or empty_plan(singularity.LAYOUT), start, opened.tree if opened else None)
+        words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
         environ = singularity.without_gpu_switches(environ)
     if not quiet:
-        report([*(made.findings if made else ()), *words.findings])
+        report([*plan.findings, *words.findings])
     if dry_run:
         import shlex
 
@@ -186,7 +182,7 @@ def _facts(
     program: Optional[str],
     arguments: tuple[str, ...],
     environ: Mapping[str, str],
-    plan: Optional["Plan"],
+    plan: "Plan",
     *,
     stage_content: bool,
 ) -> "Start":
@@ -203,12 +199,9 @@ def _facts(
         if os.path.exists(SITE_FILES[flavour]):
             text = read_file(SITE_FILES[flavour], ENV_FILE_LIMIT).decode("utf-8", "surrogateescape")
             site = singularity.parse_site(text)
-    staged: dict[Any, Any] = {}
-    if plan is not None:
-        if stage_content:
-            staged = dict(stage(plan, environ))
-        else:
-            staged = {m.target: f"<generated>{m.target}" for m in plan.mounts if m.content is not None}
+    staged: dict[Any, Any] = {m.target: f"<generated>{m.target}" for m in plan.mounts if m.content is not None}
+    if stage_content:
+        staged = dict(stage(plan, environ))
     directories = frozenset(path for path in (environ.get("HOME"), environ.get("PWD")) if path and os.path.isdir(path))
     env_files: dict[str, str] = {}
     for path in singularity.env_file_options(arguments) if name != "bwrap" else ():
@@ -217,12 +210,12 @@ def _facts(
     return Start(flavour, version, arguments, environ, site, env_files, staged, directories)
 
 
-def _need_command(argv: tuple[str, ...], image: "Image", plan: Optional["Plan"]) -> None:
+def _need_command(argv: tuple[str, ...], image: "Image", plan: "Plan") -> None:
     """Say 127 or 126 as a shell would, where bubblewrap itself would exit 1. What the plan brings counts."""
     from gpubind.model import Missing
     from gpubind.runtimes.bwrap import DEFAULT_PATH
 
-    if not argv or any(mount.target.rpartition("/")[2] == argv[0] for mount in (plan.mounts if plan else ())):
+    if not argv or any(mount.target.rpartition("/")[2] == argv[0] for mount in plan.mounts):
         return
     directories = (image.facts.env.get("PATH") or DEFAULT_PATH).split(":")
     places = [argv[0]] if argv[0].startswith("/") else [f"{d}/{argv[0]}" for d in directories if d.startswith("/")]
