@@ -36,9 +36,11 @@ fix: $(VENV)/installed-test
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# Downloads fail now and then; three tries.
+# Downloads fail now and then; three tries. pip first: 23.2 chooses wrong wheels for another Python's directory, as the
+# live tests need them.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --retries 5
 define install
-	for try in 1 2 3; do $(BIN)/python -m pip install -q --disable-pip-version-check --retries 5 -e '$(1)' && break; \
+	for try in 1 2 3; do $(PIP) --upgrade pip && $(PIP) -e '$(1)' && break; \
 	  test $$try -lt 3 || exit 1; sleep 5; done
 	touch $@
 endef
