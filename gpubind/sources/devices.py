@@ -63,18 +63,19 @@ def read_devices(host: Host) -> Devices:
     now is a finding, and is planned all the same.
     """
     gpus = read_gpus(host)
+    groups = read_groups(host)
     majors, findings = _majors(host)
     decisions: list[Decision] = []
     nodes: list[DeviceNode] = []
     for name, number_names, capability in _node_names(host):
         path = f"/dev/{name}"
-        node = _node(host, path, capability, _gpu_of(name, gpus), decisions)
+        node = _node(host, path, capability, _gpu_of(name, gpus), groups, decisions)
         if node is not None:
             nodes.append(node)
             findings += _number_finding(node, number_names, majors)
     for gpu in gpus:
         for path in drm_nodes(host, gpu.pci):
-            node = _node(host, path, "graphics", gpu.index, decisions)
+            node = _node(host, path, "graphics", gpu.index, groups, decisions)
             if node is not None:
                 nodes.append(node)
                 findings += _number_finding(node, _DRM, majors)
@@ -139,7 +140,12 @@ def _node_names(host: Host) -> Iterator[tuple[str, tuple[str, ...], Optional[Cap
 
 
 def _node(
-    host: Host, path: str, capability: Optional[Capability], gpu: Optional[int], decisions: list[Decision]
+    host: Host,
+    path: str,
+    capability: Optional[Capability],
+    gpu: Optional[int],
+    groups: dict[int, str],
+    decisions: list[Decision],
 ) -> Optional[DeviceNode]:
     real = host.dev.resolve(path)
     found = real if isinstance(real, Missing) else host.dev.stat(real)
@@ -160,23 +166,22 @@ def _node(
         mode=found.mode,
         uid=found.uid,
         gid=found.gid,
-        group=group_name(host, found.gid),
+        group=groups.get(found.gid),
         access=_access(host, found),
         gpu=gpu,
         capability=capability,
     )
 
 
-def group_name(host: Host, gid: int) -> Optional[str]:
-    """The name of group *gid* in the dev root's /etc/group; None if it has none there."""
+def read_groups(host: Host) -> dict[int, str]:
+    """The names of the groups in the dev root's /etc/group, by number; the first of a number counts."""
     text = host.dev.read_text("/etc/group")
-    if isinstance(text, Missing):
-        return None
-    for line in text.split("\n"):
+    names: dict[int, str] = {}
+    for line in () if isinstance(text, Missing) else text.split("\n"):
         fields = line.split(":")
-        if len(fields) > 2 and fields[2] == str(gid):
-            return fields[0]
-    return None
+        if len(fields) > 2 and fields[2].isascii() and fields[2].isdigit() and len(fields[2]) < 11:
+            names.setdefault(int(fields[2]), fields[0])
+    return names
 
 
 def _access(host: Host, found: Stat) -> str:

@@ -51,7 +51,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     nor a device; `FormatError` for a malformed list file.
     """
     listfile = listfile or host.liblist(LIST_NAME)
-    shipped = shipped_liblist(LIST_NAME)
+    shipped = listfile if listfile.shipped else shipped_liblist(LIST_NAME)
     table = NameTable(parse_liblist(shipped.data, shipped.label))
     listed = table if listfile.shipped else NameTable(parse_liblist(listfile.data, listfile.label))
     printed, passed_over = _ask_the_program(host, request, listfile)
