@@ -11,17 +11,16 @@ import re
 from collections.abc import Iterable
 from typing import Optional, Union
 
-from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfIdent
-from gpubind.formats.ldcache import parse_ldcache
+from gpubind.formats.ldcache import LdCache
 from gpubind.formats.nvidia_cli import list_argv
 from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
 from gpubind.host.base import LIST_FILES, Host
 from gpubind.model import Missing
 from gpubind.tree import Tree
+from gpubind.tree.ldcache import LD_CACHE_LIMIT, read_ldcache
 
 RUN_TIMEOUT_S = 30.0
-LD_CACHE_LIMIT = 64 << 20
 TEXT_LIMIT = 256 << 10
 DEPTH_LIMIT = 8
 NAMES_LIMIT = 500_000
@@ -275,13 +274,10 @@ class _Survey:
         return directories
 
     def _cached_directories(self) -> list[str]:
-        data = self.tree.read("/etc/ld.so.cache", LD_CACHE_LIMIT)
-        if isinstance(data, Missing):
+        cache = read_ldcache(self.tree)
+        if not isinstance(cache, LdCache):
             return []
-        try:
-            paths = {entry.path.rpartition("/")[0] for entry in parse_ldcache(data)}
-        except FormatError:
-            return []
+        paths = {entry.path.rpartition("/")[0] for entry in cache}
         return sorted(path for path in paths if path.startswith("/"))
 
     def _matching(self, directory: str, prefix: str) -> list[str]:

@@ -10,14 +10,13 @@ from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent
-from gpubind.formats.ldcache import LdCache, parse_ldcache
+from gpubind.formats.ldcache import LdCache
 from gpubind.formats.ldsoconf import parse_ldsoconf
 from gpubind.model import Missing, RootedPath
 from gpubind.tree import Tree, glob
+from gpubind.tree.ldcache import read_ldcache
 
 LD_SO_CONF = "/etc/ld.so.conf"
-LD_CACHE = "/etc/ld.so.cache"
-LD_CACHE_LIMIT = 64 << 20
 INCLUDE_DEPTH_LIMIT = 8
 DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 MULTIARCH = "*-linux-gnu*"
@@ -30,7 +29,8 @@ class Loader:
         self.tree = tree
         self.arch = arch
         self.directories = loader_directories(tree)
-        self._cache = _read_cache(tree)
+        cache = read_ldcache(tree)
+        self._cache = cache if isinstance(cache, LdCache) else None
         self._found: dict[str, Optional[RootedPath]] = {}
 
     def find(self, soname: str) -> Optional[RootedPath]:
@@ -90,13 +90,3 @@ def _configured(tree: Tree, path: str, depth: int) -> list[str]:
         for file in included:
             directories += _configured(tree, file, depth + 1)
     return directories
-
-
-def _read_cache(tree: Tree) -> Optional[LdCache]:
-    data = tree.read(LD_CACHE, LD_CACHE_LIMIT)
-    if isinstance(data, Missing):
-        return None
-    try:
-        return parse_ldcache(data)
-    except FormatError:
-        return None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
-from gpubind.errors import FormatError, UsageError
+from gpubind.errors import UsageError
 from gpubind.formats.elf import MACHINES, ElfIdent
-from gpubind.formats.ldcache import LdCache, parse_ldcache
+from gpubind.formats.ldcache import LdCache
 from gpubind.formats.liblist import LibList, ListEntry, library_stem, parse_liblist
 from gpubind.host import Host
 from gpubind.like.names import APPTAINER, SINGULARITY_CE
@@ -35,9 +35,8 @@ from gpubind.model import (
 from gpubind.planner.digest import digest
 from gpubind.planner.placement import SINGULARITY
 from gpubind.tree import Tree
+from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
-LD_CACHE = "/etc/ld.so.cache"
-LD_CACHE_LIMIT = 64 << 20
 PERSISTENCED = "/var/run/nvidia-persistenced/socket"
 NESTED_LIBRARIES = "/.singularity.d/libs"
 LIBRARY_OPTIONS = ("ro", "nosuid", "nodev")
@@ -87,16 +86,16 @@ def like_plan(host: Host, request: Request) -> Plan:
     if flavour is None:
         raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint="known: " + ", ".join(FLAVOURS))
     liblist = _liblist(host, flavour)
-    cache, why = _ldcache(host.driver)
+    cache = read_ldcache(host.driver)
     decisions: list[Decision] = []
     findings: list[Finding] = []
-    if cache is None:
+    if not isinstance(cache, LdCache):
         # ldconfig -p fails, and with it everything: programs and plain files are lost, too.
         binds: list[_Bind] = []
         what = f"{flavour.program} would bind no driver file: `ldconfig -p` fails on this host"
-        findings.append(
-            Finding("like-ldcache", "error", "nvidia", LD_CACHE, what, LD_CACHE, why, "run `ldconfig` as root")
-        )
+        why = str(cache) if isinstance(cache, Missing) else cache.why
+        hint = "run `ldconfig` as root"
+        findings.append(Finding("like-ldcache", "error", "nvidia", LD_CACHE_PATH, what, LD_CACHE_PATH, why, hint))
     else:
         binds = list(_binds(host, flavour, liblist, cache, decisions))
     binds += _sockets(host.dev)
@@ -126,7 +125,7 @@ def like_plan(host: Host, request: Request) -> Plan:
     return Plan(
         request=request._replace(like=flavour.name),
         layout=SINGULARITY.name,
-        drivers=(PlannedDriver(driver, SourceUsed("liblist", liblist.label), (LD_CACHE, "PATH")),),
+        drivers=(PlannedDriver(driver, SourceUsed("liblist", liblist.label), (LD_CACHE_PATH, "PATH")),),
         gpus=(),
         libdir=SINGULARITY.libdir,
         libdir32=None,
@@ -148,16 +147,6 @@ def _liblist(host: Host, flavour: Flavour) -> LibList:
     # To those programs a section line is the name of a program that is not there.
     text = b"\n".join(b"" if line.strip().startswith(b"[") else line for line in data.split(b"\n"))
     return parse_liblist(text, path)
-
-
-def _ldcache(tree: Tree) -> tuple[Optional[LdCache], str]:
-    data = tree.read(LD_CACHE, LD_CACHE_LIMIT)
-    if isinstance(data, Missing):
-        return None, str(data)
-    try:
-        return parse_ldcache(data), ""
-    except FormatError as error:
-        return None, error.why
 
 
 def _binds(

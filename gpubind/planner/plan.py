@@ -86,7 +86,7 @@ def make_plan(
         env=env,
         image=fit.facts if fit else None,
         decisions=tuple(sorted(decisions, key=_decision_order)),
-        findings=tuple(sorted(findings, key=_finding_order)),
+        findings=tuple(sorted(findings, key=finding_order)),
         digest=digest(ordered, nodes, env),
     )
 
@@ -210,5 +210,6 @@ def _decision_order(decision: Decision) -> tuple[str, int, str, str, str]:
     return decision.vendor, verdict, decision.subject, decision.target or "", decision.path or ""
 
 
-def _finding_order(finding: Finding) -> tuple[int, str, str]:
+def finding_order(finding: Finding) -> tuple[int, str, str]:
+    """Sort key: errors first, then by code and subject."""
     return _SEVERITIES[finding.severity], finding.code, finding.subject

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Optional
 from gpubind.errors import NothingToBindError
 from gpubind.image import Image
 from gpubind.model import Finding, Plan
+from gpubind.planner import finding_order
 from gpubind.rules import host, image
 
 Needs = Literal["host", "image"]
@@ -32,8 +33,6 @@ RULES = (
     Rule("driver-in-image", "image", image.driver_in_image),
 )
 
-_SEVERITIES = {"error": 0, "warning": 1, "note": 2}
-
 
 def check_plan(plan: Plan, opened: Optional[Image]) -> tuple[Finding, ...]:
     """Everything to be said about *plan* (and the image it is for): errors first, then by code and subject."""
@@ -41,7 +40,7 @@ def check_plan(plan: Plan, opened: Optional[Image]) -> tuple[Finding, ...]:
     for rule in RULES:
         if rule.needs == "host" or opened is not None:
             findings += rule.find(plan, opened)
-    return tuple(sorted(findings, key=lambda f: (_SEVERITIES[f.severity], f.code, f.subject)))
+    return tuple(sorted(findings, key=finding_order))
 
 
 def check_nothing(error: NothingToBindError) -> tuple[Finding, ...]:

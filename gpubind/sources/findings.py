@@ -8,26 +8,29 @@ from typing import Optional
 from gpubind.errors import NothingToBindError
 from gpubind.formats.liblist import library_stem
 from gpubind.host import Host
-from gpubind.model import Decision, Finding, Missing
-from gpubind.sources.kernel import Kernel, driver_kind
+from gpubind.model import Decision, DriverKind, Finding, Missing
+from gpubind.sources.kernel import Kernel
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.libraries import Found, Namer
-from gpubind.sources.search import LD_CACHE_PATH, Search
+from gpubind.sources.search import Search
 from gpubind.sources.table import driver_version_of
+from gpubind.tree.ldcache import LD_CACHE_PATH
 
 
-def driver_findings(host: Host, kernel: Kernel, version: Optional[str], found: Found, namer: Namer) -> list[Finding]:
+def driver_findings(
+    host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str], found: Found, namer: Namer
+) -> list[Finding]:
     """The findings about versions and libraries; *version* is V."""
     return [
-        *_not_loaded(host, kernel, version),
+        *_not_loaded(kernel, kind, version),
         *_other_versions(kernel, version, found),
         *_no_libcuda(host, found),
         *_not_in_list(found, namer),
     ]
 
 
-def _not_loaded(host: Host, kernel: Kernel, version: Optional[str]) -> Iterator[Finding]:
-    if kernel.version is None and driver_kind(host) == "linux":
+def _not_loaded(kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Iterator[Finding]:
+    if kernel.version is None and kind == "linux":
         assumed = f"The plan assumes {version}, the version of the file behind libcuda" if version else ""
         yield Finding(
             "driver-not-loaded",

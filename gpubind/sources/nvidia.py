@@ -11,7 +11,7 @@ from typing import Optional
 from gpubind.errors import FormatError
 from gpubind.formats.elf import COMPAT32
 from gpubind.formats.filelist import parse_filelist
-from gpubind.formats.ldcache import LdCache, parse_ldcache
+from gpubind.formats.ldcache import LdCache
 from gpubind.formats.liblist import ListEntry, library_stem, parse_liblist
 from gpubind.host import Host, ListFile
 from gpubind.host.base import shipped_liblist
@@ -35,12 +35,12 @@ from gpubind.sources.findings import driver_findings, manifest_findings, nothing
 from gpubind.sources.kernel import driver_kind, read_kernel
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.libraries import Found, Named, Namer, find_libraries, with_aliases
-from gpubind.sources.search import LD_CACHE, LD_CACHE_PATH, Accepted, Candidate, Search, existing_directories
+from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Search, existing_directories
 from gpubind.sources.table import NameTable, driver_version_of
+from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
 LIST_NAME = "nvliblist.conf"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
-LD_CACHE_LIMIT = 64 << 20
 LIBCUDA = "libcuda.so"
 
 
@@ -61,7 +61,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
     kernel = read_kernel(host)
     kind = driver_kind(host)
-    cache, findings, decisions = read_ldcache(host)
+    cache, findings, decisions = _ldcache(host)
     arch = host.uname.machine
     places = [*library_directories(arch), *request.library_path]
     if "compat32" in request.caps and arch in COMPAT32:
@@ -75,7 +75,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     namer = Namer(
         source, listed, table, not listfile.shipped and source == "liblist", request.completion, version, driver_files
     )
-    extra, answers = _programs_and_files(host, namer, version)
+    entries = _entries(namer)
+    extra, answers = _programs_and_files(host, entries, version)
     if printed is not None:
         names, more = nvidia_container_cli.library_names(search, namer.stems(), printed)
         namer = namer._replace(printed=names)
@@ -90,7 +91,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         raise nothing_to_bind(host, kernel, search)
 
     decisions += found.decisions
-    decisions += _unmatched(namer, found)
+    decisions += _unmatched(namer, entries, found)
     if not namer.lawful and request.completion:
         decisions += host_only(host.driver, [file.path for file in (*libraries, *files)])
     decisions += devices.decisions
@@ -105,7 +106,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         if request.source == passed.source:
             findings.append(nvidia_container_cli.finding_about(passed, listfile.label, host.driver.root))
     findings += file_list_findings + manifest_findings(decisions)
-    findings += driver_findings(host, kernel, version, found, namer)
+    findings += driver_findings(host, kernel, kind, version, found, namer)
     details = {"liblist": listfile.label, "driver": f"files that carry {version}"}
     if printed is not None:
         details[source] = printed.command
@@ -140,17 +141,16 @@ def _ask_the_program(
     return (None, (answer,)) if isinstance(answer, PassedOver) else (answer, ())
 
 
-def read_ldcache(host: Host) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
+def _ldcache(host: Host) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
     """The ld cache of the driver root; None, with the reason told, where there is no usable one."""
-    data = host.driver.read(LD_CACHE_PATH, LD_CACHE_LIMIT)
-    where = host.driver.root.rstrip("/") + LD_CACHE_PATH
-    if isinstance(data, Missing):
-        code, why = "no-ldcache", str(data)
+    cache = read_ldcache(host.driver)
+    if isinstance(cache, LdCache):
+        return cache, [], []
+    if isinstance(cache, Missing):
+        code, why = "no-ldcache", str(cache)
     else:
-        try:
-            return parse_ldcache(data), [], []
-        except FormatError as error:
-            code, why = error.code, f"{error.where}: {error.why}" if error.where else error.why
+        code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
+    where = host.driver.root.rstrip("/") + LD_CACHE_PATH
     what = "there is no usable ld cache; the known driver directories are searched instead"
     hint = "run `ldconfig` as root, or name the driver's directory with --library-path"
     decision = Decision("nvidia", LD_CACHE_PATH, "rejected", code, "search", None, None, LD_CACHE_PATH, None, None, why)
@@ -212,12 +212,12 @@ def _entries(namer: Namer) -> list[tuple[ListEntry, Named]]:
 
 
 def _programs_and_files(
-    host: Host, namer: Namer, version: Optional[str]
+    host: Host, entries: list[tuple[ListEntry, Named]], version: Optional[str]
 ) -> tuple[list[tuple[Candidate, Named]], list[Answer]]:
     """What the entries without a library name stand for; absolute library entries become candidates."""
     candidates: list[tuple[Candidate, Named]] = []
     answers: list[Answer] = []
-    for entry, named in _entries(namer):
+    for entry, named in entries:
         if entry.kind == "binary":
             answers.append(find_binary(host, entry, named, host.uname.machine))
         elif entry.kind == "file":
@@ -230,7 +230,7 @@ def _programs_and_files(
     return candidates, answers
 
 
-def _unmatched(namer: Namer, found: Found) -> list[Decision]:
+def _unmatched(namer: Namer, entries: list[tuple[ListEntry, Named]], found: Found) -> list[Decision]:
     """An `absent` Decision for each library entry that no name on this host matches."""
     seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
     seen |= {file.path.rpartition("/")[2] for file in found.files}
@@ -240,7 +240,7 @@ def _unmatched(namer: Namer, found: Found) -> list[Decision]:
             by_stem.setdefault(library_stem(name), []).append(name)
     detail = "neither in the ld cache nor in a driver directory"
     decisions = []
-    for entry, named in _entries(namer):
+    for entry, named in entries:
         if entry.kind == "library":
             names = by_stem.get(library_stem(entry.text), ())
             if not any(name.startswith(entry.text) for name in names):

@@ -17,7 +17,6 @@ from gpubind.sources.table import driver_version_of
 from gpubind.tree import Tree
 
 LD_CACHE = "ld.so.cache"
-LD_CACHE_PATH = "/etc/ld.so.cache"
 
 
 class Candidate(NamedTuple):
@@ -48,7 +47,6 @@ class Refused(NamedTuple):
     detail: str
     path: Optional[RootedPath] = None
     """The resolved real file, if it got that far."""
-    version: Optional[str] = None
 
 
 class Search:
@@ -118,11 +116,9 @@ class Search:
         name = real.rpartition("/")[2]
         version = driver_version_of(name)
         if version and self.version and version != self.version:
-            return Refused(
-                "other-driver-version", f"its name carries {version}, the driver is {self.version}", real, version
-            )
+            return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real)
         if "/compat/" in real and name.startswith("libcuda.so"):
-            return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real, version)
+            return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real)
         return Accepted(real, arch, version)
 
 

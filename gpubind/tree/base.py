@@ -19,13 +19,11 @@ from gpubind.model import HostPath, Missing, RootedPath, Stat
 LINKS_LIMIT = 40  # as in Linux, fs/namei.c MAXSYMLINKS
 TEXT_LIMIT = 1 << 20
 GLOB_LIMIT = 4096  # directories that one glob may list: a list file must not make gpubind walk the whole disk
+GLOBS_LIMIT = 20_000  # the same, for all globs in one tree
 
 ABSENT = Missing("absent")
 FORBIDDEN = Missing("forbidden", "permission denied")
 LOOP = Missing("loop", "too many levels of symbolic links")
-
-
-GLOBS_LIMIT = 20_000  # the same, for all globs in one tree
 
 
 class Tree:

@@ -1,0 +1,24 @@
+"""The ld cache of a tree: the one place that reads it."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from gpubind.errors import FormatError
+from gpubind.formats.ldcache import LdCache, parse_ldcache
+from gpubind.model import Missing
+from gpubind.tree.base import Tree
+
+LD_CACHE_PATH = "/etc/ld.so.cache"
+LD_CACHE_LIMIT = 64 << 20
+
+
+def read_ldcache(tree: Tree) -> Union[LdCache, Missing, FormatError]:
+    """The ld cache of *tree*. One that is found damaged is no error of the caller's: the damage is the answer."""
+    data = tree.read(LD_CACHE_PATH, LD_CACHE_LIMIT)
+    if isinstance(data, Missing):
+        return data
+    try:
+        return parse_ldcache(data)
+    except FormatError as error:
+        return error
