@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 
 from gpubind.errors import OutputError
+from gpubind.host.live import xdg_directory
 from gpubind.model import ContainerPath, HostPath, Plan
 
 
@@ -30,12 +31,9 @@ def stage(plan: Plan, environ: Mapping[str, str]) -> dict[ContainerPath, HostPat
 
 def _directory(environ: Mapping[str, str]) -> str:
     places = []
-    cache = environ.get("XDG_CACHE_HOME", "")
-    if not cache.startswith("/"):
-        home = environ.get("HOME", "")
-        cache = f"{home}/.cache" if home.startswith("/") else ""
+    cache = xdg_directory(environ, "XDG_CACHE_HOME", ".cache")
     if cache:
-        places.append(f"{cache}/gpubind")
+        places.append(cache)
     places.append(f"{environ.get('TMPDIR') or '/tmp'}/gpubind-{os.geteuid()}")
     why = ""
     for place in places:

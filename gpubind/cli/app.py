@@ -10,7 +10,7 @@ import typer
 
 from gpubind import __version__
 from gpubind.cli import check, start
-from gpubind.cli.options import PlanOptions, make_plan, open_host_of, takes_plan_options
+from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of, takes_plan_options
 from gpubind.documents import FORMATS
 from gpubind.errors import EXIT_FINDING, UsageError
 from gpubind.runtimes import PLAN_FORMATS
@@ -101,12 +101,7 @@ def plan(
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
         made, text = start.plan_in_words(options, chosen, image, quoted=quoted)
     else:
-        opened = None
-        if image is not None:
-            from gpubind.image import open_image
-
-            opened = open_image(image)
-        made = make_plan(options, like=like, image=opened)
+        made = make_plan(options, like=like, image=open_image_of(image))
         text = _render(made, chosen, verbose, colour=output is None and is_terminal())
     write_document(text, output)
     if not quiet and chosen != "json":
@@ -128,12 +123,8 @@ def explain(
     from gpubind.documents.text import render_explanation
     from gpubind.explanation import explain as explain_name
 
-    opened = None
-    if image is not None:
-        from gpubind.image import open_image
-
-        opened = open_image(image)
-    write_document(render_explanation(explain_name(make_plan(options, like=like, image=opened), name)), None)
+    made = make_plan(options, like=like, image=open_image_of(image))
+    write_document(render_explanation(explain_name(made, name)), None)
 
 
 @app.command()

@@ -4,7 +4,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from gpubind.cli.options import PlanOptions, make_plan, takes_plan_options
+from gpubind.cli.options import PlanOptions, make_plan, open_image_of, takes_plan_options
 from gpubind.errors import EXIT_FINDING, NothingToBindError, UsageError
 
 CHECK_FORMATS = ("table", "text", "json")
@@ -36,11 +36,7 @@ def check(
     chosen = "json" if json else format_ or ("table" if is_terminal() else "text")
     if chosen not in CHECK_FORMATS:
         raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(CHECK_FORMATS))
-    opened = None
-    if image is not None:
-        from gpubind.image import open_image
-
-        opened = open_image(image)
+    opened = open_image_of(image)
     try:
         plan = make_plan(options, image=opened)
         findings = check_plan(plan, opened)

@@ -119,6 +119,15 @@ def open_host_of(options: PlanOptions) -> "Host":
     return open_host(options.host, options.root, options.dev_root)
 
 
+def open_image_of(image: Optional[str]) -> Optional["Image"]:
+    """The image that --image names, if it was given."""
+    if image is None:
+        return None
+    from gpubind.image import open_image
+
+    return open_image(image)
+
+
 def make_plan(
     options: PlanOptions,
     *,

@@ -8,7 +8,6 @@ from typing import Any
 
 from gpubind.errors import FormatError, HostReadError
 
-SITE_FILE = "/etc/gpubind/config.toml"
 SIZE_LIMIT = 1 << 20
 
 KEYS: dict[str, type] = {
@@ -34,19 +33,13 @@ def read_settings() -> dict[str, Any]:
 
     Errors: `FormatError` (code `bad-config`) with file and key, `HostReadError` for a file that cannot be read.
     """
+    from gpubind.host.live import SITE_DIRECTORY, xdg_directory
+
     settings: dict[str, Any] = {}
-    for path in (SITE_FILE, _user_file()):
-        if path:
-            settings.update(_read(path))
+    for directory in (SITE_DIRECTORY, xdg_directory(os.environ, "XDG_CONFIG_HOME", ".config")):
+        if directory:
+            settings.update(_read(f"{directory}/config.toml"))
     return settings
-
-
-def _user_file() -> str:
-    config = os.environ.get("XDG_CONFIG_HOME") or ""
-    if not config.startswith("/"):
-        home = os.environ.get("HOME") or ""
-        config = f"{home}/.config" if home.startswith("/") else ""
-    return f"{config}/gpubind/config.toml" if config else ""
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from gpubind.cli.options import PlanOptions, make_plan, takes_plan_options
+from gpubind.cli.options import PlanOptions, make_plan, open_image_of, takes_plan_options
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, NothingToBindError, UsageError
 from gpubind.runtimes import RUNTIMES
 
@@ -92,7 +92,8 @@ def _start(
         image = f"./{image}"
     name = _backend(backend, environ)
     program = name if dry_run and not find_program(name, environ) else need_program(name, environ)
-    opened = _open_if_directory(image, must=name == "bwrap")
+    # Other kinds of image are the runtime's business; bubblewrap has no other.
+    opened = open_image_of(image if name == "bwrap" or os.path.isdir(image) else None)
     layout = bwrap.LAYOUT if name == "bwrap" else singularity.LAYOUT
     try:
         plan = make_plan(options, image=opened, layout=layout)
@@ -130,7 +131,7 @@ def plan_in_words(options: PlanOptions, chosen: str, image: Optional[str], *, qu
     from gpubind.runtimes import singularity
 
     name = chosen[: -len("-env")] if chosen.endswith("-env") else chosen
-    opened = _open_if_directory(image, must=True) if image is not None else None
+    opened = open_image_of(image)
     made = make_plan(options, image=opened, layout=singularity.LAYOUT)
     environ = dict(os.environ)
     program = find_program(name, environ) if options.host is None else None
@@ -166,15 +167,6 @@ def _backend(backend: str, environ: Mapping[str, str]) -> str:
             "unknown-backend", f"unknown runtime `{backend}`", hint="known: " + ", ".join((*RUNTIMES, "auto"))
         )
     return backend
-
-
-def _open_if_directory(image: str, *, must: bool) -> Optional["Image"]:
-    """The image, if it is a directory; other kinds are the runtime's business."""
-    if not must and not os.path.isdir(image):
-        return None
-    from gpubind.image import open_image
-
-    return open_image(image)
 
 
 def _facts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Optional, Union
 
 from gpubind.errors import HostReadError
@@ -115,13 +116,22 @@ def _answer(
 def list_file_places(name: str) -> tuple[tuple[str, str], ...]:
     """Where a user's or a site's list file may be: (path, label), the user's first."""
     places = [(f"{SITE_DIRECTORY}/{name}", f"{SITE_DIRECTORY}/{name}")]
-    config = os.environ.get("XDG_CONFIG_HOME") or ""
-    if not config.startswith("/"):  # the XDG specification: relative values are to be ignored
-        home = os.environ.get("HOME") or ""
-        config = f"{home}/.config" if home.startswith("/") else ""
-    if config:
-        places.insert(0, (f"{config}/gpubind/{name}", f"$XDG_CONFIG_HOME/gpubind/{name}"))
+    users = xdg_directory(os.environ, "XDG_CONFIG_HOME", ".config")
+    if users:
+        places.insert(0, (f"{users}/{name}", f"$XDG_CONFIG_HOME/gpubind/{name}"))
     return tuple(places)
+
+
+def xdg_directory(environ: Mapping[str, str], variable: str, below_home: str) -> str:
+    """gpubind's own directory below `$XDG_...`, else below the home; empty if the environment names neither.
+
+    Source: XDG Base Directory Specification; relative values are to be ignored.
+    """
+    base = environ.get(variable, "")
+    if not base.startswith("/"):
+        home = environ.get("HOME", "")
+        base = f"{home}/{below_home}" if home.startswith("/") else ""
+    return f"{base}/gpubind" if base else ""
 
 
 def writable_by_others(program: str) -> Optional[str]:

@@ -8,7 +8,6 @@ beyond the variables that a plan reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Optional, Union
 
 from gpubind.formats.elf import ElfIdent
@@ -327,38 +326,11 @@ class _Survey:
 
     def note(self, path: str, text: bool = False) -> None:
         """Write down *path* and everything on the way to what it leads to."""
-        for here in self._steps(path):
+        for here in self.tree.steps(path):
             parent, _, name = here.rpartition("/")
             entries = self.entries.setdefault(parent or "/", {})
             if name and (name not in entries or text):
                 entries[name] = self._entry(here, name, text)
-
-    def _steps(self, path: str) -> Iterable[str]:
-        """Each link-free path that a walk along *path* looks at."""
-        todo = path.split("/")[::-1]
-        at = ""
-        links = 0
-        while todo:
-            name = todo.pop()
-            if name in ("", "."):
-                continue
-            if name == "..":
-                at = at.rpartition("/")[0]
-                continue
-            here = f"{at}/{name}"
-            yield here
-            target = self.tree.readlink(here)
-            if isinstance(target, Missing):
-                at = here
-                if isinstance(self.tree.lstat(here), Missing):
-                    return
-                continue
-            links += 1
-            if links > 40:
-                return
-            if target.startswith("/"):
-                at = ""
-            todo.extend(target.split("/")[::-1])
 
     def _entry(self, path: str, name: str, text: bool) -> RecordedEntry:
         found = self.tree.lstat(path)

@@ -14,7 +14,7 @@ from typing import Optional
 
 from gpubind.model import Decision, Missing, Plan
 from gpubind.planner.placement import GPUBIND
-from gpubind.runtimes.start import Action, Bind, Start, Words
+from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
 from gpubind.tree import Tree
 
 LAYOUT = GPUBIND
@@ -39,12 +39,7 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
         place = _place_to_rebuild(image, mount.target)
         if place is not None and place != "/" and not mount.required and _entries(image, place) > REBUILD_LIMIT:
             detail = f"{place} of the image lacks it, and has too many entries to be rebuilt"
-            decisions.append(
-                Decision(
-                    mount.vendor, mount.target, "left-out", "no-mount-point", "place",
-                    None, None, mount.source, None, mount.target, detail,
-                )
-            )  # fmt: skip
+            decisions.append(no_mount_point(mount, detail))
             continue
         if place is not None:
             rebuilt[place] = None

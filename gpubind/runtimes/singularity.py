@@ -15,7 +15,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import Decision, DeviceNode, Finding, ImageFacts, Missing, Mount, Plan
 from gpubind.planner.placement import SINGULARITY
-from gpubind.runtimes.start import Action, Bind, Start, Words
+from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
 from gpubind.tree import Tree
 
 LAYOUT = SINGULARITY
@@ -25,6 +25,7 @@ LIBRARIES_PREFIX = "/.singularity.d/libs"
 NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 """Ours never meet the program's own binds: one of a pair cancels the variable, the other the site's directive."""
 
+NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
 _CONTAIN = {"-c", "--contain", "-C", "--containall", "--compat"}
 _NO_EVAL = {"--no-eval", "--compat"}
 _WRITABLE = {"-w", "--writable"}
@@ -46,7 +47,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
         if source is None:
             continue
         if _impossible(mount, start, image):
-            decisions.append(_no_place(mount))
+            decisions.append(no_mount_point(mount, NO_PLACE))
         else:
             binds.append(_sayable(Bind(source, mount.target, "ro" in mount.options), start))
     minimal = minimal_dev(start)
@@ -210,23 +211,6 @@ def _impossible(mount: Mount, start: Start, image: Optional[Tree]) -> bool:
     if not fixed:
         return False
     return image is None or isinstance(image.stat(mount.target), Missing)
-
-
-def _no_place(mount: Mount) -> Decision:
-    detail = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
-    return Decision(
-        mount.vendor,
-        mount.target,
-        "left-out",
-        "no-mount-point",
-        "place",
-        None,
-        None,
-        mount.source,
-        None,
-        mount.target,
-        detail,
-    )
 
 
 def _device_findings(nodes: tuple[DeviceNode, ...], minimal: bool) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, Optional
 
-from gpubind.model import Decision, Finding, HostPath
+from gpubind.model import Decision, Finding, HostPath, Mount
 
 Action = Literal["exec", "run", "shell"]
 
@@ -50,3 +50,11 @@ class Bind(NamedTuple):
     source: str
     target: str
     read_only: bool
+
+
+def no_mount_point(mount: Mount, detail: str) -> Decision:
+    """The Decision about an optional mount that has no place in the container, and for which none can be made."""
+    return Decision(
+        mount.vendor, mount.target, "left-out", "no-mount-point", "place",
+        None, None, mount.source, None, mount.target, detail,
+    )  # fmt: skip

@@ -7,7 +7,7 @@ paths as they are seen inside the root and never need to resolve anything themse
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import translate
 from posixpath import dirname
 from typing import Union
@@ -117,6 +117,33 @@ class Tree:
         if answer is None:
             answer = self._elfs[here] = self._elf(here)
         return answer
+
+    def steps(self, path: str) -> Iterator[str]:
+        """Each link-free path that following *path* looks at, up to the first that is not there."""
+        todo = path.split("/")[::-1]
+        at = ""
+        links = 0
+        while todo:
+            name = todo.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                at = at.rpartition("/")[0]
+                continue
+            here = f"{at}/{name}"
+            yield here
+            target = self.readlink(here)
+            if isinstance(target, Missing):
+                at = here
+                if isinstance(self.lstat(here), Missing):
+                    return
+                continue
+            links += 1
+            if links > LINKS_LIMIT:
+                return
+            if target.startswith("/"):
+                at = ""
+            todo.extend(target.split("/")[::-1])
 
     # What subclasses answer; *path* is absolute, normal, and no parent of it is a link.
 
