@@ -27,8 +27,8 @@ rm $ready
 tr '\\0' '\\n' < /proc/$pid/cmdline | head -n 1
 kill -{signal} $pid
 wait $pid && echo ended 0 || echo ended $?
-sleep 0.3
-# An orphan that has ended may wait for init to notice.
+# Each dies in its own time, and an orphan that has ended may wait for init to notice.
+for try in 1 2 3 4 5 6 7 8 9; do grep -sq '^State:.[^ZX]' /proc/$child/status || break; sleep 0.3; done
 if grep -sq '^State:.[^ZX]' /proc/$child/status; then kill -KILL $child; echo the child goes on; fi
 """
 """Starts a container, sends its process a signal, and says how it ended and whether the child did, too."""
