@@ -97,10 +97,33 @@ class Request(NamedTuple):
     """Whose libglvnd and OpenCL loader the container uses."""
 
 
+ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker"]
+
+
+class CudaNote(NamedTuple):
+    """What a libcuda says of itself in `.note.cuda.fwd_compatibility`."""
+
+    cuda: str
+    """The newest CUDA version that it serves, `13.2`."""
+    drivers: tuple[int, ...]
+    """Branches of the kernel module that it works with, beside its own: 535, 570."""
+
+
+class ImageLibrary(NamedTuple):
+    """A library in an image that concerns a plan."""
+
+    soname: str
+    path: RootedPath
+    """The resolved file."""
+    version: Optional[str]
+    """Driver version in the file's name, if any."""
+    note: Optional[CudaNote] = None
+
+
 class ImageFacts(NamedTuple):
     """What a plan must know of an image."""
 
-    kind: Literal["directory"]
+    kind: ImageKind
     label: str
     """As the user named it; not in any document."""
     arch: Optional[str]
@@ -115,7 +138,18 @@ class ImageFacts(NamedTuple):
     singularity: bool
     """Whether it has `/.singularity.d/env`, which makes Apptainer and SingularityCE set LD_LIBRARY_PATH."""
     env: dict[str, str]
-    """What its own environment files set, of the variables that a plan changes."""
+    """What it sets itself, in its configuration or environment files, of what concerns a plan: LD_LIBRARY_PATH, PATH,
+    NVIDIA_*, CUDA_VERSION."""
+    driver: tuple[ImageLibrary, ...]
+    """Libraries of a driver that its loader would find: they should not be there. No stubs, no empty files."""
+    vendor_neutral: tuple[str, ...]
+    """Which of libglvnd's libraries and the OpenCL loader it has, by soname."""
+    cuda: Optional[str]
+    """The CUDA toolkit or runtime in it, `12.4.1`."""
+    compat: tuple[ImageLibrary, ...]
+    """libcuda of CUDA's forward compatibility package, in /usr/local/cuda/compat."""
+    rocm: Optional[str]
+    """The ROCm release in it, `6.1.2`."""
 
 
 class Unfit(NamedTuple):

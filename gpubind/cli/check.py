@@ -4,7 +4,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from gpubind.cli.options import PlanOptions, make_plan, open_image_of, takes_plan_options
+from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of, takes_plan_options
 from gpubind.errors import EXIT_FINDING, NothingToBindError, UsageError
 
 CHECK_FORMATS = ("table", "text", "json")
@@ -31,17 +31,21 @@ def check(
     """Say, before a job starts, what will not work here or in this image, and what to do. Exit 1 on an error."""
     from gpubind.cli.output import is_terminal, write_document
     from gpubind.documents.findings import render_check_json, render_check_text, verdict
-    from gpubind.rules import check_nothing, check_plan
+    from gpubind.planner import empty_plan
+    from gpubind.rules import Preflight, nothing_to_bind
+    from gpubind.rules import check as check_start
 
     chosen = "json" if json else format_ or ("table" if is_terminal() else "text")
     if chosen not in CHECK_FORMATS:
         raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(CHECK_FORMATS))
     opened = open_image_of(image)
+    host = open_host_of(options)
     try:
-        plan = make_plan(options, image=opened)
-        findings = check_plan(plan, opened)
+        plan = make_plan(options, host=host, image=opened)
     except NothingToBindError as error:
-        plan, findings = None, check_nothing(error)
+        plan = empty_plan(image=opened.facts if opened else None)
+        plan = plan._replace(findings=(nothing_to_bind(error),))
+    findings = check_start(Preflight(host, plan, opened))
     if quiet:
         write_document(verdict(findings) + "\n", None)
     elif chosen == "json":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Optional
 
 from gpubind import __version__
 from gpubind.documents.json import image_document
@@ -30,14 +29,14 @@ def render_check_text(findings: tuple[Finding, ...]) -> str:
     return "\n".join([*lines, f"# {verdict(findings)}"]) + "\n"
 
 
-def render_check_json(plan: Optional[Plan], findings: tuple[Finding, ...]) -> str:
+def render_check_json(plan: Plan, findings: tuple[Finding, ...]) -> str:
     """The check document; `plan` is the digest of the plan that was checked, null where there is nothing to bind."""
     document = {
         "schema": SCHEMA,
         "gpubind": __version__,
         "verdict": verdict(findings),
-        "plan": plan.digest if plan else None,
-        "image": image_document(plan.image) if plan else None,
+        "plan": plan.digest if plan.drivers else None,
+        "image": image_document(plan.image),
         "findings": [finding._asdict() for finding in findings],
     }
     return json.dumps(document, indent=1) + "\n"

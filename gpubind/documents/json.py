@@ -71,6 +71,11 @@ def image_document(image: Optional[ImageFacts]) -> Optional[dict[str, Any]]:
         "libc": {"family": image.libc_family, "version": image.libc_version},
         "libstdcxx": image.libstdcxx,
         "env": image.env,
+        "driver": [library._asdict() for library in image.driver],
+        "vendor_neutral": image.vendor_neutral,
+        "cuda": image.cuda,
+        "compat": [{**library._asdict(), "note": library.note and library.note._asdict()} for library in image.compat],
+        "rocm": image.rocm,
     }
 
 

@@ -5,10 +5,12 @@ Source: gABI chapter 4 (ELF header), LSB "Symbol Versioning" (version needs and 
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError, GpubindError
+from gpubind.model import CudaNote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,6 +27,8 @@ NEEDED_LIMIT = 4096
 VER_FLG_WEAK = 2
 VERSIONS_LIMIT = 4096
 STRING_LIMIT = 4096
+CUDA_NOTE = ".note.cuda.fwd_compatibility"
+NOTE_LIMIT = 1 << 16
 
 
 class ElfIdent(NamedTuple):
@@ -72,6 +76,8 @@ class ElfFacts(NamedTuple):
     interpreter: Optional[str]
     version_needs: tuple[VersionNeed, ...]
     version_definitions: tuple[str, ...]
+    cuda_note: Optional[CudaNote] = None
+    """libcuda's own word about the CUDA versions and kernel modules that it serves, where it has one."""
 
 
 def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
@@ -133,6 +139,7 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
                     single.setdefault(name, _text(getattr(tag, name[3:].lower())))
     needs: list[VersionNeed] = []
     definitions: list[str] = []
+    cuda_note: Optional[CudaNote] = None
     left = VERSIONS_LIMIT
     for section in _bounded(elf.iter_sections(), 65536, "section headers"):
         kind = section["sh_type"]
@@ -147,6 +154,8 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
             for _, names in _bounded(section.iter_versions(), VERSIONS_LIMIT - len(definitions), "version definitions"):
                 # The first name of a definition is the version itself, the others are its parents.
                 definitions.extend(_text(v.name) for v in islice(names, 1))
+        elif kind == "SHT_NOTE" and section["sh_size"] <= NOTE_LIMIT and section.name == CUDA_NOTE:
+            cuda_note = parse_cuda_note(section.data(), ident.order)
     return ElfFacts(
         ident,
         single.get("DT_SONAME"),
@@ -156,7 +165,28 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
         interpreter,
         tuple(needs),
         tuple(definitions),
+        cuda_note,
     )
+
+
+def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[CudaNote]:
+    """The CUDA forward compatibility note in the bytes of its section; None if it is none, or not as it should be.
+
+    Source: CUDA Compatibility guide; owner `NVIDIA Corporation`, description JSON with `CUDA version` and `driver`.
+    """
+    import json
+
+    name_size, size = (int.from_bytes(data[at : at + 4], order) for at in (0, 4))
+    start = 12 + (name_size + 3) // 4 * 4
+    if data[12 : 12 + name_size].rstrip(b"\0") != b"NVIDIA Corporation" or len(data) < start + size:
+        return None
+    try:
+        said = json.loads(data[start : start + size].rstrip(b"\0"))
+        cuda = str(said["CUDA version"])
+        drivers = tuple(sorted({int(driver) for driver in said.get("driver", ())}))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return CudaNote(cuda, drivers) if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", cuda) else None
 
 
 def _bounded(items: Iterable[Any], limit: int, what: str) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
-from gpubind.model import HostPath, Missing, Stat
+from gpubind.model import CudaNote, HostPath, Missing, Stat
 
 SCHEMA = "gpubind.record/1"
 SIZE_LIMIT = 64 << 20
@@ -164,6 +164,7 @@ def _dump_entry(entry: RecordedEntry) -> Any:
         facts = entry.elf._asdict()
         del facts["ident"]
         facts["version_needs"] = {need.library: list(need.versions) for need in entry.elf.version_needs}
+        facts["cuda_note"] = entry.elf.cuda_note and entry.elf.cuda_note._asdict()
         out["elf"] = {key: value for key, value in facts.items() if value or value == ""}
     return out
 
@@ -308,7 +309,15 @@ def _parse_elf(facts: _Object, ident: ElfIdent) -> ElfFacts:
         facts.optional_text("interpreter"),
         tuple(VersionNeed(library, needs.strings(library)) for library in needs.value),
         facts.strings("version_definitions", ()),
+        _parse_cuda_note(facts),
     )
+
+
+def _parse_cuda_note(facts: _Object) -> Optional[CudaNote]:
+    if facts.value.get("cuda_note") is None:
+        return None
+    note = facts.object("cuda_note")
+    return CudaNote(note.text("cuda"), note.numbers("drivers"))
 
 
 class _Object:

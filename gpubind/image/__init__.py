@@ -1,5 +1,6 @@
 """Images: what a container will be made of."""
 
-from gpubind.image.directory import Image, open_image
+from gpubind.image.facts import Image
+from gpubind.image.open import open_image
 
 __all__ = ["Image", "open_image"]

@@ -1,5 +1,6 @@
 """Findings beyond what planning itself knows: one small function a rule, one table."""
 
-from gpubind.rules.table import RULES, Rule, check_nothing, check_plan
+from gpubind.rules.preflight import Preflight, Rule
+from gpubind.rules.table import RULES, check, nothing_to_bind
 
-__all__ = ["RULES", "Rule", "check_nothing", "check_plan"]
+__all__ = ["RULES", "Preflight", "Rule", "check", "nothing_to_bind"]

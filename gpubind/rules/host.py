@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Optional
 
-from gpubind.image import Image
 from gpubind.model import Finding, Plan
+from gpubind.rules.preflight import Preflight
 
 
-def uvm_missing(plan: Plan, _: Optional[Image]) -> Iterator[Finding]:
+def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
     """CUDA without /dev/nvidia-uvm answers 999: the module is loaded only when something asks for it."""
+    plan = preflight.plan
     targets = {node.target for node in plan.devices}
     compute = "compute" in plan.request.caps or "video" in plan.request.caps
     if _linux_gpu(plan) and compute and "/dev/nvidia-uvm" not in targets:
@@ -27,8 +27,9 @@ def uvm_missing(plan: Plan, _: Optional[Image]) -> Iterator[Finding]:
         )
 
 
-def control_node_missing(plan: Plan, _: Optional[Image]) -> Iterator[Finding]:
+def control_node_missing(preflight: Preflight) -> Iterator[Finding]:
     """Nothing of the driver works without /dev/nvidiactl."""
+    plan = preflight.plan
     targets = {node.target for node in plan.devices}
     if _linux_gpu(plan) and "/dev/nvidiactl" not in targets:
         yield Finding(

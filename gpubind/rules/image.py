@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Optional
 
-from gpubind.image import Image
-from gpubind.model import Finding, Plan, Stat
-
-DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
+from gpubind.model import Finding
+from gpubind.rules.preflight import Preflight
 
 
-def driver_in_image(plan: Plan, opened: Optional[Image]) -> Iterator[Finding]:
+def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
     """A driver baked into the image: it wins where it is found first, and fails if it is not the kernel module's."""
-    assert opened is not None
-    planned = {mount.soname: mount for mount in plan.mounts}
-    for soname in DRIVER_LIBRARIES:
-        path = opened.loader.find(soname)
-        found = opened.tree.stat(path) if path else None
-        if not isinstance(found, Stat) or found.size == 0:  # empty files are mount points that others left
-            continue
-        brought = soname in planned
+    assert preflight.image is not None
+    planned = {mount.soname for mount in preflight.plan.mounts}
+    for library in preflight.image.facts.driver:
+        brought = library.soname in planned
         yield Finding(
             "driver-in-image",
             "warning" if brought else "error",
             "nvidia",
-            soname,
-            f"the image has a driver library of its own, {path}",
-            path,
+            library.soname,
+            f"the image has a driver library of its own, {library.path}",
+            library.path,
             "where it comes first, programs say `Driver/library version mismatch`"
             if brought
             else "the plan brings none, so programs will use it: `Driver/library version mismatch`",

@@ -1,48 +1,62 @@
-"""The table of rules. To add one: write a function, add its row; docs/errors.md explains its code.
-
-A rule is asked only when what it needs is there. What planning finds on its way (no module loaded, two versions, nodes
-that are stale or forbidden, libraries that the image cannot load) is in the plan's findings already.
+"""The table of rules. To add one: write a function, add its row, its section in docs/findings.md, and its two cases in
+tests/rules: one where it is so, one where it is almost so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple, Optional
-
 from gpubind.errors import NothingToBindError
-from gpubind.image import Image
-from gpubind.model import Finding, Plan
+from gpubind.model import Finding
 from gpubind.planner import finding_order
 from gpubind.rules import host, image
+from gpubind.rules.preflight import Preflight, Rule
 
-Needs = Literal["host", "image"]
-
-
-class Rule(NamedTuple):
-    """One thing that can be wrong."""
-
-    code: str
-    needs: Needs
-    """`host`: the plan alone; `image`: also an open image."""
-    find: Callable[[Plan, Optional[Image]], Iterable[Finding]]
-
-
-RULES = (
-    Rule("uvm-missing", "host", host.uvm_missing),
-    Rule("control-node-missing", "host", host.control_node_missing),
-    Rule("driver-in-image", "image", image.driver_in_image),
+FOUND_WHILE_PLANNING = (
+    Rule("bad-filelist", ("warning",), "host"),
+    Rule("bad-icd", ("warning",), "host"),
+    Rule("bad-ldcache", ("warning",), "host"),
+    Rule("bad-procfs", ("warning",), "host"),
+    Rule("device-number", ("error",), "host"),
+    Rule("device-permission", ("error", "warning", "note"), "host"),
+    Rule("devices-not-isolated", ("note",), "runtime"),
+    Rule("driver-mismatch", ("error",), "host"),
+    Rule("driver-not-loaded", ("error",), "host"),
+    Rule("image-architecture", ("error", "warning"), "image"),
+    Rule("image-libc", ("error", "warning"), "image"),
+    Rule("image-without-glibc", ("error", "warning"), "image"),
+    Rule("library-path-lost", ("warning",), "runtime"),
+    Rule("like-collision", ("error",), "host"),
+    Rule("like-entry", ("error",), "host"),
+    Rule("like-ldcache", ("error",), "host"),
+    Rule("no-ldcache", ("note",), "host"),
+    Rule("no-libcuda", ("error",), "host"),
+    Rule("not-in-list", ("error", "warning"), "host"),
+    Rule("nothing-to-bind", ("error",), "host"),
+    Rule("other-driver-version", ("warning",), "host"),
+    Rule("source-failed", ("warning",), "host"),
+    Rule("vendor-neutral-left-out", ("note",), "host"),
+    Rule("vendor-neutral-missing", ("error", "note"), "image"),
 )
 
+HOST_RULES = (
+    Rule("uvm-missing", ("error",), "host", host.uvm_missing),
+    Rule("control-node-missing", ("error",), "host", host.control_node_missing),
+)
 
-def check_plan(plan: Plan, opened: Optional[Image]) -> tuple[Finding, ...]:
-    """Everything to be said about *plan* (and the image it is for): errors first, then by code and subject."""
-    findings = list(plan.findings)
+IMAGE_RULES = (Rule("driver-in-image", ("error", "warning"), "image", image.driver_in_image),)
+
+RULES = (*FOUND_WHILE_PLANNING, *HOST_RULES, *IMAGE_RULES)
+
+
+def check(preflight: Preflight) -> tuple[Finding, ...]:
+    """Everything to be said about a start: what planning found, then what the rules find; errors first, by code."""
+    findings = list(preflight.plan.findings)
     for rule in RULES:
-        if rule.needs == "host" or opened is not None:
-            findings += rule.find(plan, opened)
+        asked = rule.needs == "host" or (preflight.image if rule.needs == "image" else preflight.backend) is not None
+        if rule.find is not None and asked:
+            findings += rule.find(preflight)
     return tuple(sorted(findings, key=finding_order))
 
 
-def check_nothing(error: NothingToBindError) -> tuple[Finding, ...]:
-    """The one finding about a host that has no driver and no device."""
-    return (Finding(error.code, "error", None, "host", error.what, error.where, error.why, error.hint),)
+def nothing_to_bind(error: NothingToBindError) -> Finding:
+    """The finding about a host that has no driver and no device."""
+    return Finding(error.code, "error", None, "host", error.what, error.where, error.why, error.hint)

@@ -5,17 +5,28 @@ Source: gABI chapters 4 and 5, LSB "Symbol Versioning".
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.formats.elf import ElfFacts, ElfIdent, VersionNeed
+from gpubind.model import CudaNote
 
 EXECUTABLE, SHARED_OBJECT = 2, 3
 X86_64, I386, ARM, AARCH64, PPC64 = 62, 3, 40, 183, 21
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
-_PROGBITS, _STRTAB, _DYNAMIC, _DYNSYM, _VERDEF, _VERNEED, _VERSYM = 1, 3, 6, 11, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+_PROGBITS, _STRTAB, _DYNAMIC, _NOTE, _DYNSYM, _VERDEF, _VERNEED, _VERSYM = (
+    1,
+    3,
+    6,
+    7,
+    11,
+    0x6FFFFFFD,
+    0x6FFFFFFE,
+    0x6FFFFFFF,
+)
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT = 0, 1, 5, 6, 10, 11
 _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 14, 15, 29
 _DT_VERSYM, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD
@@ -76,11 +87,13 @@ def elf(
     interpreter: Optional[str] = None,
     needs: Optional[Mapping[str, Sequence[str]]] = None,
     defines: Sequence[str] = (),
+    cuda_note: Optional[CudaNote] = None,
 ) -> bytes:
     """A file with these facts; *needs* maps a library to the versions that are wanted of it."""
     wanted = tuple(VersionNeed(library, tuple(versions)) for library, versions in (needs or {}).items())
     ident = ElfIdent(bits, order, machine, kind)
-    return build_elf(ElfFacts(ident, soname, tuple(needed), rpath, runpath, interpreter, wanted, tuple(defines)))
+    single = (soname, tuple(needed), rpath, runpath, interpreter)
+    return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note))
 
 
 def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
@@ -127,8 +140,11 @@ def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
         tags += [(_DT_VERDEF, put(".gnu.version_d", _VERDEF, definitions, ".dynstr", count)), (_DT_VERDEFNUM, count)]
     dynamic = b"".join(word.pack(tag, value) for tag, value in [*tags, (_DT_NULL, 0)])
     put(".dynamic", _DYNAMIC, dynamic, ".dynstr", 0, word.size)
+    dynamic_at = table[-1].offset
+    if facts.cuda_note is not None:
+        put(".note.cuda.fwd_compatibility", _NOTE, _cuda_note(order, facts.cuda_note))
 
-    segments = [(_PT_LOAD, 0, len(out)), (_PT_DYNAMIC, table[-1].offset, len(dynamic))]
+    segments = [(_PT_LOAD, 0, len(out)), (_PT_DYNAMIC, dynamic_at, len(dynamic))]
     if facts.interpreter is not None:
         segments.insert(0, (_PT_INTERP, table[1].offset, table[1].size))
     section_at = 0
@@ -155,6 +171,13 @@ def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
         fields.insert(1 if ident.bits == 64 else 6, 6)  # the flags stand elsewhere in each class
         struct.pack_into(order + forms.program, out, header_size + number * program_size, *fields)
     return bytes(out)
+
+
+def _cuda_note(order: str, note: CudaNote) -> bytes:
+    """As the driver's libcuda carries it since 520."""
+    said = {"format": "1.0", "CUDA version": note.cuda, "driver": note.drivers, "device": [1, 2]}
+    name, text = b"NVIDIA Corporation\0", json.dumps(said).encode() + b"\0"
+    return struct.pack(order + "III", len(name), len(text), 1) + name.ljust(20, b"\0") + text
 
 
 def _version_needs(order: str, strings: _Strings, needs: Sequence[VersionNeed], index: int) -> bytes:

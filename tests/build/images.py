@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from build.elf import elf
 from build.trees import Dir, File, Item, Link, Spec, recorded_tree
-from gpubind.image.directory import Image, read_image
+from gpubind.image.facts import Image, read_image
 
 _OLD = ("2.2.5", "2.2.6", "2.3", "2.3.2", "2.3.3", "2.3.4")
 GLIBC = tuple(f"GLIBC_{version}" for version in (*_OLD, *(f"2.{minor}" for minor in range(4, 42))))

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, VersionNeed, parse_elf, parse_ident
+from gpubind.model import CudaNote
 
 Order = Literal["little", "big"]
 INTERPRETER = "/lib64/ld-linux-x86-64.so.2"
@@ -163,6 +164,8 @@ _FACTS = st.builds(
     st.none() | _TEXT,
     st.lists(st.builds(VersionNeed, _TEXT, st.lists(_TEXT, min_size=1, max_size=3).map(tuple)), max_size=3).map(tuple),
     _TEXTS,
+    st.none()
+    | st.builds(CudaNote, st.just("12.4"), st.lists(st.integers(470, 999), unique=True).map(sorted).map(tuple)),
 )
 
 

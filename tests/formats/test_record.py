@@ -26,7 +26,7 @@ from gpubind.formats.record import (
     parse_record,
 )
 from gpubind.host.recorded import RecordedHost
-from gpubind.model import FileKind, HostPath, Missing, Stat
+from gpubind.model import CudaNote, FileKind, HostPath, Missing, Stat
 
 HOST: dict[str, Item] = {
     "/dev/nvidia0": Node("char", 195, 0, gid=44, mode=0o660),
@@ -122,6 +122,7 @@ _IDENTS = st.builds(
 )
 _NOT_ELF = st.builds(NotElf, st.sampled_from(["zero-byte", "linker-script", "truncated-elf", "not-elf"]), _TEXTS)
 _STRINGS = st.lists(_TEXTS, max_size=3).map(tuple)
+_NOTES = st.builds(CudaNote, _TEXTS, st.lists(st.integers(0, 999), max_size=3).map(tuple))
 _NEEDS = st.lists(st.builds(VersionNeed, _TEXTS, _STRINGS), max_size=2, unique_by=lambda need: need.library).map(tuple)
 _SMALL = st.integers(0, 0xFFFFFFFF)
 
@@ -144,7 +145,8 @@ def _entries(draw: st.DrawFn) -> RecordedEntry:
     optional = st.none() | _TEXTS
     facts: Any = _MISSING
     if isinstance(ident, ElfIdent):
-        facts |= st.builds(ElfFacts, st.just(ident), optional, _STRINGS, optional, optional, optional, _NEEDS, _STRINGS)
+        texts = (optional, _STRINGS, optional, optional, optional, _NEEDS, _STRINGS)
+        facts |= st.builds(ElfFacts, st.just(ident), *texts, st.none() | _NOTES)
     return RecordedEntry(found, None, body, ident, draw(st.none() | facts))
 
 

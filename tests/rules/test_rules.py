@@ -2,64 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import re
+from pathlib import Path
 
 import pytest
-from build.driver import host, kernel, rhel
+from build.driver import kernel, rhel
 from build.elf import elf
 from build.images import glibc, image
-from build.trees import Item, Spec
+from rules import cases_host, cases_image
+from rules.situations import Situation, found, without
 
-from gpubind.facade import plan
-from gpubind.image import Image
-from gpubind.model import Finding, Request
-from gpubind.rules import RULES, check_plan
+from gpubind.rules import RULES
 
-LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
-
-
-def without(spec: Spec, *paths: str) -> dict[str, Item]:
-    return {path: item for path, item in spec.items() if path not in paths}
+CASES = {**cases_host.CASES, **cases_image.CASES}
+PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
+CODES = [rule.code for rule in RULES]
 
 
-def check(*parts: Spec, opened: Optional[Image] = None, **request: Any) -> tuple[Finding, ...]:
-    made = plan(host(*parts), Request(**request), image=opened)
-    return check_plan(made, opened)
+def test_every_rule_has_a_case_where_it_fires_and_one_where_it_is_almost_so() -> None:
+    assert sorted(CASES) == sorted(CODES)
 
 
-FIRES: dict[str, tuple[tuple[Spec, ...], Optional[Image], dict[str, Any]]] = {
-    "uvm-missing": ((rhel(), without(kernel(), "/dev/nvidia-uvm")), None, {}),
-    "control-node-missing": ((rhel(), without(kernel(), "/dev/nvidiactl")), None, {}),
-    "driver-in-image": ((rhel(), kernel()), image(glibc(), {LIBCUDA: elf("libcuda.so.1")}), {}),
-}
-ALMOST: dict[str, tuple[tuple[Spec, ...], Optional[Image], dict[str, Any]]] = {
-    "uvm-missing": ((rhel(), without(kernel(), "/dev/nvidia-uvm")), None, {"caps": ("utility",)}),
-    "control-node-missing": ((rhel(), without(kernel(None), "/dev/nvidiactl")), None, {}),
-    "driver-in-image": ((rhel(), kernel()), image(glibc(), {LIBCUDA: b""}), {}),
-}
+def test_every_rule_has_its_section_in_the_docs_and_no_other_has() -> None:
+    assert sorted(re.findall(r"^## (.*)$", PAGE, re.MULTILINE)) == sorted(CODES)
 
 
-@pytest.mark.parametrize("code", [rule.code for rule in RULES])
+@pytest.mark.parametrize("code", sorted(CASES))
 def test_a_rule_fires_where_it_is_so_and_not_where_it_is_almost_so(code: str) -> None:
-    parts, opened, request = FIRES[code]
-    found = [finding for finding in check(*parts, opened=opened, **request) if finding.code == code]
-    assert len(found) == 1
-    assert found[0].hint
-    parts, opened, request = ALMOST[code]
-    assert code not in [finding.code for finding in check(*parts, opened=opened, **request)]
+    findings = [finding for finding in found(CASES[code].fires) if finding.code == code]
+    assert findings
+    assert all(finding.hint for finding in findings)
+    rule = next(rule for rule in RULES if rule.code == code)
+    assert {finding.severity for finding in findings} <= {*rule.severities}
+    assert code not in [finding.code for finding in found(CASES[code].almost)]
 
 
 def test_a_healthy_host_has_no_error() -> None:
-    assert [finding.code for finding in check(rhel(), kernel()) if finding.severity != "note"] == []
+    assert [f.code for f in found(Situation((rhel(), kernel()))) if f.severity != "note"] == []
 
 
 def test_a_driver_in_the_image_is_an_error_if_the_plan_brings_none() -> None:
-    opened = image(glibc(), {LIBCUDA: elf("libcuda.so.1")})
-    severities = [f.severity for f in check(kernel(), opened=opened) if f.code == "driver-in-image"]
+    opened = image(glibc(), {cases_image.LIBCUDA: elf("libcuda.so.1")})
+    severities = [f.severity for f in found(Situation((kernel(),), opened)) if f.code == "driver-in-image"]
     assert severities == ["error"]
 
 
 def test_errors_come_first() -> None:
-    found = check(rhel("535.54.03"), without(kernel(), "/dev/nvidia-uvm"))
-    ranks = [("error", "warning", "note").index(finding.severity) for finding in found]
+    findings = found(Situation((rhel("535.54.03"), without(kernel(), "/dev/nvidia-uvm"))))
+    ranks = [("error", "warning", "note").index(finding.severity) for finding in findings]
     assert ranks == sorted(ranks)

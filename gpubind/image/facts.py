@@ -1,0 +1,168 @@
+"""What a plan must know of an image: read from a tree of its files, whatever it was stored in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple, Optional
+
+from gpubind.formats.elf import ElfIdent
+from gpubind.ldso.fit import newest
+from gpubind.ldso.loader import Loader
+from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, Stat
+from gpubind.tree import Tree, glob
+
+ENVIRONMENT = "/.singularity.d/env"
+SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
+DRIVER_SONAMES = (
+    "libcuda.so.1",
+    "libnvidia-ml.so.1",
+    "libnvidia-ptxjitcompiler.so.1",
+    "libnvidia-opencl.so.1",
+    "libnvidia-encode.so.1",
+    "libnvcuvid.so.1",
+    "libnvoptix.so.1",
+    "libEGL_nvidia.so.0",
+    "libGLX_nvidia.so.0",
+)
+VENDOR_NEUTRAL_SONAMES = (
+    "libEGL.so.1",
+    "libGL.so.1",
+    "libGLESv1_CM.so.1",
+    "libGLESv2.so.2",
+    "libGLX.so.0",
+    "libGLdispatch.so.0",
+    "libOpenCL.so.1",
+    "libOpenGL.so.0",
+)
+COMPAT = ("/usr/local/cuda/compat/libcuda.so.*.*", "/usr/local/cuda-*/compat/libcuda.so.*.*")
+
+_VARIABLE = re.compile(r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+")
+_ASSIGNMENT = re.compile(
+    r"^\s*(?:export\s+)?([A-Za-z_]\w*)="
+    # "${NAME:-"/value"}": how builders write a value that the user may override.
+    r"(?:\"?\$\{\w+:-\"?([^\"}]*)\"?\}\"?|\"([^\"`]*)\"|'([^']*)'|([^\s\"'`;$]*))\s*;?\s*$"
+)
+_DRIVER_VERSION = re.compile(r"\.so\.([0-9]{2,4}(?:\.[0-9]+){1,2})$")
+
+
+class Image(NamedTuple):
+    """An open image."""
+
+    tree: Tree
+    loader: Loader
+    facts: ImageFacts
+
+
+def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optional[Mapping[str, str]] = None) -> Image:
+    """The facts of the image in *tree*.
+
+    *env* is what its configuration sets (OCI `config.Env`), where it has one; else its environment files count.
+    """
+    loader = Loader(tree)
+    family, version, arch = _libc(tree, loader)
+    loader.arch = arch
+    libstdcxx = loader.facts("libstdc++.so.6")
+    if env is None:
+        env = _environment(tree)
+    env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
+    facts = ImageFacts(
+        kind=kind,
+        label=label,
+        arch=arch,
+        libc_family=family,
+        libc_version=version,
+        libstdcxx=newest(libstdcxx.version_definitions, "GLIBCXX") if libstdcxx else None,
+        loader_directories=loader.directories,
+        singularity=not isinstance(tree.list(ENVIRONMENT), Missing),
+        env=env,
+        driver=tuple(_driver(tree, loader)),
+        vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),
+        cuda=_cuda(tree) or env.get("CUDA_VERSION") or None,
+        compat=tuple(_compat(tree)),
+        rocm=_rocm(tree),
+    )
+    return Image(tree, loader, facts)
+
+
+def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"], Optional[str], Optional[str]]:
+    """The C library of an image: family, version, architecture."""
+    facts = loader.facts("libc.so.6")
+    if facts is not None and (version := newest(facts.version_definitions, "GLIBC")):
+        return "glibc", version, facts.ident.arch
+    for path in glob(tree, "/lib/ld-musl-*.so.1"):
+        ident = tree.ident(path)
+        return "musl", None, ident.arch if isinstance(ident, ElfIdent) else None
+    for shell in SHELLS:
+        ident = tree.ident(shell)
+        if isinstance(ident, ElfIdent):
+            return "none", None, ident.arch
+    return "none", None, None
+
+
+def _environment(tree: Tree) -> dict[str, str]:
+    """What the image's environment files set: plain assignments, read and never run; the last wins.
+
+    90-environment.sh and the Docker files before it are the image's own; 99-base.sh and what starts with 9[5-9] is
+    Singularity's.
+    """
+    env: dict[str, str] = {}
+    names = tree.list(ENVIRONMENT)
+    for name in () if isinstance(names, Missing) else names:
+        if not name.endswith(".sh") or name >= "91":
+            continue
+        text = tree.read_text(f"{ENVIRONMENT}/{name}")
+        for line in () if isinstance(text, Missing) else text.split("\n"):
+            match = _ASSIGNMENT.match(line)
+            if match:
+                value = next(group for group in match.groups()[1:] if group is not None)
+                env[match.group(1)] = value
+    return env
+
+
+def _driver(tree: Tree, loader: Loader) -> Iterator[ImageLibrary]:
+    for soname in DRIVER_SONAMES:
+        path = loader.find(soname)
+        found = tree.stat(path) if path else None
+        # Empty files are mount points that others left.
+        if path and isinstance(found, Stat) and found.size and "/stubs/" not in path and "/compat/" not in path:
+            yield ImageLibrary(soname, path, _version_of(path))
+
+
+def _compat(tree: Tree) -> Iterator[ImageLibrary]:
+    seen = []
+    for pattern in COMPAT:
+        for path in glob(tree, pattern):
+            real = tree.resolve(path)
+            if not isinstance(real, Missing) and real not in seen:
+                seen.append(real)
+                elf = tree.elf(real)
+                note = None if isinstance(elf, Missing) else elf.cuda_note
+                yield ImageLibrary("libcuda.so.1", real, _version_of(real), note)
+
+
+def _version_of(path: str) -> Optional[str]:
+    match = _DRIVER_VERSION.search(path)
+    return match.group(1) if match else None
+
+
+def _cuda(tree: Tree) -> Optional[str]:
+    """The CUDA version that the toolkit in the image says of itself."""
+    text = tree.read_text("/usr/local/cuda/version.json")
+    if isinstance(text, str):
+        try:
+            version = json.loads(text)["cuda"]["version"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            version = None
+        if isinstance(version, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", version):
+            return version
+    text = tree.read_text("/usr/local/cuda/version.txt")
+    match = re.match(r"CUDA Version ([0-9]+(?:\.[0-9]+){1,3})", text) if isinstance(text, str) else None
+    return match.group(1) if match else None
+
+
+def _rocm(tree: Tree) -> Optional[str]:
+    text = tree.read_text("/opt/rocm/.info/version")
+    match = re.match(r"([0-9]+(?:\.[0-9]+){1,3})", text) if isinstance(text, str) else None
+    return match.group(1) if match else None

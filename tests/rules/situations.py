@@ -1,0 +1,51 @@
+"""A host, an image, a request: what a rule is asked about in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+from build.driver import host
+from build.trees import Item, Spec
+
+from gpubind.errors import NothingToBindError
+from gpubind.facade import plan
+from gpubind.image import Image
+from gpubind.model import Finding, Request
+from gpubind.planner import empty_plan
+from gpubind.rules import Preflight, check, nothing_to_bind
+
+
+class Situation(NamedTuple):
+    """What there is, and what is asked of it."""
+
+    parts: tuple[Spec, ...]
+    """The host's files; later ones win."""
+    image: Optional[Image] = None
+    request: Mapping[str, Any] = {}
+    """Fields of `Request`."""
+    facts: Mapping[str, Any] = {}
+    """Other facts of the host: environ, euid, groups, lists, runs, dev."""
+    backend: Optional[str] = None
+
+
+class Case(NamedTuple):
+    """Where a rule fires, and where it is almost so and must not."""
+
+    fires: Situation
+    almost: Situation
+
+
+def found(situation: Situation) -> tuple[Finding, ...]:
+    """Everything that check says."""
+    machine = host(*situation.parts, **situation.facts)
+    try:
+        made = plan(machine, Request(**situation.request), image=situation.image)
+    except NothingToBindError as error:
+        made = empty_plan()._replace(findings=(nothing_to_bind(error),))
+    return check(Preflight(machine, made, situation.image, situation.backend))
+
+
+def without(spec: Spec, *paths: str) -> dict[str, Item]:
+    """*spec* without these paths."""
+    return {path: item for path, item in spec.items() if path not in paths}
