@@ -10,7 +10,15 @@ import typer
 
 from gpubind import __version__
 from gpubind.cli import check, start
-from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of, takes_plan_options
+from gpubind.cli.options import (
+    ImageOption,
+    Like,
+    PlanOptions,
+    make_plan,
+    open_host_of,
+    open_image_of,
+    takes_plan_options,
+)
 from gpubind.documents import FORMATS
 from gpubind.errors import EXIT_FINDING, UsageError
 from gpubind.runtimes import PLAN_FORMATS
@@ -26,18 +34,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Plan what a container must get from this GPU host, explain it, and hand it to any container runtime.",
 )
-
-Like = Annotated[
-    Optional[str],
-    typer.Option(
-        metavar="FLAVOUR",
-        help="Plan exactly what that program's own --nv binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
-    ),
-]
-ImageOption = Annotated[
-    Optional[str],
-    typer.Option(metavar="DIR", help="The image that will be started: a root file system or a sandbox."),
-]
 
 
 def _version(wanted: bool) -> None:
@@ -62,6 +58,7 @@ def gpubind(
     if settings:
         formats = [settings.pop("format")] if "format" in settings else []
         defaults = {{"list": "list_"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
+        settings.pop("ignore", None)  # check asks for it itself: options add to it
         context.default_map = dict.fromkeys(("explain", "check", "exec", "run", "shell"), defaults)
         context.default_map["plan"] = {**defaults, "format_": formats}
 

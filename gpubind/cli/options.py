@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from gpubind.model import Plan
     from gpubind.planner.placement import Layout
 
+Like = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="FLAVOUR",
+        help="Plan exactly what that program's own --nv binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
+    ),
+]
+ImageOption = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="IMAGE",
+        help="The image that will be started: a directory, a SIF file, an OCI layout, a docker or OCI archive, "
+        "podman:NAME or docker:NAME.",
+    ),
+]
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver")
 
 

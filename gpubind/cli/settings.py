@@ -13,9 +13,11 @@ SIZE_LIMIT = 1 << 20
 KEYS: dict[str, type] = {
     "backend": str,
     "caps": str,
+    "check": bool,
     "completion": bool,
     "dev-root": str,
     "format": str,
+    "ignore": dict,
     "library-path": list,
     "libdir": str,
     "list": str,
@@ -26,6 +28,9 @@ KEYS: dict[str, type] = {
     "vendor-neutral": str,
 }
 """What a configuration file may set: option names, and the type of each."""
+
+
+_TYPES = {list: "list of strings", dict: "table of codes and reasons"}
 
 
 def read_settings() -> dict[str, Any]:
@@ -65,9 +70,9 @@ def _read(path: str) -> dict[str, Any]:
         kind = KEYS.get(key)
         if kind is None:
             raise _malformed(path, f"unknown key `{key}`", "known: " + ", ".join(KEYS))
-        mixed = isinstance(value, list) and not all(isinstance(item, str) for item in value)
-        if not isinstance(value, kind) or mixed:
-            raise _malformed(path, f"`{key}` is not of type {'list of strings' if kind is list else kind.__name__}")
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if not isinstance(value, kind) or not all(isinstance(item, str) for item in items):
+            raise _malformed(path, f"`{key}` is not of type {_TYPES.get(kind, kind.__name__)}")
     return settings
 
 

@@ -103,7 +103,7 @@ def _start(
         if not quiet:
             complain(render_error(error).replace("error: ", "warning: ", 1))
         plan = empty_plan(layout, opened.facts if opened else None)
-    start = _facts(name, program, arguments, environ, plan, stage_content=not dry_run)
+    start = facts_of(name, program, arguments, environ, plan, stage_content=not dry_run)
     if name == "bwrap":
         assert opened is not None
         _need_command(argv, opened, plan)
@@ -135,7 +135,7 @@ def plan_in_words(options: PlanOptions, chosen: str, image: Optional[str], *, qu
     made = make_plan(options, image=opened, layout=singularity.LAYOUT)
     environ = dict(os.environ)
     program = find_program(name, environ) if options.host is None else None
-    start = _facts(name, program, (), environ, made, stage_content=True)
+    start = facts_of(name, program, (), environ, made, stage_content=True)
     words = singularity.words(made, start, opened.tree if opened else None)
     made = made._replace(findings=(*made.findings, *words.findings))
     if chosen.endswith("-env"):
@@ -169,7 +169,7 @@ def _backend(backend: str, environ: Mapping[str, str]) -> str:
     return backend
 
 
-def _facts(
+def facts_of(
     name: str,
     program: Optional[str],
     arguments: tuple[str, ...],

@@ -68,8 +68,8 @@ def _version_unfit(elf: ElfFacts, brought: frozenset[str], image: Loader) -> Opt
         if need.library in brought:
             continue
         provider = image.facts(need.library)
-        if provider is None:
-            continue  # a library that is missing altogether is another matter
+        if provider is None or not provider.version_definitions:
+            continue  # one that is missing is another matter; one without versions satisfies everybody
         defined = set(provider.version_definitions)
         wanted = [version for version in need.versions if version not in defined]
         if wanted:

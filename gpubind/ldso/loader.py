@@ -48,17 +48,20 @@ class Loader:
     def _find(self, soname: str) -> Optional[RootedPath]:
         if "/" in soname or not soname:
             return None
-        cached = (
-            [entry.path for entry in self._cache.matching((soname,)) if entry.name == soname] if self._cache else []
-        )
-        for place in (*cached, *(f"{directory.rstrip('/')}/{soname}" for directory in self.directories)):
-            path = self.tree.resolve(place) if place.startswith("/") else Missing("absent")
+        for place in self.places(soname):
+            path = self.tree.resolve(place)
             if isinstance(path, Missing):
                 continue
             ident = self.tree.ident(path)
             if isinstance(ident, ElfIdent) and self.arch in (None, ident.arch):
                 return path
         return None
+
+    def places(self, soname: str) -> tuple[str, ...]:
+        """Where the loader looks for *soname* by itself, in order: what the cache says, then the directories."""
+        entries = self._cache.matching((soname,)) if self._cache else ()
+        cached = [entry.path for entry in entries if entry.name == soname and entry.path.startswith("/")]
+        return (*cached, *(f"{directory.rstrip('/')}/{soname}" for directory in self.directories))
 
 
 def loader_directories(tree: Tree) -> tuple[RootedPath, ...]:

@@ -95,7 +95,10 @@ def _left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
 
 
 def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
-    """An error if what was asked for by name, or CUDA itself, cannot do without the file."""
+    """An error if what was asked for by name, or CUDA itself, cannot do without the file; a note if it came by default.
+
+    A program, or a library of compute, that is left out unasked is worth a warning.
+    """
     name = file.soname or (file.names[0] if file.names else file.path)
     by_name = request.caps_explicit and file.capability in request.caps
     needed = file.kind == "library" and (by_name or name == "libcuda.so.1")
@@ -103,7 +106,10 @@ def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
     what = f"{name} is left out: {unfit.detail}"
     why = _CONSEQUENCES[unfit.rule].format(name=name)
     hint = "use an image with a newer C library, or one of the host's architecture; or leave the capability out"
-    return Finding(code, "error" if needed else "warning", file.vendor, name, what, file.source, why, hint)
+    severity: Severity = "error" if needed else "note"
+    if not needed and (file.kind == "binary" or file.capability in ("compute", "utility")):
+        severity = "warning"
+    return Finding(code, severity, file.vendor, name, what, file.source, why, hint)
 
 
 _CONSEQUENCES = {
@@ -121,7 +127,8 @@ def _one_for_all(findings: list[Finding], fit: Optional[ImageFit]) -> tuple[Find
     for code in ("image-without-glibc", "image-architecture"):
         same = [finding for finding in findings if finding.code == code]
         if len(same) > 1:
-            severity: Severity = "error" if any(finding.severity == "error" for finding in same) else "warning"
+            severities = {finding.severity for finding in same}
+            severity: Severity = "error" if "error" in severities else "warning" if "warning" in severities else "note"
             what = f"{len(same)} files are left out: {same[0].what.partition(': ')[2]}"
             one = same[0]._replace(severity=severity, subject="image", what=what)
             findings = [finding for finding in findings if finding.code != code] + [one]

@@ -1,28 +1,103 @@
-"""Rules that need the image, too."""
+"""Rules about what an image has of a driver itself, and where its loader would find it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from posixpath import basename
 
-from gpubind.model import Finding
+from gpubind.model import Finding, Missing
 from gpubind.rules.preflight import Preflight
+
+LIBCUDAS = ("libcuda.so.1", "libcuda.so")
+"""The names by which programs open libcuda."""
 
 
 def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
     """A driver baked into the image: it wins where it is found first, and fails if it is not the kernel module's."""
     assert preflight.image is not None
-    planned = {mount.soname for mount in preflight.plan.mounts}
+    assert preflight.container is not None
+    planned = {basename(mount.target) for mount in preflight.plan.mounts}
     for library in preflight.image.facts.driver:
         brought = library.soname in planned
+        found = preflight.container.find(library.soname)
+        wins = found is not None and found.mount is None
+        same = library.version is not None and library.version == _driver_version(preflight)
+        version = f" ({library.version})" if library.version else ""
+        if brought and not wins:
+            why = "it waits for programs that do not follow LD_LIBRARY_PATH: `Driver/library version mismatch`"
+        elif brought:
+            why = "it comes before the host's in the loader's order: `Driver/library version mismatch`"
+        else:
+            why = "the plan brings none, so programs will use it: `Driver/library version mismatch`"
         yield Finding(
             "driver-in-image",
-            "warning" if brought else "error",
+            "warning" if same or (brought and not wins) else "error",
             "nvidia",
             library.soname,
-            f"the image has a driver library of its own, {library.path}",
+            f"the image has a driver library of its own, {library.path}{version}",
             library.path,
-            "where it comes first, programs say `Driver/library version mismatch`"
-            if brought
-            else "the plan brings none, so programs will use it: `Driver/library version mismatch`",
+            why,
             "take the driver out of the image; the host's comes first only through LD_LIBRARY_PATH",
         )
+
+
+def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
+    """A link-time stand-in for libcuda that programs would open: it answers every call with an error."""
+    assert preflight.container is not None
+    for name in LIBCUDAS:
+        found = preflight.container.find(name)
+        if found is not None and found.mount is None and "/stubs/" in f"{found.at}{found.path}":
+            yield Finding(
+                "stub-in-image",
+                "error",
+                "nvidia",
+                name,
+                f"programs in the container will open a stub as {name}: {found.path}",
+                found.path,
+                "CUDA_ERROR_STUB_LIBRARY (34): CUDA driver is a stub library",
+                "take /usr/local/cuda/lib64/stubs out of the image's LD_LIBRARY_PATH; it is for linking only",
+            )
+
+
+def library_path_order(preflight: Preflight) -> Iterator[Finding]:
+    """The image's own LD_LIBRARY_PATH holds copies of what the plan brings, or names the working directory."""
+    assert preflight.image is not None
+    assert preflight.container is not None
+    own = preflight.image.facts.env.get("LD_LIBRARY_PATH", "")
+    if not own:
+        return
+    planned = {basename(mount.target) for mount in preflight.plan.mounts if mount.kind == "library"}
+    if not planned:
+        return
+    order = ":".join(preflight.container.library_path)
+    twice = []
+    for directory in dict.fromkeys(own.split(":")):
+        names = preflight.image.tree.list(directory) if directory.startswith("/") else ()
+        twice += [f"{directory}/{name}" for name in (() if isinstance(names, Missing) else names) if name in planned]
+    if twice:
+        yield Finding(
+            "library-path-order",
+            "note",
+            "nvidia",
+            "LD_LIBRARY_PATH",
+            f"the image's own LD_LIBRARY_PATH leads to copies of {len(twice)} libraries of the plan",
+            ", ".join(twice[:8]),
+            f"the first in this order counts: {order}",
+            "take the copies out of the image, or their directory out of its LD_LIBRARY_PATH",
+        )
+    if "" in own.split(":"):
+        yield Finding(
+            "library-path-order",
+            "warning",
+            "nvidia",
+            "LD_LIBRARY_PATH",
+            "the image's LD_LIBRARY_PATH has an empty element, which means the current directory",
+            own,
+            "a library in whatever directory the job starts in would be loaded before the system's",
+            "write it in the image without leading, trailing or doubled colons",
+        )
+
+
+def _driver_version(preflight: Preflight) -> str:
+    versions = [planned.driver.version for planned in preflight.plan.drivers]
+    return next((version for version in versions if version), "")

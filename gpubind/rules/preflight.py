@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple, Optional
 
+from gpubind.errors import RuntimeLimitError
 from gpubind.host import Host
 from gpubind.image import Image
+from gpubind.ldso.container import Container
 from gpubind.model import Finding, Plan, Severity
+from gpubind.runtimes import bwrap, singularity
+from gpubind.runtimes.start import Start, Words
 
-Needs = Literal["host", "image", "runtime"]
+Needs = Literal["host", "image", "runtime", "program"]
 
 
 class Preflight(NamedTuple):
@@ -21,6 +25,43 @@ class Preflight(NamedTuple):
     image: Optional[Image] = None
     backend: Optional[str] = None
     """The runtime that will start it, by name."""
+    program: Optional[str] = None
+    """What will run in it: a path, or a name that is looked for in the image's PATH."""
+    container: Optional[Container] = None
+    """The image with the plan in place; with an image only."""
+    words: Optional[Words] = None
+    """The plan in the runtime's words; with what is known of the runtime only."""
+    limit: Optional[RuntimeLimitError] = None
+    """Why there are none."""
+
+
+def preflight(
+    host: Host,
+    plan: Plan,
+    image: Optional[Image] = None,
+    *,
+    backend: Optional[str] = None,
+    start: Optional[Start] = None,
+    program: Optional[str] = None,
+) -> Preflight:
+    """The start of *program* in *image* with *plan* by *backend*; what is None is not known."""
+    container = None
+    if image is not None:
+        own = image.facts.env.get("LD_LIBRARY_PATH", "")
+        container = Container(image.loader, host.driver, plan.mounts, plan.env, own)
+    words = limit = None
+    if start is not None:
+        try:
+            words = _words(plan, start, image, backend)
+        except RuntimeLimitError as error:
+            limit = error
+    return Preflight(host, plan, image, backend, program, container, words, limit)
+
+
+def _words(plan: Plan, start: Start, image: Optional[Image], backend: Optional[str]) -> Optional[Words]:
+    if backend == "bwrap":
+        return None if image is None else bwrap.words(plan, start, image.tree)
+    return singularity.words(plan, start, None if image is None else image.tree)
 
 
 class Rule(NamedTuple):
@@ -30,6 +71,6 @@ class Rule(NamedTuple):
     severities: tuple[Severity, ...]
     """What its findings may be, worst first."""
     needs: Needs
-    """`host`: the host and the plan; `image`: also an open image; `runtime`: also the runtime's name."""
+    """`host`: the host and the plan; `image`: also an open image; `runtime`, `program`: also the name of one."""
     find: Optional[Callable[[Preflight], Iterable[Finding]]] = None
     """None: planning itself comes across it, and it is in the plan's findings already."""

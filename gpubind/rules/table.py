@@ -7,7 +7,7 @@ from __future__ import annotations
 from gpubind.errors import NothingToBindError
 from gpubind.model import Finding
 from gpubind.planner import finding_order
-from gpubind.rules import host, image
+from gpubind.rules import companions, cuda, host, image, libraries, manifests, program, runtime
 from gpubind.rules.preflight import Preflight, Rule
 
 FOUND_WHILE_PLANNING = (
@@ -20,9 +20,9 @@ FOUND_WHILE_PLANNING = (
     Rule("devices-not-isolated", ("note",), "runtime"),
     Rule("driver-mismatch", ("error",), "host"),
     Rule("driver-not-loaded", ("error",), "host"),
-    Rule("image-architecture", ("error", "warning"), "image"),
-    Rule("image-libc", ("error", "warning"), "image"),
-    Rule("image-without-glibc", ("error", "warning"), "image"),
+    Rule("image-architecture", ("error", "warning", "note"), "image"),
+    Rule("image-libc", ("error", "warning", "note"), "image"),
+    Rule("image-without-glibc", ("error", "warning", "note"), "image"),
     Rule("library-path-lost", ("warning",), "runtime"),
     Rule("like-collision", ("error",), "host"),
     Rule("like-entry", ("error",), "host"),
@@ -42,17 +42,61 @@ HOST_RULES = (
     Rule("control-node-missing", ("error",), "host", host.control_node_missing),
 )
 
-IMAGE_RULES = (Rule("driver-in-image", ("error", "warning"), "image", image.driver_in_image),)
+PLAN_RULES = (
+    Rule("companion-missing", ("error", "warning"), "host", companions.companion_missing),
+    Rule("manifest-missing", ("error", "note"), "host", manifests.manifest_missing),
+)
 
-RULES = (*FOUND_WHILE_PLANNING, *HOST_RULES, *IMAGE_RULES)
+IMAGE_RULES = (
+    Rule("bad-require", ("warning",), "image", cuda.bad_require),
+    Rule("compat-harmful", ("error",), "image", cuda.compat_harmful),
+    Rule("compat-ignored", ("warning",), "image", cuda.compat_ignored),
+    Rule("compat-used", ("note",), "image", cuda.compat_used),
+    Rule("cuda-minor-version", ("note",), "image", cuda.cuda_minor_version),
+    Rule("cuda-too-new", ("error",), "image", cuda.cuda_too_new),
+    Rule("driver-in-image", ("error", "warning"), "image", image.driver_in_image),
+    Rule("library-missing", ("error", "warning", "note"), "image", libraries.library_missing),
+    Rule("library-path-order", ("warning", "note"), "image", image.library_path_order),
+    Rule("library-unreadable", ("error",), "image", libraries.library_unreadable),
+    Rule("library-version", ("error", "warning", "note"), "image", libraries.library_version),
+    Rule("manifest-dangling", ("warning", "note"), "image", manifests.manifest_dangling),
+    Rule("require-undecided", ("note",), "image", cuda.require_undecided),
+    Rule("require-unsatisfied", ("error",), "image", cuda.require_unsatisfied),
+    Rule("stub-in-image", ("error",), "image", image.stub_in_image),
+)
+
+PROGRAM_RULES = (
+    Rule("program-interpreter", ("error",), "program", program.program_interpreter),
+    Rule("program-library-missing", ("error",), "program", program.program_library_missing),
+    Rule("program-library-version", ("error",), "program", program.program_library_version),
+    Rule("program-missing", ("error",), "program", program.program_missing),
+    Rule("program-not-executable", ("error",), "program", program.program_not_executable),
+)
+
+RUNTIME_RULES = (
+    Rule("no-mount-point", ("warning",), "runtime", runtime.no_mount_point),
+    Rule("runtime-limit", ("error",), "runtime", runtime.runtime_limit),
+)
+
+RULES = (*FOUND_WHILE_PLANNING, *HOST_RULES, *PLAN_RULES, *IMAGE_RULES, *PROGRAM_RULES, *RUNTIME_RULES)
+
+
+def asked(preflight: Preflight) -> tuple[Rule, ...]:
+    """The rules that what is known of a start lets be asked."""
+    known = {
+        "host": True,
+        "image": preflight.image is not None,
+        "runtime": preflight.backend is not None,
+        "program": preflight.program is not None and preflight.image is not None,
+    }
+    return tuple(rule for rule in RULES if known[rule.needs])
 
 
 def check(preflight: Preflight) -> tuple[Finding, ...]:
     """Everything to be said about a start: what planning found, then what the rules find; errors first, by code."""
-    findings = list(preflight.plan.findings)
-    for rule in RULES:
-        asked = rule.needs == "host" or (preflight.image if rule.needs == "image" else preflight.backend) is not None
-        if rule.find is not None and asked:
+    findings = [*preflight.plan.findings, *(preflight.words.findings if preflight.words else ())]
+    for rule in asked(preflight):
+        if rule.find is not None:
             findings += rule.find(preflight)
     return tuple(sorted(findings, key=finding_order))
 

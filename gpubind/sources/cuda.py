@@ -47,3 +47,12 @@ def cuda_max(version: Optional[str]) -> Optional[str]:
         return None
     numbers = tuple(int(part) for part in version.split("."))
     return next((cuda for first, cuda in reversed(_CUDA) if numbers >= first), None)
+
+
+def minimum_driver(cuda: str) -> Optional[str]:
+    """The first driver that serves CUDA version *cuda*: `12.4` -> `550.54.14`; None if it is not in the table."""
+    first = next((first for first, known in _CUDA if known == cuda), None)
+    if first is None:
+        return None
+    # The last part is printed with two digits in the vendor's names of its drivers.
+    return ".".join([str(part) for part in first[:2]] + [f"{part:02}" for part in first[2:]])

@@ -10,10 +10,13 @@ from build.trees import Item, Spec
 
 from gpubind.errors import NothingToBindError
 from gpubind.facade import plan
+from gpubind.host import ListFile
 from gpubind.image import Image
 from gpubind.model import Finding, Request
 from gpubind.planner import empty_plan
-from gpubind.rules import Preflight, check, nothing_to_bind
+from gpubind.planner.placement import GPUBIND, SINGULARITY
+from gpubind.rules import check, nothing_to_bind, preflight
+from gpubind.runtimes.start import Start
 
 
 class Situation(NamedTuple):
@@ -27,6 +30,10 @@ class Situation(NamedTuple):
     facts: Mapping[str, Any] = {}
     """Other facts of the host: environ, euid, groups, lists, runs, dev."""
     backend: Optional[str] = None
+    start: Optional[Start] = None
+    """What is known of the runtime, where its words matter."""
+    program: Optional[str] = None
+    listfile: Optional[ListFile] = None
 
 
 class Case(NamedTuple):
@@ -38,12 +45,14 @@ class Case(NamedTuple):
 
 def found(situation: Situation) -> tuple[Finding, ...]:
     """Everything that check says."""
+    layout = SINGULARITY if situation.backend in ("apptainer", "singularity") else GPUBIND
     machine = host(*situation.parts, **situation.facts)
     try:
-        made = plan(machine, Request(**situation.request), image=situation.image)
+        made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)
     except NothingToBindError as error:
         made = empty_plan()._replace(findings=(nothing_to_bind(error),))
-    return check(Preflight(machine, made, situation.image, situation.backend))
+    start, program = situation.start, situation.program
+    return check(preflight(machine, made, situation.image, backend=situation.backend, start=start, program=program))
 
 
 def without(spec: Spec, *paths: str) -> dict[str, Item]:

@@ -1,0 +1,41 @@
+"""`check --format junit`: each rule that was asked is a test case.
+
+Source: the JUnit XML that Jenkins and GitLab read: testsuite, testcase, failure, skipped, system-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.etree import ElementTree
+
+from gpubind.documents.findings import Report
+from gpubind.documents.text import printable, render_finding
+
+
+def render_junit(report: Report, rules: Iterable[tuple[str, str]]) -> str:
+    """The report as XML; *rules* are (code, what it needs). An error finding is a failure, others are text."""
+    suite = ElementTree.Element("testsuite", name="gpubind check")
+    tests = failures = skipped = 0
+    for code, needs in rules:
+        case = ElementTree.SubElement(suite, "testcase", classname=f"gpubind.{needs}", name=code)
+        tests += 1
+        found = [finding for finding in report.findings if finding.code == code]
+        errors = [finding for finding in found if finding.severity == "error"]
+        reasons = [reason for finding, reason in report.ignored if finding.code == code]
+        if errors:
+            failures += 1
+            failure = ElementTree.SubElement(case, "failure", message=_text(errors[0].what), type=code)
+            failure.text = _text("".join(map(render_finding, errors)))
+        elif reasons:
+            skipped += 1
+            ElementTree.SubElement(case, "skipped", message=_text(reasons[0]))
+        others = [finding for finding in found if finding.severity != "error"]
+        if others:
+            ElementTree.SubElement(case, "system-out").text = _text("".join(map(render_finding, others)))
+    suite.attrib.update(tests=str(tests), failures=str(failures), errors="0", skipped=str(skipped))
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def _text(text: str) -> str:
+    return "\n".join(printable(line) for line in text.split("\n"))

@@ -1,0 +1,148 @@
+"""Rules about the plan's libraries in the image: which of them the loader would refuse there, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from posixpath import basename
+from typing import NamedTuple, Optional
+
+from gpubind.formats.liblist import parse_liblist
+from gpubind.host.base import shipped_liblist
+from gpubind.ldso.container import Container, Failure
+from gpubind.model import Capability, Finding, Mount, Plan, Severity
+from gpubind.rules.preflight import Preflight
+from gpubind.sources.table import NameTable, capability_of, driver_version_of
+
+SPECIAL = (
+    ("libnvidia-pkcs11", "confidential computing: only the one that fits the image's OpenSSL has to load"),
+    ("libcudadebugger", "cuda-gdb and compute-sanitizer"),
+    ("libnvidia-gtk", "nvidia-settings"),
+    ("libnvidia-wayland-client", "nvidia-settings"),
+)
+"""Libraries of which a job notices nothing when they do not load, and what they are for."""
+
+
+class Unloadable(NamedTuple):
+    """A library of the plan that the container's loader refuses."""
+
+    mount: Mount
+    failures: tuple[Failure, ...]
+
+
+def unloadable(container: Container, plan: Plan) -> tuple[Unloadable, ...]:
+    """Every library of *plan* that cannot be loaded in *container*, by target."""
+    refused = []
+    for mount in plan.mounts:
+        if mount.kind == "library" and mount.capability != "compat32":
+            failures = container.failures(mount.target)
+            if failures:
+                refused.append(Unloadable(mount, failures))
+    return tuple(refused)
+
+
+def library_missing(preflight: Preflight) -> Iterator[Finding]:
+    """A DT_NEEDED that neither the plan nor the image has. One finding for each name, with all that need it."""
+    yield from _by_cause(preflight, "missing")
+
+
+def library_version(preflight: Preflight) -> Iterator[Finding]:
+    """A symbol version that the library in the container does not define: what bringing the wrong side's copy does."""
+    yield from _by_cause(preflight, "version")
+
+
+def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
+    """A library of the plan that is damaged, or may not be read."""
+    assert preflight.container is not None
+    for library in unloadable(preflight.container, preflight.plan):
+        for failure in library.failures:
+            if failure.kind == "unreadable":
+                name = basename(library.mount.target)
+                what = f"{name} cannot be read as a library"
+                hint = "install the driver's package again; look at the file with `readelf -d`"
+                yield Finding(
+                    "library-unreadable", "error", "nvidia", name, what, library.mount.source, failure.message, hint
+                )
+
+
+def _by_cause(preflight: Preflight, kind: str) -> Iterator[Finding]:
+    assert preflight.container is not None
+    causes: dict[tuple[str, str], list[tuple[Mount, Failure]]] = {}
+    for library in unloadable(preflight.container, preflight.plan):
+        for failure in library.failures:
+            if failure.kind == kind:
+                causes.setdefault((failure.provider or "", failure.name), []).append((library.mount, failure))
+    table = _table()
+    for (provider, name), refused in sorted(causes.items()):
+        severity = _worst(_severity(preflight, mount, table) for mount, _ in refused)
+        names = ", ".join(sorted({basename(mount.target) for mount, _ in refused}))
+        message = refused[0][1].message
+        if kind == "missing":
+            what = f"{name} is neither in the image nor in the plan; without it these do not load: {names}"
+            hint = f"install {name} in the image{package_of(name)}{_special(names)}"
+            yield Finding("library-missing", severity, "nvidia", name, what, names, message, hint)
+        else:
+            what = f"{provider} of the container does not define {name}; without it these do not load: {names}"
+            hint = "plan with --image (and without --like), so that what the image cannot load is left out"
+            yield Finding("library-version", severity, "nvidia", name, what, names, message, hint)
+
+
+def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:
+    """An error for what was asked for by name and for CUDA itself; a note for what came by default."""
+    name = basename(mount.target)
+    capability = _capability(mount, table)
+    if name.startswith(tuple(stem for stem, _ in SPECIAL)):
+        return "note"
+    request = preflight.plan.request
+    if mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        return "error"
+    if request.caps_explicit and capability in request.caps:
+        return "error"
+    assert preflight.image is not None
+    hides = preflight.image.loader.find(name) is not None
+    if hides or capability in ("compute", "utility"):
+        return "warning"
+    return "note"
+
+
+def _capability(mount: Mount, table: NameTable) -> Optional[Capability]:
+    if mount.capability is not None:
+        return mount.capability
+    name = basename(mount.target)
+    return capability_of(table.section(name, mount.target), driver_version_of(name))
+
+
+def _table() -> NameTable:
+    shipped = shipped_liblist("nvliblist.conf")
+    return NameTable(parse_liblist(shipped.data, shipped.label))
+
+
+def _worst(severities: Iterable[Severity]) -> Severity:
+    found = frozenset(severities)
+    return "error" if "error" in found else "warning" if "warning" in found else "note"
+
+
+def _special(names: str) -> str:
+    uses = [use for stem, use in SPECIAL if stem in names]
+    return f"; {uses[0]}" if uses else ""
+
+
+PACKAGES = {
+    "libX11.so.6": "libx11-6, libX11",
+    "libXext.so.6": "libxext6, libXext",
+    "libX11-xcb.so.1": "libx11-xcb1, libX11-xcb",
+    "libcrypto.so.1.1": "libssl1.1, compat-openssl11",
+    "libcrypto.so.3": "libssl3, openssl-libs",
+    "libdrm.so.2": "libdrm2, libdrm",
+    "libgbm.so.1": "libgbm1, mesa-libgbm",
+    "libgcc_s.so.1": "libgcc-s1, libgcc",
+    "libwayland-client.so.0": "libwayland-client0, libwayland-client",
+    "libwayland-server.so.0": "libwayland-server0, libwayland-server",
+    "libxcb.so.1": "libxcb1, libxcb",
+    "libxcb-dri3.so.0": "libxcb-dri3-0, libxcb",
+    "libxcb-present.so.0": "libxcb-present0, libxcb",
+}
+"""What Debian's and Red Hat's distributions call the packages of what the driver needs of others."""
+
+
+def package_of(name: str) -> str:
+    return f": {PACKAGES[name]} in Debian's and Red Hat's words" if name in PACKAGES else ""
