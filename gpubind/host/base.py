@@ -9,8 +9,14 @@ from gpubind.data import read_data
 from gpubind.model import Missing
 from gpubind.tree import Tree
 
-PLAN_VARIABLES = ("CUDA_MPS_PIPE_DIRECTORY", "PATH")
-"""The variables that a plan reads, and the only ones that a record may hold."""
+PLAN_VARIABLES = (
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_IMEX_CHANNELS",
+    "NVIDIA_VISIBLE_DEVICES",
+    "PATH",
+)
+"""The variables that a plan or a rule reads, and the only ones that a record may hold."""
 
 LIST_FILES = ("nvliblist.conf", "rocmliblist.conf")
 SHIPPED_LABEL = "etc/{name}"

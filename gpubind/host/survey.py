@@ -86,6 +86,7 @@ WHOLE_DIRECTORIES = (
     "/etc/egl",
     "/etc/glvnd",
     "/etc/nvidia",
+    "/etc/nvidia-container-runtime/host-files-for-container.d",
     "/etc/vulkan",
     "/etc/vulkansc",
     "/etc/modprobe.d",
@@ -140,11 +141,22 @@ SINGLE_PATHS = (
     "/etc/group",
     "/etc/ld.so.cache",
     "/etc/nv_tegra_release",
+    "/etc/nvidia-imex/nodes_config.cfg",
     "/etc/os-release",
     "/proc/devices",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+    "/proc/sys/kernel/unprivileged_userns_clone",
+    "/proc/sys/user/max_user_namespaces",
+    "/run/udev",
+    *(f"{prefix}/bin/bwrap" for prefix in ("/usr", "/usr/local")),
+    *(
+        f"{prefix}/{name}/bin/starter-suid"
+        for prefix in ("/usr/libexec", "/usr/local/libexec", "/usr/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu")
+        for name in ("apptainer", "singularity")
+    ),
     *(
         f"/sys/module/{module}{fact}"
-        for module in ("nvidia", "nvidia_uvm", "nvidia_drm", "amdgpu", "nouveau")
+        for module in ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_fs", "amdgpu", "nouveau")
         for fact in ("", "/version", "/initstate")
     ),
 )
@@ -159,7 +171,8 @@ GPU_NAME = re.compile(
 _TEXT_NAME = re.compile(
     r"\.(json|icd|conf|yaml|csv|toml)$"
     r"|^(access|config|devices|gpu_id|information|initstate|mig-minors|modeset|monitor|name|nv_tegra_release"
-    r"|os-release|params|properties|registry|version)$"
+    r"|os-release|params|properties|registry|version"
+    r"|apparmor_restrict_unprivileged_userns|max_user_namespaces|unprivileged_userns_clone)$"
 )
 _ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
 _HOME = re.compile(r"/root(/|$)|.*/(home|users)(/|$)", re.IGNORECASE)
@@ -251,6 +264,8 @@ class _Survey:
         for directory in dict.fromkeys((*BINARY_DIRECTORIES, *on_path)):
             self.list(directory)
         self.list("/dev")
+        self.list("/dev/char")
+        self.list("/etc/apparmor.d")
         self.list("/sys/bus/pci/devices")
         self._pci_devices()
         for directory in WHOLE_DIRECTORIES:
@@ -284,7 +299,7 @@ class _Survey:
         return [f"{directory}/{name}" for name in names if name.startswith(prefix)]
 
     def _pci_devices(self) -> None:
-        """Display controllers (class 0x03): vendor, class, and their DRM nodes."""
+        """Display controllers (class 0x03): vendor, class, the kernel driver that has them, and their DRM nodes."""
         names = self.tree.list("/sys/bus/pci/devices")
         for name in () if isinstance(names, Missing) else names:
             base = f"/sys/bus/pci/devices/{name}"
@@ -292,6 +307,7 @@ class _Survey:
             if isinstance(kind, str) and kind.startswith("0x03"):
                 for fact in ("class", "vendor", "device"):
                     self.note(f"{base}/{fact}", text=True)
+                self.note(f"{base}/driver")
                 self.list(f"{base}/drm", all_facts=True)
             else:
                 self.note(f"{base}/drm")

@@ -7,7 +7,22 @@ from __future__ import annotations
 from gpubind.errors import NothingToBindError
 from gpubind.model import Finding
 from gpubind.planner import finding_order
-from gpubind.rules import companions, cuda, host, image, libraries, manifests, program, runtime
+from gpubind.rules import (
+    companions,
+    cuda,
+    driver,
+    graphics,
+    image,
+    libraries,
+    manifests,
+    mig,
+    nodes,
+    platform,
+    program,
+    runtime,
+    services,
+    visible,
+)
 from gpubind.rules.preflight import Preflight, Rule
 
 FOUND_WHILE_PLANNING = (
@@ -38,8 +53,41 @@ FOUND_WHILE_PLANNING = (
 )
 
 HOST_RULES = (
-    Rule("uvm-missing", ("error",), "host", host.uvm_missing),
-    Rule("control-node-missing", ("error",), "host", host.control_node_missing),
+    Rule("control-node-missing", ("error",), "host", nodes.control_node_missing),
+    Rule("device-file-mode", ("note",), "host", nodes.device_file_mode),
+    Rule("drm-modeset-off", ("warning",), "host", graphics.drm_modeset_off),
+    Rule("fabric-manager-missing", ("warning",), "host", services.fabric_manager_missing),
+    Rule("foreign-interpreter", ("warning",), "host", platform.foreign_interpreter),
+    Rule("gbm-backend-missing", ("warning", "note"), "host", graphics.gbm_backend_missing),
+    Rule("gds-incomplete", ("note",), "host", platform.gds_incomplete),
+    Rule("gpu-excluded", ("error", "note"), "host", driver.gpu_excluded),
+    Rule("gpu-node-missing", ("error", "warning"), "host", nodes.gpu_node_missing),
+    Rule("gpu-uninitialised", ("note",), "host", driver.gpu_uninitialised),
+    Rule("gpu-without-driver", ("error",), "host", driver.gpu_without_driver),
+    Rule("imex-channel-missing", ("note",), "host", platform.imex_channel_missing),
+    Rule("mig-mode", ("error", "warning", "note"), "host", mig.mig_mode),
+    Rule("mig-node-missing", ("error", "warning"), "host", mig.mig_node_missing),
+    Rule("mps-active", ("note",), "host", services.mps_active),
+    Rule("mps-other-user", ("warning",), "host", services.mps_other_user),
+    Rule("name-collision", ("warning",), "host", driver.name_collision),
+    Rule("no-gpu", ("error",), "host", driver.no_gpu),
+    Rule("no-nvml", ("error", "warning"), "host", driver.no_nvml),
+    Rule("nouveau", ("error",), "host", driver.nouveau),
+    Rule("persistence-missing", ("note",), "host", services.persistence_missing),
+    Rule("render-node-missing", ("warning",), "host", graphics.render_node_missing),
+    Rule("stale-ldcache", ("warning",), "host", driver.stale_ldcache),
+    Rule("stub-libcuda", ("warning", "note"), "host", driver.stub_libcuda),
+    Rule("tegra", ("note",), "host", platform.tegra),
+    Rule("uvm-missing", ("error",), "host", nodes.uvm_missing),
+    Rule("uvm-not-loaded", ("error",), "host", nodes.uvm_not_loaded),
+    Rule("visible-devices-none", ("warning",), "host", visible.visible_devices_none),
+    Rule("visible-devices-unknown", ("error", "warning", "note"), "host", visible.visible_devices_unknown),
+    Rule("wsl", ("note",), "host", platform.wsl),
+)
+
+PLATFORM_RULES = (
+    Rule("dev-char-links-missing", ("note",), "runtime", platform.dev_char_links_missing),
+    Rule("user-namespaces-off", ("error", "warning"), "runtime", platform.user_namespaces_off),
 )
 
 PLAN_RULES = (
@@ -78,7 +126,7 @@ RUNTIME_RULES = (
     Rule("runtime-limit", ("error",), "runtime", runtime.runtime_limit),
 )
 
-RULES = (*FOUND_WHILE_PLANNING, *HOST_RULES, *PLAN_RULES, *IMAGE_RULES, *PROGRAM_RULES, *RUNTIME_RULES)
+RULES = (*FOUND_WHILE_PLANNING, *HOST_RULES, *PLATFORM_RULES, *PLAN_RULES, *IMAGE_RULES, *PROGRAM_RULES, *RUNTIME_RULES)
 
 
 def asked(preflight: Preflight) -> tuple[Rule, ...]:
