@@ -66,6 +66,12 @@ class RuntimeLimitError(GpubindError):
     exit_code = EXIT_RUNTIME
 
 
+class CheckError(GpubindError):
+    """A check before a start found an error: the container is not started."""
+
+    exit_code = EXIT_NOT_STARTED
+
+
 class CommandError(GpubindError):
     """The command to run in the container is not there, or is no program. *found* tells the two apart."""
 

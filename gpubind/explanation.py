@@ -1,11 +1,13 @@
-"""Why is a file in the plan, or not? All Decisions about a name."""
+"""Why is a file in the plan, or not? All Decisions about a name. And what does a finding mean? Its page."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from typing import Optional
 
+from gpubind.data import read_data
 from gpubind.model import Decision, Explanation, Plan
 
 
@@ -30,6 +32,15 @@ def explain(plan: Plan, name: str) -> Explanation:
         subjects = {}
     searched = tuple(place for driver in plan.drivers for place in driver.searched)
     return Explanation(name, tuple((subject, tuple(found)) for subject, found in subjects.items()), searched)
+
+
+def explain_code(code: str) -> Optional[str]:
+    """The section of docs/findings.md about *code*; None if *code* cannot be one, or there is none."""
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code):
+        return None
+    page = read_data("docs/findings.md").decode("utf-8")
+    match = re.search(rf"^## {code}\n.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return match.group().rstrip()[len("## ") :] + "\n" if match else None
 
 
 def _texts(decision: Decision) -> list[str]:

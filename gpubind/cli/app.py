@@ -111,15 +111,25 @@ def plan(
 @takes_plan_options
 def explain(
     options: PlanOptions,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A soname, a file name, a path, or a pattern of those.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|CODE", help="A soname, a file name, a path, or a pattern of those; or a finding's code."
+        ),
+    ],
     like: Like = None,
     image: ImageOption = None,
 ) -> None:
-    """Say why a file is in the plan or not: who named it, where it was looked for, which rule decided."""
+    """Say why a file is in the plan or not, and which rule decided; or what a finding means and what to do about it."""
     from gpubind.cli.output import write_document
     from gpubind.documents.text import render_explanation
     from gpubind.explanation import explain as explain_name
+    from gpubind.explanation import explain_code
 
+    page = explain_code(name)
+    if page is not None:
+        write_document(page, None)
+        return
     made = make_plan(options, like=like, image=open_image_of(image))
     write_document(render_explanation(explain_name(made, name)), None)
 
@@ -139,7 +149,8 @@ def record(
     """Capture this host, so that plans for it can be made anywhere with --host FILE.
 
     A record holds listings, facts and small texts of a fixed set of places; no file bodies, no user names, no
-    environment but PATH and CUDA_MPS_PIPE_DIRECTORY.
+    environment but PATH, CUDA_MPS_PIPE_DIRECTORY and the variables that choose GPUs: CUDA_VISIBLE_DEVICES,
+    NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS.
     """
     from gpubind.cli.output import write_document
     from gpubind.facade import record as record_host

@@ -2,17 +2,26 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
-from gpubind.cli.options import PlanOptions, make_plan, open_image_of, takes_plan_options
-from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, NothingToBindError, UsageError
+from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of, takes_plan_options
+from gpubind.errors import (
+    EXIT_NOT_STARTED,
+    CheckError,
+    CommandError,
+    GpubindError,
+    HostReadError,
+    NothingToBindError,
+    UsageError,
+)
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.image import Image
     from gpubind.model import Finding, Plan
+    from gpubind.rules import Preflight
     from gpubind.runtimes.start import Action, Start
 
 SITE_FILES = {
@@ -52,6 +61,9 @@ def _starter(action: Any) -> Callable[..., None]:
         require_gpu: Annotated[
             bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
         ] = False,
+        check: Annotated[
+            bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
+        ] = False,
         quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
     ) -> None:
         argv = tuple(command or ())
@@ -59,7 +71,8 @@ def _starter(action: Any) -> Callable[..., None]:
         if action == "exec" and not argv:
             raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
         try:
-            _start(action, options, image, argv, backend, tuple(backend_arg or ()), dry_run, require_gpu, quiet)
+            wanted = Wanted(backend, tuple(backend_arg or ()), dry_run, require_gpu, check, quiet)
+            _start(action, options, image, argv, wanted)
         except (CommandError, UsageError):
             raise
         except GpubindError as error:
@@ -71,39 +84,43 @@ def _starter(action: Any) -> Callable[..., None]:
     return start
 
 
-def _start(
-    action: "Action",
-    options: PlanOptions,
-    image: str,
-    argv: tuple[str, ...],
-    backend: str,
-    arguments: tuple[str, ...],
-    dry_run: bool,
-    require_gpu: bool,
-    quiet: bool,
-) -> None:
+class Wanted(NamedTuple):
+    """How a container is to be started. The names are the options'."""
+
+    backend: str
+    arguments: tuple[str, ...]
+    dry_run: bool
+    require_gpu: bool
+    check: bool
+    quiet: bool
+
+
+def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, ...], wanted: Wanted) -> None:
     from gpubind.cli.main import complain, render_error
     from gpubind.execute import execute, find_program, need_program
     from gpubind.planner import empty_plan
+    from gpubind.rules import nothing_to_bind, preflight
     from gpubind.runtimes import bwrap, singularity
 
     environ = dict(os.environ)
     if image.startswith("-"):  # the runtime would take it for an option
         image = f"./{image}"
-    name = _backend(backend, environ)
-    program = name if dry_run and not find_program(name, environ) else need_program(name, environ)
-    # Other kinds of image are the runtime's business; bubblewrap has no other.
-    opened = open_image_of(image if name == "bwrap" or os.path.isdir(image) else None)
+    name = _backend(wanted.backend, environ)
+    program = name if wanted.dry_run and not find_program(name, environ) else need_program(name, environ)
+    opened = _look_at(image, name, wanted)
     layout = bwrap.LAYOUT if name == "bwrap" else singularity.LAYOUT
+    host = open_host_of(options)
     try:
-        plan = make_plan(options, image=opened, layout=layout)
+        plan = make_plan(options, host=host, image=opened, layout=layout)
     except NothingToBindError as error:
-        if require_gpu:
+        if wanted.require_gpu:
             raise
-        if not quiet:
-            complain(render_error(error).replace("error: ", "warning: ", 1))
         plan = empty_plan(layout, opened.facts if opened else None)
-    start = facts_of(name, program, arguments, environ, plan, stage_content=not dry_run)
+        if wanted.check:
+            plan = plan._replace(findings=(nothing_to_bind(error),))
+        elif not wanted.quiet:
+            complain(render_error(error).replace("error: ", "warning: ", 1))
+    start = facts_of(name, program, wanted.arguments, environ, plan, stage_content=not wanted.dry_run)
     if name == "bwrap":
         assert opened is not None
         _need_command(argv, opened, plan)
@@ -113,9 +130,12 @@ def _start(
         words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
         environ = singularity.without_gpu_switches(environ)
-    if not quiet:
+    if wanted.check:
+        first = _program(action, argv)
+        _checked(preflight(host, plan, opened, backend=name, program=first)._replace(words=words), quiet=wanted.quiet)
+    elif not wanted.quiet:
         report([*plan.findings, *words.findings])
-    if dry_run:
+    if wanted.dry_run:
         import shlex
 
         from gpubind.cli.output import write_document
@@ -123,6 +143,55 @@ def _start(
         write_document(" ".join(shlex.quote(word) for word in line) + "\n", None)
         return
     execute(line, environ)
+
+
+def _look_at(image: str, name: str, wanted: Wanted) -> Optional["Image"]:
+    """*image*, if it is on this machine. bubblewrap takes directories alone; what others pull is theirs to open."""
+    from gpubind.cli.main import complain, render_error
+
+    if name == "bwrap" and os.path.isfile(image):
+        hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
+        raise HostReadError("no-image", "bubblewrap starts directories alone", where=image, hint=hint)
+    if name == "bwrap" or os.path.isdir(image):
+        return open_image_of(image)
+    if not os.path.isfile(image):
+        if wanted.check and not wanted.quiet:
+            complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
+        return None
+    try:
+        return open_image_of(image)
+    except GpubindError as error:
+        if wanted.check:
+            raise
+        if not wanted.quiet:
+            complain(render_error(error).replace("error: ", "warning: ", 1))
+        return None
+
+
+def _program(action: "Action", argv: tuple[str, ...]) -> Optional[str]:
+    """The program of the image that will start; None if it is the runtime's, or may come from the host."""
+    if action != "exec" or argv[0].startswith(("/tmp/", "/home/", "/root/")):
+        return None
+    return argv[0] if "/" not in argv[0] or argv[0].startswith("/") else None
+
+
+def _checked(start: "Preflight", *, quiet: bool) -> None:
+    """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
+    from gpubind.cli.check import ignored_codes
+    from gpubind.documents.findings import report_of
+    from gpubind.rules import check
+
+    outcome = report_of(start.plan, check(start), ignored_codes(()))
+    if not quiet:
+        report(outcome.findings)
+    errors = [finding.code for finding in outcome.findings if finding.severity == "error"]
+    if errors:
+        raise CheckError(
+            "check-failed",
+            f"the check found {len(errors)} error{'s' if len(errors) > 1 else ''}; nothing was started",
+            why=", ".join(dict.fromkeys(errors)),
+            hint="`gpubind explain CODE` says what to do; without --check the container is started all the same",
+        )
 
 
 def plan_in_words(options: PlanOptions, chosen: str, image: Optional[str], *, quoted: bool) -> tuple["Plan", str]:

@@ -40,7 +40,7 @@ def verdict(findings: Iterable[Finding]) -> str:
 
 def render_check_text(report: Report) -> str:
     """One line a finding: severity, code, subject, what, and what to do, separated by tabs; then the verdict."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for finding in report.findings:
         todo = (finding.command or finding.hint or "").replace("\n", " ")
         rows.append((finding.severity, finding.code, finding.subject, finding.what, todo))
