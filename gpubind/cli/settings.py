@@ -30,7 +30,7 @@ KEYS: dict[str, type] = {
 """What a configuration file may set: option names, and the type of each."""
 
 
-_TYPES = {list: "list of strings", dict: "table of codes and reasons"}
+_TYPES: dict[type, str] = {list: "list of strings", dict: "table of codes and reasons"}
 
 
 def read_settings() -> dict[str, Any]:

@@ -14,6 +14,9 @@ from gpubind.model import Capability, Decision, Family, Finding, HostFile, Image
 FAMILIES: tuple[Family, ...] = ("glvnd", "opencl")
 _NAMES: dict[Family, str] = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl": "the OpenCL loader (libOpenCL)"}
 
+BY_DEFAULT: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
+"""Capabilities that most jobs have without wanting them."""
+
 
 class Sided(NamedTuple):
     """The host's side of a plan."""
@@ -95,10 +98,7 @@ def _left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
 
 
 def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
-    """An error if what was asked for by name, or CUDA itself, cannot do without the file; a note if it came by default.
-
-    A program, or a library of compute, that is left out unasked is worth a warning.
-    """
+    """An error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
     name = file.soname or (file.names[0] if file.names else file.path)
     by_name = request.caps_explicit and file.capability in request.caps
     needed = file.kind == "library" and (by_name or name == "libcuda.so.1")
@@ -106,9 +106,7 @@ def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
     what = f"{name} is left out: {unfit.detail}"
     why = _CONSEQUENCES[unfit.rule].format(name=name)
     hint = "use an image with a newer C library, or one of the host's architecture; or leave the capability out"
-    severity: Severity = "error" if needed else "note"
-    if not needed and (file.kind == "binary" or file.capability in ("compute", "utility")):
-        severity = "warning"
+    severity: Severity = "error" if needed else "note" if file.capability in BY_DEFAULT else "warning"
     return Finding(code, severity, file.vendor, name, what, file.source, why, hint)
 
 

@@ -22,6 +22,9 @@ SONAMES = {
     "libEGL_nvidia": "libEGL_nvidia.so.0",
     "libnvidia-eglcore": f"libnvidia-eglcore.so.{V}",
     "libnvidia-glcore": f"libnvidia-glcore.so.{V}",
+    "libnvidia-glvkspirv": f"libnvidia-glvkspirv.so.{V}",
+    "libnvidia-gpucomp": f"libnvidia-gpucomp.so.{V}",
+    "libnvidia-nvvm": "libnvidia-nvvm.so.4",
 }
 """What the driver of these hosts has, by stem."""
 
@@ -60,6 +63,9 @@ def kernel(version: Optional[str] = V, gpus: int = 2) -> Spec:
         "/dev/nvidiactl": Node("char", 195, 255),
         "/dev/nvidia-uvm": Node("char", 235, 0),
         "/dev/nvidia-modeset": Node("char", 195, 254),
+        "/dev/char/195:254": Link("../nvidia-modeset"),
+        "/dev/char/195:255": Link("../nvidiactl"),
+        "/dev/char/235:0": Link("../nvidia-uvm"),
         "/etc/group": "root:x:0:\nvideo:x:44:\nrender:x:105:\n",
     }
     if version is not None:
@@ -67,6 +73,7 @@ def kernel(version: Optional[str] = V, gpus: int = 2) -> Spec:
     for number in range(gpus):
         pci = f"0000:{number + 1:02x}:00.0"
         spec[f"/dev/nvidia{number}"] = Node("char", 195, number)
+        spec[f"/dev/char/195:{number}"] = Link(f"../nvidia{number}")
         spec[f"/proc/driver/nvidia/gpus/{pci}/information"] = (
             f"Model: \t\t NVIDIA A100\nGPU UUID: \t GPU-0000000{number}-1111-2222-3333-444444444444\n"
             f"Bus Location: \t {pci}\nDevice Minor: \t {number}\nGPU Excluded:\t No\n"

@@ -1,17 +1,243 @@
-"""Where each rule about images fires, and where it is almost so."""
+"""Where each rule about images, programs and runtimes fires, and where it is almost so."""
 
 from __future__ import annotations
 
-from build.driver import kernel, rhel
+from collections.abc import Sequence
+
+from build.driver import V, kernel, rhel
 from build.elf import elf
-from build.images import glibc, image
-from rules.situations import Case, Situation
+from build.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
+from build.trees import File, Link, Spec
 
-LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+from gpubind.model import CudaNote
+from gpubind.runtimes.start import Start
+from rules.situations import Case, Situation, without
 
-CASES: dict[str, Case] = {
+LIB = "/usr/lib/x86_64-linux-gnu"
+LIBCUDA = f"{LIB}/libcuda.so.1"
+HOST = (rhel(), kernel())
+SELF_MADE = "/usr/bin/simulate"
+
+
+def needing(library: str, **facts: object) -> Spec:
+    """A library of the driver that wants more than usual."""
+    return {f"/usr/lib64/{library}.so.{V}": elf(f"{library}.so.1", **facts)}  # type: ignore[arg-type]
+
+
+def cuda(version: str, env: str = "") -> Spec:
+    """An image with that CUDA toolkit."""
+    return {**glibc(), **sandbox(env), "/usr/local/cuda/version.json": f'{{"cuda": {{"version": "{version}"}}}}'}
+
+
+def compat(cuda_version: str = "12.8", drivers: Sequence[int] = (535, 550), *, first: bool = True) -> Spec:
+    """CUDA's forward compatibility package in an image for CUDA 12.8; *first* if its directory is configured."""
+    libcuda = elf("libcuda.so.1", cuda_note=CudaNote(cuda_version, tuple(drivers)))
+    return {
+        **cuda("12.8.0"),
+        "/usr/local/cuda/compat/libcuda.so.570.86.10": libcuda,
+        "/usr/local/cuda/compat/libcuda.so.1": Link("libcuda.so.570.86.10"),
+        **({"/etc/ld.so.conf": "/usr/local/cuda/compat\n"} if first else {}),
+    }
+
+
+def program(**facts: object) -> Spec:
+    """A program of one's own in an image."""
+    return {**glibc(), SELF_MADE: File(elf(kind=2, **facts), 0o755)}  # type: ignore[arg-type]
+
+
+def runs(spec: Spec, name: str = SELF_MADE) -> Situation:
+    """*name* started in the image of *spec*."""
+    return Situation(HOST, image(spec), program=name)
+
+
+NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
+GRAPHICS = {"caps": ("graphics",), "caps_explicit": True}
+REQUIRE = 'export NVIDIA_REQUIRE_CUDA="${NVIDIA_REQUIRE_CUDA:-"%s"}"'
+NO_LAYERS = {"enable overlay": "no", "enable underlay": "no"}
+
+IMAGES: dict[str, Case] = {
+    "bad-require": Case(
+        Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>>12"))),
+        Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12"))),
+    ),
+    "compat-harmful": Case(
+        Situation((NO_LIBCUDA, kernel()), image(compat(drivers=(535,)))),
+        Situation((NO_LIBCUDA, kernel()), image(compat(drivers=(535, 550)))),
+    ),
+    "compat-ignored": Case(
+        Situation(HOST, image(compat(first=False))),
+        Situation(HOST, image(compat(drivers=(535,), first=False))),
+    ),
+    "compat-used": Case(
+        Situation((NO_LIBCUDA, kernel()), image(compat())),
+        Situation(HOST, image(compat())),
+    ),
+    "cuda-minor-version": Case(
+        Situation(HOST, image(cuda("12.6.1"))),
+        Situation(HOST, image(cuda("12.4.1"))),
+    ),
+    "cuda-too-new": Case(
+        Situation(HOST, image(cuda("13.0.0"))),
+        Situation(HOST, image(cuda("12.9.0"))),
+    ),
     "driver-in-image": Case(
-        Situation((rhel(), kernel()), image(glibc(), {LIBCUDA: elf("libcuda.so.1")})),
-        Situation((rhel(), kernel()), image(glibc(), {LIBCUDA: b""})),
+        Situation(HOST, image(glibc(), {LIBCUDA: elf("libcuda.so.1")})),
+        Situation(HOST, image(glibc(), {LIBCUDA: b""})),
+    ),
+    "image-architecture": Case(
+        Situation(HOST, image(glibc(machine=183))),
+        Situation(HOST, image(glibc(machine=62))),
+    ),
+    "image-libc": Case(
+        Situation((*HOST, needing("libcuda", needs={"libc.so.6": ("GLIBC_2.38",)})), image(glibc("2.36"))),
+        Situation((*HOST, needing("libcuda", needs={"libc.so.6": ("GLIBC_2.36",)})), image(glibc("2.36"))),
+    ),
+    "image-without-glibc": Case(Situation(HOST, image(MUSL)), Situation(HOST, image(glibc()))),
+    "library-missing": Case(
+        Situation((*HOST, needing("libcuda", needed=("libX11.so.6",))), image(glibc())),
+        Situation(
+            (*HOST, needing("libcuda", needed=("libX11.so.6",))),
+            image(glibc(), {f"{LIB}/libX11.so.6": elf("libX11.so.6")}),
+        ),
+    ),
+    "library-path-order": Case(
+        Situation(
+            HOST,
+            image(glibc(), sandbox("export LD_LIBRARY_PATH=/opt/lib"), {"/opt/lib/libcuda.so.1": elf("libcuda.so.1")}),
+        ),
+        Situation(
+            HOST,
+            image(glibc(), sandbox("export LD_LIBRARY_PATH=/opt/lib"), {"/opt/lib/libfoo.so.1": elf("libfoo.so.1")}),
+        ),
+    ),
+    "library-unreadable": Case(
+        Situation((*HOST, {f"/usr/lib64/libnvidia-ml.so.{V}": elf("libnvidia-ml.so.1")[:100]}), image(glibc())),
+        Situation((*HOST, {f"/usr/lib64/libnvidia-ml.so.{V}": elf("libnvidia-ml.so.1")}), image(glibc())),
+    ),
+    "library-version": Case(
+        Situation(
+            (*HOST, needing("libcuda", needed=("libc.so.6",), needs={"libc.so.6": ("GLIBC_2.38",)})),
+            image(glibc("2.36")),
+            {"like": "apptainer"},
+        ),
+        Situation(
+            (*HOST, needing("libcuda", needed=("libc.so.6",), needs={"libc.so.6": ("GLIBC_2.38",)})),
+            image(glibc("2.38")),
+            {"like": "apptainer"},
+        ),
+    ),
+    "manifest-dangling": Case(
+        Situation(
+            (*HOST, {"/etc/OpenCL/vendors/nvidia.icd": "libnvidia-opencl.so.1\n"}),
+            image(glibc()),
+        ),
+        Situation(
+            (*HOST, {"/etc/OpenCL/vendors/nvidia.icd": "libcuda.so.1\n"}),
+            image(glibc()),
+        ),
+    ),
+    "require-undecided": Case(
+        Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12.8 brand=tesla,driver>=550"))),
+        Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12.4 brand=tesla,driver>=550"))),
+    ),
+    "require-unsatisfied": Case(
+        Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12.8 brand=tesla,driver>=560"))),
+        Situation(
+            HOST,
+            image(cuda("12.4.0", REQUIRE % "cuda>=12.8" + "\nexport NVIDIA_DISABLE_REQUIRE=1")),
+        ),
+    ),
+    "stub-in-image": Case(
+        Situation(
+            (NO_LIBCUDA, kernel()),
+            image(
+                glibc(),
+                sandbox("export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs"),
+                {"/usr/local/cuda/lib64/stubs/libcuda.so": elf("libcuda.so.1")},
+            ),
+        ),
+        Situation(
+            HOST,
+            image(
+                glibc(),
+                sandbox("export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs"),
+                {"/usr/local/cuda/lib64/stubs/libcuda.so": elf("libcuda.so.1")},
+            ),
+        ),
+    ),
+    "vendor-neutral-missing": Case(
+        Situation(
+            (*HOST, {"/usr/lib64/libGLdispatch.so.0": elf("libGLdispatch.so.0", needs={"libc.so.6": ("GLIBC_2.38",)})}),
+            image(glibc("2.36")),
+            GRAPHICS,
+        ),
+        Situation(
+            (*HOST, {"/usr/lib64/libGLdispatch.so.0": elf("libGLdispatch.so.0", needs={"libc.so.6": ("GLIBC_2.38",)})}),
+            image(glibc("2.36"), GLVND),
+            GRAPHICS,
+        ),
     ),
 }
+
+PLANS: dict[str, Case] = {
+    "companion-missing": Case(
+        Situation((without(rhel(), *(path for path in rhel() if "ptxjit" in path), "/etc/ld.so.cache"), kernel())),
+        Situation((rhel(), kernel())),
+    ),
+    "manifest-missing": Case(
+        Situation((rhel(), kernel()), request=GRAPHICS),
+        Situation(
+            (
+                rhel(),
+                kernel(),
+                {
+                    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": (
+                        '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}'
+                    )
+                },
+            ),
+            request=GRAPHICS,
+        ),
+    ),
+}
+
+PROGRAMS: dict[str, Case] = {
+    "program-interpreter": Case(
+        runs(program(interpreter="/lib/ld-musl-x86_64.so.1")), runs(program(interpreter="/lib64/ld-linux-x86-64.so.2"))
+    ),
+    "program-library-missing": Case(
+        runs(program(needed=("libcudnn.so.9", "libcuda.so.1"))), runs(program(needed=("libcuda.so.1", "libc.so.6")))
+    ),
+    "program-library-version": Case(
+        runs(program(needed=("libc.so.6",), needs={"libc.so.6": (GLIBC[-1],)})),
+        runs(program(needed=("libc.so.6",), needs={"libc.so.6": ("GLIBC_2.36",)})),
+    ),
+    "program-missing": Case(
+        runs({**glibc(), SELF_MADE: File(b"#!/usr/bin/env python3\n", 0o755), "/usr/bin/env": b""}),
+        runs({**glibc(), SELF_MADE: File(b"#!/bin/sh\n", 0o755)}),
+    ),
+    "program-not-executable": Case(
+        runs({**glibc(), SELF_MADE: File(elf(kind=2), 0o644)}), runs({**glibc(), SELF_MADE: File(elf(kind=2), 0o755)})
+    ),
+}
+
+RUNTIMES: dict[str, Case] = {
+    "devices-not-isolated": Case(
+        Situation(HOST, backend="apptainer", start=Start()),
+        Situation(HOST, backend="apptainer", start=Start(arguments=("--contain",))),
+    ),
+    "library-path-lost": Case(
+        Situation(HOST, backend="singularity", start=Start("singularity", arguments=("--no-eval",))),
+        Situation(HOST, image(glibc()), backend="singularity", start=Start("singularity", arguments=("--no-eval",))),
+    ),
+    "no-mount-point": Case(
+        Situation(HOST, image(glibc()), backend="apptainer", start=Start(site=NO_LAYERS)),
+        Situation(HOST, image(glibc()), backend="apptainer", start=Start()),
+    ),
+    "runtime-limit": Case(
+        Situation((rhel(), kernel()), facts={"root": "/mnt/a:b"}, backend="apptainer", start=Start()),
+        Situation((rhel(), kernel()), facts={"root": "/mnt/a-b"}, backend="apptainer", start=Start()),
+    ),
+}
+
+CASES = {**IMAGES, **PLANS, **PROGRAMS, **RUNTIMES}
