@@ -117,7 +117,8 @@ def like_plan(host: Host, request: Request) -> Plan:
             what = f"{flavour.program} would stop: {bind.target} is wanted twice"
             why = "already exists in layout" if bind.kind == "library" else "is already in the mount point list"
             where = f"{there.source}, {mount.source}"
-            findings.append(Finding("like-collision", "error", "nvidia", bind.target, what, where, why))
+            hint = "take one of the two out of the list; gpubind's own plan binds the first and goes on"
+            findings.append(Finding("like-collision", "error", "nvidia", bind.target, what, where, why, hint))
     findings += _fatal_entries(host, flavour, liblist)
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     env = (EnvVar("LD_LIBRARY_PATH", "append", SINGULARITY.libdir, ":", flavour.name),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpubind.model import Decision, Finding
+from gpubind.model import ContainerPath, Decision, Finding
 from gpubind.rules.looking import (
     PCI_DEVICES,
     ask,
@@ -167,18 +167,25 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
     """Two files of the host for one place in the container: the first is bound, the other is lost."""
     if preflight.plan.request.like is not None:
         return  # what the imitated program does then is a finding of its own
-    for decision in preflight.plan.decisions:
-        if decision.rule == "collision" and decision.vendor == "nvidia":
-            yield Finding(
-                "name-collision",
-                "warning",
-                "nvidia",
-                decision.target or decision.subject,
-                f"two files want to be {decision.target}; {decision.path} is left out",
-                f"{decision.path}: {decision.detail} ({decision.named_at})",
-                "a container has one file of a name; which one a program needs cannot be told from here",
-                "take one of the two out of the list, or remove the one that is not used",
-            )
+    there = {mount.target: mount.source or "" for mount in preflight.plan.mounts}
+    lost = [
+        decision
+        for decision in preflight.plan.decisions
+        if decision.rule == "collision" and decision.vendor == "nvidia"
+        # A file that two sources name is there once, and nothing is lost.
+        and not there.get(ContainerPath(decision.target or ""), "").endswith(decision.path or decision.subject)
+    ]
+    if lost:
+        yield Finding(
+            "name-collision",
+            "error" if any(decision.subject == "libcuda.so.1" for decision in lost) else "warning",
+            "nvidia",
+            lost[0].target or lost[0].subject,
+            f"{counted(len(lost), 'file')} of the host are left out: their places in the container are taken",
+            ", ".join(f"{decision.path} ({decision.target}: {decision.detail})" for decision in lost),
+            "a container has one file of a name; which of the two a program needs cannot be told from here",
+            "take one of the two out of the list, or give --libdir another directory than that of the 32-bit libraries",
+        )
 
 
 def gpu_uninitialised(preflight: Preflight) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from gpubind.rules.looking import (
 from gpubind.rules.preflight import Preflight
 
 GBM_BACKEND = "nvidia-drm_gbm.so"
+ALLOCATOR = "libnvidia-allocator.so.1"
 MODESET = "/sys/module/nvidia_drm/parameters/modeset"
 
 
@@ -27,18 +28,22 @@ def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
     """
     plan = preflight.plan
     names = library_mounts(plan)
+    # The allocator counts as CUDA's: a host may have it, and the request leave it out.
+    not_asked = any(d.subject == ALLOCATOR and d.rule == "capability" for d in plan.decisions)
     if is_wanted(plan, "graphics") and "libEGL_nvidia.so.0" in names and GBM_BACKEND not in names:
         yield Finding(
             "gbm-backend-missing",
             "warning" if is_wanted_by_name(plan, "graphics") else "note",
             "nvidia",
             GBM_BACKEND,
-            "the driver has EGL, but no backend for GBM",
-            f"no {GBM_BACKEND} and no libnvidia-allocator.so.1; {names['libEGL_nvidia.so.0']}",
+            "the container gets the driver's EGL, but no backend for GBM",
+            f"no {GBM_BACKEND} and no {ALLOCATOR} beside {names['libEGL_nvidia.so.0']}",
             "EGL on GBM (headless compositors, browsers, simulators) will say `MESA-LOADER: failed to open nvidia-drm: "
             "/usr/lib/gbm/nvidia-drm_gbm.so: cannot open shared object file`; EGL on a device is not affected",
-            "install the driver's package with libnvidia-allocator (libnvidia-allocator1 in Debian's words); drivers "
-            "before 495 have no GBM",
+            "ask for compute, too: the library belongs to it"
+            if not_asked
+            else "install the driver's package with libnvidia-allocator (libnvidia-allocator1 in Debian's words); "
+            "drivers before 495 have no GBM",
         )
 
 

@@ -69,7 +69,7 @@ HOST_RULES = (
     Rule("mig-node-missing", ("error", "warning"), "host", mig.mig_node_missing),
     Rule("mps-active", ("note",), "host", services.mps_active),
     Rule("mps-other-user", ("warning",), "host", services.mps_other_user),
-    Rule("name-collision", ("warning",), "host", driver.name_collision),
+    Rule("name-collision", ("error", "warning"), "host", driver.name_collision),
     Rule("no-gpu", ("error",), "host", driver.no_gpu),
     Rule("no-nvml", ("error", "warning"), "host", driver.no_nvml),
     Rule("nouveau", ("error",), "host", driver.nouveau),

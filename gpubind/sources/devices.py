@@ -213,7 +213,9 @@ def _majors(host: Host) -> tuple[Optional[dict[str, int]], list[Finding]]:
         return dict(parse_devices(text)), []
     except FormatError as error:
         what = "the kernel's device numbers cannot be read"
-        return None, [Finding("bad-procfs", "warning", "nvidia", "/proc/devices", what, error.where, error.why)]
+        where = f"/proc/devices: {error.place}"
+        hint = "see what stands there; a container or sandbox may show another /proc than the kernel's"
+        return None, [Finding("bad-procfs", "warning", "nvidia", "/proc/devices", what, where, error.why, hint)]
 
 
 def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: Optional[dict[str, int]]) -> list[Finding]:

@@ -104,8 +104,9 @@ def _has_libcuda(found: Found) -> bool:
 def manifest_findings(decisions: list[Decision]) -> list[Finding]:
     """A finding for each manifest that was turned down."""
     what = "a manifest of the driver is malformed, and is not bound"
+    hint = "install the driver's package again, or remove the file if nothing owns it"
     return [
-        Finding("bad-icd", "warning", "nvidia", decision.subject, what, decision.path, decision.detail)
+        Finding("bad-icd", "warning", "nvidia", decision.subject, what, decision.path, decision.detail, hint)
         for decision in decisions
         if decision.rule == "bad-icd"
     ]

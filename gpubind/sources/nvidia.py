@@ -191,8 +191,10 @@ def _read_file_list(host: Host) -> tuple[frozenset[str], list[Finding]]:
     try:
         names = {f.name.rpartition("/")[2] for f in parse_filelist(data) if f.is_library}
     except FormatError as error:
-        what = "the driver's own file list cannot be read"
-        return frozenset(), [Finding(error.code, "warning", "nvidia", FILE_LIST, what, error.where, error.why)]
+        what = "the driver's own file list cannot be read; the shipped list serves alone"
+        where = f"{FILE_LIST}: {error.place}" if error.place else FILE_LIST
+        hint = "install the driver's package again, and report it if the file stays like that"
+        return frozenset(), [Finding(error.code, "warning", "nvidia", FILE_LIST, what, where, error.why, hint)]
     return frozenset(name for name in names if ".so" in name), []
 
 

@@ -2,16 +2,336 @@
 
 from __future__ import annotations
 
-from build.driver import kernel, rhel
+from build.driver import SONAMES, V, kernel, libraries, rhel
+from build.elf import elf
+from build.ldcache import build_ldcache, entry
+from build.trees import Dir, File, Item, Link, Node, Socket, Spec
+
+from gpubind.host import ListFile
+from gpubind.model import CAPABILITIES
 from rules.situations import Case, Situation, without
 
+GRAPHICS = {"caps": ("compute", "utility", "graphics"), "caps_explicit": True}
+INFORMATION = "/proc/driver/nvidia/gpus/0000:01:00.0/information"
+CAPABILITIES_OF_GPU0 = "/proc/driver/nvidia/capabilities/gpu0/mig"
+DEVICES = "Character devices:\n195 nvidia\n226 drm\n235 nvidia-uvm\n"
+MANIFEST = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
+FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
+STARTER = "/usr/libexec/apptainer/bin/starter-suid"
+
+PCI_GPU: Spec = {
+    "/sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
+    "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
+    "/sys/bus/pci/devices/0000:01:00.0/driver": Link("../../../bus/pci/drivers/vfio-pci"),
+}
+PCI_OTHER: Spec = {
+    "/sys/bus/pci/devices/0000:01:00.0/class": "0x030000\n",
+    "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x8086\n",
+    "/sys/bus/pci/devices/0000:02:00.0/class": "0x0c0330\n",
+    "/sys/bus/pci/devices/0000:02:00.0/vendor": "0x10de\n",
+}
+"""A display controller that is not NVIDIA's, and a USB controller that is."""
+
+
+def information(uuid: str = "GPU-00000000-1111-2222-3333-444444444444", excluded: str = "No") -> Spec:
+    """What the driver tells of the first GPU."""
+    text = f"Model: X\nGPU UUID: {uuid}\nBus Location: 0000:01:00.0\nDevice Minor: 0\nGPU Excluded: {excluded}\n"
+    return {INFORMATION: text}
+
+
+def healthy(*more: Spec, gpus: int = 2) -> tuple[Spec, ...]:
+    """A host without faults, and *more*."""
+    return (rhel(), kernel(gpus=gpus), *more)
+
+
+def lacking(*paths: str, gpus: int = 2) -> tuple[Spec, ...]:
+    """A host without faults, but for *paths*."""
+    return (without(rhel(), *paths), without(kernel(gpus=gpus), *paths))
+
+
+def cached(*entries: tuple[str, str]) -> Spec:
+    """An ld cache with the driver's names in it, after *entries*."""
+    own = [
+        entry(name, f"/usr/lib64/{name}") for name in sorted({name for name in SONAMES.values() if name.endswith(".1")})
+    ]
+    return {"/etc/ld.so.cache": build_ldcache([*(entry(name, path) for name, path in entries), *own])}
+
+
+def mig(gpu_instances: tuple[str, ...] = ("gi1/ci0",), nodes: tuple[int, ...] = (12, 13), mode: int = 0o444) -> Spec:
+    """The first GPU divided: its instances, and the nodes that access them."""
+    spec: dict[str, Item] = {
+        "/proc/devices": DEVICES + "234 nvidia-caps\n",
+        "/proc/driver/nvidia-caps/mig-minors": "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n",
+    }
+    for instance in gpu_instances:
+        spec[f"{CAPABILITIES_OF_GPU0}/{instance}/access"] = ""
+    for number in nodes:
+        spec[f"/dev/nvidia-caps/nvidia-cap{number}"] = Node("char", 234, number, mode)
+    return spec
+
+
+def site_list(text: str) -> ListFile:
+    """The list that a site has put in force."""
+    return ListFile("/etc/gpubind/nvliblist.conf", text.encode(), shipped=False)
+
+
+RUNNING_MPS: Spec = {
+    "/tmp/nvidia-mps": Dir(),
+    "/tmp/nvidia-mps/control": Socket(),
+    "/tmp/nvidia-mps/nvidia-cuda-mps-control.pid": "4711\n",
+}
+STALE_MPS: Spec = {"/tmp/nvidia-mps": Dir(), "/tmp/nvidia-mps/control": Socket()}
+NVSWITCH: Spec = {"/dev/nvidia-nvswitch0": Node("char", 237, 0)}
+IMEX: Spec = {
+    "/proc/devices": DEVICES + "236 nvidia-caps-imex-channels\n",
+    "/dev/nvidia-caps-imex-channels": Dir(),
+    "/etc/nvidia-imex/nodes_config.cfg": "10.0.0.1\n",
+}
+GDS: Spec = {"/proc/devices": DEVICES + "511 nvidia-fs\n", "/run/udev": Dir()}
+NO_USERNS: Spec = {"/proc/sys/user/max_user_namespaces": "0\n"}
+USUAL = "/lib64/ld-linux-x86-64.so.2"
+WHOLE_LIST = "\n".join((*(f"{stem}.so" for stem in SONAMES), "libvdpau_nvidia.so", "nvidia-drm_gbm.so"))
+NIX = "/nix/store/x-glibc-2.38/lib/ld-linux-x86-64.so.2"
+
 CASES: dict[str, Case] = {
-    "uvm-missing": Case(
-        Situation((rhel(), without(kernel(), "/dev/nvidia-uvm"))),
-        Situation((rhel(), without(kernel(), "/dev/nvidia-uvm")), request={"caps": ("utility",)}),
-    ),
+    # What rules find.
     "control-node-missing": Case(
-        Situation((rhel(), without(kernel(), "/dev/nvidiactl"))),
+        Situation(lacking("/dev/nvidiactl")),
         Situation((rhel(), without(kernel(None), "/dev/nvidiactl"))),
+    ),
+    "dev-char-links-missing": Case(
+        Situation(lacking("/dev/char/195:255"), backend="podman"),
+        Situation(lacking("/dev/char/195:255"), backend="apptainer"),
+    ),
+    "device-file-mode": Case(
+        Situation(
+            healthy(
+                {
+                    "/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44),
+                    "/proc/driver/nvidia/params": "ModifyDeviceFiles: 1\nDeviceFileGID: 44\nDeviceFileMode: 432\n",
+                }
+            )
+        ),
+        # The driver would let everybody use it: somebody else has changed the node.
+        Situation(
+            healthy(
+                {
+                    "/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44),
+                    "/proc/driver/nvidia/params": "ModifyDeviceFiles: 1\nDeviceFileGID: 0\nDeviceFileMode: 438\n",
+                }
+            )
+        ),
+    ),
+    "drm-modeset-off": Case(
+        Situation(healthy({"/sys/module/nvidia_drm/parameters/modeset": "N\n"}), request=GRAPHICS),
+        Situation(healthy({"/sys/module/nvidia_drm/parameters/modeset": "Y\n"}), request=GRAPHICS),
+    ),
+    "fabric-manager-missing": Case(
+        Situation(healthy(NVSWITCH)),
+        Situation(healthy(NVSWITCH, {"/run/nvidia-fabricmanager/nv-fabricmanager.pid": "1\n"})),
+    ),
+    "foreign-interpreter": Case(
+        Situation(healthy({"/usr/bin/nvidia-smi": File(elf(kind=2, interpreter=NIX), 0o755)})),
+        Situation(healthy({"/usr/bin/nvidia-smi": File(elf(kind=2, interpreter=USUAL), 0o755)})),
+    ),
+    "gbm-backend-missing": Case(
+        Situation(
+            lacking(
+                "/usr/lib64/libnvidia-allocator.so.1",
+                f"/usr/lib64/libnvidia-allocator.so.{V}",
+                "/usr/lib64/gbm/nvidia-drm_gbm.so",
+            ),
+            request=GRAPHICS,
+        ),
+        # The name is missing, the library is not: the plan adds the name.
+        Situation(lacking("/usr/lib64/gbm/nvidia-drm_gbm.so"), request=GRAPHICS),
+    ),
+    "gds-incomplete": Case(
+        Situation(healthy(GDS)),
+        Situation(healthy(GDS, {"/dev/nvidia-fs0": Node("char", 511, 0)})),
+    ),
+    "gpu-excluded": Case(Situation(healthy(information(excluded="Yes"))), Situation(healthy(information()))),
+    "gpu-node-missing": Case(
+        Situation(lacking("/dev/nvidia1")),
+        # A GPU that is excluded needs no node.
+        Situation((rhel(), without(kernel(), "/dev/nvidia0"), information(excluded="Yes"))),
+    ),
+    "gpu-uninitialised": Case(
+        Situation(healthy(information("GPU-????????-????-????-????-????????????"))), Situation(healthy(information()))
+    ),
+    "gpu-without-driver": Case(Situation((PCI_GPU,)), Situation((PCI_OTHER,))),
+    "imex-channel-missing": Case(
+        Situation(healthy(IMEX)),
+        # Every driver since 550 registers the device: without a domain it means nothing.
+        Situation(healthy(without(IMEX, "/etc/nvidia-imex/nodes_config.cfg"))),
+    ),
+    "mig-mode": Case(
+        Situation(healthy(mig())),
+        Situation(healthy(mig()), facts={"environ": {"CUDA_VISIBLE_DEVICES": "MIG-11111111-2222"}}),
+    ),
+    "mig-node-missing": Case(
+        Situation(healthy(mig(nodes=(12,)))),
+        Situation(healthy(mig())),
+    ),
+    "mps-active": Case(
+        Situation(healthy(RUNNING_MPS), facts={"euid": 0}),
+        Situation(healthy(STALE_MPS), facts={"euid": 0}),
+    ),
+    "mps-other-user": Case(Situation(healthy(RUNNING_MPS)), Situation(healthy(STALE_MPS))),
+    "name-collision": Case(
+        Situation(
+            healthy(libraries("/usr/lib", machine=3, bits=32)),
+            request={"caps": CAPABILITIES, "libdir": "/.gpubind/libs32"},
+        ),
+        # Two sources name one file: nothing is lost.
+        Situation(
+            healthy({"/run/nvidia-persistenced/socket": Socket()}),
+            listfile=site_list("libcuda.so\n/run/nvidia-persistenced/socket\n"),
+        ),
+    ),
+    "no-gpu": Case(
+        Situation(healthy({"/proc/driver/nvidia/gpus": Dir()}, gpus=0)),
+        # In a container /proc may be hidden, and the nodes are there.
+        Situation(healthy({"/dev/nvidia3": Node("char", 195, 3)}, gpus=0)),
+    ),
+    "no-nvml": Case(
+        Situation(lacking("/usr/lib64/libnvidia-ml.so.1", f"/usr/lib64/libnvidia-ml.so.{V}")),
+        Situation(
+            lacking("/usr/lib64/libnvidia-ml.so.1", f"/usr/lib64/libnvidia-ml.so.{V}"), request={"caps": ("compute",)}
+        ),
+    ),
+    "nouveau": Case(
+        Situation((PCI_GPU, {"/sys/module/nouveau": Dir()})),
+        Situation(healthy({"/sys/module/nouveau": Dir()})),
+    ),
+    "persistence-missing": Case(
+        Situation(healthy(gpus=8)),
+        Situation(healthy({"/var/run/nvidia-persistenced/socket": Socket()}, gpus=8)),
+    ),
+    "render-node-missing": Case(
+        Situation(healthy(), request=GRAPHICS),
+        Situation(healthy()),  # graphics was not asked for by name
+    ),
+    "stale-ldcache": Case(
+        Situation(healthy(cached(("libnvcuvid.so.1", "/opt/gone/libnvcuvid.so.1")))),
+        Situation(healthy(cached(("libz.so.1", "/opt/gone/libz.so.1")))),
+    ),
+    "stub-libcuda": Case(
+        Situation(
+            healthy(
+                cached(("libcuda.so.1", "/usr/local/cuda/lib64/stubs/libcuda.so.1")),
+                {"/usr/local/cuda/lib64/stubs/libcuda.so.1": elf("libcuda.so.1")},
+            )
+        ),
+        Situation(healthy({"/usr/local/cuda/lib64/stubs/libcuda.so.1": elf("libcuda.so.1")})),
+    ),
+    "tegra": Case(
+        Situation(healthy({"/etc/nv_tegra_release": "# R36\n"})), Situation(healthy({"/etc/nv_release": "# R36\n"}))
+    ),
+    "user-namespaces-off": Case(
+        Situation(healthy(NO_USERNS), backend="apptainer"),
+        Situation(healthy(NO_USERNS, {STARTER: File(elf(kind=2), 0o4755)}), backend="apptainer"),
+    ),
+    "uvm-missing": Case(
+        Situation(lacking("/dev/nvidia-uvm")),
+        Situation(lacking("/dev/nvidia-uvm"), request={"caps": ("utility",)}),
+    ),
+    "uvm-not-loaded": Case(
+        Situation(healthy({"/proc/devices": "Character devices:\n195 nvidia\n"})),
+        Situation(healthy({"/proc/devices": "no table at all\n"})),
+    ),
+    "visible-devices-none": Case(
+        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}}),
+        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "0,-1"}}),
+    ),
+    "visible-devices-unknown": Case(
+        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "2"}}),
+        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "1,GPU-00000000-1111"}}),
+    ),
+    "wsl": Case(Situation((rhel(), {"/dev/dxg": Node("char", 10, 125)})), Situation(healthy())),
+    # What planning comes across.
+    "bad-filelist": Case(Situation(healthy({FILE_LIST: "[{"})), Situation(healthy({FILE_LIST: "[]"}))),
+    "bad-icd": Case(
+        Situation(healthy({MANIFEST: "{"})),
+        Situation(
+            healthy({MANIFEST: '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}'})
+        ),
+    ),
+    "bad-ldcache": Case(
+        Situation(healthy({"/etc/ld.so.cache": b"glibc-ld.so.cache1.1 and nothing"})),
+        Situation(healthy({"/etc/ld.so.cache": build_ldcache([])})),
+    ),
+    "bad-procfs": Case(
+        Situation(healthy({"/proc/devices": "Character devices:\nx y\n"})),
+        Situation(healthy({"/proc/devices": "Block devices:\nx y\n"})),
+    ),
+    "device-number": Case(
+        Situation(healthy({"/dev/nvidia-uvm": Node("char", 510, 0)})),
+        Situation(healthy({"/dev/nvidia-something-new": Node("char", 510, 0)})),
+    ),
+    "device-permission": Case(
+        Situation(healthy({"/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44)})),
+        Situation(healthy({"/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44)}), facts={"groups": (44, 1000)}),
+    ),
+    "driver-mismatch": Case(
+        Situation((rhel("535.54.03"), kernel())),
+        Situation((rhel(), kernel(), libraries("/usr/lib", "535.54.03"))),
+    ),
+    "driver-not-loaded": Case(
+        Situation((rhel(), kernel(None))),
+        Situation(
+            (
+                rhel(),
+                kernel(None),
+                {"/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {V}  now\n"},
+            )
+        ),
+    ),
+    "like-collision": Case(
+        Situation(
+            (
+                {"/a/libcuda.so": elf("x"), "/b/libcuda.so": elf("x")},
+                {
+                    "/etc/ld.so.cache": build_ldcache(
+                        [entry("libcuda.so.1", "/a/libcuda.so"), entry("libcuda.so", "/b/libcuda.so")]
+                    )
+                },
+            ),
+            request={"like": "apptainer"},
+        ),
+        Situation(healthy(), request={"like": "apptainer"}),
+    ),
+    "like-entry": Case(
+        Situation(healthy({"/etc/apptainer/nvliblist.conf": "bin/nvidia-smi\n"}), request={"like": "apptainer"}),
+        Situation(healthy({"/etc/apptainer/nvliblist.conf": "nvidia-smi\n"}), request={"like": "apptainer"}),
+    ),
+    "like-ldcache": Case(
+        Situation((without(rhel(), "/etc/ld.so.cache"), kernel()), request={"like": "apptainer"}),
+        Situation((without(rhel(), "/etc/ld.so.cache"), kernel())),
+    ),
+    "no-ldcache": Case(
+        Situation(lacking("/etc/ld.so.cache")), Situation(healthy({"/etc/ld.so.cache": build_ldcache([])}))
+    ),
+    "no-libcuda": Case(Situation((kernel(),)), Situation((libraries("/opt/nvidia/lib64"), kernel()))),
+    "not-in-list": Case(
+        Situation(healthy(), listfile=site_list("libcuda.so\n")),
+        Situation(healthy(), listfile=site_list(WHOLE_LIST)),
+    ),
+    "nothing-to-bind": Case(
+        Situation(({"/usr/lib64/libGL.so.1": elf("libGL.so.1")},)),
+        Situation(({"/dev/nvidiactl": Node("char", 195, 255)},)),
+    ),
+    "other-driver-version": Case(
+        Situation(healthy(libraries("/usr/lib", "535.54.03"))),
+        Situation(healthy(libraries("/usr/lib"))),
+    ),
+    "source-failed": Case(
+        Situation(healthy(), request={"source": "nvidia-container-cli"}),
+        Situation(healthy(), request={"source": "auto"}),
+    ),
+    "vendor-neutral-left-out": Case(
+        Situation(healthy({"/usr/lib64/libGL.so.1": elf("libGL.so.1"), "/usr/lib64/libGLdispatch.so.0": elf("x")})),
+        # Mesa's own, from before there was libglvnd: it belongs to no family.
+        Situation(healthy({"/usr/lib64/libGL.so.1": elf("libGL.so.1")})),
     ),
 }
