@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from gpubind.errors import GpubindError
     from gpubind.explanation import explain
-    from gpubind.facade import open_host, plan, record
+    from gpubind.facade import check, open_host, open_image, plan, record
     from gpubind.host import LiveHost
     from gpubind.host.recorded import RecordedHost
     from gpubind.model import Plan, Request
@@ -29,8 +29,10 @@ _PLACES = {
     "Plan": "gpubind.model",
     "RecordedHost": "gpubind.host.recorded",
     "Request": "gpubind.model",
+    "check": "gpubind.facade",
     "explain": "gpubind.explanation",
     "open_host": "gpubind.facade",
+    "open_image": "gpubind.facade",
     "plan": "gpubind.facade",
     "record": "gpubind.facade",
 }
@@ -42,8 +44,10 @@ __all__ = [
     "RecordedHost",
     "Request",
     "__version__",
+    "check",
     "explain",
     "open_host",
+    "open_image",
     "plan",
     "record",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional
 from gpubind import __version__
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
-from gpubind.model import Plan, Request
+from gpubind.model import Finding, Plan, Request
 from gpubind.planner import make_plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.sources.nvidia import read_inventory
@@ -15,7 +15,14 @@ from gpubind.sources.nvidia import read_inventory
 if TYPE_CHECKING:
     from gpubind.image import Image
 
-__all__ = ["open_host", "plan", "record"]
+__all__ = ["check", "open_host", "open_image", "plan", "record"]
+
+
+def open_image(reference: str) -> Image:
+    """The image that *reference* names: see `gpubind.image.open_image`."""
+    from gpubind.image import open_image as open_it
+
+    return open_it(reference)
 
 
 def plan(
@@ -42,6 +49,24 @@ def plan(
 
         fit = fit_files(host.driver, inventory.files, image.loader, image.facts)
     return make_plan([inventory], request, layout, fit)
+
+
+def check(
+    host: Host,
+    plan: Plan,
+    image: Optional[Image] = None,
+    *,
+    backend: Optional[str] = None,
+    program: Optional[str] = None,
+) -> tuple[Finding, ...]:
+    """What will not work with *plan* on *host*, in *image* if one is given: errors first, then by code and subject.
+
+    *backend* is the name of the runtime that will start it; *program* is what will run, as the image has it.
+    """
+    from gpubind.rules import check as check_start
+    from gpubind.rules import preflight
+
+    return check_start(preflight(host, plan, image, backend=backend, program=program))
 
 
 def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:

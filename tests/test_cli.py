@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
+from build.elf import elf
+from build.images import glibc
+from build.trees import make_tree
 
 from gpubind.data import HOSTS, read_data
 
@@ -294,6 +297,81 @@ def test_check_of_an_image_without_glibc_is_an_error(tmp_path: Path) -> None:
     done = gpubind("check", "--host", HOST, "--image", str(tmp_path))
     assert done.returncode == 1
     assert "\timage-without-glibc\t" in done.stdout
+
+
+def images(tmp_path: Path) -> str:
+    """A directory with an image for CUDA 99."""
+    spec = {**glibc(), "/usr/local/cuda/version.json": '{"cuda": {"version": "99.0.0"}}'}
+    return str(make_tree(tmp_path / "image", spec).root)
+
+
+def codes(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line.split("\t")[1] for line in done.stdout.splitlines() if not line.startswith("#")]
+
+
+def test_only_and_ignore_say_which_findings_count(tmp_path: Path) -> None:
+    words = ("check", "--nv", "--host", HOST, "--image", images(tmp_path))
+    done = gpubind(*words)
+    assert done.returncode == 1
+    assert "cuda-too-new" in codes(done)
+    words = (*words, "--only", "cuda-too-new")
+    assert codes(gpubind(*words)) == ["cuda-too-new"]
+    done = gpubind(*words, "--ignore", "cuda-too-new=the job is for the CPU")
+    assert done.returncode == 0
+    ignored = [line for line in done.stdout.splitlines() if line.startswith("ignored\t")]
+    assert [line.split("\t")[-1] for line in ignored] == ["the job is for the CPU"]
+
+
+def test_a_site_may_ignore_findings_with_a_reason_that_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind/config.toml").write_text('[ignore]\ncuda-too-new = "our images carry cuda-compat"\n')
+    words = ("check", "--nv", "--host", HOST, "--image", images(tmp_path), "--only", "cuda-too-new")
+    done = gpubind(*words, env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert done.returncode == 0
+    assert "our images carry cuda-compat" in done.stdout
+
+
+def test_strict_makes_a_warning_exit_1(tmp_path: Path) -> None:
+    image = str(make_tree(tmp_path / "image", {**glibc(), "/usr/lib/libcuda.so.1": elf("libcuda.so.1")}).root)
+    words = ("check", "--nv", "--host", HOST, "--image", image, "--only", "driver-in-image")
+    assert gpubind(*words).returncode == 0
+    assert gpubind(*words, "--strict").returncode == 1
+
+
+def test_a_report_for_a_ci_system_goes_to_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "report.xml"
+    done = gpubind("check", "--nv", "--host", HOST, "--format", "junit", "-o", str(path))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert path.read_text().startswith("<?xml")
+    done = gpubind("check", "--nv", "--host", HOST, "--image", images(tmp_path), "--format", "github")
+    assert done.returncode == 1
+    assert "::error title=cuda-too-new%3A 99.0::" in done.stdout
+
+
+def test_the_program_is_looked_for_in_the_image(tmp_path: Path) -> None:
+    words = ("check", "--nv", "--host", HOST, "--image", images(tmp_path), "--program")
+    assert "program-missing" in codes(gpubind(*words, "python3"))
+    assert "program-missing" not in codes(gpubind(*words, "sh"))
+
+
+def test_explain_prints_the_page_of_a_code() -> None:
+    done = gpubind("explain", "uvm-missing")
+    assert done.returncode == 0
+    assert done.stdout.startswith("uvm-missing\n")
+    assert "nvidia-modprobe -u -c=0" in done.stdout
+
+
+def test_exec_with_check_starts_nothing_on_an_error(tmp_path: Path) -> None:
+    words = ("exec", "--backend", "bwrap", "--root", str(tmp_path), "--dry-run")
+    image = images(tmp_path)
+    assert gpubind(*words, image, "sh").returncode == 0
+    done = gpubind(*words, "--check", image, "sh")
+    assert done.returncode == 125
+    assert done.stdout == ""
+    assert "error: check-failed: " in done.stderr
+    assert "nothing-to-bind" in done.stderr
+    assert gpubind(*words, image, "sh", env={"GPUBIND_CHECK": "1"}).returncode == 125
+    assert gpubind(*words, "--no-check", image, "sh", env={"GPUBIND_CHECK": "1"}).returncode == 0
 
 
 def test_a_table_of_findings_names_each_and_the_verdict() -> None:

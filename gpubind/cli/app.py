@@ -55,10 +55,10 @@ def gpubind(
     from gpubind.cli.settings import read_settings
 
     settings = read_settings()
+    settings.pop("ignore", None)  # check asks for it itself: options add to it
     if settings:
         formats = [settings.pop("format")] if "format" in settings else []
         defaults = {{"list": "list_"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
-        settings.pop("ignore", None)  # check asks for it itself: options add to it
         context.default_map = dict.fromkeys(("explain", "check", "exec", "run", "shell"), defaults)
         context.default_map["plan"] = {**defaults, "format_": formats}
 

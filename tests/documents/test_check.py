@@ -1,0 +1,82 @@
+"""The forms in which a check is told: lines, JSON, JUnit XML, workflow commands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from build.driver import host, kernel, rhel
+from build.images import glibc, image
+
+from gpubind.data import read_data
+from gpubind.documents.findings import (
+    Report,
+    render_check_github,
+    render_check_json,
+    render_check_text,
+    report_of,
+    verdict,
+)
+from gpubind.documents.junit import render_junit
+from gpubind.facade import check, plan
+from gpubind.model import Finding, Request
+
+PLAN = plan(host(rhel(), kernel()), Request(), image=image(glibc()))
+ERROR = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", "/dev", "999", "load it", "a\nb")
+HOSTILE = Finding("bad-icd", "warning", None, "a\nb", "100% of \x1b[31m <it>, it: is\nbad & ]]>", None, None, "mend")
+NOTE = Finding("gpu-excluded", "note", "nvidia", "gpu", "one is excluded", hint="nothing")
+REPORT = report_of(PLAN, (ERROR, HOSTILE, NOTE), {"gpu-excluded": "kept for the display"})
+RULES = (("bad-icd", "host"), ("gpu-excluded", "host"), ("stub-in-image", "image"), ("uvm-missing", "host"))
+
+
+def test_what_is_ignored_keeps_its_reason_and_does_not_count() -> None:
+    assert [finding.code for finding in REPORT.findings] == ["uvm-missing", "bad-icd"]
+    assert [(finding.code, reason) for finding, reason in REPORT.ignored] == [("gpu-excluded", "kept for the display")]
+    assert verdict(report_of(PLAN, (ERROR,), {"uvm-missing": "known"}).findings) == "ok"
+
+
+def test_as_text_a_finding_is_one_line_and_hostile_names_stay_in_it() -> None:
+    lines = render_check_text(REPORT).splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["error", "warning", "ignored", "# error"]
+    assert all(line.isprintable() for line in (line.replace("\t", "") for line in lines))
+
+
+@pytest.mark.parametrize("report", [REPORT, Report(PLAN, (), ())], ids=["findings", "nothing"])
+def test_as_json_it_follows_its_schema(report: Report) -> None:
+    document: Any = json.loads(render_check_json(report))
+    jsonschema.validate(document, json.loads(read_data("data/check.schema.json")))
+    assert document["verdict"] == verdict(report.findings)
+    assert document["plan"] == PLAN.digest
+
+
+def test_as_junit_each_rule_is_a_case_and_an_error_a_failure() -> None:
+    suite = ElementTree.fromstring(render_junit(REPORT, RULES))
+    assert suite.attrib == {
+        "name": "gpubind check",
+        "tests": "4",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "1",
+    }
+    failed = [case.attrib["name"] for case in suite if case.find("failure") is not None]
+    assert failed == ["uvm-missing"]
+    skipped = suite.find("testcase[@name='gpu-excluded']/skipped")
+    assert skipped is not None
+    assert skipped.attrib["message"] == "kept for the display"
+    assert suite.findtext("testcase[@name='bad-icd']/system-out")
+
+
+def test_as_workflow_commands_a_finding_is_one_line_with_its_level() -> None:
+    lines = render_check_github(REPORT).splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["::error", "::warning", "gpubind:"]
+    assert lines[0].count("::") == 2
+    assert "%25 of" in lines[1]
+    assert "\x1b" not in lines[1]
+
+
+def test_the_library_says_what_the_command_says() -> None:
+    findings = check(host(rhel(), kernel()), PLAN, image(glibc()), program="/usr/bin/absent")
+    assert [finding.code for finding in findings if finding.severity == "error"] == ["program-missing"]
