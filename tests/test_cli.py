@@ -314,9 +314,9 @@ def test_only_and_ignore_say_which_findings_count(tmp_path: Path) -> None:
     done = gpubind(*words)
     assert done.returncode == 1
     assert "cuda-too-new" in codes(done)
-    words = (*words, "--only", "cuda-too-new")
-    assert codes(gpubind(*words)) == ["cuda-too-new"]
-    done = gpubind(*words, "--ignore", "cuda-too-new=the job is for the CPU")
+    only = (*words, "--only", "cuda-too-new")
+    assert codes(gpubind(*only)) == ["cuda-too-new"]
+    done = gpubind(*only, "--ignore", "cuda-too-new=the job is for the CPU")
     assert done.returncode == 0
     ignored = [line for line in done.stdout.splitlines() if line.startswith("ignored\t")]
     assert [line.split("\t")[-1] for line in ignored] == ["the job is for the CPU"]

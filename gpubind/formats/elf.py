@@ -25,6 +25,8 @@ COMPAT32 = {"x86_64": "i386", "aarch64": "arm"}
 
 NEEDED_LIMIT = 4096
 VER_FLG_WEAK = 2
+PT_DYNAMIC, PT_INTERP = 2, 3
+SHT_DYNAMIC, SHT_NOTE, SHT_GNU_VERDEF, SHT_GNU_VERNEED = 6, 7, 0x6FFFFFFD, 0x6FFFFFFE
 VERSIONS_LIMIT = 4096
 STRING_LIMIT = 4096
 CUDA_NOTE = ".note.cuda.fwd_compatibility"
@@ -119,42 +121,51 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
 
     elf = ELFFile(stream)
     interpreter: Optional[str] = None
-    dynamic = False
     needed: list[str] = []
     single: dict[str, str] = {}
-    for segment in _bounded(elf.iter_segments(), 4096, "program headers"):
-        if segment["p_type"] == "PT_INTERP":
-            interpreter = _text(segment.get_interp_name())
-        elif segment["p_type"] == "PT_DYNAMIC":
-            if dynamic:  # each costs a look at all section headers
-                raise _damaged("program headers", "two dynamic segments")
-            dynamic = True
-            for tag in _bounded(segment.iter_tags(), 16 * NEEDED_LIMIT, "dynamic tags"):
-                name = tag.entry.d_tag
-                if name == "DT_NEEDED":
-                    needed.append(_text(tag.needed))
-                    if len(needed) > NEEDED_LIMIT:
-                        raise _damaged("dynamic section", f"over {NEEDED_LIMIT} DT_NEEDED entries")
-                elif name in ("DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
-                    single.setdefault(name, _text(getattr(tag, name[3:].lower())))
+    segments = _types(stream, ident, elf["e_phoff"], elf["e_phentsize"], elf.num_segments(), 4096, "program headers")
+    sections = _types(stream, ident, elf["e_shoff"], elf["e_shentsize"], elf.num_sections(), 65536, "section headers")
+    if segments.count(PT_DYNAMIC) > 1:
+        raise _damaged("program headers", "two dynamic segments")
+    if PT_INTERP in segments:
+        segment: Any = elf.get_segment(segments.index(PT_INTERP))
+        interpreter = _text(segment.get_interp_name())
+    dynamic: Any = None
+    if PT_DYNAMIC in segments:
+        number = segments.index(PT_DYNAMIC)
+        stream.seek(elf["e_phoff"] + number * elf["e_phentsize"] + ident.bits // 8)  # p_offset is the second word
+        offset = int.from_bytes(stream.read(ident.bits // 8), ident.order)
+        # The loader goes by the segment. As a section it can be read without a look at every other section.
+        section: Any = elf.get_section(sections.index(SHT_DYNAMIC)) if SHT_DYNAMIC in sections else None
+        dynamic = section if section and section["sh_offset"] == offset else elf.get_segment(number)
+    for tag in () if dynamic is None else _bounded(dynamic.iter_tags(), 16 * NEEDED_LIMIT, "dynamic tags"):
+        name = tag.entry.d_tag
+        if name == "DT_NEEDED":
+            needed.append(_text(tag.needed))
+            if len(needed) > NEEDED_LIMIT:
+                raise _damaged("dynamic section", f"over {NEEDED_LIMIT} DT_NEEDED entries")
+        elif name in ("DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
+            single.setdefault(name, _text(getattr(tag, name[3:].lower())))
     needs: list[VersionNeed] = []
     definitions: list[str] = []
     cuda_note: Optional[CudaNote] = None
     left = VERSIONS_LIMIT
-    for section in _bounded(elf.iter_sections(), 65536, "section headers"):
-        kind = section["sh_type"]
-        if kind == "SHT_GNU_verneed":
+    for number, kind in enumerate(sections):
+        if kind not in (SHT_NOTE, SHT_GNU_VERDEF, SHT_GNU_VERNEED):
+            continue
+        section = elf.get_section(number)
+        if kind == SHT_GNU_VERNEED:
             for need, versions in _bounded(section.iter_versions(), VERSIONS_LIMIT, "version needs"):
                 entries = list(_bounded(versions, left, "version needs"))
                 left -= len(entries)
                 # A weak need is only warned about (glibc elf/dl-version.c).
                 names = tuple(_text(v.name) for v in entries if not v["vna_flags"] & VER_FLG_WEAK)
                 needs.append(VersionNeed(_text(need.name), names))
-        elif kind == "SHT_GNU_verdef":
+        elif kind == SHT_GNU_VERDEF:
             for _, names in _bounded(section.iter_versions(), VERSIONS_LIMIT - len(definitions), "version definitions"):
                 # The first name of a definition is the version itself, the others are its parents.
                 definitions.extend(_text(v.name) for v in islice(names, 1))
-        elif kind == "SHT_NOTE" and section["sh_size"] <= NOTE_LIMIT and section.name == CUDA_NOTE:
+        elif section["sh_size"] <= NOTE_LIMIT and section.name == CUDA_NOTE:
             cuda_note = parse_cuda_note(section.data(), ident.order)
     return ElfFacts(
         ident,
@@ -187,6 +198,20 @@ def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[Cu
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return CudaNote(cuda, drivers) if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", cuda) else None
+
+
+def _types(
+    stream: BinaryIO, ident: ElfIdent, offset: int, size: int, count: int, limit: int, what: str
+) -> tuple[int, ...]:
+    """The types in a table of program or section headers: objects of each would be most of what reading costs."""
+    if count > limit:
+        raise _damaged(what, f"over {limit} {what}")
+    at = 4 if what == "section headers" else 0
+    if not count or size < at + 4:
+        return ()
+    stream.seek(offset)
+    table = stream.read(count * size)
+    return tuple(int.from_bytes(table[n + at : n + at + 4], ident.order) for n in range(0, len(table), size))
 
 
 def _bounded(items: Iterable[Any], limit: int, what: str) -> Iterator[Any]:
