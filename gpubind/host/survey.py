@@ -174,6 +174,15 @@ _TEXT_NAME = re.compile(
     r"|os-release|params|properties|registry|version"
     r"|apparmor_restrict_unprivileged_userns|max_user_namespaces|unprivileged_userns_clone)$"
 )
+_ALL_FACTS = (
+    "/proc/",
+    "/dev/",
+    "/sys/",
+    "/run/nvidia-",
+    "/var/run/nvidia-",
+    "/usr/share/nvidia/files.d",
+)
+"""Directories in which every name matters, whatever it is: sockets, pid files, the driver's own file list."""
 _ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
 _HOME = re.compile(r"/root(/|$)|.*/(home|users)(/|$)", re.IGNORECASE)
 
@@ -314,7 +323,7 @@ class _Survey:
 
     def walk(self, directory: str, depth: int = 0) -> None:
         """*directory* and everything below it."""
-        for name in self.list(directory, all_facts=directory.startswith(("/proc/", "/dev/", "/sys/"))):
+        for name in self.list(directory, all_facts=directory.startswith(_ALL_FACTS)):
             path = f"{directory}/{name}"
             found = self.tree.lstat(path)
             if not isinstance(found, Missing) and found.kind == "dir" and depth < DEPTH_LIMIT:

@@ -171,7 +171,8 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
     lost = [
         decision
         for decision in preflight.plan.decisions
-        if decision.rule == "collision" and decision.vendor == "nvidia"
+        if decision.rule == "collision"
+        and decision.vendor == "nvidia"
         # A file that two sources name is there once, and nothing is lost.
         and not there.get(ContainerPath(decision.target or ""), "").endswith(decision.path or decision.subject)
     ]

@@ -115,10 +115,11 @@ class Search:
             return Refused("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real)
         name = real.rpartition("/")[2]
         version = driver_version_of(name)
-        if version and self.version and version != self.version:
-            return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real)
+        # Before the version: it has one of its own, and is no second driver.
         if "/compat/" in real and name.startswith("libcuda.so"):
             return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real)
+        if version and self.version and version != self.version:
+            return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real)
         return Accepted(real, arch, version)
 
 

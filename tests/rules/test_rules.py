@@ -9,10 +9,10 @@ import pytest
 from build.driver import kernel, rhel
 from build.elf import elf
 from build.images import glibc, image
-from rules import cases_host, cases_image
-from rules.situations import Situation, found, without
 
 from gpubind.rules import RULES
+from rules import cases_host, cases_image
+from rules.situations import Situation, found, without
 
 CASES = {**cases_host.CASES, **cases_image.CASES}
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()

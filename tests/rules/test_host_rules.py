@@ -1,0 +1,450 @@
+"""What the rules about hosts make of more than their two cases; and of hosts that are known in part only."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import pytest
+from build.driver import host, kernel, rhel
+from build.elf import elf
+from build.trees import Dir, File, Hidden, Item, Link, Node, Spec, record
+
+from gpubind import open_host
+from gpubind.data import HOSTS
+from gpubind.errors import NothingToBindError
+from gpubind.facade import plan
+from gpubind.formats.record import dump_record, parse_record
+from gpubind.host import Host
+from gpubind.host.recorded import RecordedHost
+from gpubind.host.survey import survey
+from gpubind.model import Finding, Missing, Request
+from gpubind.planner import empty_plan
+from gpubind.rules import check, nothing_to_bind, preflight
+from gpubind.rules.looking import ask, is_absent, is_there, surely_empty
+from gpubind.rules.table import HOST_RULES, PLATFORM_RULES
+from gpubind.runtimes import RUNTIMES
+from rules.cases_host import (
+    CASES,
+    GDS,
+    IMEX,
+    NO_USERNS,
+    NVSWITCH,
+    PCI_GPU,
+    RUNNING_MPS,
+    STARTER,
+    cached,
+    healthy,
+    information,
+    lacking,
+    mig,
+)
+from rules.situations import Situation, found, without
+
+BACKENDS = (None, *RUNTIMES, "docker", "podman")
+
+
+def severities(code: str, situation: Situation) -> list[str]:
+    return [finding.severity for finding in found(situation) if finding.code == code]
+
+
+def the(code: str, *parts: Spec, **more: Any) -> Finding:
+    (finding,) = [finding for finding in found(Situation(parts, **more)) if finding.code == code]
+    return finding
+
+
+def checked(machine: Host, situation: Situation) -> tuple[Finding, ...]:
+    try:
+        made = plan(machine, Request(**situation.request), situation.listfile)
+    except NothingToBindError as error:
+        made = empty_plan()._replace(findings=(nothing_to_bind(error),))
+    return check(preflight(machine, made, backend=situation.backend))
+
+
+# Healthy hosts, and records of them.
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("euid", [0, 1000])
+def test_a_healthy_host_has_no_error_and_no_warning_whatever_starts_the_container(
+    backend: Optional[str], euid: int
+) -> None:
+    findings = found(Situation(healthy(), facts={"euid": euid}, backend=backend))
+    ours = {rule.code for rule in (*HOST_RULES, *PLATFORM_RULES)}
+    assert [f.code for f in findings if f.severity != "note" or f.code in ours] == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", HOSTS)
+def test_every_shipped_record_can_be_checked_for_every_runtime(name: str, backend: Optional[str]) -> None:
+    findings = checked(open_host(name), Situation((), backend=backend))
+    assert [f.code for f in findings if f.severity == "error"] == []
+
+
+@pytest.mark.parametrize("code", sorted(CASES))
+@pytest.mark.parametrize("which", ["fires", "almost"])
+def test_a_record_of_a_host_gives_the_findings_of_the_host(code: str, which: str) -> None:
+    situation: Situation = getattr(CASES[code], which)
+    machine = host(*situation.parts, **situation.facts)
+    again = RecordedHost(parse_record(dump_record(survey(machine), "1").encode()), "test")
+    assert checked(again, situation) == checked(machine, situation)
+
+
+def test_what_a_record_does_not_cover_is_neither_there_nor_absent() -> None:
+    tree = RecordedHost(survey(host(rhel(), kernel())), "test").dev
+    assert isinstance(ask(tree.stat, "/etc/passwd"), Missing)
+    assert not is_there(tree, "/etc/passwd")
+    assert not is_absent(tree, "/etc/passwd")
+    assert not surely_empty(tree, "/etc")
+
+
+def test_what_may_not_be_looked_at_is_neither_there_nor_absent() -> None:
+    tree = RecordedHost(record({"/run/nvidia-fabricmanager": Hidden(directory=True)}), "test").dev
+    assert not is_there(tree, "/run/nvidia-fabricmanager/socket")
+    assert not is_absent(tree, "/run/nvidia-fabricmanager/socket")
+    hidden: Spec = {"/run/nvidia-fabricmanager": Hidden(directory=True)}
+    assert severities("fabric-manager-missing", Situation(healthy(NVSWITCH, hidden))) == []
+
+
+# The driver.
+
+
+def test_a_gpu_that_another_driver_has_is_told_with_its_name() -> None:
+    assert "0000:01:00.0 (bound to vfio-pci)" in (the("gpu-without-driver", PCI_GPU).where or "")
+
+
+def test_a_gpu_without_its_driver_is_told_beside_the_libraries_too() -> None:
+    codes = [f.code for f in found(Situation((rhel(), kernel(None), PCI_GPU)))]
+    assert [c for c in codes if "driver" in c] == ["driver-not-loaded", "gpu-without-driver"]
+
+
+def test_nouveau_is_told_instead_of_a_missing_driver() -> None:
+    codes = [f.code for f in found(Situation((PCI_GPU, {"/sys/module/nouveau": Dir()})))]
+    assert codes == ["nothing-to-bind", "nouveau"]
+
+
+@pytest.mark.parametrize("excluded", [1, 2])
+def test_excluded_gpus_are_an_error_if_there_is_no_other(excluded: int) -> None:
+    parts = healthy(information(excluded="Yes"), gpus=2 if excluded == 1 else 1)
+    assert severities("gpu-excluded", Situation(parts)) == (["note"] if excluded == 1 else ["error"])
+
+
+def test_nvml_that_was_asked_for_by_name_and_is_missing_is_an_error() -> None:
+    parts = lacking("/usr/lib64/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.550.54.14")
+    assert severities("no-nvml", Situation(parts)) == ["warning"]
+    by_name = {"caps": ("compute", "utility"), "caps_explicit": True}
+    assert severities("no-nvml", Situation(parts, request=by_name)) == ["error"]
+
+
+def test_the_command_for_a_stale_cache_names_the_root() -> None:
+    situation = CASES["stale-ldcache"].fires
+    assert the("stale-ldcache", *situation.parts).command == "ldconfig"
+    machine = host(*situation.parts, root="/run/nvidia/driver")
+    (finding,) = [f for f in checked(machine, situation) if f.code == "stale-ldcache"]
+    assert finding.command == "ldconfig -r /run/nvidia/driver"
+
+
+def test_a_compat_library_in_the_cache_is_told_as_one() -> None:
+    compat = "/usr/local/cuda/compat/libcuda.so.560.35.05"
+    parts = healthy(cached(("libcuda.so.1", compat)), {compat: elf("libcuda.so.1")})
+    finding = the("stub-libcuda", *parts)
+    assert (finding.severity, "803" in (finding.why or "")) == ("warning", True)
+    assert "other-driver-version" not in [f.code for f in found(Situation(parts))]
+
+
+# Nodes.
+
+
+def test_missing_nodes_are_an_error_if_no_gpu_has_one() -> None:
+    assert severities("gpu-node-missing", Situation(lacking("/dev/nvidia1"))) == ["warning"]
+    assert severities("gpu-node-missing", Situation(lacking("/dev/nvidia0", "/dev/nvidia1"))) == ["error", "error"]
+
+
+def test_a_node_that_is_another_gpus_is_no_node() -> None:
+    finding = the("gpu-node-missing", *healthy({"/dev/nvidia1": Node("char", 195, 0)}))
+    assert "minor number 0" in finding.what
+    assert finding.command == "rm /dev/nvidia1 && nvidia-modprobe -c=1"
+
+
+def test_the_drivers_own_mode_explains_a_forbidden_node() -> None:
+    finding = the("device-file-mode", *CASES["device-file-mode"].fires.parts)
+    assert "mode 0660 and group video" in finding.what
+    assert "`video`" in (finding.hint or "")
+
+
+def test_mode_and_group_are_no_explanation_where_the_driver_does_not_set_them() -> None:
+    params: Spec = {
+        "/dev/nvidia0": Node("char", 195, 0, 0o660, 0, 44),
+        "/proc/driver/nvidia/params": "ModifyDeviceFiles: 0\nDeviceFileGID: 44\nDeviceFileMode: 432\n",
+    }
+    assert severities("device-file-mode", Situation(healthy(params))) == []
+
+
+# MIG.
+
+
+def test_a_part_without_its_nodes_is_an_error_if_nothing_else_is_there() -> None:
+    assert severities("mig-node-missing", Situation(healthy(mig(nodes=(12,)), gpus=1))) == ["error"]
+    assert severities("mig-node-missing", Situation(healthy(mig(nodes=(12,)), gpus=2))) == ["warning"]
+    assert severities("mig-node-missing", Situation(healthy(mig(nodes=()), gpus=1))) == ["error", "error"]
+
+
+def test_a_node_of_a_part_that_may_not_be_read_is_told_with_its_mode() -> None:
+    finding = the("mig-node-missing", *healthy(mig(nodes=(12,)), {"/dev/nvidia-caps/nvidia-cap13": SECRET}))
+    assert "mode 0400" in finding.what
+    assert finding.command == "chmod a+r /dev/nvidia-caps/nvidia-cap13"
+
+
+SECRET = Node("char", 234, 13, 0o400)
+
+
+def test_a_parts_own_file_names_its_node_before_the_table() -> None:
+    own: Spec = {"/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access": "DeviceFileMinor: 99\n"}
+    finding = the("mig-node-missing", *healthy(mig(), own))
+    assert finding.subject == "/dev/nvidia-caps/nvidia-cap99"
+    assert finding.command == "nvidia-modprobe -f /proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access"
+
+
+def test_without_device_nodes_for_capabilities_none_is_missed() -> None:
+    numbers: Spec = {"/proc/devices": "Character devices:\n195 nvidia\n235 nvidia-uvm\n"}
+    assert severities("mig-node-missing", Situation(healthy(mig(nodes=()), numbers))) == []
+
+
+@pytest.mark.parametrize(("gpus", "severity"), [(1, "note"), (2, "warning")])
+def test_whole_gpus_beside_divided_ones_are_lost_to_cuda(gpus: int, severity: str) -> None:
+    assert severities("mig-mode", Situation(healthy(mig(), gpus=gpus))) == [severity]
+
+
+@pytest.mark.parametrize(("gpus", "severity"), [(1, "error"), (2, "warning")])
+def test_a_divided_gpu_without_a_part_that_computes_is_lost(gpus: int, severity: str) -> None:
+    finding = the("mig-mode", *healthy(mig(("gi1",), ()), gpus=gpus))
+    assert (finding.severity, finding.command) == (severity, "nvidia-smi mig -i 0000:01:00.0 -cci")
+
+
+# Services.
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        {"/dev/nvidia-nvswitchctl": Node("char", 237, 255)},
+        {"/proc/driver/nvidia-nvswitch/devices/0000:c1:00.0/information": ""},
+    ],
+)
+def test_a_switch_shows_in_dev_or_in_proc(sign: Spec) -> None:
+    assert severities("fabric-manager-missing", Situation(healthy(sign))) == ["warning"]
+
+
+def test_few_gpus_wake_fast_enough() -> None:
+    assert severities("persistence-missing", Situation(healthy(gpus=3))) == []
+
+
+def test_another_users_mps_may_be_hidden() -> None:
+    hidden: Spec = {"/tmp/nvidia-mps": Hidden(directory=True)}
+    assert severities("mps-other-user", Situation(healthy(hidden))) == ["warning"]
+
+
+def test_mps_may_have_a_directory_of_its_own() -> None:
+    spec: Spec = {path.replace("/tmp/nvidia-mps", "/scratch/mps"): item for path, item in RUNNING_MPS.items()}
+    facts = {"euid": 0, "environ": {"CUDA_MPS_PIPE_DIRECTORY": "/scratch/mps"}}
+    assert severities("mps-active", Situation(healthy(spec), facts=facts)) == ["note"]
+
+
+# The platform.
+
+
+@pytest.mark.parametrize(
+    ("backend", "expected"),
+    [
+        ("apptainer", ["warning"]),
+        ("singularity", ["warning"]),
+        ("bwrap", ["error"]),
+        ("podman", ["error"]),
+        ("docker", []),
+    ],
+)
+def test_user_namespaces_matter_to_who_needs_them(backend: str, expected: list[str]) -> None:
+    assert severities("user-namespaces-off", Situation(healthy(NO_USERNS), backend=backend)) == expected
+    as_root = Situation(healthy(NO_USERNS), backend=backend, facts={"euid": 0})
+    assert severities("user-namespaces-off", as_root) == []
+
+
+@pytest.mark.parametrize(
+    ("sysctl", "value", "off"),
+    [
+        ("/proc/sys/user/max_user_namespaces", "0", True),
+        ("/proc/sys/user/max_user_namespaces", "63422", False),
+        ("/proc/sys/kernel/unprivileged_userns_clone", "0", True),
+        ("/proc/sys/kernel/unprivileged_userns_clone", "1", False),
+        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", True),
+        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "0", False),
+    ],
+)
+def test_three_sysctls_forbid_user_namespaces(sysctl: str, value: str, off: bool) -> None:
+    situation = Situation(healthy({sysctl: f"{value}\n"}), backend="bwrap")
+    assert severities("user-namespaces-off", situation) == (["error"] if off else [])
+
+
+@pytest.mark.parametrize(("profile", "off"), [("bwrap-userns-restrict", False), ("bwrapper", True), ("podman", True)])
+def test_apparmor_lets_a_program_with_a_profile_have_them(profile: str, off: bool) -> None:
+    spec: dict[str, Item] = {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"}
+    spec[f"/etc/apparmor.d/{profile}"] = ""
+    situation = Situation(healthy(spec), backend="bwrap")
+    assert severities("user-namespaces-off", situation) == (["error"] if off else [])
+
+
+def test_a_helper_without_the_bit_is_no_help() -> None:
+    plain: Spec = {STARTER: File(elf(kind=2), 0o755)}
+    assert severities("user-namespaces-off", Situation(healthy(NO_USERNS, plain), backend="apptainer")) == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "foreign"),
+    [
+        ("/lib64/ld-linux-x86-64.so.2", False),
+        ("/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", False),
+        ("/lib/ld-linux-aarch64.so.1", False),
+        ("/usr/lib/ld-linux-x86-64.so.2", False),
+        ("/usr/local/glibc/usr/lib/ld-linux-x86-64.so.2", True),
+        ("/gnu/store/x/lib/ld-linux-x86-64.so.2", True),
+    ],
+)
+def test_a_loader_is_foreign_where_no_distribution_has_it(interpreter: str, foreign: bool) -> None:
+    smi: Spec = {"/usr/bin/nvidia-smi": File(elf(kind=2, interpreter=interpreter), 0o755)}
+    assert bool(severities("foreign-interpreter", Situation(healthy(smi)))) is foreign
+
+
+def test_a_program_below_another_root_is_read_there() -> None:
+    situation = CASES["foreign-interpreter"].fires
+    machine = host(*situation.parts, root="/run/nvidia/driver")
+    assert "foreign-interpreter" in [f.code for f in checked(machine, situation)]
+
+
+def test_a_jetsons_lists_are_named() -> None:
+    lists: Spec = {"/etc/nvidia-container-runtime/host-files-for-container.d/drivers.csv": "lib, /usr/lib/x.so\n"}
+    assert "drivers.csv" in the("tegra", *healthy({"/etc/nv_tegra_release": ""}, lists)).what
+
+
+def test_a_channel_that_a_job_asks_for_is_missed_without_a_domain() -> None:
+    parts = healthy(without(IMEX, "/etc/nvidia-imex/nodes_config.cfg"))
+    facts = {"environ": {"NVIDIA_IMEX_CHANNELS": "0"}}
+    assert severities("imex-channel-missing", Situation(parts, facts=facts)) == ["note"]
+    there: Spec = {"/dev/nvidia-caps-imex-channels/channel0": Node("char", 236, 0)}
+    assert severities("imex-channel-missing", Situation((*parts, there), facts=facts)) == []
+
+
+def test_gds_needs_udevs_database_too() -> None:
+    node: Spec = {"/dev/nvidia-fs0": Node("char", 511, 0), "/run": Dir()}
+    finding = the("gds-incomplete", *healthy(without(GDS, "/run/udev"), node))
+    assert "/run/udev" in finding.what
+    assert "/dev/nvidia-fs*" not in finding.what
+
+
+def test_a_module_of_gds_shows_in_sys_too() -> None:
+    assert severities("gds-incomplete", Situation(healthy({"/sys/module/nvidia_fs": Dir()}))) == ["note"]
+
+
+def test_links_of_dev_char_may_be_unknown() -> None:
+    hidden: Spec = {**without(kernel(), *(f"/dev/char/{n}" for n in NUMBERS)), "/dev/char": Hidden(directory=True)}
+    assert severities("dev-char-links-missing", Situation((rhel(), hidden), backend="docker")) == []
+
+
+NUMBERS = ("195:0", "195:1", "195:254", "195:255", "235:0")
+
+
+# Graphics.
+
+
+def test_what_graphics_lacks_matters_to_who_asked_for_it() -> None:
+    situation = CASES["gbm-backend-missing"].fires
+    assert severities("gbm-backend-missing", situation) == ["warning"]
+    assert severities("gbm-backend-missing", situation._replace(request={})) == ["note"]
+
+
+def test_a_library_that_was_not_asked_for_is_not_to_be_installed() -> None:
+    request = {"caps": ("graphics",), "caps_explicit": True}
+    parts = lacking("/usr/lib64/gbm/nvidia-drm_gbm.so")
+    assert "ask for compute" in (the("gbm-backend-missing", *parts, request=request).hint or "")
+
+
+def test_a_render_node_is_found_by_udevs_link() -> None:
+    spec: Spec = {
+        "/dev/dri/by-path/pci-0000:01:00.0-render": Link("../renderD128"),
+        "/dev/dri/renderD128": Node("char", 226, 128),
+    }
+    request = CASES["render-node-missing"].fires.request
+    assert the("render-node-missing", *healthy(spec), request=request).subject == "0000:02:00.0"
+
+
+# The environment.
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("0,1", []),
+        ("1, 0", []),
+        ("2", ["error"]),
+        ("0,2", ["warning"]),
+        ("0,2,1", ["warning"]),
+        ("GPU-00000001", []),
+        ("gpu-00000001", ["error"]),
+        ("GPU-0000000A", ["error"]),
+        ("MIG-1111", ["error"]),
+        ("GPU-00000000-1111-2222-3333-444444444444,GPU-dead", ["warning"]),
+        ("99999999999999999999", ["error"]),
+        ("all", ["error"]),
+        ("0,-1", ["warning"]),
+        ("-1", []),
+        ("", []),
+        ("NoDevFiles", []),
+    ],
+)
+def test_cudas_list_ends_at_what_it_does_not_know(value: str, expected: list[str]) -> None:
+    situation = Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": value}})
+    assert severities("visible-devices-unknown", situation) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("MIG-1111", []),
+        ("MIG-GPU-00000000-1111-2222-3333-444444444444/1/0", []),
+        ("MIG-GPU-00000000-1111-2222-3333-444444444444/2/0", ["error"]),
+        ("MIG-GPU-00000001-1111-2222-3333-444444444444/1/0", ["error"]),
+    ],
+)
+def test_parts_of_gpus_are_known_by_their_numbers_only(value: str, expected: list[str]) -> None:
+    situation = Situation(healthy(mig()), facts={"environ": {"CUDA_VISIBLE_DEVICES": value}})
+    assert severities("visible-devices-unknown", situation) == expected
+
+
+def test_a_uuid_is_not_judged_while_the_driver_does_not_know_its_own() -> None:
+    facts = {"environ": {"CUDA_VISIBLE_DEVICES": "GPU-dead"}}
+    parts = healthy(information("GPU-????????-????-????-????-????????????"))
+    assert severities("visible-devices-unknown", Situation(parts, facts=facts)) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("all", []),
+        ("none", []),
+        ("void", []),
+        ("", []),
+        ("0,1", []),
+        ("0:1", []),
+        ("nvidia.com/gpu=7", []),
+        ("7,8", ["note"]),
+    ],
+)
+def test_the_toolkits_variable_has_more_words(value: str, expected: list[str]) -> None:
+    situation = Situation(healthy(), facts={"environ": {"NVIDIA_VISIBLE_DEVICES": value}})
+    assert severities("visible-devices-unknown", situation) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "hides"), [("", True), ("-1", True), ("NoDevFiles", True), ("0", False), (None, False)]
+)
+def test_a_list_that_hides_all_gpus_is_told(value: Optional[str], hides: bool) -> None:
+    environ = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
+    assert bool(severities("visible-devices-none", Situation(healthy(), facts={"environ": environ}))) is hides
