@@ -36,7 +36,7 @@ def explain(plan: Plan, name: str) -> Explanation:
 
 def explain_code(code: str) -> Optional[str]:
     """The section of docs/findings.md about *code*; None if *code* cannot be one, or there is none."""
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code):
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code):
         return None
     page = read_data("docs/findings.md").decode("utf-8")
     match = re.search(rf"^## {code}\n.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)

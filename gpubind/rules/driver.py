@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from shlex import quote
 
 from gpubind.model import ContainerPath, Decision, Finding
 from gpubind.rules.looking import (
@@ -159,7 +160,7 @@ def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
             "programs on the host, and tools that go by the cache alone, will say `cannot open shared object file: No "
             "such file or directory`; gpubind looks into the driver's directories, too",
             "make the cache anew, as root",
-            "ldconfig" if root == "/" else f"ldconfig -r {root}",
+            "ldconfig" if root == "/" else f"ldconfig -r {quote(root)}",
         )
 
 

@@ -27,6 +27,8 @@ def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
     Source: NVIDIA driver README, chapter "Installed Components" and "GBM".
     """
     plan = preflight.plan
+    if plan.request.like is not None:
+        return  # what the imitated program leaves out is not for the host to install
     names = library_mounts(plan)
     # The allocator counts as CUDA's: a host may have it, and the request leave it out.
     not_asked = any(d.subject == ALLOCATOR and d.rule == "capability" for d in plan.decisions)

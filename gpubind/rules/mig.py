@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from shlex import quote
 from typing import NamedTuple, Optional
 
 from gpubind.formats.procfs import parse_params
@@ -64,7 +65,7 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
             "make the node on the host, as root"
             if node is None
             else "let the group or all read it: DeviceFileMode of that file; as root",
-            f"nvidia-modprobe -f {access.file}" if node is None else f"chmod a+r {node.source}",
+            f"nvidia-modprobe -f {access.file}" if node is None else f"chmod a+r {quote(node.source)}",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from gpubind.formats.procfs import parse_params
 from gpubind.model import DeviceNode, Finding, Gpu
@@ -93,7 +94,9 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
             "make the node on the host, as root; inside a container or a job it may be hidden on purpose"
             if node is None
             else "remove the node and let the driver make it anew, as root",
-            f"nvidia-modprobe -c={gpu.minor}" if node is None else f"rm {path} && nvidia-modprobe -c={gpu.minor}",
+            f"nvidia-modprobe -c={gpu.minor}"
+            if node is None
+            else f"rm {quote(node.source)} && nvidia-modprobe -c={gpu.minor}",
         )
 
 
@@ -109,7 +112,7 @@ def device_file_mode(preflight: Preflight) -> Iterator[Finding]:
     """
     params = parse_params(text_of(preflight.host.dev, PARAMS) or "")
     mode, gid = params.get("DeviceFileMode", ""), params.get("DeviceFileGID", "")
-    if params.get("ModifyDeviceFiles") == "0" or not (mode.isdecimal() and gid.isdecimal()):
+    if params.get("ModifyDeviceFiles") == "0" or not (_is_number(mode) and _is_number(gid)):
         return
     for node in preflight.plan.devices:
         is_made_so = node.major == 195 and (node.mode, node.gid) == (int(mode), int(gid))
@@ -128,6 +131,10 @@ def device_file_mode(preflight: Preflight) -> Iterator[Finding]:
                 "in /etc/modprobe.d and load the driver again",
             )
             return
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def _nodes(preflight: Preflight) -> dict[str, DeviceNode]:

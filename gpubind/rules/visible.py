@@ -78,7 +78,8 @@ def visible_devices_unknown(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _tokens(value: str) -> list[str]:
-    return [token.strip() for token in value.split(",")]
+    """The names in *value*; a comma at its end names nothing."""
+    return [token.strip() for token in value.strip().rstrip(",").split(",")]
 
 
 def _is_plain(token: str) -> bool:

@@ -12,6 +12,7 @@ from build.trees import Dir, File, Hidden, Item, Link, Node, Spec, record
 from gpubind import open_host
 from gpubind.data import HOSTS
 from gpubind.errors import NothingToBindError
+from gpubind.explanation import explain_code
 from gpubind.facade import plan
 from gpubind.formats.record import dump_record, parse_record
 from gpubind.host import Host
@@ -19,7 +20,7 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import survey
 from gpubind.model import Finding, Missing, Request
 from gpubind.planner import empty_plan
-from gpubind.rules import check, nothing_to_bind, preflight
+from gpubind.rules import Rule, check, nothing_to_bind, preflight
 from gpubind.rules.looking import ask, is_absent, is_there, surely_empty
 from gpubind.rules.table import HOST_RULES, PLATFORM_RULES
 from gpubind.runtimes import RUNTIMES
@@ -138,9 +139,9 @@ def test_nvml_that_was_asked_for_by_name_and_is_missing_is_an_error() -> None:
 def test_the_command_for_a_stale_cache_names_the_root() -> None:
     situation = CASES["stale-ldcache"].fires
     assert the("stale-ldcache", *situation.parts).command == "ldconfig"
-    machine = host(*situation.parts, root="/run/nvidia/driver")
+    machine = host(*situation.parts, root="/mnt/my driver")
     (finding,) = [f for f in checked(machine, situation) if f.code == "stale-ldcache"]
-    assert finding.command == "ldconfig -r /run/nvidia/driver"
+    assert finding.command == "ldconfig -r '/mnt/my driver'"
 
 
 def test_a_compat_library_in_the_cache_is_told_as_one() -> None:
@@ -383,6 +384,7 @@ def test_a_render_node_is_found_by_udevs_link() -> None:
     [
         ("0,1", []),
         ("1, 0", []),
+        ("0,", []),
         ("2", ["error"]),
         ("0,2", ["warning"]),
         ("0,2,1", ["warning"]),
@@ -448,3 +450,13 @@ def test_the_toolkits_variable_has_more_words(value: str, expected: list[str]) -
 def test_a_list_that_hides_all_gpus_is_told(value: Optional[str], hides: bool) -> None:
     environ = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
     assert bool(severities("visible-devices-none", Situation(healthy(), facts={"environ": environ}))) is hides
+
+
+# The page.
+
+
+@pytest.mark.parametrize("rule", [*HOST_RULES, *PLATFORM_RULES], ids=lambda rule: rule.code)
+def test_a_codes_page_begins_with_what_its_findings_may_be(rule: Rule) -> None:
+    page = explain_code(rule.code)
+    assert page is not None
+    assert page.split("\n")[2].startswith(f"*{', '.join(rule.severities)}; ")
