@@ -1,4 +1,4 @@
-"""Rules about the plan's libraries in the image: which of them the loader would refuse there, and why."""
+"""Rules about the plan's libraries and programs in the image: which of them the loader would refuse there, and why."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename
 from typing import NamedTuple, Optional
 
+from gpubind.formats.elf import ElfIdent
 from gpubind.formats.liblist import parse_liblist
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.container import Container, Failure
@@ -18,26 +19,35 @@ SPECIAL = (
     ("libcudadebugger", "cuda-gdb and compute-sanitizer"),
     ("libnvidia-gtk", "nvidia-settings"),
     ("libnvidia-wayland-client", "nvidia-settings"),
+    ("nvidia-persistenced", "a service of the host"),
+    ("nv-fabricmanager", "a service of the host"),
 )
-"""Libraries of which a job notices nothing when they do not load, and what they are for."""
+"""What a job does not miss when it does not load, by the start of its name, and what it is for."""
 
 
 class Unloadable(NamedTuple):
-    """A library of the plan that the container's loader refuses."""
+    """A library or program of the plan that the container's loader refuses."""
 
     mount: Mount
     failures: tuple[Failure, ...]
 
 
 def unloadable(container: Container, plan: Plan) -> tuple[Unloadable, ...]:
-    """Every library of *plan* that cannot be loaded in *container*, by target."""
+    """Every library and program of *plan* that cannot be loaded in *container*, by target."""
     refused = []
     for mount in plan.mounts:
-        if mount.kind == "library" and mount.capability != "compat32":
-            failures = container.failures(mount.target)
-            if failures:
-                refused.append(Unloadable(mount, failures))
+        if mount.capability == "compat32" or not (mount.kind == "library" or _is_program(container, mount)):
+            continue
+        failures = container.failures(mount.target)
+        if failures:
+            refused.append(Unloadable(mount, failures))
     return tuple(refused)
+
+
+def _is_program(container: Container, mount: Mount) -> bool:
+    """Whether it is a program for the loader; a script is its interpreter's business."""
+    located = container.locate(mount.target) if mount.kind == "binary" else None
+    return located is not None and isinstance(located.tree.ident(located.at), ElfIdent)
 
 
 def library_missing(preflight: Preflight) -> Iterator[Finding]:

@@ -1,17 +1,23 @@
-"""What `gpubind check` says will not load is exactly what the loader in the container refuses."""
+"""What `gpubind check` says will not load is exactly what the loader in the container refuses.
+
+docs/check.md has the table of it: `pytest -m live tests/live/test_check.py --update-golden` writes it anew.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from typing import Any, NamedTuple
 
 import pytest
 
 from live.containers import CONTAINERS, PROBE, exec_words, image
-from live.machine import Machine
+from live.machine import CHECKOUT, Machine
 
 pytestmark = pytest.mark.live
 
+BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
 REFUSED = ("library-missing", "library-version", "library-unreadable")
 SUITES = ("bullseye", "bookworm", "trixie")
 IMAGES = tuple(f"{suite}{kind}" for suite in SUITES for kind in ("", "-sb", "-gl", ".sif", "-gl.sif"))
@@ -60,8 +66,9 @@ def predicted(document: dict[str, Any]) -> set[str]:
     return {name for f in document["findings"] if f["code"] in REFUSED for name in f["where"].split(", ")}
 
 
-def observed(machine: Machine, start: Start) -> tuple[set[str], set[str]]:
-    """The libraries in the container's driver directory, and those that dlopen refuses."""
+@functools.cache
+def observed(machine: Machine, start: Start) -> tuple[frozenset[str], frozenset[str]]:
+    """The libraries and programs of the driver in the container, and those of them that its loader refuses."""
     command = ["python3", "-c", PROBE]
     if start.way == "like":
         words = ["apptainer", "exec", "--nv", image(start.image), *command]
@@ -70,7 +77,8 @@ def observed(machine: Machine, start: Start) -> tuple[set[str], set[str]]:
         words = [*exec_words(start.backend, user=True), *start.options, image(start.image), *command]
         text = machine.gpubind(*words, user=True, driver=True, binds=[CONTAINERS])
     report = json.loads(text)
-    return set(report["libraries"]), set(report["unloadable"])
+    programs = [path.rpartition("/")[2] for path in report["unlinked"]]
+    return frozenset(report["libraries"]), frozenset([*report["unloadable"], *programs])
 
 
 @pytest.mark.parametrize("start", STARTS, ids=str)
@@ -78,3 +86,45 @@ def test_what_check_says_will_not_load_is_what_does_not_load(trixie: Machine, st
     libraries, refused = observed(trixie, start)
     assert len(libraries) > 30
     assert sorted(predicted(checked(trixie, start))) == sorted(refused)
+
+
+@pytest.mark.parametrize("name", ["busybox", "busybox-sb", "busybox.sif"])
+@pytest.mark.parametrize("way", ["like", "host", "image"])
+def test_nothing_of_the_driver_is_promised_to_an_image_without_a_loader(trixie: Machine, name: str, way: str) -> None:
+    document = checked(trixie, Start(name, way, "apptainer"))
+    words = ["apptainer", "exec", "--nv", image(name), "/usr/bin/nvidia-smi"]
+    script = ["sh", "-c", '"$@" 2>&1; test $? -gt 125', "sh", *words]
+    said = trixie.run(script, user=True, driver=True, binds=[CONTAINERS])
+    assert re.search("no such file|shared library is likely missing", said.stdout)
+    if way == "like":
+        assert {"libcuda.so.1", "libnvidia-ml.so.1", "nvidia-smi"} <= predicted(document)
+    else:
+        assert "image-without-glibc" in [f["code"] for f in document["findings"] if f["severity"] == "error"]
+
+
+def table(machine: Machine) -> str:
+    """What was seen, as the docs show it."""
+    lines = [
+        "| image | glibc | display libraries | whose libglvnd and OpenCL loader | libraries | refused by the loader |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    ways = {"like": "all of the host's: Apptainer's own `--nv`", "host": "the host's", "image": "the image's"}
+    for suite, version in zip(SUITES, ("2.31", "2.36", "2.41")):
+        for display in ("", "-gl"):
+            for way, told in ways.items():
+                libraries, refused = observed(machine, Start(f"{suite}{display}.sif", way, "apptainer"))
+                names = ", ".join(f"`{name}`" for name in sorted(refused)) or "none"
+                has = "yes" if display else "no"
+                lines.append(f"| {suite} | {version} | {has} | {told} | {len(libraries)} | {names} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_table_in_the_docs_is_what_was_seen(trixie: Machine, update_golden: bool) -> None:
+    with open(f"{CHECKOUT}/docs/check.md") as file:
+        page = file.read()
+    start, end = (page.index(mark) + len(mark) * (mark == BEGIN) for mark in (BEGIN, END))
+    if update_golden:
+        with open(f"{CHECKOUT}/docs/check.md", "w") as file:
+            file.write(page[:start] + table(trixie) + page[end:])
+    else:
+        assert page[start:end] == table(trixie)

@@ -110,7 +110,8 @@ def missing(program: str) -> list[str]:
     """What the loader does not find for the program."""
     command = [LOADER, "--list", program]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return [line.strip() for line in done.stdout.splitlines() if "not found" in line]
+    complaints = ("not found", "cannot open shared object file")
+    return [line.strip() for line in done.stdout.splitlines() if any(words in line for words in complaints)]
 
 
 if __name__ == "__main__":
