@@ -70,7 +70,7 @@ def visible_devices_unknown(preflight: Preflight) -> Iterator[Finding]:
                 NVIDIA,
                 f"{NVIDIA} names `{token}`, which this host has not",
                 f"the environment: {NVIDIA}={value}",
-                "gpubind does not read it; nvidia-container-cli would say `device error: unknown device`",
+                f"gpubind does not read it; nvidia-container-cli would say `device error: {token}: unknown device`",
                 _known(gpus),
                 "nvidia-smi -L",
             )
