@@ -155,7 +155,7 @@ def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
             "warning",
             "nvidia",
             LD_CACHE_PATH,
-            f"the ld cache names {counted(len(gone), 'driver file')} that lead nowhere",
+            f"the ld cache leads nowhere for {counted(len(gone), 'driver file')}",
             f"{root.rstrip('/')}{LD_CACHE_PATH}: " + ", ".join(str(decision.path) for decision in gone[:5]),
             "programs on the host, and tools that go by the cache alone, will say `cannot open shared object file: No "
             "such file or directory`; gpubind looks into the driver's directories, too",
@@ -184,7 +184,7 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
             "nvidia",
             lost[0].target or lost[0].subject,
             f"{counted(len(lost), 'file')} of the host are left out: their places in the container are taken",
-            ", ".join(f"{decision.path} ({decision.target}: {decision.detail})" for decision in lost),
+            ", ".join(f"{decision.path} ({decision.target}: {decision.detail})" for decision in lost[:5]),
             "a container has one file of a name; which of the two a program needs cannot be told from here",
             "take one of the two out of the list, or give --libdir another directory than that of the 32-bit libraries",
         )

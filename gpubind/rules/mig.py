@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 from gpubind.formats.procfs import parse_params
 from gpubind.host import Host
 from gpubind.model import DeviceNode, Finding, Gpu, MigDevice
-from gpubind.rules.looking import gpus_in_use, is_linux_driver, is_wanted, majors, names_in, text_of
+from gpubind.rules.looking import counted, gpus_in_use, is_linux_driver, is_wanted, majors, names_in, text_of
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.devices import PROC_CAPABILITIES
 
@@ -119,7 +119,7 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
             "warning" if whole else "note",
             "nvidia",
             ", ".join(gpu.pci or "GPU" for gpu in divided),
-            f"{len(divided)} of {len(divided) + len(whole)} GPUs are divided (MIG) into {count} devices; a CUDA "
+            f"{len(divided)} of {len(divided) + len(whole)} GPUs are divided (MIG) into {counted(count, 'device')}; a CUDA "
             "process lists one of those, and no whole GPU",
             ", ".join(f"{PROC_CAPABILITIES}/gpu{gpu.minor}/mig" for gpu in divided),
             "without a name CUDA takes the first MIG device; a divided GPU's number or UUID does not mean all of it",

@@ -64,7 +64,9 @@ def _other_versions(kernel: Kernel, version: Optional[str], found: Found) -> Ite
             else f"{len(set(paths))} files of another driver version, {other}, are here; {version} is taken",
             f"{kernel.where}; {sorted(paths)[0]}",
             "programs would say `Driver/library version mismatch`",
-            "reboot, or reload the kernel module, after a driver update; remove the version that is not used",
+            "reboot, or reload the kernel module: the driver was updated since"
+            if mismatch
+            else "remove the version that is not used, and run `ldconfig` as root",
         )
 
 
