@@ -119,8 +119,8 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
             "warning" if whole else "note",
             "nvidia",
             ", ".join(gpu.pci or "GPU" for gpu in divided),
-            f"{len(divided)} of {len(divided) + len(whole)} GPUs are divided (MIG) into {counted(count, 'device')}; a CUDA "
-            "process lists one of those, and no whole GPU",
+            f"{len(divided)} of {len(divided) + len(whole)} GPUs are divided (MIG) into {counted(count, 'device')}; a "
+            "CUDA process lists one of those, and no whole GPU",
             ", ".join(f"{PROC_CAPABILITIES}/gpu{gpu.minor}/mig" for gpu in divided),
             "without a name CUDA takes the first MIG device; a divided GPU's number or UUID does not mean all of it",
             "name the device that is meant: CUDA_VISIBLE_DEVICES=MIG-<UUID>; the whole GPUs are listed again when "
