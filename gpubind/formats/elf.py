@@ -211,6 +211,8 @@ def _types(
         return ()
     stream.seek(offset)
     table = stream.read(count * size)
+    if len(table) < count * size:
+        raise _damaged(what, f"the file ends before its {what}")
     return tuple(int.from_bytes(table[n + at : n + at + 4], ident.order) for n in range(0, len(table), size))
 
 
