@@ -3,19 +3,150 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
+from typing import Optional
 
-from gpubind.errors import HostReadError
+from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.image.facts import Image, read_image
+from gpubind.model import HostPath, ImageKind
 from gpubind.tree import LiveTree
+
+ACCEPTED = (
+    "a directory, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, docker:NAME"
+)
+PREFIXES: dict[str, ImageKind] = {
+    "oci": "oci-layout",
+    "oci-archive": "oci-archive",
+    "docker-archive": "docker-archive",
+    "podman": "podman",
+    "docker": "docker",
+}
+STORED_ELSEWHERE = {
+    "docker-daemon": "docker:NAME",
+    "containers-storage": "podman:NAME",
+    "dir": "podman:NAME",
+}
+"""What containers/image calls what gpubind calls otherwise."""
+HEAD_SIZE = 2048
+_MEANINGS = (
+    (0, b"\xfd7zXZ\0", "it is compressed with xz", "unpack it first: `xz -dk`"),
+    (0, b"BZh", "it is compressed with bzip2", "unpack it first: `bzip2 -dk`"),
+    (0, b"\x7fELF", "it is a program or a library", ""),
+    (0, b"PK\3\4", "it is a zip archive", ""),
+    (0, b"QFI\xfb", "it is a disk of a virtual machine", ""),
+    (0, b"<", "it is a web page or XML: a failed download?", ""),
+    (0, b"{", "it is JSON: give the directory that it is in", ""),
+    (
+        1080,
+        b"\x53\xef",
+        "it is an ext2, ext3 or ext4 file system",
+        "`apptainer build IMAGE.sif IMAGE` makes a SIF of it",
+    ),
+    (31, b"hsqs", "it is an image of Singularity 2", "`apptainer build IMAGE.sif IMAGE` makes a SIF of it"),
+    (0, b"#!", "it is a script", ""),
+)
 
 
 def open_image(reference: str) -> Image:
-    """The image that *reference* names: a directory.
+    """The image that *reference* names: a path to one of what is `ACCEPTED`, or a kind and a name, `oci:DIR:TAG`.
 
-    Errors: `HostReadError` (code `no-image`) if it is none.
+    Errors: `HostReadError` (`no-image`, `unreadable-file`, `unsupported-image`, `encrypted-image`, `missing-package`,
+    `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-sif`, `bad-squashfs`, `bad-oci`,
+    `bad-archive`, `image-bomb`), `UsageError` (`unpulled-image`, `several-images`, `no-such-tag`).
     """
-    if not os.path.isdir(reference):
-        why = "it is no directory" if os.path.lexists(reference) else "it does not exist"
-        hint = "only images in a directory can be looked at: `apptainer build --sandbox DIR IMAGE` makes one"
-        raise HostReadError("no-image", "the image cannot be read", where=reference, why=why, hint=hint)
-    return read_image(LiveTree(reference), reference)
+    prefix, colon, rest = reference.partition(":")
+    if colon and rest.startswith("//"):
+        raise _unpulled(reference, prefix)
+    if colon and not os.path.lexists(reference):
+        if prefix in STORED_ELSEWHERE:
+            why = f"it has no images of the kind `{prefix}`"
+            raise _no_image(reference, why, f"`{STORED_ELSEWHERE[prefix]}` takes an image from the program's own store")
+        kind = PREFIXES.get(prefix)
+        if kind == "podman" or kind == "docker":
+            from gpubind.image.store import open_stored
+
+            return open_stored(kind, rest, reference)
+        if kind is not None:
+            path, tag = _path_and_tag(rest)
+            return _open_path(path, reference, kind, tag)
+    return _open_path(reference, reference, None, None)
+
+
+def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str]) -> Image:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        why = "it does not exist" if absent else getattr(error, "strerror", None) or str(error)
+        raise _no_image(label, why) from error
+    if stat.S_ISDIR(mode):
+        if kind in ("oci-archive", "docker-archive"):
+            raise _no_image(label, "it is a directory, not an archive", f"for an OCI layout: `oci:{path}`")
+        if kind == "oci-layout" or (os.path.isfile(f"{path}/oci-layout") and os.path.isfile(f"{path}/index.json")):
+            from gpubind.image.oci import open_layout
+
+            return read_image(*open_layout(path, tag).as_image(label))
+        try:
+            return read_image(LiveTree(path), label)
+        except HostReadError as error:
+            raise _no_image(label, error.why) from error
+    if not stat.S_ISREG(mode):
+        raise _no_image(label, "it is no file and no directory")
+    if kind == "oci-layout":
+        raise _no_image(label, "it is a file, not a directory", f"for an archive: `oci-archive:{path}`")
+    return _open_file(path, label, kind, tag)
+
+
+def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str]) -> Image:
+    from gpubind.image.sources import GZIP_MAGIC, ZSTD_MAGIC, open_source
+
+    source = open_source(path)
+    root = HostPath(os.path.realpath(path))
+    head = source.read_at(0, HEAD_SIZE)
+    if kind is None and head[32:42] == b"SIF_MAGIC\0":
+        from gpubind.image.sif import sif_tree
+
+        return read_image(sif_tree(source, root), label, "sif")
+    if kind is None and head[:4] == b"hsqs":
+        from gpubind.image.squashfs import SquashfsTree
+
+        return read_image(SquashfsTree(source, root), label, "sif")
+    if kind is not None or head[257:262] == b"ustar" or head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+        from gpubind.image.oci import open_archive
+
+        return read_image(*open_archive(source, root, kind, tag).as_image(label))
+    if not head:
+        raise FormatError("unknown-image", "this is no image", where=label, why="the file is empty")
+    why, hint = f"it starts with {head[:8]!r}", f"an image is {ACCEPTED}"
+    for at, magic, meaning, remedy in _MEANINGS:
+        if head.startswith(magic, at):
+            why, hint = meaning, remedy or hint
+            break
+    raise FormatError("unknown-image", "this is no image", where=label, why=why, hint=hint)
+
+
+def _path_and_tag(rest: str) -> tuple[str, Optional[str]]:
+    """`FILE:TAG`: both may have colons; the longest that exists is the file."""
+    path, tag = rest, ""
+    while not os.path.lexists(path) and ":" in path:
+        path, _, more = path.rpartition(":")
+        tag = f"{more}:{tag}" if tag else more
+    if os.path.lexists(path):
+        return path, tag or None
+    return rest, None
+
+
+def _unpulled(reference: str, scheme: str) -> UsageError:
+    command = f"apptainer pull image.sif {reference}"
+    if not re.fullmatch(r"[\w.:/@+-]+", reference):
+        command = "apptainer pull image.sif IMAGE"
+    hint = f"`{command}` gets it; then give image.sif"
+    if scheme == "docker":
+        hint += "; or `podman pull` and podman:NAME"
+    return UsageError("unpulled-image", "the image is not on this machine", where=reference, hint=hint)
+
+
+def _no_image(reference: str, why: str, hint: str = "") -> HostReadError:
+    hint = hint or f"an image is {ACCEPTED}"
+    return HostReadError("no-image", "the image cannot be read", where=reference, why=why, hint=hint)

@@ -1,0 +1,86 @@
+"""The members of a tar archive, in bounded memory, from any source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpubind.errors import FormatError
+from gpubind.formats.tar import BLOCK, RECORD_LIMIT, TarHeader, parse_pax, parse_tar_header, with_attributes
+from gpubind.image.sources import Source
+
+RECORDS_LIMIT = 16  # before one member; tar writes up to three
+SPARSE_LIMIT = 4096  # blocks of one file's map
+
+
+class Member(NamedTuple):
+    """A member, and where its data is."""
+
+    header: TarHeader
+    offset: int
+    """Of its data in the archive."""
+
+
+def members(archive: Source) -> Iterator[Member]:
+    """What is in *archive*, in its order; records are worked in.
+
+    Errors: `FormatError` (code `bad-archive`) with the byte offset in the archive.
+    """
+    at = 0
+    attributes: dict[str, str] = {}
+    records = 0
+    while True:
+        block = archive.read_at(at, BLOCK)
+        try:
+            if not block and not records:  # without the zeros at the end, which some writers leave out
+                return
+            header = parse_tar_header(block)
+            if header is None:
+                return
+            data = at + BLOCK
+            if header.record:
+                records += 1
+                if header.size > RECORD_LIMIT or records > RECORDS_LIMIT:
+                    raise _damaged(f"record {records} before a member has {header.size} bytes", 0)
+                body = archive.read_at(data, header.size)
+                if len(body) < header.size:
+                    raise _damaged("truncated record", BLOCK)
+                if header.record == "pax":
+                    attributes.update(parse_pax(body))
+                elif header.record != "ignored":
+                    text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+                    attributes["path" if header.record == "name" else "linkpath"] = text
+                at = _behind(data, header.size)
+                continue
+            header = with_attributes(header, attributes)
+        except FormatError as error:
+            offset = error.place.partition("byte ")[2]
+            place = f"byte {at + int(offset)}" if offset.isdigit() else f"byte {at}"
+            raise FormatError(error.code, error.what, place=place, why=error.why).in_file(archive.label) from error
+        attributes = {}
+        records = 0
+        if header.more:
+            data = _behind_map(archive, data)
+        yield Member(header, data)
+        at = _behind(data, header.size)
+        end = data + header.size
+        if header.size and (end > archive.size if archive.size is not None else not archive.read_at(end - 1, 1)):
+            raise _damaged(f"`{header.name[:200]}` ends behind the archive", data).in_file(archive.label)
+
+
+def _behind(offset: int, size: int) -> int:
+    return offset + (size + BLOCK - 1) // BLOCK * BLOCK
+
+
+def _behind_map(archive: Source, offset: int) -> int:
+    """Where the data of a GNU sparse file starts: behind blocks that say whether another one follows."""
+    for _ in range(SPARSE_LIMIT):
+        block = archive.read_at(offset, BLOCK)
+        offset += BLOCK
+        if len(block) < BLOCK or not block[504]:
+            return offset
+    raise _damaged("the map of a sparse file has no end", offset).in_file(archive.label)
+
+
+def _damaged(why: str, offset: int) -> FormatError:
+    return FormatError("bad-archive", "damaged tar archive", place=f"byte {offset}", why=why)

@@ -1,0 +1,239 @@
+"""Images in OCI layouts, and in archives of `docker save` and `podman save`.
+
+Source: OCI image-spec `image-layout.md`; containers/image's `oci-archive` and `docker-archive`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Optional, TypeVar
+
+from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.formats.oci import (
+    CONFIG_TYPES,
+    DOCUMENT_LIMIT,
+    INDEX_TYPES,
+    MANIFEST_TYPES,
+    OciDescriptor,
+    is_layer_type,
+    parse_docker_manifest,
+    parse_oci_config,
+    parse_oci_index,
+    parse_oci_manifest,
+)
+from gpubind.image.layered import LayeredTree
+from gpubind.image.layers import Layers
+from gpubind.image.sources import Source, open_source, unpacked
+from gpubind.model import HostPath, ImageKind, Missing
+from gpubind.tree import LiveTree, Tree
+
+T = TypeVar("T")
+
+LAYERS_LIMIT = 512  # Docker makes up to 127
+INDEX_DEPTH_LIMIT = 4
+INDEXES_LIMIT = 64
+TAGS_SHOWN = 8
+ARCHITECTURES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "i686": "386",
+    "armv7l": "arm",
+    "loongarch64": "loong64",
+}
+"""Go's names, where they are not those of `uname -m`."""
+
+
+class Contents(NamedTuple):
+    """An image that was found: its files, and what its configuration sets."""
+
+    tree: Tree
+    kind: ImageKind
+    env: dict[str, str]
+
+    def as_image(self, label: str) -> tuple[Tree, str, ImageKind, dict[str, str]]:
+        """The arguments of `read_image`."""
+        return self.tree, label, self.kind, self.env
+
+
+class Blobs:
+    """The files of a layout: of a directory, or in an archive. Links in it stay inside."""
+
+    def __init__(self, tree: Tree, label: str) -> None:
+        self.tree = tree
+        self.label = label
+
+    def has(self, path: str) -> bool:
+        """Whether there is a regular file *path*."""
+        found = self.tree.stat("/" + path)
+        return not isinstance(found, Missing) and found.kind == "file"
+
+    def read(self, path: str, size: Optional[int] = None) -> bytes:
+        """The document *path*. Errors: `FormatError` (`bad-oci`): not there, too large, not of the *size* it should."""
+        data = self.tree.read("/" + path, DOCUMENT_LIMIT)
+        if isinstance(data, Missing):
+            raise _malformed(str(data), path).in_file(self.label)
+        if size is not None and len(data) != size:
+            raise _malformed(f"{len(data)} bytes instead of {size}", path).in_file(self.label)
+        return data
+
+    def open(self, path: str, size: Optional[int] = None) -> Source:
+        """The layer *path*, unpacked. Errors: as `read`."""
+        where = self.tree.resolve("/" + path)
+        found = where if isinstance(where, Missing) else self.tree.stat(where)
+        if isinstance(where, Missing) or isinstance(found, Missing) or found.kind != "file":
+            why = str(found) if isinstance(found, Missing) else "it is no regular file"
+            raise _malformed(why, path).in_file(self.label)
+        if size is not None and found.size != size:
+            raise _malformed(f"{found.size} bytes instead of {size}", path).in_file(self.label)
+        if isinstance(self.tree, LayeredTree):
+            source = self.tree.open(where)
+            if isinstance(source, Missing):
+                raise _malformed(str(source), path).in_file(self.label)
+        else:
+            source = open_source(self.tree.real(where), f"{self.label}: {path}")
+        return unpacked(source)
+
+
+def open_layout(path: str, tag: Optional[str]) -> Contents:
+    """The image in the OCI layout directory *path*. Errors: as `open_archive`."""
+    root = HostPath(os.path.realpath(path))
+    return _from_index(Blobs(LiveTree(path), path), root, "oci-layout", tag)
+
+
+def open_archive(source: Source, root: HostPath, kind: Optional[ImageKind], tag: Optional[str]) -> Contents:
+    """The image in the tar archive *source*, of *kind* if that is given.
+
+    Errors: `FormatError` (`bad-oci`, `bad-archive`, `image-bomb`, `unknown-image`), `HostReadError`
+    (`unsupported-image`, `encrypted-image`), `UsageError` (`several-images`, `no-such-tag`).
+    """
+    plain = unpacked(source)
+    if kind is None and plain.read_at(257, 5) != b"ustar":
+        why = "it is compressed, and what is in it is no tar archive"
+        raise FormatError("unknown-image", "this is no image", where=source.label, why=why)
+    index = Layers(whiteouts=False)
+    index.add(plain)
+    blobs = Blobs(LayeredTree(index, root), source.label)
+    docker, oci = blobs.has("manifest.json"), blobs.has("index.json")
+    if kind is None and not docker and not oci:
+        what = "an archive that holds no image"
+        why = "neither manifest.json nor index.json is in it"
+        hint = "an image is saved by `docker save` or `podman save`, not by `docker export`"
+        raise FormatError("unknown-image", what, where=source.label, why=why, hint=hint)
+    if kind == "docker-archive" or (kind is None and docker):
+        return _from_docker(blobs, root, tag)
+    return _from_index(blobs, root, "oci-archive", tag)
+
+
+def _from_docker(blobs: Blobs, root: HostPath, tag: Optional[str]) -> Contents:
+    images = _parsed(blobs, "manifest.json", parse_docker_manifest, blobs.read("manifest.json"))
+    image = _tagged(images, [image.tags for image in images], tag, blobs.label)
+    config = _parsed(blobs, image.config, parse_oci_config, blobs.read(image.config))
+    return Contents(_layered(blobs, root, [(layer, None) for layer in image.layers]), "docker-archive", config.env)
+
+
+def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str]) -> Contents:
+    descriptors = _parsed(blobs, "index.json", parse_oci_index, blobs.read("index.json"))
+    images = [d for d in descriptors if d.media_type in (*INDEX_TYPES, *MANIFEST_TYPES, "")]
+    if not images and descriptors:
+        raise _unsupported(f"its parts are of type {descriptors[0].media_type[:100]!r}", blobs.label)
+    if tag is None and len({names for names in (d.names for d in images) if names}) <= 1:
+        chosen = images  # of one name, or none: platforms
+    else:
+        chosen = [_tagged(images, [image.names for image in images], tag, blobs.label)]
+        chosen = [image for image in images if image.names == chosen[0].names]
+    manifests = _manifests(blobs, chosen)
+    descriptor = _fitting(manifests, blobs.label)
+    manifest = _parsed(blobs, descriptor.path, parse_oci_manifest, blobs.read(descriptor.path, descriptor.size))
+    if manifest.config.media_type not in CONFIG_TYPES:
+        raise _unsupported(f"its configuration is of type {manifest.config.media_type[:100]!r}", blobs.label)
+    for layer in manifest.layers:
+        if layer.media_type.endswith("+encrypted"):
+            raise HostReadError(
+                "encrypted-image", "the image is encrypted", where=blobs.label, why=f"a layer is {layer.media_type!r}"
+            )
+        if not is_layer_type(layer.media_type):
+            raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
+    config_path = manifest.config.path
+    config = _parsed(blobs, config_path, parse_oci_config, blobs.read(config_path, manifest.config.size))
+    layers = [(layer.path, layer.size) for layer in manifest.layers]
+    return Contents(_layered(blobs, root, layers), kind, config.env)
+
+
+def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[int]]]) -> Tree:
+    if len(layers) > LAYERS_LIMIT:
+        raise _malformed(f"{len(layers)} layers", "layers").in_file(blobs.label)
+    index = Layers()
+    for path, size in layers:
+        index.add(blobs.open(path, size))
+    return LayeredTree(index, root)
+
+
+def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDescriptor]:
+    """The manifests among *descriptors*, and in the indexes among them, in their order."""
+    found = []
+    todo = [(descriptor, 0) for descriptor in reversed(descriptors)]
+    opened = 0
+    while todo:
+        descriptor, depth = todo.pop()
+        if descriptor.media_type in INDEX_TYPES:
+            opened += 1
+            if depth >= INDEX_DEPTH_LIMIT or opened > INDEXES_LIMIT:
+                raise _malformed("indexes in indexes, without end", descriptor.path).in_file(blobs.label)
+            inner = _parsed(blobs, descriptor.path, parse_oci_index, blobs.read(descriptor.path, descriptor.size))
+            todo.extend((item, depth + 1) for item in reversed(inner))
+        elif descriptor.media_type in (*MANIFEST_TYPES, ""):
+            found.append(descriptor)
+    return found
+
+
+def _fitting(manifests: Sequence[OciDescriptor], label: str) -> OciDescriptor:
+    """The first for Linux on this machine; else the first for Linux: check says what is wrong with it."""
+    linux = [manifest for manifest in manifests if manifest.os in (None, "linux")]
+    if not linux:
+        platforms = sorted({f"{manifest.os}/{manifest.arch}" for manifest in manifests})
+        raise _unsupported(f"no image for Linux is in it, but {', '.join(platforms[:TAGS_SHOWN]) or 'nothing'}", label)
+    machine = os.uname().machine
+    arch = ARCHITECTURES.get(machine, machine)
+    return next((manifest for manifest in linux if manifest.arch in (None, arch)), linux[0])
+
+
+def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
+    """The one of *images* that *tag* names; without a tag the only one."""
+    if not images:
+        raise _malformed("no image is in it", "byte 0").in_file(label)
+    if tag is None:
+        if len(images) == 1:
+            return images[0]
+        known = [name for names in tags for name in names]
+        shown = ", ".join(known[:TAGS_SHOWN]) + (", ..." if len(known) > TAGS_SHOWN else "")
+        hint = "name one: `docker-archive:FILE:TAG`, `oci-archive:FILE:TAG` or `oci:DIRECTORY:TAG`"
+        why = f"it has {len(images)}: {shown or 'without tags'}"
+        raise UsageError("several-images", "which image is meant?", where=label, why=why, hint=hint)
+    for image, names in zip(images, tags):
+        if any(_names(name, tag) for name in names):
+            return image
+    known = [name for names in tags for name in names]
+    why = f"it has {', '.join(known[:TAGS_SHOWN])}" if known else "its images have no tags"
+    raise UsageError("no-such-tag", f"no image is tagged `{tag}`", where=label, why=why)
+
+
+def _names(name: str, tag: str) -> bool:
+    """Whether *tag* means *name*: the same, or without the registry, or without `:latest`, or the tag alone."""
+    return any(said == tag or said.endswith((f"/{tag}", f":{tag}")) for said in (name, re.sub(":latest$", "", name)))
+
+
+def _parsed(blobs: Blobs, path: str, parse: Callable[[bytes], T], data: bytes) -> T:
+    try:
+        return parse(data)
+    except FormatError as error:
+        raise error.in_file(f"{blobs.label}: {path}") from error
+
+
+def _unsupported(why: str, label: str) -> HostReadError:
+    return HostReadError("unsupported-image", "this kind of image cannot be looked at", where=label, why=why)
+
+
+def _malformed(why: str, place: str) -> FormatError:
+    return FormatError("bad-oci", "malformed image description", place=place, why=why)

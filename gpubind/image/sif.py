@@ -1,0 +1,59 @@
+"""The file system in a SIF file."""
+
+from __future__ import annotations
+
+from gpubind.errors import FormatError, HostReadError
+from gpubind.formats.sif import (
+    DATA_OCI_ROOT_INDEX,
+    DESCRIPTOR_SIZE,
+    HEADER_SIZE,
+    SifDescriptor,
+    parse_sif_descriptors,
+    parse_sif_header,
+    primary_partition,
+)
+from gpubind.image.sources import FileSource, Part
+from gpubind.model import HostPath
+from gpubind.tree import Tree
+
+ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
+
+
+def sif_tree(source: FileSource, root: HostPath) -> Tree:
+    """The files of the SIF file in *source*. An overlay that is stored beside them is not looked at.
+
+    Errors: `FormatError` (`bad-sif`, `bad-squashfs`), `HostReadError` (`encrypted-image`, `unsupported-image`).
+    """
+    try:
+        header = parse_sif_header(source.read_at(0, HEADER_SIZE))
+        table = source.read_at(header.descriptors_offset, header.descriptors * DESCRIPTOR_SIZE)
+        descriptors = parse_sif_descriptors(table, header, source.size)
+        partition = primary_partition(descriptors)
+    except FormatError as error:
+        raise error.in_file(source.label) from error
+    if partition is None:
+        raise _unsupported(source.label, descriptors)
+    if partition.file_system in ENCRYPTED:
+        raise HostReadError(
+            "encrypted-image",
+            "the image is encrypted",
+            where=source.label,
+            why=f"its primary partition is {partition.file_system}",
+            hint="an unencrypted sandbox of it can be looked at: `apptainer build --sandbox DIRECTORY IMAGE`",
+        )
+    if partition.file_system != "squashfs":
+        raise _unsupported(source.label, (partition,))
+    from gpubind.image.squashfs import SquashfsTree
+
+    return SquashfsTree(Part(source, partition.offset, partition.size), root)
+
+
+def _unsupported(label: str, descriptors: tuple[SifDescriptor, ...]) -> HostReadError:
+    hint = "`apptainer build --sandbox DIRECTORY IMAGE` makes a directory of it"
+    why = "it has no primary system partition"
+    if any(descriptor.data_type == DATA_OCI_ROOT_INDEX for descriptor in descriptors):
+        why, hint = "it is an OCI-SIF, with layers in OCI blobs", "`singularity pull --no-oci` makes a plain SIF"
+    elif len(descriptors) == 1 and descriptors[0].primary:
+        why = f"its primary partition is {descriptors[0].file_system}"
+    what = "this kind of SIF file cannot be looked at"
+    return HostReadError("unsupported-image", what, where=label, why=why, hint=hint)

@@ -1,0 +1,187 @@
+"""Images in the stores of podman and Docker, through those programs' own commands.
+
+Sources: podman-image-mount(1), podman-save(1), podman-image-inspect(1); `docker save`, `docker image inspect`.
+As root, podman mounts an image and its files are read where they are; else the image is saved into a file without a
+name, in TMPDIR, which takes as much room as the image has.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
+
+from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
+from gpubind.host.live import PROGRAM_DIRECTORIES, writable_by_others
+from gpubind.image.facts import Image, read_image
+from gpubind.image.oci import open_archive
+from gpubind.image.sources import FileSource
+from gpubind.model import HostPath
+from gpubind.tree import LiveTree
+
+if TYPE_CHECKING:
+    from typing import IO
+
+Store = Literal["podman", "docker"]
+
+ANSWER_S = 60.0  # a store on a slow file system, with many images
+SAVE_S = 1800.0
+MESSAGE_LIMIT = 2000
+VARIABLES = (
+    "HOME",
+    "TMPDIR",
+    "USER",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "CONTAINER_CONNECTION",
+    "CONTAINER_HOST",
+    "DOCKER_CERT_PATH",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
+    "DOCKER_TLS_VERIFY",
+    "DBUS_SESSION_BUS_ADDRESS",
+)
+"""What the programs find their store by."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
+
+
+def open_stored(store: Store, name: str, reference: str) -> Image:
+    """The image *name* in *store*.
+
+    Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` for
+    what it says: no such image, no daemon, no permission), and those of `open_archive`.
+    """
+    if not _NAME.fullmatch(name):
+        hint = f"as in `{store}:ubuntu:24.04`"
+        raise UsageError("bad-image-name", "this is no name of an image", where=reference, hint=hint)
+    program = _program(store, reference)
+    inspected = _call(program, ("image", "inspect", name), reference)
+    try:
+        config = parse_inspected(inspected)
+    except FormatError as error:
+        raise error.in_file(f"{store} image inspect {name}") from error
+    if store == "podman" and os.geteuid() == 0:
+        mounted = _mounted(program, name, reference, config)
+        if mounted is not None:
+            return mounted
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        # To standard output, into a file that has no name: nothing is left, whatever happens.
+        words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
+        _call(program, words, reference, file)
+        source = FileSource(os.dup(file.fileno()), reference)
+    contents = open_archive(source, HostPath(reference), "docker-archive", None)
+    return read_image(contents.tree, reference, store, contents.env)
+
+
+def _mounted(program: str, name: str, reference: str, config: OciConfig) -> Optional[Image]:
+    """The image where podman mounts it; None if it cannot (a remote podman, a store that cannot mount)."""
+    try:
+        said = _call(program, ("image", "mount", name), reference)
+    except HostReadError:
+        return None
+    path = said.decode("utf-8", "surrogateescape").strip()
+    if not path.startswith("/") or not os.path.isdir(path):
+        _unmount(program, name)
+        return None
+    try:
+        tree = LiveTree(path)
+        image = read_image(tree, reference, "podman", config.env)
+    except BaseException:
+        _unmount(program, name)
+        raise
+    import weakref
+
+    weakref.finalize(tree, _unmount, program, name)  # also when the interpreter ends
+    return image
+
+
+def _unmount(program: str, name: str) -> None:
+    from contextlib import suppress
+
+    with suppress(HostReadError):  # it was not mounted any more
+        _call(program, ("image", "unmount", name), name)
+
+
+class _Said(NamedTuple):
+    """What a program printed, both cut at a limit."""
+
+    status: Optional[int]
+    """None if it did not end in time."""
+    out: bytes
+    err: str
+
+
+def _call(program: str, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
+    """What *program* prints for *words*, or nothing where it prints *into* a file.
+
+    Errors: `HostReadError` (code `image-store`).
+    """
+    store = os.path.basename(program)
+    timeout = ANSWER_S if into is None else SAVE_S
+    said = _run(program, words, timeout, into)
+    why = ""
+    if said.status is None:
+        why = f"`{store} {words[0]}` did not end within {timeout:g} s"
+    elif said.status != 0:
+        why = said.err.strip()[:MESSAGE_LIMIT] or f"exit status {said.status}"
+    elif len(said.out) > DOCUMENT_LIMIT:
+        why = f"`{store} {words[0]}` prints more than {DOCUMENT_LIMIT} bytes"
+    if why:
+        hint = f"`{store} images` lists what is there"
+        raise HostReadError("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
+    return said.out
+
+
+def _run(program: str, words: tuple[str, ...], timeout_s: float, into: Optional[IO[bytes]]) -> _Said:
+    import signal
+    import subprocess
+    import tempfile
+
+    environ = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    environ.update(PATH=":".join(PROGRAM_DIRECTORIES), LC_ALL="C")
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # no pipes: nothing has to be read in time
+        try:
+            process = subprocess.Popen(
+                [os.path.basename(program), *words],
+                executable=program,
+                stdin=subprocess.DEVNULL,
+                stdout=into or out,
+                stderr=err,
+                env=environ,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return _Said(-1, b"", f"`{program}`: {error.strerror}")
+        status: Optional[int] = None
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            if status is None:  # also when interrupted
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        out.seek(0)
+        err.seek(0)
+        text = err.read(MESSAGE_LIMIT * 4).decode("utf-8", "surrogateescape")
+        return _Said(status, out.read(DOCUMENT_LIMIT + 1), text)
+
+
+def _program(store: Store, reference: str) -> str:
+    """The program, by its real path. Errors: `HostReadError` (code `no-image-store`)."""
+    places = (f"{directory}/{store}" for directory in PROGRAM_DIRECTORIES)
+    place = next((place for place in places if os.access(place, os.X_OK)), None)
+    if place is None:
+        why = f"no `{store}` in {':'.join(PROGRAM_DIRECTORIES)}"
+        raise HostReadError("no-image-store", f"{store} is not there", where=reference, why=why)
+    if os.geteuid() == 0 and (writable := writable_by_others(os.path.realpath(place))):
+        why = f"`{writable}` can be written by others than root; not run as root"
+        raise HostReadError("no-image-store", f"{store} cannot be trusted", where=reference, why=why)
+    return place
