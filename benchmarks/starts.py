@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import struct
 import sys
+import tempfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -19,7 +21,14 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 from live.conftest import dependencies
 from live.machine import DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine
 
+from gpubind.formats.sif import DESCRIPTOR_SIZE, HEADER_SIZE, parse_sif_descriptors, parse_sif_header
+
 IMAGE = f"{INSIDE_CONTAINERS}/bookworm-sb"
+SIF = f"{INSIDE_CONTAINERS}/bookworm.sif"
+HUGE = "/srv/huge.sif"
+HUGE_SIZE = 10 << 30
+DESCRIPTOR_OFFSET_AT = 17
+"""Where in a SIF descriptor the place of its object stands."""
 GPUBIND = ["python3", "-m", "gpubind"]
 COMMANDS = {
     "python3 -c pass": ["python3", "-c", "pass"],
@@ -27,7 +36,11 @@ COMMANDS = {
     "apptainer exec --nv": ["apptainer", "exec", "--nv", IMAGE, "true"],
     "gpubind exec --backend apptainer": [*GPUBIND, "exec", "-q", "--backend", "apptainer", IMAGE, "true"],
     "gpubind exec --backend bwrap": [*GPUBIND, "exec", "-q", "--backend", "bwrap", IMAGE, "true"],
-    "gpubind check --image": [*GPUBIND, "check", "-q", "--image", IMAGE],
+    "apptainer exec --nv, SIF": ["apptainer", "exec", "--nv", SIF, "true"],
+    "gpubind check": [*GPUBIND, "check", "-q"],
+    "gpubind check --image, directory": [*GPUBIND, "check", "-q", "--image", IMAGE],
+    "gpubind check --image, SIF": [*GPUBIND, "check", "-q", "--image", SIF],
+    "gpubind check --image, SIF of 10 GiB": [*GPUBIND, "check", "-q", "--image", HUGE],
     "gpubind plan --json": [*GPUBIND, "plan", "--json"],
 }
 # Runs on the node: medians in milliseconds, as JSON.
@@ -45,6 +58,24 @@ print(json.dumps({name: statistics.median(values) for name, values in times.item
 """
 
 
+def make_huge(sif: str, path: str) -> str:
+    """*sif* with its file system 10 GiB into the file, which is sparse; *path*."""
+    with open(sif, "rb") as file:
+        data = bytearray(file.read())
+    header = parse_sif_header(bytes(data[:HEADER_SIZE]))
+    table = data[header.descriptors_offset :][: header.descriptors * DESCRIPTOR_SIZE]
+    descriptors = parse_sif_descriptors(bytes(table), header, len(data))
+    number = next(n for n, descriptor in enumerate(descriptors) if descriptor.primary)
+    system = descriptors[number]
+    at = header.descriptors_offset + number * DESCRIPTOR_SIZE
+    struct.pack_into("<q", data, at + DESCRIPTOR_OFFSET_AT, HUGE_SIZE)
+    with open(path, "wb") as file:
+        file.write(data[: header.descriptors_offset + len(table)])
+        file.seek(HUGE_SIZE)
+        file.write(data[system.offset : system.offset + system.size])
+    return path
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=15, help="runs of each command [15]")
@@ -54,9 +85,12 @@ def main() -> None:
         return
     node = Machine(f"{RIG}/hosts/trixie", dependencies(RIG, "3.13"), DRIVER)
     env = {"PYTHONPATH": ":".join(bind.target for bind in node.modules), "PYTHONPYCACHEPREFIX": "/tmp/gpubind-bench"}
-    binds = [*node.modules, Bind(f"{RIG}/ct", INSIDE_CONTAINERS)]
     command = ["python3", "-c", TIMER, json.dumps(COMMANDS), str(options.runs)]
-    medians = json.loads(node.run(command, user=True, driver=True, binds=binds, env=env).stdout)
+    with tempfile.TemporaryDirectory(dir=RIG) as directory:
+        os.chmod(directory, 0o755)
+        huge = make_huge(f"{RIG}/ct/bookworm.sif", f"{directory}/huge.sif")
+        binds = [*node.modules, Bind(f"{RIG}/ct", INSIDE_CONTAINERS), Bind(huge, HUGE)]
+        medians = json.loads(node.run(command, user=True, driver=True, binds=binds, env=env).stdout)
     bare, nv = medians["python3 -c pass"], medians["apptainer exec --nv"]
     print(f"\n{'on the rig, as a user':<44}{'median ms':>10}{'x bare':>8}{'x apptainer --nv':>18}")
     for name, median in medians.items():

@@ -103,7 +103,7 @@ def test_what_a_program_lacks_is_what_the_loader_says(
     root = tmp_path / "image"
     subprocess.run(["cp", "-al", f"{RIG}/ct/{suite}", root], check=True)
     shutil.copy(f"{trixie.root}/usr/bin/{program}", root / "srv/program")
-    words = ["/usr/sbin/chroot", root, "/bin/sh", "-c", "LD_TRACE_LOADED_OBJECTS=1 exec /srv/program"]
+    words = ["/usr/sbin/chroot", str(root), "/bin/sh", "-c", "LD_TRACE_LOADED_OBJECTS=1 exec /srv/program"]
     said = subprocess.run(words, capture_output=True, text=True, env={"LC_ALL": "C"})
     text = said.stdout + said.stderr
     missing = set(re.findall(r"(\S+) => not found", text))
