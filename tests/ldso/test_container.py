@@ -1,0 +1,138 @@
+"""What the loader of a container would do: search order, breadth first, versions; and what it says."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Optional
+
+import pytest
+from build.elf import elf
+from build.images import glibc, image
+from build.trees import Link, Spec, recorded_tree
+
+from gpubind.ldso.container import Container, Failure
+from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
+
+LIBS = "/.gpubind/libs"
+USR = "/usr/lib/x86_64-linux-gnu"
+
+
+def mount(name: str, target: Optional[str] = None) -> Mount:
+    source = HostPath(f"/host/lib/{name}")
+    where = ContainerPath(target or f"{LIBS}/{name}")
+    return Mount("nvidia", source, None, where, "library", None, None, None, None, ("ro",), False, 1, "liblist")
+
+
+def container(
+    inside: Spec, brought: Spec = MappingProxyType({}), *, own: str = "", links: tuple[tuple[str, str], ...] = ()
+) -> Container:
+    """An image with *inside* besides glibc 2.36, and libraries of the host by name."""
+    host = recorded_tree({f"/lib/{name}": item for name, item in brought.items()}, "/host")
+    mounts = [mount(name) for name in brought] + [mount(name, target) for name, target in links]
+    env = (EnvVar("LD_LIBRARY_PATH", "prepend", LIBS, ":", "libraries"),)
+    return Container(image(glibc(), inside).loader, host, mounts, env, own)
+
+
+def needs(*names: str, soname: str = "libx.so.1", **facts: object) -> bytes:
+    return elf(soname, needed=names, **facts)  # type: ignore[arg-type]
+
+
+def brief(failures: tuple[Failure, ...]) -> list[tuple[str, str]]:
+    return [(failure.kind, failure.name) for failure in failures]
+
+
+def test_a_library_that_finds_everything_loads() -> None:
+    made = container({}, {"libx.so.1": needs("liby.so.1", "libc.so.6"), "liby.so.1": elf("liby.so.1")})
+    assert made.failures(f"{LIBS}/libx.so.1") == ()
+
+
+def test_what_is_missing_is_said_in_the_loaders_words() -> None:
+    made = container({}, {"libx.so.1": needs("liby.so.1")})
+    (failure,) = made.failures(f"{LIBS}/libx.so.1")
+    assert failure.message == "liby.so.1: cannot open shared object file: No such file or directory"
+    assert failure.needed_by == f"{LIBS}/libx.so.1"
+
+
+def test_a_version_that_the_image_lacks_is_said_in_the_loaders_words() -> None:
+    made = container({}, {"libx.so.1": needs("libc.so.6", needs={"libc.so.6": ("GLIBC_2.38", "GLIBC_2.17")})})
+    (failure,) = made.failures(f"{LIBS}/libx.so.1")
+    assert failure.message == (f"{USR}/libc.so.6: version `GLIBC_2.38' not found (required by {LIBS}/libx.so.1)")
+
+
+def test_a_library_without_version_definitions_satisfies_everybody() -> None:
+    brought = {"libx.so.1": needs("liby.so.1", needs={"liby.so.1": ("Y_2",)}), "liby.so.1": elf("liby.so.1")}
+    assert container({}, brought).failures(f"{LIBS}/libx.so.1") == ()
+
+
+def test_what_is_missing_further_down_fails_too() -> None:
+    made = container({f"{USR}/liby.so.1": needs("libz.so.1", soname="liby.so.1")}, {"libx.so.1": needs("liby.so.1")})
+    assert brief(made.failures(f"{LIBS}/libx.so.1")) == [("missing", "libz.so.1")]
+
+
+def test_the_plans_directory_comes_before_the_images_own() -> None:
+    old = elf("liby.so.1", defines=("liby.so.1", "Y_1"))
+    new = elf("liby.so.1", defines=("liby.so.1", "Y_1", "Y_2"))
+    wants = needs("liby.so.1", needs={"liby.so.1": ("Y_2",)})
+    assert (
+        container({f"{USR}/liby.so.1": old}, {"libx.so.1": wants, "liby.so.1": new}).failures(f"{LIBS}/libx.so.1") == ()
+    )
+    made = container({f"{USR}/liby.so.1": new}, {"libx.so.1": wants, "liby.so.1": old})
+    assert brief(made.failures(f"{LIBS}/libx.so.1")) == [("version", "Y_2")]
+
+
+@pytest.mark.parametrize(
+    ("facts", "fails"),
+    [
+        ({"rpath": "/opt/app/lib"}, False),
+        ({"runpath": "/opt/app/lib"}, False),
+        ({"runpath": "$ORIGIN/../lib"}, False),
+        ({"rpath": "/opt/app/lib", "runpath": "/nowhere"}, True),
+        ({}, True),
+    ],
+    ids=["rpath", "runpath", "origin", "runpath-hides-rpath", "none"],
+)
+def test_search_paths_of_a_file_count(facts: dict[str, str], fails: bool) -> None:
+    made = container({"/opt/app/bin/run": needs("liby.so.1", **facts), "/opt/app/lib/liby.so.1": elf("liby.so.1")})
+    assert bool(made.failures("/opt/app/bin/run")) == fails
+
+
+def test_the_rpath_of_a_program_counts_for_what_it_loads_but_a_runpath_does_not() -> None:
+    inside = {"/opt/lib/liby.so.1": needs("libz.so.1", soname="liby.so.1"), "/opt/lib/libz.so.1": elf("libz.so.1")}
+    assert container({**inside, "/opt/run": needs("liby.so.1", rpath="/opt/lib")}).failures("/opt/run") == ()
+    made = container({**inside, "/opt/run": needs("liby.so.1", runpath="/opt/lib")})
+    assert brief(made.failures("/opt/run")) == [("missing", "libz.so.1")]
+
+
+def test_the_images_own_library_path_counts_and_its_empty_elements_do_not() -> None:
+    inside = {"/opt/run": needs("liby.so.1"), "/opt/lib/liby.so.1": elf("liby.so.1")}
+    assert container(inside, own=":/opt/lib:").failures("/opt/run") == ()
+
+
+def test_a_library_of_another_machine_is_passed_over() -> None:
+    inside = {"/opt/run": needs("liby.so.1"), "/opt/lib/liby.so.1": elf("liby.so.1", machine=183)}
+    inside[f"{USR}/liby.so.1"] = elf("liby.so.1")
+    assert container(inside, own="/opt/lib").failures("/opt/run") == ()
+
+
+def test_a_loop_of_needs_ends() -> None:
+    inside = {
+        f"{USR}/liby.so.1": needs("libz.so.1", soname="liby.so.1"),
+        f"{USR}/libz.so.1": needs("liby.so.1", soname="libz.so.1"),
+    }
+    assert container(inside, {"libx.so.1": needs("liby.so.1")}).failures(f"{LIBS}/libx.so.1") == ()
+
+
+def test_a_bind_lies_where_the_links_of_the_image_lead() -> None:
+    made = container(
+        {"/usr/lib/app": Link("/opt/app"), "/opt/app/keep": b""}, {}, links=(("libx.so.1", "/usr/lib/app/libx.so.1"),)
+    )
+    made.host = recorded_tree({"/lib/libx.so.1": elf("libx.so.1")}, "/host")
+    for path in ("/usr/lib/app/libx.so.1", "/opt/app/libx.so.1"):
+        found = made.locate(path)
+        assert found is not None
+        assert found.mount is not None
+
+
+def test_a_damaged_library_is_unreadable() -> None:
+    made = container({}, {"libx.so.1": needs("libc.so.6")[:120]})
+    assert brief(made.failures(f"{LIBS}/libx.so.1"))[0][0] == "unreadable"
