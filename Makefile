@@ -1,4 +1,4 @@
-# make demo   plan for a bundled recorded host; needs only Python >= 3.9 with venv
+# make demo   plan and check for a bundled recorded host; needs only Python >= 3.9 with venv
 # make test   linters, types, unit tests
 # make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
 # make bench  speed, as ratios in one run
@@ -14,6 +14,7 @@ HOST   := debian13-nvidia550
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
 	$(BIN)/gpubind explain libcuda.so.1 --host $(HOST)
+	-$(BIN)/gpubind check --nv --host $(HOST) --image docs/examples/cuda13.sif --program /opt/app/solve --format table
 
 test: $(VENV)/installed-test
 	$(BIN)/ruff check .

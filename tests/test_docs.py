@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from build.example import example
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,6 +29,10 @@ def test_a_transcript_is_what_the_command_prints(command: str, output: str) -> N
         [sys.executable, "-m", "gpubind", *shlex.split(command)], capture_output=True, text=True, cwd=ROOT, env=environ
     )
     assert (done.stdout + done.stderr).rstrip() == output.rstrip()
+
+
+def test_the_example_image_is_what_its_builder_makes() -> None:
+    assert (ROOT / "docs/examples/cuda13.sif").read_bytes() == example()
 
 
 def test_the_readme_has_transcripts() -> None:

@@ -6,6 +6,7 @@ unless the image's C library cannot load it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
@@ -105,13 +106,16 @@ def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
     code = {"libc": "image-libc", "architecture": "image-architecture"}.get(unfit.rule, "image-without-glibc")
     what = f"{name} is left out: {unfit.detail}"
     why = _CONSEQUENCES[unfit.rule].format(name=name)
+    wanted = re.match(r"it needs (\S+) of (\S+),", unfit.detail)
+    if unfit.rule == "libc" and wanted:
+        why = f"{wanted[2]}: version `{wanted[1]}' not found (required by {name})"
     hint = "use an image with a newer C library, or one of the host's architecture; or leave the capability out"
     severity: Severity = "error" if needed else "note" if file.capability in BY_DEFAULT else "warning"
     return Finding(code, severity, file.vendor, name, what, file.source, why, hint)
 
 
 _CONSEQUENCES = {
-    "libc": "the loader would say: version `...' not found (required by {name})",
+    "libc": "the loader would say: version not found (required by {name})",
     "architecture": "the loader would say: wrong ELF class, or cannot open shared object file",
     "no-libc": "no program in this image can load {name}",
     "no-loader": "starting it would say: No such file or directory",

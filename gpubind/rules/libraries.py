@@ -84,14 +84,16 @@ def _by_cause(preflight: Preflight, kind: str) -> Iterator[Finding]:
     table = _table()
     for (provider, name), refused in sorted(causes.items()):
         severity = _worst(_severity(preflight, mount, table) for mount, _ in refused)
-        names = ", ".join(sorted({basename(mount.target) for mount, _ in refused}))
+        files = sorted({basename(mount.target) for mount, _ in refused})
+        names = ", ".join(files)
+        these = f"{len(files)} files of the plan do not load" if len(files) > 2 else f"{names} cannot be loaded"
         message = refused[0][1].message
         if kind == "missing":
-            what = f"{name} is neither in the image nor in the plan; without it these do not load: {names}"
+            what = f"{name} is neither in the image nor in the plan; without it {these}"
             hint = f"install {name} in the image{package_of(name)}{_special(names)}"
             yield Finding("library-missing", severity, "nvidia", name, what, names, message, hint)
         else:
-            what = f"{provider} of the container does not define {name}; without it these do not load: {names}"
+            what = f"{provider} of the container does not define {name}; without it {these}"
             hint = "plan with --image (and without --like), so that what the image cannot load is left out"
             yield Finding("library-version", severity, "nvidia", name, what, names, message, hint)
 
