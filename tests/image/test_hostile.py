@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import traceback
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -90,7 +89,7 @@ def outcomes(references: dict[str, str]) -> dict[str, Outcome]:
         [sys.executable, __file__, json.dumps(references)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     found = {}
     for line in done.stdout.splitlines():
