@@ -58,8 +58,9 @@ def _unfit(host: Tree, file: HostFile, brought: frozenset[str], image: Loader, f
     elf = host.elf(file.path)
     if isinstance(elf, Missing) or file.capability == "compat32":
         return None
-    if file.kind == "binary" and elf.interpreter and isinstance(image.tree.stat(elf.interpreter), Missing):
-        return Unfit("no-loader", f"its loader {elf.interpreter} is not in the image")
+    named = elf.interpreter or ""
+    if file.kind == "binary" and named.startswith("/") and isinstance(image.tree.stat(named), Missing):
+        return Unfit("no-loader", f"its loader {named} is not in the image")
     return _version_unfit(elf, brought, image)
 
 
