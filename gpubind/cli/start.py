@@ -129,7 +129,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     else:
         words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
-        environ = singularity.without_gpu_switches(environ)
+        environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
     if wanted.check:
         first = _program(action, argv)
         _checked(preflight(host, plan, opened, backend=name, program=first)._replace(words=words), quiet=wanted.quiet)
@@ -209,7 +209,7 @@ def plan_in_words(options: PlanOptions, chosen: str, image: Optional[str], *, qu
     made = made._replace(findings=(*made.findings, *words.findings))
     if chosen.endswith("-env"):
         return made, singularity.exports(words, name.upper())
-    return made, singularity.quoted(words) if quoted else singularity.raw(words, name)
+    return made, singularity.quoted(words, name) if quoted else singularity.raw(words, name)
 
 
 def report(findings: Iterable["Finding"]) -> None:

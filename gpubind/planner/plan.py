@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Optional
 
 from gpubind.errors import FormatError
@@ -25,6 +25,7 @@ from gpubind.model import (
 )
 from gpubind.planner.digest import digest
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
+from gpubind.planner.selection import select
 from gpubind.planner.sides import host_side
 
 IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
@@ -42,12 +43,16 @@ def make_plan(
     request: Request,
     layout: Layout = GPUBIND,
     fit: Optional[ImageFit] = None,
+    environ: Optional[Mapping[str, str]] = None,
 ) -> Plan:
     """What a container gets of *inventories*, in an image if *fit* tells of one.
 
+    *environ* is the caller's: it chooses GPUs where *request* does not.
+
     Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
     """
-    inventories = tuple(inventories)
+    selections = select(tuple(inventories), request.gpus, environ or {}, isolated=layout.isolated)
+    inventories = tuple(selection.inventory for selection in selections)
     layout = with_libdir(layout, request.libdir)
     wanted = _wanted(request)
     mounts: dict[ContainerPath, Mount] = {}
@@ -70,15 +75,17 @@ def make_plan(
             decisions.append(_device_decision(node, taken))
         decisions += inventory.decisions
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
+    decisions += [decision for selection in selections for decision in selection.decisions]
     nodes = tuple(sorted(devices, key=lambda node: node.target))
-    env = tuple(_environment(ordered, layout))
+    gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
+    env = (*_environment(ordered, layout), *(variable for selection in selections for variable in selection.env))
     return Plan(
         request=request,
         layout=layout.name,
         drivers=tuple(
             PlannedDriver(inventory.driver, inventory.source, inventory.searched) for inventory in inventories
         ),
-        gpus=tuple(gpu for inventory in inventories for gpu in inventory.gpus),
+        gpus=gpus,
         libdir=layout.libdir,
         libdir32=layout.libdir32,
         mounts=ordered,
@@ -87,7 +94,7 @@ def make_plan(
         image=fit.facts if fit else None,
         decisions=tuple(sorted(decisions, key=_decision_order)),
         findings=tuple(sorted(findings, key=finding_order)),
-        digest=digest(ordered, nodes, env),
+        digest=digest(ordered, nodes, env, gpus),
     )
 
 
