@@ -113,7 +113,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     try:
         plan = make_plan(options, host=host, image=opened, layout=layout)
     except NothingToBindError as error:
-        if wanted.require_gpu:
+        if wanted.require_gpu or _asks_by_name(options):
             raise
         plan = empty_plan(layout, opened.facts if opened else None)
         if wanted.check:
@@ -143,6 +143,11 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         write_document(" ".join(shlex.quote(word) for word in line) + "\n", None)
         return
     execute(line, environ)
+
+
+def _asks_by_name(options: PlanOptions) -> bool:
+    """Whether --gpus names a GPU: without that one there is no start."""
+    return options.gpus is not None and options.gpus.strip().lower() not in ("all", "none")
 
 
 def _look_at(image: str, name: str, wanted: Wanted) -> Optional["Image"]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.formats.gpu_ids import GpuId
 from gpubind.model import Finding, Gpu, Inventory, MigDevice
+
+if TYPE_CHECKING:
+    from gpubind.formats.gpu_ids import GpuId
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 CUDA_ORDER = "CUDA_DEVICE_ORDER"
@@ -14,6 +16,9 @@ PCI_ORDER = "PCI_BUS_ID"
 NVIDIA = "NVIDIA_VISIBLE_DEVICES"
 ROCR = "ROCR_VISIBLE_DEVICES"
 HIP = "HIP_VISIBLE_DEVICES"
+SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+VARIABLES = (*SLURM, CUDA, NVIDIA, ROCR, HIP)
+"""Those that choose. Source of the order: `gpubind.planner.visible`."""
 
 
 class Chosen(NamedTuple):

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Gpu, Inventory
-from gpubind.planner.asked import asked
-from gpubind.planner.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, Choice, Chosen, names_of, usable
-from gpubind.planner.visible import visible
+from gpubind.planner.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, VARIABLES, Choice, Chosen, names_of, usable
 
 ORDINALS = "gpu-ordinals"
 """The rule of a variable that names GPUs by number."""
@@ -42,7 +40,7 @@ def select(
     *isolated*: whether the container's /dev will have the planned nodes alone. Errors: `UsageError` for a GPU in *gpus*
     that is not there, or that cannot be told.
     """
-    choices = asked(gpus, inventories) if gpus is not None else _visible(inventories, environ)
+    choices = _choices(inventories, gpus, environ)
     envs = [tuple(_environment(c, i, environ, isolated)) for c, i in zip(choices, inventories)]
     said = any(variable.name == CUDA and variable.op == "set" for env in envs for variable in env)
     selections = []
@@ -60,11 +58,22 @@ def renumbered(value: str, gpus: Iterable[Gpu]) -> str:
     return ",".join(str(left.index(number)) for number in numbers if number in left)
 
 
-def _visible(inventories: Sequence[Inventory], environ: Mapping[str, str]) -> tuple[Choice, ...]:
-    others = [
-        [gpu for other in inventories if other is not inventory for gpu in usable(other)] for inventory in inventories
-    ]
-    return tuple(visible(inventory, theirs, environ) for inventory, theirs in zip(inventories, others))
+def _choices(inventories: Sequence[Inventory], gpus: Optional[str], environ: Mapping[str, str]) -> tuple[Choice, ...]:
+    """What is chosen of each inventory. The readers of names load only where there is a name to read."""
+    if gpus is not None:
+        from gpubind.planner.asked import asked
+
+        return asked(gpus, inventories)
+    if not any(name in environ for name in VARIABLES):
+        return tuple(Choice() for _ in inventories)
+    from gpubind.planner.visible import visible
+
+    usables = [usable(inventory) for inventory in inventories]
+    choices = []
+    for number, inventory in enumerate(inventories):
+        others = [gpu for other, gpus_of in enumerate(usables) if other != number for gpu in gpus_of]
+        choices.append(visible(inventory, others, environ))
+    return tuple(choices)
 
 
 def _environment(choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool) -> Iterator[EnvVar]:

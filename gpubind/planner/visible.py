@@ -21,6 +21,7 @@ from gpubind.planner.choice import (
     NVIDIA,
     PCI_ORDER,
     ROCR,
+    SLURM,
     Choice,
     Chosen,
     divided,
@@ -34,7 +35,6 @@ from gpubind.planner.choice import (
 from gpubind.planner.names import Names, read_names
 from gpubind.planner.remarks import list_ends, none_visible, order_unknown, unknown_name, uuid_unknown
 
-SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 _HIDE_ALL = ("", "-1", "NoDevFiles")
 """Slurm says NoDevFiles in a job that asked for no GPU."""
 _RENDER_BASE = 128

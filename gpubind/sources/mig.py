@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from gpubind.errors import FormatError, NotRecordedError
-from gpubind.formats.gpu_ids import parse_gpu_id, split_visible
 from gpubind.formats.nvidia_cli import list_argv, parse_list
 from gpubind.formats.procfs import parse_params
 from gpubind.host import Host
@@ -87,6 +86,11 @@ def ask_mig_names(host: Host, request: Request) -> tuple[MigName, ...]:
 
 def _mig_names(host: Host, request: Request) -> Iterator[str]:
     values = [request.gpus] if request.gpus is not None else [host.environ.get(name, "") for name in VARIABLES]
+    values = [value for value in values if ":" in value or "MIG-" in value.upper()]
+    if not values:
+        return
+    from gpubind.formats.gpu_ids import parse_gpu_id, split_visible
+
     for value in values:
         for token in split_visible(value):
             gpu_id = parse_gpu_id(token)
