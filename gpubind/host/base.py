@@ -9,18 +9,16 @@ from gpubind.data import read_data
 from gpubind.model import HostPath, Missing
 from gpubind.tree import Tree
 
-PLAN_VARIABLES = (
-    "CUDA_DEVICE_ORDER",
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "NVIDIA_IMEX_CHANNELS",
-    "NVIDIA_VISIBLE_DEVICES",
-    "PATH",
-    "ROCR_VISIBLE_DEVICES",
-    "SLURM_JOB_GPUS",
+GPU_VARIABLES = (
     "SLURM_STEP_GPUS",
+    "SLURM_JOB_GPUS",
+    "CUDA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
 )
+"""The variables that choose GPUs, in the order in which they are asked."""
+PLAN_VARIABLES = ("CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "NVIDIA_IMEX_CHANNELS", "PATH", *GPU_VARIABLES)
 """The variables that a plan or a rule reads, and the only ones that a record may hold."""
 
 LIST_FILES = ("nvliblist.conf", "rocmliblist.conf")

@@ -17,8 +17,6 @@ NVIDIA = "NVIDIA_VISIBLE_DEVICES"
 ROCR = "ROCR_VISIBLE_DEVICES"
 HIP = "HIP_VISIBLE_DEVICES"
 SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-VARIABLES = (*SLURM, CUDA, NVIDIA, ROCR, HIP)
-"""Those that choose. Source of the order: `gpubind.planner.visible`."""
 
 
 class Chosen(NamedTuple):

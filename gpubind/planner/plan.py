@@ -7,6 +7,7 @@ from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.icd import parse_icd, with_library_paths
+from gpubind.host.base import GPU_VARIABLES
 from gpubind.model import (
     Capability,
     ContainerPath,
@@ -25,7 +26,6 @@ from gpubind.model import (
 )
 from gpubind.planner.digest import digest
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
-from gpubind.planner.selection import select
 from gpubind.planner.sides import host_side
 
 IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
@@ -51,8 +51,8 @@ def make_plan(
 
     Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
     """
-    selections = select(tuple(inventories), request.gpus, environ or {}, isolated=layout.isolated)
-    inventories = tuple(selection.inventory for selection in selections)
+    selected = _selected(tuple(inventories), request, environ or {}, layout)
+    inventories = tuple(inventory for inventory, _, _ in selected)
     layout = with_libdir(layout, request.libdir)
     wanted = _wanted(request)
     mounts: dict[ContainerPath, Mount] = {}
@@ -75,10 +75,10 @@ def make_plan(
             decisions.append(_device_decision(node, taken))
         decisions += inventory.decisions
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
-    decisions += [decision for selection in selections for decision in selection.decisions]
+    decisions += [decision for _, left_out, _ in selected for decision in left_out]
     nodes = tuple(sorted(devices, key=lambda node: node.target))
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
-    env = (*_environment(ordered, layout), *(variable for selection in selections for variable in selection.env))
+    env = (*_environment(ordered, layout), *(variable for _, _, said in selected for variable in said))
     return Plan(
         request=request,
         layout=layout.name,
@@ -102,6 +102,20 @@ def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None) -> 
     """A plan that binds nothing: for a host without a GPU, where the container is started all the same."""
     made = make_plan((), Request(), layout)
     return made._replace(image=image)
+
+
+def _selected(
+    inventories: tuple[Inventory, ...], request: Request, environ: Mapping[str, str], layout: Layout
+) -> Iterable[tuple[Inventory, tuple[Decision, ...], tuple[EnvVar, ...]]]:
+    """Each inventory with the GPUs that are chosen of it, why nodes are left out, and how the container is told.
+
+    Where nothing chooses, all stay, and what reads choices is not even loaded.
+    """
+    if request.gpus is None and not any(name in environ for name in GPU_VARIABLES):
+        return tuple((inventory, (), ()) for inventory in inventories)
+    from gpubind.planner.selection import select
+
+    return select(inventories, request.gpus, environ, isolated=layout.isolated)
 
 
 def _wanted(request: Request) -> frozenset[Capability]:

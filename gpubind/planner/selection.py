@@ -7,14 +7,15 @@ be, counted in what the container's /dev will have.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Gpu, Inventory
-from gpubind.planner.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, VARIABLES, Choice, Chosen, names_of, usable
+from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
+from gpubind.planner.asked import asked
+from gpubind.planner.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, Choice, Chosen, names_of, usable
+from gpubind.planner.ordinals import ORDINALS, renumbered
+from gpubind.planner.visible import visible
 
-ORDINALS = "gpu-ordinals"
-"""The rule of a variable that names GPUs by number."""
 NO_GPU = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
 ABOUT_NODES = ("device-number", "device-permission")
@@ -51,23 +52,9 @@ def select(
     return tuple(selections)
 
 
-def renumbered(value: str, gpus: Iterable[Gpu]) -> str:
-    """Indexes of GPUs as they count where only the chosen of *gpus* are: places among those, by number."""
-    left = sorted(gpu.index for gpu in gpus if gpu.chosen and gpu.index is not None)
-    numbers = [int(token) for token in value.split(",") if token.isdigit()]
-    return ",".join(str(left.index(number)) for number in numbers if number in left)
-
-
 def _choices(inventories: Sequence[Inventory], gpus: Optional[str], environ: Mapping[str, str]) -> tuple[Choice, ...]:
-    """What is chosen of each inventory. The readers of names load only where there is a name to read."""
     if gpus is not None:
-        from gpubind.planner.asked import asked
-
         return asked(gpus, inventories)
-    if not any(name in environ for name in VARIABLES):
-        return tuple(Choice() for _ in inventories)
-    from gpubind.planner.visible import visible
-
     usables = [usable(inventory) for inventory in inventories]
     choices = []
     for number, inventory in enumerate(inventories):

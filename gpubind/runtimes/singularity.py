@@ -14,8 +14,8 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import Decision, Finding, ImageFacts, Missing, Mount, Plan
+from gpubind.planner.ordinals import ORDINALS, renumbered
 from gpubind.planner.placement import SINGULARITY
-from gpubind.planner.selection import ORDINALS, renumbered
 from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
 from gpubind.tree import Tree
 

@@ -7,7 +7,8 @@ import pytest
 from gpubind.errors import UsageError
 from gpubind.model import Request
 from gpubind.planner import make_plan
-from gpubind.planner.selection import Selection, renumbered, select
+from gpubind.planner.ordinals import renumbered
+from gpubind.planner.selection import Selection, select
 from planner.cases_gpus import ALL, ROWS, Row
 from planner.hosts_gpus import HOSTS, hexid, nvidia, uuid
 
