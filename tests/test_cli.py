@@ -531,3 +531,14 @@ def test_explain_says_why_a_node_is_left_out() -> None:
 def test_check_misses_nothing_where_no_gpu_is_to_be_had() -> None:
     done = gpubind("check", "--host", HOST, "--gpus", "none")
     assert "error" not in done.stdout.replace("0 errors", "").replace("no error", "")
+
+
+@pytest.mark.parametrize(("gpus", "status"), [("0", 125), ("none", 0)])
+def test_a_gpu_that_is_named_is_needed_for_a_start(tmp_path: Path, gpus: str, status: int) -> None:
+    (tmp_path / "root").mkdir()
+    make_tree(tmp_path / "image", glibc())
+    arguments = ("--root", str(tmp_path / "root"), "--dev-root", str(tmp_path / "root"), "--gpus", gpus)
+    done = gpubind("exec", "--backend", "bwrap", "--dry-run", *arguments, str(tmp_path / "image"), "/usr/bin/x")
+    assert "nothing-to-bind" in done.stderr
+    assert (done.returncode in (0, 127)) == (status == 0)
+    assert status == 0 or done.returncode == status

@@ -35,7 +35,7 @@ class Names(NamedTuple):
 
     @property
     def where(self) -> str:
-        return f"the environment: {self.variable}={self.value}"
+        return f"the environment: {self.variable}={self.value[:200]}"
 
 
 class Read(NamedTuple):

@@ -39,7 +39,7 @@ def unknown_name(names: Names, token: str, severity: Severity, effect: str, why:
         severity,
         names.vendor,
         names.variable,
-        f"{names.variable} names `{token}`, which this host has not: {effect}",
+        f"{names.variable} names `{token[:80]}`, which this host has not: {effect}",
         names.where,
         why,
         f"name one of this host's: {known}",

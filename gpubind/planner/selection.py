@@ -7,7 +7,7 @@ be, counted in what the container's /dev will have.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
@@ -20,6 +20,7 @@ NO_GPU = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
 ABOUT_NODES = ("device-number", "device-permission")
 """Findings about a node, which matter only if the container gets it."""
+_PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
 _GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
 
 
@@ -66,8 +67,7 @@ def _choices(inventories: Sequence[Inventory], gpus: Optional[str], environ: Map
 def _environment(choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool) -> Iterator[EnvVar]:
     variable = ROCR if inventory.driver.vendor == "amd" else CUDA
     if choice.variables:
-        for name, value in choice.variables:
-            yield EnvVar(name, "set", value, None, "handed-on")
+        yield from _handed_on(choice.variables)
         return
     if choice.everything:
         # Only what the caller's own variable would take away again has to be said.
@@ -98,6 +98,13 @@ def _environment(choice: Choice, inventory: Inventory, environ: Mapping[str, str
         yield from _ordinals(choice, variable, inventory, environ, isolated)
 
 
+def _handed_on(variables: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
+    """The caller's own values, as they are. What no list of GPUs holds is left to the runtime: some evaluate values."""
+    for name, value in variables:
+        if _PLAIN.fullmatch(value):
+            yield EnvVar(name, "set", value, None, "handed-on")
+
+
 def _ordinals(
     choice: Choice, variable: str, inventory: Inventory, environ: Mapping[str, str], isolated: bool
 ) -> Iterator[EnvVar]:
@@ -105,7 +112,7 @@ def _ordinals(
     if not isolated and inventory.confined:
         # The job's cgroup holds in the container, too, and so does what the caller's value means in it.
         if variable in environ:
-            yield EnvVar(variable, "set", environ[variable], None, "handed-on")
+            yield from _handed_on([(variable, environ[variable])])
         return
     value = ",".join(str(chosen.gpu.index) for chosen in choice.gpus or ())
     if isolated:

@@ -290,6 +290,9 @@ ROWS: dict[str, Row] = {
     "a uuid of small letters is none to CUDA": Row(
         "two", None, {CUDA: "gpu-00000001"}, ALL, {CUDA: "gpu-00000001"}, "error visible-devices-unknown"
     ),
+    "what no list holds is not handed on": Row(
+        "two", None, {CUDA: "$(reboot)"}, ALL, {}, "error visible-devices-unknown"
+    ),
     "empty hides": Row("two", None, {CUDA: ""}, "", NONE, "warning visible-devices-none"),
     "minus one hides": Row("two", None, {CUDA: "-1"}, "", NONE, "warning visible-devices-none"),
     "Slurm's word hides": Row("two", None, {CUDA: "NoDevFiles"}, "", NONE, "warning visible-devices-none"),
