@@ -49,7 +49,7 @@ def plan(
         from gpubind.ldso.fit import fit_files
 
         fit = fit_files(host.driver, inventory.files, image.loader, image.facts)
-    return make_plan([inventory], request, layout, fit)
+    return make_plan([inventory], request, layout, fit, host.environ)
 
 
 def check(

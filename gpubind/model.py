@@ -24,7 +24,7 @@ DEFAULT_CAPABILITIES: tuple[Capability, ...] = CAPABILITIES[:-1]
 
 Kind = Literal["library", "binary", "file", "manifest", "socket", "directory"]
 Verdict = Literal["taken", "left-out", "rejected", "absent"]
-Step = Literal["name", "search", "capability", "side", "place"]
+Step = Literal["name", "search", "choice", "capability", "side", "place"]
 Severity = Literal["error", "warning", "note"]
 Side = Literal["auto", "host", "image"]
 """Whose copy of something a container uses."""
@@ -95,6 +95,8 @@ class Request(NamedTuple):
     """Where libraries land, None for the layout's own directory."""
     vendor_neutral: Side = "auto"
     """Whose libglvnd and OpenCL loader the container uses."""
+    gpus: Optional[str] = None
+    """`all`, `none` or a list of GPUs as `--gpus` spells it; None: the caller's environment decides."""
 
 
 ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker"]
@@ -184,7 +186,9 @@ class Gpu(NamedTuple):
     render: Optional[RootedPath]
     """`/dev/dri/renderD128`, None if the host has none for it."""
     chosen: bool
+    """Whether the container gets it."""
     mig: tuple[MigDevice, ...] = ()
+    """Its parts; of a GPU of which parts are chosen, those."""
 
 
 class MigDevice(NamedTuple):
@@ -193,6 +197,28 @@ class MigDevice(NamedTuple):
     gi: int
     ci: int
     uuid: Optional[str]
+
+
+class MigNode(NamedTuple):
+    """The node that guards a part of a GPU: opening it takes the right to use that part."""
+
+    target: ContainerPath
+    minor: int
+    """Of the GPU."""
+    gi: int
+    ci: Optional[int]
+    """None: it guards the GPU instance itself, without which none of its compute instances can be used."""
+
+
+class MigName(NamedTuple):
+    """A name of a MIG device that is in no file, and what it means: the driver's own program knows."""
+
+    name: str
+    """`MIG-<uuid>`, or `G:M`: the M-th MIG device of the GPU with index G."""
+    minor: int
+    """Of the GPU."""
+    gi: int
+    ci: int
 
 
 class Driver(NamedTuple):
@@ -353,6 +379,12 @@ class Inventory(NamedTuple):
     gpus: tuple[Gpu, ...]
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
+    mig_nodes: tuple[MigNode, ...] = ()
+    mig_names: tuple[MigName, ...] = ()
+    """What could be found out of the names in the request and the environment."""
+    confined: bool = False
+    """Whether a device cgroup, or a /dev of its own, hides some of these GPUs from this process: then programs count
+    the others only."""
 
 
 class PlannedDriver(NamedTuple):

@@ -485,3 +485,60 @@ def test_an_image_is_never_taken_for_an_option(tmp_path: Path) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
     done = gpubind("exec", "-q", "--host", HOST, "--", "-x.sif", "ls", env=env)
     assert "./-x.sif" in done.stdout.splitlines()
+
+
+# Choosing GPUs.
+
+
+def test_a_chosen_gpu_is_the_only_one_in_the_plan() -> None:
+    done = gpubind("plan", "--host", HOST, "--json", env={"GPUBIND_GPUS": "minor:1"})
+    document = json.loads(done.stdout)
+    assert document["request"]["gpus"] == "minor:1"
+    assert [gpu["chosen"] for gpu in document["gpus"]] == [False, True]
+    assert [node["gpu"] for node in document["devices"] if node["gpu"] is not None] == [1]
+    assert [d["target"] for d in document["devices"] if d["target"] == "/dev/nvidiactl"]
+
+
+def test_the_environment_of_this_process_chooses_nothing_on_a_recorded_host() -> None:
+    bare = gpubind("plan", "--host", HOST, "--json").stdout
+    assert gpubind("plan", "--host", HOST, "--json", env={"CUDA_VISIBLE_DEVICES": "1"}).stdout == bare
+
+
+@pytest.mark.parametrize("command", ["plan", "check", "explain"])
+@pytest.mark.parametrize(("gpus", "code"), [("7", "unknown-gpu"), ("GPU-0", "ambiguous-gpu"), ("x", "bad-gpus")])
+def test_a_gpu_that_cannot_be_chosen_is_wrong_use(command: str, gpus: str, code: str) -> None:
+    name = ["libcuda.so.1"] if command == "explain" else []
+    done = gpubind(command, *name, "--host", HOST, "--gpus", gpus)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {code}: ")
+
+
+def test_what_is_said_of_gpus_is_looked_at_before_the_host(tmp_path: Path) -> None:
+    done = gpubind("plan", "--root", str(tmp_path), "--gpus", ",")
+    assert (done.returncode, done.stderr.split(": ")[1]) == (2, "bad-gpus")
+
+
+def test_a_program_that_is_imitated_chooses_no_gpu() -> None:
+    done = gpubind("plan", "--host", HOST, "--gpus", "0", "--like", "apptainer")
+    assert (done.returncode, done.stderr.split(": ")[1]) == (2, "like-with-gpus")
+
+
+def test_explain_says_why_a_node_is_left_out() -> None:
+    done = gpubind("explain", "/dev/nvidia0", "--host", HOST, "--gpus", "1")
+    assert "left-out: not-chosen: belongs to GPU 0, which is not chosen (--gpus)" in done.stdout
+
+
+def test_check_misses_nothing_where_no_gpu_is_to_be_had() -> None:
+    done = gpubind("check", "--host", HOST, "--gpus", "none")
+    assert "error" not in done.stdout.replace("0 errors", "").replace("no error", "")
+
+
+@pytest.mark.parametrize(("gpus", "status"), [("0", 125), ("none", 0)])
+def test_a_gpu_that_is_named_is_needed_for_a_start(tmp_path: Path, gpus: str, status: int) -> None:
+    (tmp_path / "root").mkdir()
+    make_tree(tmp_path / "image", glibc())
+    arguments = ("--root", str(tmp_path / "root"), "--dev-root", str(tmp_path / "root"), "--gpus", gpus)
+    done = gpubind("exec", "--backend", "bwrap", "--dry-run", *arguments, str(tmp_path / "image"), "/usr/bin/x")
+    assert "nothing-to-bind" in done.stderr
+    assert (done.returncode in (0, 127)) == (status == 0)
+    assert status == 0 or done.returncode == status

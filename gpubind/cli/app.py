@@ -150,7 +150,8 @@ def record(
 
     A record holds listings, facts and small texts of a fixed set of places; no file bodies, no user names, no
     environment but PATH, CUDA_MPS_PIPE_DIRECTORY and the variables that choose GPUs: CUDA_VISIBLE_DEVICES,
-    NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS.
+    CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES,
+    SLURM_STEP_GPUS, SLURM_JOB_GPUS.
     """
     from gpubind.cli.output import write_document
     from gpubind.facade import record as record_host

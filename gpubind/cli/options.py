@@ -92,6 +92,15 @@ class PlanOptions(NamedTuple):
             help="Whose libglvnd and OpenCL loader: auto, host or image.",
         ),
     ] = "auto"
+    gpus: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="all|none|LIST",
+            envvar="GPUBIND_GPUS",
+            help="Which GPUs: indexes, UUIDs or beginnings of them, PCI addresses, minor:N, MIG devices (G:gi/ci), "
+            "render nodes. [what the environment says: SLURM_STEP_GPUS, CUDA_VISIBLE_DEVICES, ...; else all]",
+        ),
+    ] = None
     libdir: Annotated[
         Optional[str],
         typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
@@ -179,10 +188,24 @@ def make_plan(
         like=like,
         libdir=ContainerPath(_absolute("--libdir", options.libdir)) if options.libdir else None,
         vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # checked above
+        gpus=_gpus(options.gpus, like),
     )
     if layout is None:
         return plan(host, request, listfile, image)
     return plan(host, request, listfile, image, layout)
+
+
+def _gpus(text: Optional[str], like: Optional[str]) -> Optional[str]:
+    """The value of --gpus, once it is known to be one: a host without GPUs has no occasion to say that it is not."""
+    if text is None:
+        return None
+    from gpubind.formats.gpu_ids import parse_gpus
+
+    if like is not None:
+        why = "those programs bind no device and choose no GPU"
+        raise UsageError("like-with-gpus", "--gpus cannot be used with --like", why=why)
+    parse_gpus(text)
+    return text
 
 
 def _caps(text: Optional[str]) -> tuple[Capability, ...]:

@@ -17,6 +17,7 @@ KEYS: dict[str, type] = {
     "completion": bool,
     "dev-root": str,
     "format": str,
+    "gpus": str,
     "ignore": dict,
     "library-path": list,
     "libdir": str,

@@ -113,7 +113,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     try:
         plan = make_plan(options, host=host, image=opened, layout=layout)
     except NothingToBindError as error:
-        if wanted.require_gpu:
+        if wanted.require_gpu or _asks_by_name(options):
             raise
         plan = empty_plan(layout, opened.facts if opened else None)
         if wanted.check:
@@ -129,7 +129,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     else:
         words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
-        environ = singularity.without_gpu_switches(environ)
+        environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
     if wanted.check:
         first = _program(action, argv)
         _checked(preflight(host, plan, opened, backend=name, program=first)._replace(words=words), quiet=wanted.quiet)
@@ -143,6 +143,11 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         write_document(" ".join(shlex.quote(word) for word in line) + "\n", None)
         return
     execute(line, environ)
+
+
+def _asks_by_name(options: PlanOptions) -> bool:
+    """Whether --gpus names a GPU: without that one there is no start."""
+    return options.gpus is not None and options.gpus.strip().lower() not in ("all", "none")
 
 
 def _look_at(image: str, name: str, wanted: Wanted) -> Optional["Image"]:
@@ -213,7 +218,7 @@ def plan_in_words(options: PlanOptions, chosen: str, image: Optional[str], *, qu
     made = made._replace(findings=(*made.findings, *words.findings))
     if chosen.endswith("-env"):
         return made, singularity.exports(words, name.upper())
-    return made, singularity.quoted(words) if quoted else singularity.raw(words, name)
+    return made, singularity.quoted(words, name) if quoted else singularity.raw(words, name)
 
 
 def report(findings: Iterable["Finding"]) -> None:

@@ -21,7 +21,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             "vendors": request.vendors,
             "caps": request.caps,
             "caps_explicit": request.caps_explicit,
-            "gpus": None,
+            "gpus": request.gpus,
             "source": request.source,
             "like": request.like,
             "layout": plan.layout,

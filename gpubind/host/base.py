@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from typing import NamedTuple, Union
 
 from gpubind.data import read_data
-from gpubind.model import Missing
+from gpubind.model import HostPath, Missing
 from gpubind.tree import Tree
 
-PLAN_VARIABLES = (
-    "CUDA_MPS_PIPE_DIRECTORY",
+GPU_VARIABLES = (
+    "SLURM_STEP_GPUS",
+    "SLURM_JOB_GPUS",
     "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_IMEX_CHANNELS",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
-    "PATH",
 )
+"""The variables that choose GPUs, in the order in which they are asked."""
+PLAN_VARIABLES = ("CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "NVIDIA_IMEX_CHANNELS", "PATH", *GPU_VARIABLES)
 """The variables that a plan or a rule reads, and the only ones that a record may hold."""
 
 LIST_FILES = ("nvliblist.conf", "rocmliblist.conf")
@@ -72,6 +75,13 @@ class Host:
     def liblist(self, name: str) -> ListFile:
         """The list file *name* in force: the user's, else the site's, else the shipped one."""
         raise NotImplementedError
+
+    def may_open(self, path: HostPath) -> bool:
+        """Whether this process may open the device node *path*, as the kernel itself would answer.
+
+        Device cgroups forbid what modes allow. A record does not tell: it describes the host, not a job on it.
+        """
+        return True
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
         """Run a helper program found in the standard directories; Missing if that is not possible or not safe."""

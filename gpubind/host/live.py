@@ -8,7 +8,7 @@ from typing import Optional, Union
 
 from gpubind.errors import HostReadError
 from gpubind.host.base import PLAN_VARIABLES, Host, Identity, ListFile, RunResult, Uname, shipped_liblist
-from gpubind.model import Missing
+from gpubind.model import HostPath, Missing
 from gpubind.tree import LiveTree
 
 SITE_DIRECTORY = "/etc/gpubind"
@@ -51,6 +51,10 @@ class LiveHost(Host):
                 raise unreadable_list(path, f"larger than {LIST_LIMIT} bytes")
             return ListFile(label, data, shipped=False)
         return shipped_liblist(name)
+
+    def may_open(self, path: HostPath) -> bool:
+        # access(2) asks the device cgroup, too (fs/namei.c inode_permission), and opens nothing.
+        return os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
         places = (f"{directory}/{argv[0]}" for directory in PROGRAM_DIRECTORIES)

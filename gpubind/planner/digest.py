@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from typing import Optional
 
-from gpubind.model import DeviceNode, EnvVar, Mount
+from gpubind.model import DeviceNode, EnvVar, Gpu, Mount
+
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f][0-9a-f-]*", re.IGNORECASE)
 
 
-def digest(mounts: Iterable[Mount], devices: Iterable[DeviceNode], env: Iterable[EnvVar]) -> str:
+def digest(
+    mounts: Iterable[Mount], devices: Iterable[DeviceNode], env: Iterable[EnvVar], gpus: Iterable[Gpu] = ()
+) -> str:
     """sha256 (hex) over what a container would get.
 
     Left out is what names the machine or the way here: source paths (a driver root's prefix), device numbers, owners,
     modes, UUIDs, and which source named a file.
     """
+    numbers = {gpu.uuid.lower(): str(gpu.index) for gpu in gpus if gpu.uuid}
     document = [
         [
             [
@@ -33,6 +40,13 @@ def digest(mounts: Iterable[Mount], devices: Iterable[DeviceNode], env: Iterable
             for m in mounts
         ],
         [[d.vendor, d.target, d.type, d.gpu, d.capability] for d in devices],
-        [[e.name, e.op, e.value, e.separator] for e in env],
+        [[e.name, e.op, _without_uuids(e.value, numbers), e.separator] for e in env],
     ]
     return hashlib.sha256(json.dumps(document, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def _without_uuids(value: Optional[str], numbers: Mapping[str, str]) -> Optional[str]:
+    """*value* with a GPU's index in the place of its UUID; a UUID of something else says only that it is one."""
+    if value is None or "-" not in value:
+        return value
+    return _UUID.sub(lambda match: numbers.get(match.group().lower(), "UUID"), value)

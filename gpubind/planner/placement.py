@@ -16,6 +16,8 @@ class Layout(NamedTuple):
     bindir: ContainerPath
     bindir_on_path: bool
     """Whether the container's default PATH already has `bindir`."""
+    isolated: bool = True
+    """Whether the container's /dev has the planned nodes alone, unless it is asked for otherwise."""
 
 
 SINGULARITY = Layout(
@@ -25,6 +27,7 @@ SINGULARITY = Layout(
     ContainerPath("/.gpubind/libs32"),
     ContainerPath("/usr/bin"),
     bindir_on_path=True,
+    isolated=False,
 )
 GPUBIND = Layout(
     "gpubind",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.icd import parse_icd, with_library_paths
+from gpubind.host.base import GPU_VARIABLES
 from gpubind.model import (
     Capability,
     ContainerPath,
@@ -46,12 +47,16 @@ def make_plan(
     request: Request,
     layout: Layout = GPUBIND,
     fit: Optional[ImageFit] = None,
+    environ: Optional[Mapping[str, str]] = None,
 ) -> Plan:
     """What a container gets of *inventories*, in an image if *fit* tells of one.
 
+    *environ* is the caller's: it chooses GPUs where *request* does not.
+
     Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
     """
-    inventories = tuple(inventories)
+    selected = _selected(tuple(inventories), request, environ or {}, layout)
+    inventories = tuple(inventory for inventory, _, _ in selected)
     layout = with_libdir(layout, request.libdir)
     wanted = _wanted(request)
     mounts: dict[ContainerPath, Mount] = {}
@@ -74,15 +79,17 @@ def make_plan(
             decisions.append(_device_decision(node, taken))
         decisions += inventory.decisions
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
+    decisions += [decision for _, left_out, _ in selected for decision in left_out]
     nodes = tuple(sorted(devices, key=lambda node: node.target))
-    env = tuple(_environment(ordered, layout))
+    gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
+    env = (*_environment(ordered, layout), *(variable for _, _, said in selected for variable in said))
     return Plan(
         request=request,
         layout=layout.name,
         drivers=tuple(
             PlannedDriver(inventory.driver, inventory.source, inventory.searched) for inventory in inventories
         ),
-        gpus=tuple(gpu for inventory in inventories for gpu in inventory.gpus),
+        gpus=gpus,
         libdir=layout.libdir,
         libdir32=layout.libdir32,
         mounts=ordered,
@@ -91,7 +98,7 @@ def make_plan(
         image=fit.facts if fit else None,
         decisions=tuple(sorted(decisions, key=_decision_order)),
         findings=tuple(sorted(findings, key=finding_order)),
-        digest=digest(ordered, nodes, env),
+        digest=digest(ordered, nodes, env, gpus),
     )
 
 
@@ -99,6 +106,20 @@ def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None) -> 
     """A plan that binds nothing: for a host without a GPU, where the container is started all the same."""
     made = make_plan((), Request(), layout)
     return made._replace(image=image)
+
+
+def _selected(
+    inventories: tuple[Inventory, ...], request: Request, environ: Mapping[str, str], layout: Layout
+) -> Iterable[tuple[Inventory, tuple[Decision, ...], tuple[EnvVar, ...]]]:
+    """Each inventory with the GPUs that are chosen of it, why nodes are left out, and how the container is told.
+
+    Where nothing chooses, all stay, and what reads choices is not even loaded.
+    """
+    if request.gpus is None and not any(name in environ for name in GPU_VARIABLES):
+        return tuple((inventory, (), ()) for inventory in inventories)
+    from gpubind.planner.selection import select
+
+    return select(inventories, request.gpus, environ, isolated=layout.isolated)
 
 
 def _wanted(request: Request) -> frozenset[Capability]:

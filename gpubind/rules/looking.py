@@ -83,7 +83,13 @@ def module_is_loaded(host: Host) -> bool:
 
 
 def is_linux_driver(plan: Plan) -> bool:
-    """Whether a loaded Linux driver serves GPUs here; without one, other findings say more."""
+    """Whether a loaded Linux driver serves GPUs here; without one, other findings say more.
+
+    False, too, where the container is to get none of them: then nothing is missing.
+    """
+    gpus = [gpu for gpu in plan.gpus if gpu.vendor == "nvidia" and gpu.index is not None]
+    if gpus and not any(gpu.chosen for gpu in gpus):
+        return False
     return any(
         planned.driver.vendor == "nvidia" and planned.driver.kind == "linux" and planned.driver.kernel_version
         for planned in plan.drivers

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import NamedTuple, Optional
 
-from gpubind.formats.procfs import parse_params
-from gpubind.host import Host
 from gpubind.model import DeviceNode, Finding, Gpu, MigDevice
-from gpubind.rules.looking import counted, gpus_in_use, is_linux_driver, is_wanted, majors, names_in, text_of
+from gpubind.rules.looking import counted, gpus_in_use, is_linux_driver, is_wanted, majors, names_in
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.devices import PROC_CAPABILITIES
+from gpubind.sources.mig import PROC_CAPABILITIES, access_file, access_minor, read_minors
 
-MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
+CUDA = "CUDA_VISIBLE_DEVICES"
 
 
 class _Access(NamedTuple):
@@ -22,6 +20,8 @@ class _Access(NamedTuple):
 
     gpu: Gpu
     device: MigDevice
+    ci: Optional[int]
+    """None: the right to the GPU instance itself."""
     capability: str
     """`gpu0/gi1/ci0/access`, as mig-minors spells it."""
     file: str
@@ -37,12 +37,12 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
     if not (is_linux_driver(plan) and is_wanted(plan, "compute") and "nvidia-caps" in majors(host)):
         return  # before 450.80, or by a module parameter, the files of /proc are opened instead
     nodes: dict[str, DeviceNode] = {node.target: node for node in plan.devices}
-    minors = _minors(host)
+    minors = read_minors(host)
     broken: dict[str, _Access] = {}
     lost: set[tuple[Optional[str], MigDevice]] = set()
     accesses = [access for gpu in gpus_in_use(plan) for device in gpu.mig for access in _accesses(gpu, device)]
     for access in accesses:
-        minor = _minor(host, minors, access)
+        minor = access_minor(host, minors, access.gpu.minor, access.device.gi, access.ci)
         path = f"/dev/nvidia-caps/nvidia-cap{minor}"
         if minor is not None and not _is_readable(nodes.get(path)):
             broken.setdefault(path, access)
@@ -70,30 +70,11 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _accesses(gpu: Gpu, device: MigDevice) -> tuple[_Access, _Access]:
-    base = f"{PROC_CAPABILITIES}/gpu{gpu.minor}/mig"
     gi, ci = f"gi{device.gi}", f"gi{device.gi}/ci{device.ci}"
     return (
-        _Access(gpu, device, f"gpu{gpu.minor}/{gi}/access", f"{base}/{gi}/access"),
-        _Access(gpu, device, f"gpu{gpu.minor}/{ci}/access", f"{base}/{ci}/access"),
+        _Access(gpu, device, None, f"gpu{gpu.minor}/{gi}/access", access_file(gpu.minor, device.gi, None)),
+        _Access(gpu, device, device.ci, f"gpu{gpu.minor}/{ci}/access", access_file(gpu.minor, device.gi, device.ci)),
     )
-
-
-def _minors(host: Host) -> dict[str, int]:
-    """mig-minors, `gpu0/gi1/ci0/access 13` a line, as capability -> minor of its node."""
-    found = {}
-    for line in (text_of(host.dev, MIG_MINORS) or "").split("\n"):
-        name, _, number = line.partition(" ")
-        if number.isascii() and number.isdigit() and len(number) < 10:
-            found[name] = int(number)
-    return found
-
-
-def _minor(host: Host, minors: dict[str, int], access: _Access) -> Optional[int]:
-    """The minor of the node of a capability; its own file counts, the table of all stands in for it."""
-    told = parse_params(text_of(host.dev, access.file) or "").get("DeviceFileMinor", "")
-    if told.isascii() and told.isdigit() and len(told) < 10:
-        return int(told)
-    return minors.get(access.capability)
 
 
 def _is_readable(node: Optional[DeviceNode]) -> bool:
@@ -110,7 +91,9 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
         return
     yield from _mig_without_instance(preflight)
     divided = [gpu for gpu in gpus_in_use(plan) if gpu.mig]
-    named = "MIG-" in preflight.host.environ.get("CUDA_VISIBLE_DEVICES", "")
+    # What the plan sets counts; where it sets nothing, the caller's own value comes into the container.
+    values = [variable.value or "" for variable in plan.env if variable.name == CUDA]
+    named = "MIG-" in (values[0] if values else preflight.host.environ.get(CUDA, ""))
     if divided and not named:
         whole = [gpu for gpu in gpus_in_use(plan) if not gpu.mig]
         count = sum(len(gpu.mig) for gpu in divided)

@@ -21,7 +21,6 @@ from gpubind.rules import (
     program,
     runtime,
     services,
-    visible,
 )
 from gpubind.rules.preflight import Preflight, Rule
 
@@ -35,6 +34,8 @@ FOUND_WHILE_PLANNING = (
     Rule("devices-not-isolated", ("note",), "runtime"),
     Rule("driver-mismatch", ("error",), "host"),
     Rule("driver-not-loaded", ("error",), "host"),
+    Rule("gpu-order-unknown", ("warning",), "host"),
+    Rule("gpu-uuid-unknown", ("note",), "host"),
     Rule("image-architecture", ("error", "warning", "note"), "image"),
     Rule("image-libc", ("error", "warning", "note"), "image"),
     Rule("image-without-glibc", ("error", "warning", "note"), "image"),
@@ -42,6 +43,7 @@ FOUND_WHILE_PLANNING = (
     Rule("like-collision", ("error",), "host"),
     Rule("like-entry", ("error",), "host"),
     Rule("like-ldcache", ("error",), "host"),
+    Rule("mig-unresolved", ("warning",), "host"),
     Rule("no-ldcache", ("note",), "host"),
     Rule("no-libcuda", ("error",), "host"),
     Rule("not-in-list", ("error", "warning"), "host"),
@@ -50,6 +52,8 @@ FOUND_WHILE_PLANNING = (
     Rule("source-failed", ("warning",), "host"),
     Rule("vendor-neutral-left-out", ("note",), "host"),
     Rule("vendor-neutral-missing", ("error", "note"), "image"),
+    Rule("visible-devices-none", ("warning",), "host"),
+    Rule("visible-devices-unknown", ("error", "warning", "note"), "host"),
 )
 
 HOST_RULES = (
@@ -80,8 +84,6 @@ HOST_RULES = (
     Rule("tegra", ("note",), "host", platform.tegra),
     Rule("uvm-missing", ("error",), "host", nodes.uvm_missing),
     Rule("uvm-not-loaded", ("error",), "host", nodes.uvm_not_loaded),
-    Rule("visible-devices-none", ("warning",), "host", visible.visible_devices_none),
-    Rule("visible-devices-unknown", ("error", "warning", "note"), "host", visible.visible_devices_unknown),
     Rule("wsl", ("note",), "host", platform.wsl),
 )
 

@@ -62,6 +62,9 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
         options += ["--remount-ro", place]
     env = _environment(plan)
     options += ["--unsetenv", "LD_LIBRARY_PATH"]  # the host's own means nothing in there
+    for variable in plan.env:
+        if variable.op == "unset":
+            options += ["--unsetenv", variable.name]
     for name, value in env:
         options += ["--setenv", name, value]
     return Words(tuple(options), tuple(binds), env, tuple(decisions), ())

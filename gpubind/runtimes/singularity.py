@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.model import Decision, DeviceNode, Finding, ImageFacts, Missing, Mount, Plan
+from gpubind.model import Decision, Finding, ImageFacts, Missing, Mount, Plan
+from gpubind.planner.ordinals import ORDINALS, renumbered
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
 from gpubind.tree import Tree
@@ -53,8 +54,9 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
     minimal = minimal_dev(start)
     nodes = plan.devices if minimal else ()
     binds += [Bind(node.source, node.target, False) for node in nodes]
-    findings = list(_device_findings(plan.devices, minimal))
+    findings = list(_device_findings(plan, minimal))
     env, env_findings = _environment(plan, start)
+    unset = tuple(variable.name for variable in plan.env if variable.op == "unset")
     plain = [bind for bind in binds if not _needs_mount(bind)]
     options = list(NO_GPU_FLAGS)
     if plain:
@@ -64,7 +66,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
             options += ["--mount", mount_word(bind)]
     for name, value in env:
         options += ["--env", f"{name}={value}"]
-    return Words(tuple(options), tuple(binds), env, tuple(decisions), (*findings, *env_findings))
+    return Words(tuple(options), tuple(binds), env, tuple(decisions), (*findings, *env_findings), unset)
 
 
 def command(
@@ -80,6 +82,7 @@ def raw(made: Words, program: str) -> str:
     Errors: `RuntimeLimitError` (code `not-raw`) for a word that a shell would not leave whole: quotes cannot protect
     it there, for what a substitution gives is split but not unquoted.
     """
+    _need_no_unset(made, program)
     for word in made.options:
         if _NOT_RAW.search(word):
             raise RuntimeLimitError(
@@ -92,9 +95,21 @@ def raw(made: Words, program: str) -> str:
     return " ".join(made.options) + "\n"
 
 
-def quoted(made: Words) -> str:
-    """The options on one line, quoted for `eval`."""
+def quoted(made: Words, program: str = "apptainer") -> str:
+    """The options on one line, quoted for `eval`. Errors: as `raw`, for what no option says."""
+    _need_no_unset(made, program)
     return " ".join(shlex.quote(word) for word in made.options) + "\n"
+
+
+def _need_no_unset(made: Words, program: str) -> None:
+    """Errors: `RuntimeLimitError` (`unsayable-unset`) where the caller's variable has to go: --env can only set."""
+    if made.unset:
+        raise RuntimeLimitError(
+            "unsayable-unset",
+            f"no option of {program} keeps {made.unset[0]} out of the container",
+            why="the plan takes it away, and set to nothing it would hide every GPU",
+            hint=f"unset it yourself, or use `gpubind exec` or `--format {program}-env`",
+        )
 
 
 def exports(made: Words, prefix: str) -> str:
@@ -111,6 +126,8 @@ def exports(made: Words, prefix: str) -> str:
     if mounts:
         # One mount a line; the newline stands in the quotes.
         lines.append(f'export {prefix}_MOUNT="${{{prefix}_MOUNT:+${prefix}_MOUNT\n}}"{shlex.quote(mounts)}')
+    if made.unset:
+        lines.append("unset " + " ".join(f"{name} {prefix}ENV_{name}" for name in made.unset))
     for name, value in made.env:
         variable = f"{prefix}ENV_{name}"
         if name == "LD_LIBRARY_PATH":
@@ -213,8 +230,8 @@ def _impossible(mount: Mount, start: Start, image: Optional[Tree]) -> bool:
     return image is None or isinstance(image.stat(mount.target), Missing)
 
 
-def _device_findings(nodes: tuple[DeviceNode, ...], minimal: bool) -> Iterator[Finding]:
-    if nodes and not minimal:
+def _device_findings(plan: Plan, minimal: bool) -> Iterator[Finding]:
+    if (plan.devices or plan.gpus) and not minimal:
         yield Finding(
             "devices-not-isolated",
             "note",
@@ -234,7 +251,9 @@ def _environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...],
         if variable.name == "LD_LIBRARY_PATH":
             continue
         if variable.op == "set" and variable.value is not None:
-            env.append((variable.name, variable.value))
+            # The plan counts GPUs as on the host, for this program's /dev is the host's; but a minimal one is not.
+            anew = variable.rule == ORDINALS and minimal_dev(start)
+            env.append((variable.name, renumbered(variable.value, plan.gpus) if anew else variable.value))
     if any(variable.name == "LD_LIBRARY_PATH" and variable.value == LIBDIR for variable in plan.env):
         pair, finding = _library_path(plan.image, start)
         env += [pair] if pair else []
@@ -289,4 +308,10 @@ def user_value(name: str, start: Start) -> Optional[str]:
 def without_gpu_switches(environ: Mapping[str, str]) -> dict[str, str]:
     """*environ* without the program's own GPU switches: an older one reads them whatever its options say."""
     gone = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in ("NV", "NVCCLI", "ROCM")}
+    return {name: value for name, value in environ.items() if name not in gone}
+
+
+def without_variables(environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """*environ* without *names*, by which the caller's own values would come into the container."""
+    gone = {f"{prefix}{name}" for prefix in ("", "APPTAINERENV_", "SINGULARITYENV_") for name in names}
     return {name: value for name, value in environ.items() if name not in gone}

@@ -42,6 +42,8 @@ class Words(NamedTuple):
     """What the options set, likewise."""
     decisions: tuple[Decision, ...] = ()
     findings: tuple[Finding, ...] = ()
+    unset: tuple[str, ...] = ()
+    """Variables of the caller's that the container must not see, where options cannot say it."""
 
 
 class Bind(NamedTuple):

@@ -22,9 +22,9 @@ from gpubind.model import (
     RootedPath,
     Stat,
 )
+from gpubind.sources.mig import PROC_CAPABILITIES
 
 PROC_GPUS = "/proc/driver/nvidia/gpus"
-PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
 CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
 
 # Names of /dev/nvidia*: the driver whose major they must have (its name in /proc/devices), and what needs them.
@@ -104,6 +104,18 @@ def read_gpus(host: Host) -> tuple[Gpu, ...]:
         mig = _mig(host, info.minor)
         gpus.append(Gpu("nvidia", number, info.uuid, pci, info.minor, info.model, render, not info.excluded, mig))
     return tuple(gpus)
+
+
+def is_confined(host: Host, devices: Devices) -> bool:
+    """Whether some GPUs are hidden from this process: their nodes are not in its /dev, or a device cgroup forbids them.
+
+    Where no GPU has a node, nothing has asked the driver for them yet.
+    """
+    nodes = {node.target: node for node in devices.nodes}
+    found = [nodes.get(ContainerPath(f"/dev/nvidia{gpu.minor}")) for gpu in devices.gpus if gpu.index is not None]
+    there = [node for node in found if node is not None]
+    forbidden = any(node.access == "rw" and not host.may_open(node.source) for node in there)
+    return forbidden or 0 < len(there) < len(found)
 
 
 def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:

@@ -29,12 +29,13 @@ from gpubind.model import (
 )
 from gpubind.sources import nvidia_container_cli
 from gpubind.sources.cuda import cuda_max
-from gpubind.sources.devices import read_devices
+from gpubind.sources.devices import is_confined, read_devices
 from gpubind.sources.files import Answer, find_binary, find_files, host_only, library_candidates
 from gpubind.sources.findings import driver_findings, manifest_findings, nothing_to_bind
 from gpubind.sources.kernel import driver_kind, read_kernel
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.libraries import Found, Named, Namer, find_libraries, with_aliases
+from gpubind.sources.mig import ask_mig_names, read_mig_nodes
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Search, existing_directories
 from gpubind.sources.table import NameTable, driver_version_of
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
@@ -121,6 +122,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         gpus=devices.gpus,
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
+        mig_nodes=read_mig_nodes(host, devices.gpus),
+        mig_names=ask_mig_names(host, request) if printed is not None else (),
+        confined=is_confined(host, devices),
     )
 
 

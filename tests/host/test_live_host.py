@@ -22,7 +22,7 @@ from gpubind.host import LiveHost, RunResult
 from gpubind.host.live import LIST_LIMIT, OUTPUT_LIMIT, PROGRAM_DIRECTORIES, writable_by_others
 from gpubind.host.open import FILE_LIMIT, open_host, read_file, read_listfile
 from gpubind.host.recorded import RecordedHost
-from gpubind.model import Missing
+from gpubind.model import HostPath, Missing
 
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(gpubind.__file__)))
 
@@ -329,3 +329,11 @@ def test_a_path_with_a_nul_byte_is_an_error() -> None:
     with pytest.raises(HostReadError) as caught:
         read_file("/a\0b", 10)
     assert caught.value.code == "unreadable-file"
+
+
+def test_the_kernel_is_asked_whether_a_node_may_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = LiveHost("/", "/")
+    assert host.may_open(HostPath("/dev/null"))
+    assert not host.may_open(HostPath("/dev/no-such-node"))
+    monkeypatch.setattr("os.access", lambda path, mode, **_: False)  # as with a device cgroup, whatever the mode
+    assert not host.may_open(HostPath("/dev/null"))

@@ -75,6 +75,14 @@ def site_list(text: str) -> ListFile:
     return ListFile("/etc/gpubind/nvliblist.conf", text.encode(), shipped=False)
 
 
+UNTOLD = "GPU-????????-????-????-????-????????????"
+ONE = {"gpus": "0000:01:00.0"}
+OTHER_MODEL: Spec = {
+    INFORMATION: "Model: NVIDIA T4\nGPU UUID: GPU-00000000-1111-2222-3333-444444444444\nBus Location: 0000:01:00.0\n"
+    "Device Minor: 0\nGPU Excluded: No\n"
+}
+"""The first GPU, slower than the second."""
+
 RUNNING_MPS: Spec = {
     "/tmp/nvidia-mps": Dir(),
     "/tmp/nvidia-mps/control": Socket(),
@@ -240,14 +248,6 @@ CASES: dict[str, Case] = {
         Situation(healthy({"/proc/devices": "Character devices:\n195 nvidia\n"})),
         Situation(healthy({"/proc/devices": "no table at all\n"})),
     ),
-    "visible-devices-none": Case(
-        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}}),
-        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "0,-1"}}),
-    ),
-    "visible-devices-unknown": Case(
-        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "2"}}),
-        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "1,GPU-00000000-1111"}}),
-    ),
     "wsl": Case(Situation((rhel(), {"/dev/dxg": Node("char", 10, 125)})), Situation(healthy())),
     # What planning comes across.
     "bad-filelist": Case(Situation(healthy({FILE_LIST: "[{"})), Situation(healthy({FILE_LIST: "[]"}))),
@@ -286,6 +286,32 @@ CASES: dict[str, Case] = {
                 {"/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {V}  now\n"},
             )
         ),
+    ),
+    "gpu-order-unknown": Case(
+        Situation(healthy(OTHER_MODEL), facts={"environ": {"CUDA_VISIBLE_DEVICES": "1"}}),
+        Situation(
+            healthy(OTHER_MODEL),
+            facts={"environ": {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}},
+        ),
+    ),
+    "gpu-uuid-unknown": Case(
+        Situation(healthy(information(UNTOLD)), facts={"environ": {"CUDA_VISIBLE_DEVICES": "GPU-dead"}}),
+        Situation(healthy(information(UNTOLD)), facts={"environ": {"CUDA_VISIBLE_DEVICES": "GPU-dead"}}, request=ONE),
+    ),
+    "mig-unresolved": Case(
+        Situation(healthy(mig()), facts={"environ": {"CUDA_VISIBLE_DEVICES": "MIG-1111"}}),
+        Situation(
+            healthy(mig()),
+            facts={"environ": {"CUDA_VISIBLE_DEVICES": "MIG-GPU-00000000-1111-2222-3333-444444444444/1/0"}},
+        ),
+    ),
+    "visible-devices-none": Case(
+        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}}),
+        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "0,-1"}}),
+    ),
+    "visible-devices-unknown": Case(
+        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "2"}}),
+        Situation(healthy(), facts={"environ": {"CUDA_VISIBLE_DEVICES": "1,GPU-00000000-1111"}}),
     ),
     "like-collision": Case(
         Situation(

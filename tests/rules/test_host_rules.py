@@ -452,6 +452,29 @@ def test_a_list_that_hides_all_gpus_is_told(value: Optional[str], hides: bool) -
     assert bool(severities("visible-devices-none", Situation(healthy(), facts={"environ": environ}))) is hides
 
 
+# What was chosen.
+
+
+def test_only_the_parts_that_were_chosen_need_their_nodes() -> None:
+    parts = healthy(mig(("gi1/ci0", "gi2/ci0")))  # the nodes of the second are missing
+    asked = "mig-node-missing", "mig-mode"
+    assert [severities(code, Situation(parts, request={"gpus": "0:1/0"})) for code in asked] == [[], []]
+    spec = {"/proc/driver/nvidia-caps/mig-minors": "gpu0/gi2/access 21\ngpu0/gi2/ci0/access 22\n"}
+    missing = Situation(healthy(mig(("gi1/ci0", "gi2/ci0")), spec), request={"gpus": "0:2/0"})
+    assert severities("mig-node-missing", missing) == ["error", "error"]
+
+
+def test_nothing_is_missing_where_no_gpu_is_to_be_had() -> None:
+    parts = lacking("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0")
+    assert [f.code for f in found(Situation(parts, request={"gpus": "none"})) if f.severity != "note"] == []
+
+
+def test_what_is_wrong_with_other_gpus_does_not_count() -> None:
+    parts = healthy({"/dev/nvidia0": Node("char", 195, 0, 0o600)})
+    assert severities("device-permission", Situation(parts)) == ["error"]
+    assert severities("device-permission", Situation(parts, request={"gpus": "1"})) == []
+
+
 # The page.
 
 

@@ -103,3 +103,22 @@ def test_run_starts_the_images_runscript_and_shell_its_shell() -> None:
     assert command("bwrap", "run", begun, Words(()), opened.tree, ("a",))[-2:] == ("/.singularity.d/runscript", "a")
     assert command("bwrap", "shell", begun, Words(()), opened.tree, ())[-1] == "/bin/bash"
     assert command("bwrap", "shell", begun, Words(()), image(glibc()).tree, ())[-1] == "/bin/sh"
+
+
+def test_the_chosen_gpu_is_said_and_its_node_alone_is_there() -> None:
+    opened = image(glibc())
+    made = plan(host(rhel(), kernel()), Request(gpus="1"), image=opened, layout=LAYOUT)
+    said = words(made, Start(program="bwrap", staged=STAGED), opened.tree)
+    assert ("CUDA_VISIBLE_DEVICES", "GPU-00000001-1111-2222-3333-444444444444") in pairs(said, "--setenv")
+    nodes = [target for _, target in pairs(said, "--dev-bind")]
+    assert "/dev/nvidia1" in nodes
+    assert "/dev/nvidia0" not in nodes
+
+
+def test_a_variable_that_has_to_go_is_unset() -> None:
+    opened = image(glibc())
+    part = {"/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access": ""}
+    on = host(rhel(), kernel(), part, environ={"CUDA_VISIBLE_DEVICES": "0"})
+    made = plan(on, Request(gpus="all"), image=opened, layout=LAYOUT)
+    options = words(made, Start(program="bwrap", staged=STAGED), opened.tree).options
+    assert "CUDA_VISIBLE_DEVICES" in [options[i + 1] for i, word in enumerate(options) if word == "--unsetenv"]

@@ -31,6 +31,7 @@ from gpubind.runtimes.singularity import (
     parse_version,
     quoted,
     raw,
+    without_variables,
     words,
 )
 from gpubind.runtimes.start import Bind, Start, Words
@@ -311,3 +312,47 @@ def test_the_sites_configuration_is_directives_and_values() -> None:
 
 def test_quoting_uses_the_shells_own_rules() -> None:
     assert shlex.split(quoted(Words(("a b", "c'd")))) == ["a b", "c'd"]
+
+
+# Choosing GPUs.
+
+UNTOLD = {
+    f"/proc/driver/nvidia/gpus/0000:0{n + 1}:00.0/information": f"Model: X\nGPU UUID: GPU-????????\nDevice Minor: {n}\n"
+    for n in range(2)
+}
+
+
+def chosen(gpus: str, **environ: str) -> Plan:
+    return plan(host(rhel(), kernel(), UNTOLD, environ=environ), Request(gpus=gpus), layout=LAYOUT)
+
+
+def test_the_chosen_gpu_is_said_by_its_uuid() -> None:
+    made = words(make(gpus="1"), start())
+    assert env(made)["CUDA_VISIBLE_DEVICES"] == "GPU-00000001-1111-2222-3333-444444444444"
+    assert "CUDA_VISIBLE_DEVICES=GPU-00000001-1111-2222-3333-444444444444" in raw(made, "apptainer").split()
+
+
+def test_none_hides_all_gpus_and_says_that_their_nodes_are_there() -> None:
+    made = words(make(gpus="none"), start())
+    assert env(made)["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert "devices-not-isolated" in [finding.code for finding in made.findings]
+    assert not [name for name in targets(words(make(gpus="none"), start("--contain"))) if name.startswith("/dev/")]
+
+
+@pytest.mark.parametrize(("arguments", "number"), [((), "1"), (("--contain",), "0")])
+def test_numbers_are_counted_anew_where_dev_is_minimal(arguments: tuple[str, ...], number: str) -> None:
+    made = env(words(chosen("1"), start(*arguments)))
+    assert (made["CUDA_VISIBLE_DEVICES"], made["CUDA_DEVICE_ORDER"]) == (number, "PCI_BUS_ID")
+
+
+def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
+    part = {"/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access": ""}
+    on = host(rhel(), kernel(), UNTOLD, part, environ={"CUDA_VISIBLE_DEVICES": "0"})
+    made = words(plan(on, Request(gpus="0:1/0"), layout=LAYOUT), start())
+    assert made.unset == ("CUDA_VISIBLE_DEVICES",)
+    assert "unset CUDA_VISIBLE_DEVICES APPTAINERENV_CUDA_VISIBLE_DEVICES" in exports(made, "APPTAINER").split("\n")
+    for say in (raw, quoted):
+        with pytest.raises(RuntimeLimitError, match="unsayable-unset"):
+            say(made, "apptainer")
+    environ = {"A": "1", "CUDA_VISIBLE_DEVICES": "0", "SINGULARITYENV_CUDA_VISIBLE_DEVICES": "1"}
+    assert without_variables(environ, made.unset) == {"A": "1"}

@@ -1,0 +1,93 @@
+"""Choosing GPUs: each row of the table gives these devices, variables and findings."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpubind.errors import UsageError
+from gpubind.model import Request
+from gpubind.planner import make_plan
+from gpubind.planner.ordinals import renumbered
+from gpubind.planner.selection import Selection, select
+from planner.cases_gpus import ALL, ROWS, Row
+from planner.hosts_gpus import HOSTS, hexid, nvidia, uuid
+
+ERRORS = ("bad-gpus", "unknown-gpu", "ambiguous-gpu")
+
+
+def chosen(row: Row) -> tuple[Selection, ...]:
+    return select(HOSTS[row.host], row.gpus, row.environ, isolated=row.isolated)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.devices not in ERRORS])
+def test_a_choice_gives_these_devices_variables_and_findings(name: str) -> None:
+    row = ROWS[name]
+    made = chosen(row)
+    devices = [node.target[len("/dev/") :] for selection in made for node in selection.inventory.devices]
+    every = [node.target[len("/dev/") :] for inventory in HOSTS[row.host] for node in inventory.devices]
+    assert sorted(devices) == sorted(every if row.devices == ALL else row.devices.split())
+    env = [variable for selection in made for variable in selection.env]
+    assert {variable.name: variable.value for variable in env} == row.env
+    assert len({variable.name for variable in env}) == len(env)
+    assert all((variable.op == "unset") == (variable.value is None) for variable in env)
+    findings = [f"{f.severity} {f.code}" for selection in made for f in selection.inventory.findings]
+    assert findings == ([row.findings] if row.findings else [])
+    assert all(f.hint and f.where for selection in made for f in selection.inventory.findings)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.devices in ERRORS])
+def test_what_cannot_be_chosen_is_an_error_of_usage(name: str) -> None:
+    row = ROWS[name]
+    with pytest.raises(UsageError) as error:
+        chosen(row)
+    assert error.value.code == row.devices
+    assert error.value.exit_code == 2
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.devices not in ERRORS])
+def test_every_node_is_planned_or_has_a_reason_and_gpus_say_whether_they_are_chosen(name: str) -> None:
+    for before, made in zip(HOSTS[ROWS[name].host], chosen(ROWS[name])):
+        left = [decision.subject for decision in made.decisions]
+        assert {decision.rule for decision in made.decisions} <= {"not-chosen"}
+        assert sorted([*left, *(node.target for node in made.inventory.devices)]) == sorted(
+            node.target for node in before.devices
+        )
+        with_nodes = {node.gpu for node in made.inventory.devices if node.gpu is not None}
+        assert {gpu.index for gpu in made.inventory.gpus if gpu.chosen} == with_nodes
+
+
+def test_there_are_rows_enough() -> None:
+    assert len(ROWS) >= 60
+    assert {row.host for row in ROWS.values()} == set(HOSTS)
+
+
+def test_a_gpu_of_which_parts_are_chosen_has_those_in_the_plan() -> None:
+    (made,) = select(HOSTS["mig"], "0:2/0", {}, isolated=True)
+    assert [(part.gi, part.ci) for part in made.inventory.gpus[0].mig] == [(2, 0)]
+
+
+def test_findings_about_nodes_that_are_left_out_do_not_count() -> None:
+    from gpubind.model import Finding
+
+    about = tuple(Finding("device-permission", "error", "nvidia", f"/dev/nvidia{n}", "x") for n in range(2))
+    (made,) = select((nvidia(2)._replace(findings=about),), "1", {}, isolated=True)
+    assert [finding.subject for finding in made.inventory.findings] == ["/dev/nvidia1"]
+
+
+def test_numbers_are_counted_anew_as_numbers() -> None:
+    (made,) = select(HOSTS["sixteen-untold"], "2,9,10", {}, isolated=False)
+    assert renumbered("10,9,2", made.inventory.gpus) == "2,1,0"
+
+
+def test_an_equal_choice_on_equal_nodes_has_an_equal_digest() -> None:
+    first = make_plan(HOSTS["both"], Request(gpus=f"{uuid(1)},{hexid(0)}"))
+    gpus = [
+        tuple(gpu._replace(uuid=f"GPU-{gpu.index}fff{'0' * 12}") for gpu in inventory.gpus)
+        for inventory in HOSTS["both"]
+    ]
+    other = tuple(inventory._replace(gpus=ours) for inventory, ours in zip(HOSTS["both"], gpus))
+    second = make_plan(other, Request(gpus="0000:02:00.0,renderD128"))
+    assert [e.value for e in first.env] != [e.value for e in second.env]
+    assert first.digest == second.digest
+    assert first.digest != make_plan(HOSTS["both"], Request(gpus=f"{uuid(0)},{hexid(0)}")).digest
