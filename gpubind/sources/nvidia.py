@@ -28,6 +28,7 @@ from gpubind.model import (
     SourceUsed,
 )
 from gpubind.sources import nvidia_container_cli
+from gpubind.sources import printed as printed_list
 from gpubind.sources.cuda import cuda_max
 from gpubind.sources.devices import read_devices
 from gpubind.sources.files import Answer, find_binary, find_files, host_only, library_candidates
@@ -57,7 +58,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     printed, passed_over = _ask_the_program(host, request, listfile)
     source = "driver" if request.source == "driver" else "liblist"
     if printed is not None:
-        source = nvidia_container_cli.SOURCE
+        source = printed.source
 
     kernel = read_kernel(host)
     kind = driver_kind(host)
@@ -78,8 +79,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     entries = _entries(namer)
     extra, answers = _programs_and_files(host, entries, version)
     if printed is not None:
-        names, more = nvidia_container_cli.library_names(search, namer.stems(), printed)
-        namer = namer._replace(printed=names)
+        names, more = printed_list.library_names(search, namer.stems(), printed)
+        namer = namer._replace(printed=names, printed_by=(printed.source, printed.at))
         extra += more
     found = find_libraries(search, namer, "compat32" in request.caps, extra)
     libraries = with_aliases(found.files)
@@ -97,8 +98,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     decisions += devices.decisions
     files = [*_unique(files), *devices.sockets]
     if printed is not None:
-        files = nvidia_container_cli.confirmed(host, printed, files)
-        rest = nvidia_container_cli.unknown(host, printed, files, devices.nodes, decisions, table)
+        files = printed_list.confirmed(host, printed, files)
+        rest = printed_list.unknown(host, printed, files, devices.nodes, decisions, table)
         files += [answer for answer in rest if isinstance(answer, HostFile)]
         decisions += [*printed.decisions, *(answer for answer in rest if isinstance(answer, Decision))]
     for passed in passed_over:
@@ -126,7 +127,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 def _ask_the_program(
     host: Host, request: Request, listfile: ListFile
-) -> tuple[Optional[nvidia_container_cli.Printed], tuple[PassedOver, ...]]:
+) -> tuple[Optional[printed_list.Printed], tuple[PassedOver, ...]]:
     """What `nvidia-container-cli` names, if it is to be asked and serves; else, if it was asked, why it does not.
 
     A list that a user or site gives is the law: then `auto` asks nobody else.
