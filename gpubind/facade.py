@@ -10,7 +10,7 @@ from gpubind.host.open import open_host
 from gpubind.model import Finding, Plan, Request
 from gpubind.planner import make_plan
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.sources.nvidia import read_inventory
+from gpubind.sources.inventories import read_inventories
 
 if TYPE_CHECKING:
     from gpubind.image import Image
@@ -42,13 +42,14 @@ def plan(
         from gpubind.like import like_plan
 
         return like_plan(host, request)
-    inventory = read_inventory(host, request, listfile)
+    inventories = read_inventories(host, request, listfile)
     fit = None
     if image is not None:
         from gpubind.ldso.fit import fit_files
 
-        fit = fit_files(host.driver, inventory.files, image.loader, image.facts)
-    return make_plan([inventory], request, layout, fit)
+        files = [file for inventory in inventories for file in inventory.files]
+        fit = fit_files(host.driver, files, image.loader, image.facts)
+    return make_plan(inventories, request, layout, fit)
 
 
 def check(

@@ -198,9 +198,7 @@ def _spec(value: Any, at: str) -> CdiSpec:
 
 def _device(value: Any, at: str) -> CdiDevice:
     fields = _struct(value, at, ("name", "annotations", "containerEdits"))
-    return CdiDevice(
-        _string(*fields("name")), _string_map(*fields("annotations")), _edits(*fields("containerEdits"))
-    )
+    return CdiDevice(_string(*fields("name")), _string_map(*fields("annotations")), _edits(*fields("containerEdits")))
 
 
 def _edits(value: Any, at: str) -> CdiEdits:

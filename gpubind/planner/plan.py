@@ -71,7 +71,7 @@ def make_plan(
         decisions += inventory.decisions
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     nodes = tuple(sorted(devices, key=lambda node: node.target))
-    env = tuple(_environment(ordered, layout))
+    env = (*_environment(ordered, layout), *(variable for inventory in inventories for variable in inventory.env))
     return Plan(
         request=request,
         layout=layout.name,
@@ -118,8 +118,8 @@ def _not_asked(file: HostFile) -> Decision:
 def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
     """The binds of one file: a library has one for each name it needs."""
     if file.kind == "library":
-        directory = layout.libdir32 if file.capability == "compat32" else layout.libdir
-        targets = [ContainerPath(f"{directory}/{name}") for name in file.names]
+        directories = layout.directories(compat32=file.capability == "compat32")
+        targets = [layout.place(directory, name) for directory in directories for name in file.names]
     elif file.kind == "binary":
         targets = [ContainerPath(f"{layout.bindir}/{file.names[0]}")]
     else:
@@ -136,11 +136,17 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
             soname=file.soname,
             version=file.version,
             capability=file.capability,
-            options=SOCKET_OPTIONS if file.kind in ("socket", "directory") else FILE_OPTIONS,
+            options=_options(file),
             required=file.soname in REQUIRED and file.capability != "compat32",
             size=file.size if content is None else len(content.encode("utf-8", "surrogateescape")),
             rule=file.named_by,
         )
+
+
+def _options(file: HostFile) -> tuple[str, ...]:
+    if file.options is not None:
+        return file.options
+    return SOCKET_OPTIONS if file.kind in ("socket", "directory") else FILE_OPTIONS
 
 
 def _rewritten(file: HostFile, kept: Iterable[HostFile]) -> Optional[str]:
@@ -192,6 +198,8 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
     names = {mount.target for mount in mounts}
     if any(mount.kind == "binary" for mount in mounts) and not layout.bindir_on_path:
         yield EnvVar("PATH", "append", layout.bindir, ":", "binaries")
+    if layout.searched:
+        return
     for directory in (layout.libdir, layout.libdir32):
         if any(name.startswith(directory + "/") for name in names):
             yield EnvVar("LD_LIBRARY_PATH", "prepend", directory, ":", "libraries")

@@ -6,7 +6,7 @@ the driver itself; then the device nodes. Everything considered gets a Decision.
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import COMPAT32
@@ -40,22 +40,38 @@ from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Search, existi
 from gpubind.sources.table import NameTable, driver_version_of
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
+if TYPE_CHECKING:
+    from gpubind.sources.cdi_edits import DriverEdits
+
 LIST_NAME = "nvliblist.conf"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 LIBCUDA = "libcuda.so"
 
 
-def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
+def read_inventory(
+    host: Host,
+    request: Request,
+    listfile: Optional[ListFile] = None,
+    cdi: Union[DriverEdits, PassedOver, None] = None,
+) -> Inventory:
     """Everything of NVIDIA's driver on *host* that *request* may want, whatever the capability.
 
-    *listfile* overrides the list file in force. Errors: `NothingToBindError` when there is neither a driver library
-    nor a device; `FormatError` for a malformed list file.
+    *listfile* overrides the list file in force; *cdi* is what CDI specs name, if they were asked. Errors:
+    `NothingToBindError` when there is neither a driver library nor a device; `FormatError` for a malformed list file.
     """
     listfile = listfile or host.liblist(LIST_NAME)
     shipped = listfile if listfile.shipped else shipped_liblist(LIST_NAME)
     table = NameTable(parse_liblist(shipped.data, shipped.label))
     listed = table if listfile.shipped else NameTable(parse_liblist(listfile.data, listfile.label))
-    printed, passed_over = _ask_the_program(host, request, listfile)
+    edits = None if isinstance(cdi, PassedOver) else cdi
+    printed: Optional[printed_list.Printed] = None
+    passed_over: tuple[PassedOver, ...] = ()
+    if isinstance(cdi, PassedOver):
+        passed_over = (cdi,)
+    elif edits is not None:
+        printed = edits.printed
+    else:
+        printed, passed_over = _ask_the_program(host, request, listfile)
     source = "driver" if request.source == "driver" else "liblist"
     if printed is not None:
         source = printed.source
@@ -84,9 +100,14 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         extra += more
     found = find_libraries(search, namer, "compat32" in request.caps, extra)
     libraries = with_aliases(found.files)
+    if edits is not None:
+        libraries = edits.with_links(libraries)
     files = [answer for answer in answers if isinstance(answer, HostFile)]
     decisions += [answer for answer in answers if isinstance(answer, Decision)]
     devices = read_devices(host)
+    if edits is not None:
+        devices = edits.chosen(devices)
+        findings += edits.findings
     # Vendor-neutral loaders come with any desktop: they are no driver.
     if not devices.nodes and all(file.family is not None for file in libraries):
         raise nothing_to_bind(host, kernel, search)
@@ -122,6 +143,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         gpus=devices.gpus,
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
+        env=edits.env if edits else (),
     )
 
 

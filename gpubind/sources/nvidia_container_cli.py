@@ -7,7 +7,7 @@ manifests, no libraries that carry no version, and, where it is older than the d
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.nvidia_cli import PROGRAM, list_argv, parse_failure, parse_list
@@ -66,16 +66,18 @@ def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
     """The finding about a source that was asked for by name and does not serve."""
     import shlex
 
+    hint = "install libnvidia-container-tools, or leave --source out"
+    if passed.source != SOURCE:
+        hint = "name the directory of the specs with --cdi-dir, or leave --source out"
+        return _failed(passed, instead, hint, None)
     program, *arguments = list_argv(root)
-    absent = passed.code == "absent"
-    return Finding(
-        "source-failed",
-        "warning",
-        "nvidia",
-        passed.source,
-        f"the source that was asked for does not serve; {instead} takes its place",
-        None,
-        f"{passed.code}: {passed.why}",
-        "install libnvidia-container-tools, or leave --source out" if absent else "the program itself says more",
-        None if absent else shlex.join((program, "--debug=/dev/stderr", *arguments)),
-    )
+    if passed.code == "absent":
+        return _failed(passed, instead, hint, None)
+    command = shlex.join((program, "--debug=/dev/stderr", *arguments))
+    return _failed(passed, instead, "the program itself says more", command)
+
+
+def _failed(passed: PassedOver, instead: str, hint: str, command: Optional[str]) -> Finding:
+    what = f"the source that was asked for does not serve; {instead} takes its place"
+    why = f"{passed.code}: {passed.why}"
+    return Finding("source-failed", "warning", "nvidia", passed.source, what, None, why, hint, command)

@@ -35,7 +35,7 @@ class Printed(NamedTuple):
     devices: tuple[str, ...]
     decisions: tuple[Decision, ...]
     """What is not there, or has no business in a container."""
-    targets: Mapping[str, str] = {}
+    targets: Mapping[RootedPath, str] = {}
     """Where one of `others` must be in the container, if the list says so."""
 
 
@@ -67,7 +67,10 @@ def library_names(
 def confirmed(host: Host, printed: Printed, files: Iterable[HostFile]) -> list[HostFile]:
     """*files*, with the list as the one who names those that are on it."""
     sources = {host.driver.real(path) for path in printed.others}
-    return [file._replace(named_by=printed.source, named_at=printed.at) if file.source in sources else file for file in files]
+    return [
+        file._replace(named_by=printed.source, named_at=printed.at) if file.source in sources else file
+        for file in files
+    ]
 
 
 def unknown(
@@ -97,9 +100,7 @@ def unknown(
     return answers
 
 
-def present(
-    tree: Tree, source: str, at: str, paths: Iterable[str], decisions: list[Decision]
-) -> dict[str, RootedPath]:
+def present(tree: Tree, source: str, at: str, paths: Iterable[str], decisions: list[Decision]) -> dict[str, RootedPath]:
     """Those of *paths* that are there, and where they lead; a Decision for each that is not."""
     here: dict[str, RootedPath] = {}
     for path in paths:
@@ -117,7 +118,9 @@ def present(
     return here
 
 
-def _unknown(host: Host, printed: Printed, path: RootedPath, programs: dict[str, RootedPath], table: NameTable) -> Answer:
+def _unknown(
+    host: Host, printed: Printed, path: RootedPath, programs: dict[str, RootedPath], table: NameTable
+) -> Answer:
     """A printed file that no list knows, or that was found elsewhere."""
     tree = host.driver
 
