@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
-from gpubind.errors import HostReadError
+from gpubind.errors import HostReadError, UsageError
 from gpubind.model import ContainerPath, HostPath
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ def plan_as_cdi(options: PlanOptions, image: Optional[str], hook: Optional[str])
     from gpubind.planner.placement import cdi_layout
     from gpubind.stage import stage
 
+    if options.libdir is not None and hook is None:
+        why = "a spec cannot add to a search path, and no loader looks there by itself"
+        hint = "give --cdi-hook, too, where nvidia-cdi-hook is installed"
+        raise UsageError("fixed-libdir", "--libdir alone cannot move the libraries of a CDI spec", why=why, hint=hint)
     if hook is not None and not (os.path.isabs(hook) and os.access(hook, os.X_OK)):
         hint = "leave --cdi-hook out: libraries then lie where every loader looks"
         raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
@@ -27,5 +31,4 @@ def plan_as_cdi(options: PlanOptions, image: Optional[str], hook: Optional[str])
         where = ContainerPath("/.gpubind/libs")
         layout = layout._replace(libdir=where, more_libdirs=(), searched=False)
     made = make_plan(options, host=host, image=opened, layout=layout)
-    document = render_cdi(made, stage(made, os.environ), HostPath(hook) if hook else None)
-    return made._replace(findings=(*made.findings, *document.findings)), document.text
+    return made, render_cdi(made, stage(made, os.environ), HostPath(hook) if hook else None)

@@ -9,24 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.formats.cdi import is_device_name, parse_cdi
-from gpubind.model import ContainerPath, DeviceNode, Finding, HostPath, Mount, Plan, Vendor
+from gpubind.formats.cdi import VERSIONS, is_device_name, parse_cdi, required_version
+from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor
 
 KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 HOOK_PROGRAM = "nvidia-cdi-hook"
 
 
-class CdiDocument(NamedTuple):
-    """The text of a spec, and what it could not say."""
-
-    text: str
-    findings: tuple[Finding, ...]
-
-
-def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optional[HostPath] = None) -> CdiDocument:
+def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optional[HostPath] = None) -> str:
     """*plan* as a spec with a device for each GPU, by index and by UUID, and `all`.
 
     *staged* says where generated files are. *hook* is where nvidia-cdi-hook is on the host: then the container's ld
@@ -61,8 +54,8 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         common["mounts"] = mounts
     if hook is not None:
         common["hooks"] = [_ldconfig(plan, hook)]
-    # Variables that no image has a value of its own for may be set; of search paths that would lose the image's.
-    common["env"] = [f"{variable.name}={variable.value}" for variable in plan.env if variable.op == "set"]
+    # A search path that is set would lose the image's own, unless the spec that the plan was made of did so itself.
+    common["env"] = [f"{v.name}={v.value}" for v in plan.env if v.op == "set" or v.rule == "cdi"]
     spec = {
         "kind": KINDS[vendors[0]],
         "devices": [
@@ -71,15 +64,11 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         ],
         "containerEdits": {key: value for key, value in common.items() if value},
     }
-    known = ("LD_LIBRARY_PATH",) if hook is not None else ()
-    lost = [v for v in plan.env if v.op != "set" and v.name not in known]
-    return CdiDocument(_text(spec), tuple(_lost(variable.name, variable.value or "") for variable in lost))
+    return _text(spec)
 
 
 def _text(spec: dict[str, Any]) -> str:
     """The spec with the oldest version that has everything in it; read back, so that no wrong one is ever written."""
-    from gpubind.formats.cdi import VERSIONS, required_version
-
     newest = parse_cdi(json.dumps({"cdiVersion": VERSIONS[-1], **spec}).encode())
     document = {"cdiVersion": required_version(newest), **spec}
     text = json.dumps(document, indent=1) + "\n"
@@ -113,16 +102,3 @@ def _ldconfig(plan: Plan, hook: HostPath) -> dict[str, Any]:
     folders = dict.fromkeys(m.target.rpartition("/")[0] for m in plan.mounts if m.kind == "library")
     words = [word for folder in folders for word in ("--folder", folder)]
     return {"hookName": "createContainer", "path": hook, "args": [HOOK_PROGRAM, "update-ldcache", *words]}
-
-
-def _lost(name: str, value: str) -> Finding:
-    return Finding(
-        "cdi-variable",
-        "warning",
-        None,
-        name,
-        f"the spec does not set {name}, which this plan needs",
-        value,
-        "a variable of a CDI spec takes the place of the image's and of the user's own value",
-        f"start the container with `-e {name}={value}`, or leave --libdir out",
-    )

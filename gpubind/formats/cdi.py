@@ -462,4 +462,4 @@ def _wrong_type(value: Any, at: str, wanted: str) -> FormatError:
 
 
 def _malformed(place: str, why: str) -> FormatError:
-    return FormatError("bad-cdi", "malformed CDI spec", place=place, why=why)
+    return FormatError("bad-cdi", "malformed CDI spec", place=place or "byte 0", why=why)

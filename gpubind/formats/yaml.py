@@ -23,6 +23,7 @@ _TRUE = ("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"
 _FALSE = ("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE")
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.ASCII)
+_HALVES = re.compile("[\ud800-\udfff]")
 _TAGS = ("str", "int", "float", "bool", "null", "map", "seq")
 
 
@@ -35,7 +36,8 @@ def parse_yaml(data: bytes) -> Any:
     # JSON is YAML, and Python reads it two hundred times faster.
     if data.lstrip()[:1] in (b"{", b"["):
         try:
-            return json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+            value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+            return _whole(value) if b"\\u" in data else value
         except RecursionError as error:
             raise _malformed("byte 0", "nested too deeply") from error
         except ValueError:
@@ -57,6 +59,15 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise _malformed(twice, f"the key `{twice[:60]}` is there twice")
     return found
+
+
+def _whole(value: Any) -> Any:
+    """*value* with half characters (`\\ud800`), which cannot stand in a path, replaced as Go does."""
+    if isinstance(value, str):
+        return _HALVES.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_whole(member) for member in value]
+    return {_whole(key): _whole(member) for key, member in value.items()} if isinstance(value, dict) else value
 
 
 def _no_constant(name: str) -> Any:
@@ -173,7 +184,7 @@ def _key(key: Any) -> str:
 
 
 def _place(mark: Any) -> str:
-    return "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}"
+    return "byte 0" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}"
 
 
 def _malformed(place: str, why: str) -> FormatError:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional, Union
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName, CdiSpec, parse_cdi, parse_cdi_name
 from gpubind.host import Host
-from gpubind.model import Finding, Missing, PassedOver, Request
+from gpubind.model import Finding, Missing, PassedOver, Request, Severity
 from gpubind.tree import Tree
 
 SOURCE = "cdi"
@@ -127,8 +127,9 @@ def choose(host: Host, request: Request) -> Union[Choice, PassedOver]:
     return Choice(registry, names, tuple(driver), tuple(others), whole)
 
 
-def registry_findings(registry: Registry) -> list[Finding]:
-    """The findings about files that count for nothing, and about conflicts."""
+def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[Finding]:
+    """The findings about files that count for nothing, and about conflicts; *used* is what a plan is made of."""
+    kinds = {name.kind for name in used}
     findings = [
         Finding(
             "bad-cdi",
@@ -146,7 +147,8 @@ def registry_findings(registry: Registry) -> list[Finding]:
         what = f"two CDI specs of one directory have {name}, so it cannot be used"
         why = f"`unresolvable CDI devices {name}`"
         hint = "keep one of the files; one in a later directory takes the place of an earlier one's"
-        findings.append(Finding("cdi-conflict", "error", None, name, what, f"{first}, {second}", why, hint))
+        severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
+        findings.append(Finding("cdi-conflict", severity, None, name, what, f"{first}, {second}", why, hint))
     return findings
 
 

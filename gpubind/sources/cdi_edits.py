@@ -131,9 +131,13 @@ def driver_edits(host: Host, choice: Choice) -> Union[DriverEdits, PassedOver]:
         (*decisions, *hooks.decisions, *env_decisions),
         {**others},
     )
-    findings = (*registry_findings(choice.registry), *hooks.findings, *_not_done(host, choice.driver, "nvidia"))
+    findings = (
+        *registry_findings(choice.registry, choice.names),
+        *hooks.findings,
+        *_not_done(host, choice.driver, "nvidia"),
+    )
     names = _library_names(hooks, real_of)
-    return DriverEdits(printed, names, tuple(node.path for node in nodes), choice.whole, env, findings)
+    return DriverEdits(printed, names, tuple(node.path for node in nodes), choice.whole, env, tuple(findings))
 
 
 def other_inventory(host: Host, choice: Choice) -> Inventory:
@@ -176,7 +180,7 @@ def other_inventory(host: Host, choice: Choice) -> Inventory:
         gpus=(),
         decisions=(*decisions, *hooks.decisions, *env_decisions),
         findings=(
-            *(() if choice.driver else registry_findings(choice.registry)),
+            *(() if choice.driver else registry_findings(choice.registry, choice.names)),
             *hooks.findings,
             *_not_done(host, choice.others, vendor),
         ),
