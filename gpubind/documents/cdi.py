@@ -8,6 +8,7 @@ oldest that has what it uses.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Optional
 
@@ -17,6 +18,8 @@ from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vend
 
 KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 HOOK_PROGRAM = "nvidia-cdi-hook"
+
+_GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 
 
 def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optional[HostPath] = None) -> str:
@@ -33,7 +36,9 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         hint = "plan for one vendor at a time, and write a file for each"
         raise RuntimeLimitError("cdi-kinds", "the plan cannot be one CDI spec", why=why, hint=hint)
     own = {gpu.index: [n for n in plan.devices if n.gpu == gpu.index] for gpu in plan.gpus if gpu.index is not None}
-    shared = [node for node in plan.devices if node.gpu not in own]
+    # A GPU's node that belongs to no known GPU, such as an excluded one's, is for nobody who asks for another.
+    strays = [node for node in plan.devices if own and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
+    shared = [node for node in plan.devices if node.gpu not in own and node not in strays]
     devices: dict[str, list[dict[str, Any]]] = {}
     for gpu in plan.gpus:
         if gpu.index is None or not gpu.chosen or not own[gpu.index]:
@@ -42,7 +47,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         devices[str(gpu.index)] = nodes
         if gpu.uuid and is_device_name(gpu.uuid):
             devices[gpu.uuid] = nodes
-    whole = [_node(node) for index in own for node in own[index]]
+    whole = [_node(node) for nodes in (*own.values(), strays) for node in nodes]
     common: dict[str, Any] = {}
     if whole or not shared:
         common["deviceNodes"] = [_node(node) for node in shared]
