@@ -101,6 +101,8 @@ def plan(
     from gpubind.cli.output import is_terminal, write_document
 
     chosen, quoted = _format(format_ or [], json, terminal=output is None and is_terminal())
+    if cdi_hook is not None and chosen != "cdi":
+        raise UsageError("hook-without-cdi", "--cdi-hook is for --format cdi alone")
     if chosen == "cdi":
         if like is not None:
             raise UsageError("like-in-words", "--like shows what a program would bind; it is no CDI spec")

@@ -176,6 +176,8 @@ def make_plan(
         raise UsageError("cdi-with-source", f"--cdi-device cannot be used with --source {source}")
     if options.cdi_device and like is not None:
         raise UsageError("cdi-with-source", "--cdi-device cannot be used with --like: those programs read no CDI specs")
+    for name in options.cdi_device or ():
+        _qualified(name)
     sides = get_args(Side)
     if options.vendor_neutral not in sides:
         raise UsageError("unknown-side", f"unknown side `{options.vendor_neutral}`", hint="known: " + ", ".join(sides))
@@ -205,6 +207,18 @@ def make_plan(
     if layout is None:
         return plan(host, request, listfile, image)
     return plan(host, request, listfile, image, layout)
+
+
+def _qualified(name: str) -> None:
+    """Errors: `UsageError` (code `bad-cdi-name`) unless *name* is `vendor/class=name`."""
+    from gpubind.errors import FormatError
+    from gpubind.formats.cdi import parse_cdi_name
+
+    try:
+        parse_cdi_name(name)
+    except FormatError as error:
+        hint = "a device's whole name is wanted: nvidia.com/gpu=0"
+        raise UsageError(error.code, error.what, why=error.why, hint=hint) from error
 
 
 def _caps(text: Optional[str]) -> tuple[Capability, ...]:
