@@ -160,7 +160,7 @@ def test_odd_paths_in_a_cdi_spec_are_decided_on(tmp_path: Path, form: str) -> No
     edits = {"env": ["A=\n"], "mounts": mounts, "deviceNodes": nodes}
     device = {"name": "x", "containerEdits": edits}
     spec = {"cdiVersion": "1.1.0", "kind": "a.b/c", "devices": [device]}
-    make_tree({"/etc/cdi/x.json": json.dumps(spec), "/etc/passwd": "x", "/a\nb": "x"}, tmp_path)
+    make_tree(tmp_path, {"/etc/cdi/x.json": json.dumps(spec), "/etc/passwd": "x", "/a\nb": "x"})
     arguments = ("plan", "-q", "--root", str(tmp_path), "--dev-root", str(tmp_path), "--format", form)
     done = gpubind(*arguments, "--cdi-device", "a.b/c=x")
     assert "Traceback" not in done.stderr

@@ -55,8 +55,10 @@ class Choice(NamedTuple):
 
     registry: Registry
     names: tuple[CdiName, ...]
+    driver_names: tuple[CdiName, ...]
+    """Those of them that bring NVIDIA's driver."""
     driver: tuple[Applied, ...]
-    """Edits that bring NVIDIA's driver."""
+    """The edits of those."""
     others: tuple[Applied, ...]
     """Edits that bring something else."""
     whole: bool
@@ -115,16 +117,25 @@ def choose(host: Host, request: Request) -> Union[Choice, PassedOver]:
         return PassedOver(SOURCE, "no-device", why)
     driver: list[Applied] = []
     others: list[Applied] = []
+    driver_names: list[CdiName] = []
     whole = not request.cdi_devices
     for kind in dict.fromkeys(name.kind for name in names):
         of_kind = [name for name in names if name.kind == kind]
         applied = _applied(registry, of_kind)
         if any(map(_brings_driver, applied)):
             driver += applied
+            driver_names += of_kind
             whole = whole or any(name.device == ALL for name in of_kind)
         else:
             others += applied
-    return Choice(registry, names, tuple(driver), tuple(others), whole)
+    return Choice(registry, names, tuple(driver_names), tuple(driver), tuple(others), whole)
+
+
+def in_driver_root(host: Host, path: str) -> Optional[str]:
+    """Host path *path* as the driver root has it; None if that is no tree of its own, or the path lies outside."""
+    root = host.driver.root.rstrip("/")
+    inside = host.driver is not host.dev and root and path.startswith(f"{root}/")
+    return path[len(root) :] if inside else None
 
 
 def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[Finding]:

@@ -31,7 +31,7 @@ from gpubind.model import (
     Vendor,
     Verdict,
 )
-from gpubind.sources.cdi import SOURCE, Applied, Choice, registry_findings
+from gpubind.sources.cdi import SOURCE, Applied, Choice, in_driver_root, registry_findings
 from gpubind.sources.cdi_hooks import Links, read_hooks
 from gpubind.sources.devices import Devices, access_to, read_groups
 from gpubind.sources.files import SYSTEM_DIRECTORIES
@@ -98,10 +98,14 @@ def driver_edits(host: Host, choice: Choice) -> Union[DriverEdits, PassedOver]:
 
     Every mount, node, hook and variable gets a Decision, or is what a Decision of another step is about.
     """
-    at = ", ".join(str(name) for name in choice.names)
+    at = ", ".join(str(name) for name in choice.driver_names)
     decisions: list[Decision] = []
     mounts = _mounts(choice.driver, decisions, "nvidia")
-    rooted = {_rooted(host, mount.host_path): mount for mount in mounts if _is_clean(mount.host_path)}
+    rooted = {
+        in_driver_root(host, mount.host_path) or mount.host_path: mount
+        for mount in mounts
+        if _is_clean(mount.host_path)
+    }
     libraries: dict[RootedPath, None] = {}
     others: dict[RootedPath, str] = {}
     real_of: dict[str, RootedPath] = {}
@@ -143,7 +147,7 @@ def driver_edits(host: Host, choice: Choice) -> Union[DriverEdits, PassedOver]:
 def other_inventory(host: Host, choice: Choice) -> Inventory:
     """What devices of other kinds bring: to the letter, as far as binds, nodes and variables can say it."""
     vendor: Vendor = "other"
-    names = [str(name) for name in choice.names]
+    names = [str(name) for name in choice.names if name not in choice.driver_names]
     decisions: list[Decision] = []
     hooks = read_hooks(choice.others, vendor)
     files: dict[str, HostFile] = {}
@@ -217,14 +221,6 @@ def _is_bind(mount: CdiMount) -> bool:
 def _is_clean(path: str) -> bool:
     parts = path.split("/")
     return path.startswith("/") and path != "/" and not {"", ".", ".."} & set(parts[1:])
-
-
-def _rooted(host: Host, path: str) -> str:
-    """Where host path *path* is in the tree of the driver root."""
-    root = host.driver.root.rstrip("/")
-    if host.driver is not host.dev and root and path.startswith(f"{root}/"):
-        return path[len(root) :]
-    return path
 
 
 def _library_names(hooks: Links, real_of: dict[str, RootedPath]) -> dict[RootedPath, tuple[str, ...]]:

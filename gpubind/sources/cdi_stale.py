@@ -9,7 +9,7 @@ from gpubind.errors import NotRecordedError
 from gpubind.formats.cdi import CdiEdits
 from gpubind.host import Host
 from gpubind.model import Finding, Gpu, Missing, Severity, Stat
-from gpubind.sources.cdi import ALL, NVIDIA, Loaded
+from gpubind.sources.cdi import ALL, NVIDIA, Loaded, in_driver_root
 from gpubind.sources.table import driver_version_of
 
 REFRESH = "make it anew: `gpubind plan --format cdi -o FILE`, or `nvidia-ctk cdi generate`"
@@ -100,6 +100,7 @@ def _node(host: Host, path: str) -> Union[Stat, Missing]:
     if not path.startswith("/"):
         return Missing("unreadable", "a relative path")
     try:
-        return host.dev.stat(path)
+        inside = in_driver_root(host, path)
+        return host.dev.stat(path) if inside is None else host.driver.stat(inside)
     except NotRecordedError as error:
         return Missing("unreadable", error.what)

@@ -303,6 +303,17 @@ def test_a_plan_of_a_real_spec_fits_the_schema(name: str) -> None:
     jsonschema.Draft202012Validator(schema).validate(json.loads(render_json(made(real(name)))))
 
 
+def test_a_driver_that_lives_elsewhere_is_found_there() -> None:
+    root = "/run/nvidia/driver"
+    named = [{**mount, "hostPath": root + mount["hostPath"]} for mount in driver(rhel())]
+    device: dict[str, Item] = {**kernel(), "/etc/cdi/nvidia.json": spec(mounts=named)}
+    of = made(host(rhel(), dev=device, root=root))
+    usual = plan(host(rhel(), dev=device, root=root), Request())
+    assert (of.drivers[0].source.served, of.digest) == ("cdi", usual.digest)
+    assert stale(of) == {}
+    assert f"{root}/usr/lib64/libcuda.so.{V}" in [mount.source for mount in of.mounts]
+
+
 def test_files_that_stay_on_the_host_stay_there() -> None:
     firmware = f"/lib/firmware/nvidia/{V}/gsp_ga10x.bin"
     xorg = "/usr/lib64/xorg/modules/extensions/libglxserver_nvidia.so"
