@@ -124,7 +124,7 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
         targets = [ContainerPath(f"{layout.bindir}/{file.names[0]}")]
     else:
         targets = [file.target] if file.target else []
-    content = _rewritten(file, kept) if file.content is not None else None
+    content = _rewritten(file, kept, layout) if file.content is not None else None
     for target in targets:
         yield Mount(
             vendor=file.vendor,
@@ -149,21 +149,22 @@ def _options(file: HostFile) -> tuple[str, ...]:
     return SOCKET_OPTIONS if file.kind in ("socket", "directory") else FILE_OPTIONS
 
 
-def _rewritten(file: HostFile, kept: Iterable[HostFile]) -> Optional[str]:
+def _rewritten(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Optional[str]:
     """The manifest with absolute library paths replaced by sonames; None if it can be bound as it is.
 
     An absolute path (RPM packages since 560, Nix) is right on the host only: in the container the library is elsewhere,
-    and is found by its name.
+    and is found by its name. Unless it lands at that very path.
     """
     try:
         icd = parse_icd(file.content or b"")
     except FormatError:
         return None
     ours = {name for other in kept if other.kind == "library" for name in other.names}
+    directories = layout.directories()
     replacements = {
         path: path.rpartition("/")[2]
         for path in icd.libraries
-        if path.startswith("/") and path.rpartition("/")[2] in ours
+        if path.startswith("/") and path.rpartition("/")[2] in ours and path.rpartition("/")[0] not in directories
     }
     return with_library_paths(icd, replacements) if replacements else None
 

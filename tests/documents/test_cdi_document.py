@@ -151,9 +151,15 @@ def test_files_are_read_only_and_sockets_are_not() -> None:
     assert options["/run/nvidia-persistenced/socket"] == ["nosuid", "nodev", "noexec", "rbind", "rprivate"]
 
 
-def test_a_manifest_that_is_rewritten_comes_from_where_it_was_staged() -> None:
-    path = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
-    assert targets(spec_of(planned(host(rhel(), kernel()))))[path] == f"/staged{path}"
+MANIFEST = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
+
+
+@pytest.mark.parametrize("directory", ["/usr/lib64", "/nix/store/x/lib"])
+def test_a_manifest_is_made_anew_only_if_its_library_is_elsewhere(directory: str) -> None:
+    """A generated file lies in somebody's home; a spec is for everybody."""
+    text = json.dumps({"file_format_version": "1.0.1", "ICD": {"library_path": f"{directory}/libGLX_nvidia.so.0"}})
+    at = targets(spec_of(planned(host(rhel(), kernel(), {MANIFEST: text}))))
+    assert at[MANIFEST] == (MANIFEST if directory == "/usr/lib64" else f"/staged{MANIFEST}")
 
 
 def test_another_driver_root_is_the_source_not_the_place() -> None:

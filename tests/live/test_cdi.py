@@ -21,7 +21,7 @@ import pytest
 import gpubind
 from gpubind.ldso.container import Container
 from gpubind.planner.placement import cdi_layout
-from live.containers import CONTAINERS
+from live.containers import CONTAINERS, image
 from live.machine import CHECKOUT, INSIDE_CONTAINERS, RIG, Bind, Machine, document, pairs
 
 pytestmark = pytest.mark.live
@@ -118,10 +118,10 @@ def written(machine: Machine, *options: str, user: bool = False) -> dict[str, An
 
 
 @WHO
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("device", DEVICES)
-def test_podman_gives_what_the_spec_says(trixie: Machine, place: Path, user: bool, image: str, device: str) -> None:
-    seen = started(trixie, place, user)[f"{image}.{device}"]
+def test_podman_gives_what_the_spec_says(trixie: Machine, place: Path, user: bool, name: str, device: str) -> None:
+    seen = started(trixie, place, user)[f"{name}.{device}"]
     assert seen["cuInit"] == 100  # no device: the library is there, is whole, and looks for one
     assert seen["library_path"] == "/opt/of/the/image"
     assert seen["environ"] == []
@@ -142,10 +142,10 @@ def test_a_render_node_stays_with_its_group(trixie: Machine, place: Path, user: 
 def test_what_check_predicts_of_each_library_is_so(trixie: Machine, place: Path, name: str) -> None:
     seen = started(trixie, place, False)[f"{name}.all"]["loads"]
     host = gpubind.open_host("debian13-nvidia550")
-    image = gpubind.open_image(f"{RIG}/ct/{name}")
+    opened = gpubind.open_image(f"{RIG}/ct/{name}")
     made = gpubind.plan(host, gpubind.Request(), layout=cdi_layout("x86_64"))
     # What the test has podman set names no directory that is there.
-    container = Container(image.loader, host.driver, made.mounts, made.env, "/opt/of/the/image")
+    container = Container(opened.loader, host.driver, made.mounts, made.env, "/opt/of/the/image")
     predicted = {}
     for library in seen:
         found = container.find(library)
@@ -171,6 +171,30 @@ def test_the_real_spec_as_source_gives_the_plan_of_every_other_source(trixie: Ma
     assert plan["drivers"][0]["source"]["served"] == "cdi"
     other = document(trixie.gpubind("plan", "--json", user=user, driver=True))
     assert (pairs(plan), plan["digest"]) == (pairs(other), other["digest"])
+
+
+@WHO
+@pytest.mark.parametrize("device", DEVICES)
+def test_bubblewrap_gives_what_a_real_spec_means(trixie: Machine, user: bool, device: str) -> None:
+    """A runtime that knows nothing of CDI; its /dev holds what the plan names alone."""
+    binds = [CONTAINERS, Bind(f"{CHECKOUT}/tests/data/cdi", "/srv/cdi")]
+    words = [
+        "exec",
+        "-q",
+        "--backend",
+        "bwrap",
+        "--cdi-dir",
+        "/srv/cdi/nvml",
+        "--cdi-device",
+        f"nvidia.com/gpu={device}",
+    ]
+    script = (
+        "import ctypes, os; print(ctypes.CDLL('libcuda.so.1').cuInit(0)); "
+        "print(*[n for n in ('0', '1') if os.path.exists('/dev/nvidia' + n)])"
+    )
+    command = (*words, image("bookworm"), "python3", "-c", script)
+    done = trixie.tried(*command, user=user, driver=True, binds=binds)
+    assert done.stdout.splitlines() == ["100", " ".join(DEVICES[device])]
 
 
 def test_a_spec_that_gpubind_wrote_is_a_source_too(trixie: Machine, tmp_path: Path) -> None:
