@@ -44,6 +44,7 @@ FOR_NVIDIAS_RUNTIME = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_CTK_LIBCUDA_DIR")
 PREPENDED = ("LD_LIBRARY_PATH", "PATH")
 LINKS_LIMIT = 40
 
+_GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -80,6 +81,7 @@ class DriverEdits(NamedTuple):
             node
             for node in devices.nodes
             if (node.gpu is not None and node.gpu not in gpus)
+            or (node.gpu is None and _GPU_NODE.fullmatch(node.target) and node.target not in self.nodes)
             or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
         ]
         at, targets = self.printed.at, [node.target for node in out]

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gpubind.errors import NotRecordedError
+from gpubind.errors import HostReadError, NotRecordedError
 from gpubind.host import Host, ListFile
 from gpubind.model import Inventory, PassedOver, Request
 from gpubind.sources.cdi import choose
 from gpubind.sources.cdi_edits import driver_edits, other_inventory
-from gpubind.sources.cdi_stale import stale_findings
+from gpubind.sources.cdi_stale import REFRESH, stale_findings
 from gpubind.sources.nvidia import LIST_NAME, read_inventory
 
 
 def read_cdi(host: Host, request: Request, listfile: Optional[ListFile] = None) -> list[Inventory]:
-    """What *host* has of the CDI devices that *request* means; what another source has, if no spec serves."""
+    """What *host* has of the CDI devices that *request* means; what another source has, if no spec serves.
+
+    Errors: those of `choose`; `HostReadError` (code `stale-cdi-device`) if no library of a named device is left.
+    """
     choice = choose(host, request)
     if isinstance(choice, PassedOver):
         return [read_inventory(host, request, listfile, choice)]
     inventories = []
     if choice.driver:
-        inventories.append(read_inventory(host, request, listfile, driver_edits(host, choice)))
+        edits = driver_edits(host, choice)
+        if isinstance(edits, PassedOver) and request.cdi_devices:
+            # Another source would bring the driver, but every GPU with it.
+            what = f"nothing is left of what `{choice.driver_names[0]}` brings"
+            raise HostReadError("stale-cdi-device", what, where=choice.driver[0].at, why=edits.why, hint=REFRESH)
+        inventories.append(read_inventory(host, request, listfile, edits))
     if choice.others:
         inventories.append(other_inventory(host, choice))
     first = inventories[0]

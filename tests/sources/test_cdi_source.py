@@ -15,7 +15,7 @@ from build.trees import Dir, Item, Link, Node, Socket, Spec
 import gpubind
 from gpubind.data import read_data
 from gpubind.documents.json import render_json
-from gpubind.errors import FormatError, UsageError
+from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.facade import plan
 from gpubind.formats.record import RecordedDirectory, RecordedEntry, parse_record
 from gpubind.host import Host
@@ -155,6 +155,23 @@ def test_a_device_that_is_named_must_be_there(device: str, why: str) -> None:
     assert caught.value.code == "unknown-cdi-device"
     assert why in caught.value.why
     assert f"known: {GPU}=0" in caught.value.hint
+
+
+def test_a_device_of_which_nothing_is_left_is_an_error_not_every_gpu() -> None:
+    gone = mounts("/usr/lib64/libcuda.so.535.54.03")
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=gone)})
+    with pytest.raises(HostReadError) as caught:
+        made(on, f"{GPU}=0")
+    assert caught.value.code == "stale-cdi-device"
+    (passed,) = made(on).drivers[0].source.passed_over
+    assert passed.code == "no-library"
+
+
+def test_nodes_are_left_out_even_where_the_driver_tells_of_no_gpu() -> None:
+    parts = {path: item for path, item in kernel().items() if "/proc/driver" not in path}
+    on = host(rhel(), parts, {"/etc/cdi/a.json": spec(mounts=driver(rhel()))})
+    targets = [node.target for node in made(on, f"{GPU}=0").devices]
+    assert ("/dev/nvidia0" in targets, "/dev/nvidia1" in targets) == (True, False)
 
 
 def test_a_device_needs_a_qualified_name() -> None:
