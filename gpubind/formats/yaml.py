@@ -33,7 +33,7 @@ def parse_yaml(data: bytes) -> Any:
     Errors: `FormatError` (code `bad-yaml`) with line and column: malformed, a key twice, nested too deeply, too many
     values.
     """
-    # JSON is YAML, and Python reads it two hundred times faster.
+    # JSON is YAML, but needs no library: PyYAML takes 18 ms to load, then 1.8 ms for a spec of which JSON takes 0.1 ms.
     if data.lstrip()[:1] in (b"{", b"["):
         try:
             value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
