@@ -8,7 +8,7 @@ from gpubind import __version__
 from gpubind.errors import UsageError
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
-from gpubind.model import Finding, Plan, Request
+from gpubind.model import Finding, Inventory, Plan, Request
 from gpubind.planner import make_plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.sources.nvidia import read_inventory
@@ -43,13 +43,28 @@ def plan(
         from gpubind.like import like_plan
 
         return like_plan(host, request)
-    inventory = read_inventory(host, request, listfile)
+    inventories = _inventories(host, request, listfile)
     fit = None
     if image is not None:
         from gpubind.ldso.fit import fit_files
 
-        fit = fit_files(host.driver, inventory.files, image.loader, image.facts)
-    return make_plan([inventory], request, layout, fit, host.environ)
+        files = [file for inventory in inventories for file in inventory.files]
+        fit = fit_files(host.driver, files, image.loader, image.facts)
+    return make_plan(inventories, request, layout, fit, host.environ)
+
+
+def _inventories(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
+    """What *host* has. CDI specs are read only where they are asked, or nobody else finds libcuda."""
+    if request.source != "cdi":
+        inventory = read_inventory(host, request, listfile)
+        if request.source != "auto" or listfile or any("libcuda.so.1" in file.names for file in inventory.files):
+            return [inventory]
+        from gpubind.sources.cdi_inventories import found_by_cdi
+
+        return [found_by_cdi(host, request, inventory)]
+    from gpubind.sources.cdi_inventories import read_cdi
+
+    return read_cdi(host, request, listfile)
 
 
 def check(

@@ -15,7 +15,8 @@ HostPath = NewType("HostPath", str)
 ContainerPath = NewType("ContainerPath", str)
 """A path inside the container."""
 
-Vendor = Literal["nvidia", "amd"]
+Vendor = Literal["nvidia", "amd", "other"]
+"""`other`: a CDI device of a kind that gpubind knows nothing else about."""
 Capability = Literal["compute", "utility", "video", "graphics", "display", "ngx", "compat32"]
 CAPABILITIES: tuple[Capability, ...] = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
 """In NVIDIA_DRIVER_CAPABILITIES' sense and spelling."""
@@ -84,7 +85,7 @@ class Request(NamedTuple):
     caps_explicit: bool = False
     """Whether `--caps` named them: what was asked for by name must not be missing silently."""
     source: str = "auto"
-    """`auto`, `liblist` or `driver`."""
+    """`auto`, `nvidia-container-cli`, `liblist`, `driver` or `cdi`."""
     completion: bool = True
     """Whether the shipped list is completed from the driver itself."""
     library_path: tuple[RootedPath, ...] = ()
@@ -97,6 +98,10 @@ class Request(NamedTuple):
     """Whose libglvnd and OpenCL loader the container uses."""
     gpus: Optional[str] = None
     """`all`, `none` or a list of GPUs as `--gpus` spells it; None: the caller's environment decides."""
+    cdi_directories: tuple[str, ...] = ()
+    """Where CDI specs are, in rising priority; empty: /etc/cdi and /var/run/cdi."""
+    cdi_devices: tuple[str, ...] = ()
+    """Qualified names of CDI devices, `nvidia.com/gpu=0`; empty with `source` cdi: every GPU of NVIDIA's."""
 
 
 ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker"]
@@ -278,6 +283,8 @@ class HostFile(NamedTuple):
     """Set for a vendor-neutral library: then its side is decided for the whole family."""
     content: Optional[bytes] = None
     """A manifest's bytes: its library paths may have to change with where libraries land."""
+    options: Optional[tuple[str, ...]] = None
+    """Of its bind, where a CDI spec says so; None: those of its kind."""
 
 
 class DeviceNode(NamedTuple):
@@ -385,6 +392,8 @@ class Inventory(NamedTuple):
     confined: bool = False
     """Whether a device cgroup, or a /dev of its own, hides some of these GPUs from this process: then programs count
     the others only."""
+    env: tuple[EnvVar, ...] = ()
+    """What a CDI spec sets."""
 
 
 class PlannedDriver(NamedTuple):

@@ -108,6 +108,15 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--libdir", "//"), "not-absolute", 2),
         (("plan", "--libdir", "/x", "--format", "singularity", "--host", HOST), "fixed-libdir", 2),
         (("plan", "--like", "apptainer", "--format", "apptainer", "--host", HOST), "like-in-words", 2),
+        (("plan", "--libdir", "/x", "--format", "cdi", "--host", HOST), "fixed-libdir", 2),
+        (("plan", "--like", "apptainer", "--format", "cdi", "--host", HOST), "like-in-words", 2),
+        (("plan", "--like", "apptainer", "--cdi-device", "a.b/c=d", "--host", HOST), "cdi-with-source", 2),
+        (("plan", "--source", "driver", "--cdi-device", "a.b/c=d", "--host", HOST), "cdi-with-source", 2),
+        (("plan", "--cdi-device", "0", "--host", HOST), "bad-cdi-name", 2),
+        (("plan", "--cdi-device", "a.b/c=d", "--host", HOST), "unknown-cdi-device", 2),
+        (("plan", "--cdi-dir", "here", "--source", "cdi", "--host", HOST), "not-absolute", 2),
+        (("plan", "--cdi-hook", "/bin/sh", "--host", HOST), "hook-without-cdi", 2),
+        (("plan", "--cdi-hook", "/nonexistent", "--format", "cdi", "--host", HOST), "no-cdi-hook", 4),
         (("plan", "--library-path", "x", "--host", HOST), "not-absolute", 2),
         (("plan", "--root", "/nonexistent"), "no-root", 4),
         (("plan", "--root", "/etc/passwd"), "no-root", 4),
@@ -126,6 +135,40 @@ def test_a_mistake_gets_its_code_and_exit_status_and_no_traceback(
     done = gpubind(*arguments)
     assert done.stderr.startswith(f"error: {code}: ")
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (status, "", False)
+
+
+def test_a_cdi_spec_is_data_on_stdout() -> None:
+    done = gpubind("plan", "-q", "--format", "cdi", "--host", HOST)
+    assert [device["name"] for device in json.loads(done.stdout)["devices"]][-1] == "all"
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_cdi_hook_needs_one_directory_only() -> None:
+    done = gpubind("plan", "-q", "--format", "cdi", "--cdi-hook", "/bin/sh", "--libdir", "/opt/gpu", "--host", HOST)
+    edits = json.loads(done.stdout)["containerEdits"]
+    assert edits["hooks"][0]["args"][-2:] == ["--folder", "/opt/gpu"]
+    assert not [mount for mount in edits["mounts"] if mount["containerPath"].startswith("/usr/lib64/")]
+
+
+ODD_PATHS = ("/a\nb", "/\ud800", "/" + "x" * 5000, "/../../etc/passwd", "//etc", "relative", "/", "/dev/null", "/etc/")
+
+
+@pytest.mark.parametrize("form", ["json", "text", "cdi", "apptainer"])
+def test_odd_paths_in_a_cdi_spec_are_decided_on(tmp_path: Path, form: str) -> None:
+    mounts = [{"hostPath": path, "containerPath": path} for path in ODD_PATHS]
+    nodes = [{"path": path} for path in ODD_PATHS]
+    edits = {"env": ["A=\n"], "mounts": mounts, "deviceNodes": nodes}
+    device = {"name": "x", "containerEdits": edits}
+    spec = {"cdiVersion": "1.1.0", "kind": "a.b/c", "devices": [device]}
+    make_tree(tmp_path, {"/etc/cdi/x.json": json.dumps(spec), "/etc/passwd": "x", "/a\nb": "x"})
+    arguments = ("plan", "-q", "--root", str(tmp_path), "--dev-root", str(tmp_path), "--format", form)
+    done = gpubind(*arguments, "--cdi-device", "a.b/c=x")
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (6 if form in ("cdi", "apptainer") else 0)
+    if form == "json":
+        plan = json.loads(done.stdout)
+        assert [mount["target"] for mount in plan["mounts"]] == ["/a\nb"]
+        assert plan["devices"] == []
 
 
 def test_an_unknown_option_is_wrong_use() -> None:

@@ -11,9 +11,11 @@ import pytest
 
 import gpubind
 from gpubind.data import HOSTS, read_data
+from gpubind.documents.cdi import render_cdi
 from gpubind.documents.json import render_json
 from gpubind.documents.text import render_explanation, render_paths, render_text
 from gpubind.model import CAPABILITIES, Plan, Request
+from gpubind.planner.placement import cdi_layout
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -93,3 +95,13 @@ def test_the_schema_is_a_schema_and_knows_every_key() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
     document = json.loads(render_json(make(HOSTS[0], "default")))
     assert set(schema()["properties"]) == set(document) == set(schema()["required"])
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_cdi_spec_is_what_its_golden_file_says(host: str, update_golden: bool) -> None:
+    recorded = gpubind.open_host(host)
+    text = render_cdi(gpubind.plan(recorded, Request(), layout=cdi_layout(recorded.uname.machine)), {})
+    path = GOLDEN / host / "default.cdi"
+    if update_golden:
+        path.write_text(text)
+    assert text == path.read_text()

@@ -80,6 +80,14 @@ def plan(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    cdi_hook: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="FILE",
+            help="With --format cdi: where nvidia-cdi-hook is on the host; it then tells the container's ld cache of "
+            "the libraries, which lie in a directory of their own.",
+        ),
+    ] = None,
     output: Annotated[
         Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
     ] = None,
@@ -93,7 +101,15 @@ def plan(
     from gpubind.cli.output import is_terminal, write_document
 
     chosen, quoted = _format(format_ or [], json, terminal=output is None and is_terminal())
-    if chosen in PLAN_FORMATS:
+    if cdi_hook is not None and chosen != "cdi":
+        raise UsageError("hook-without-cdi", "--cdi-hook is for --format cdi alone")
+    if chosen == "cdi":
+        if like is not None:
+            raise UsageError("like-in-words", "--like shows what a program would bind; it is no CDI spec")
+        from gpubind.cli.cdi import plan_as_cdi
+
+        made, text = plan_as_cdi(options, image, cdi_hook)
+    elif chosen in PLAN_FORMATS:
         if like is not None:
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
         made, text = start.plan_in_words(options, chosen, image, quoted=quoted)

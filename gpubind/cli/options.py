@@ -35,7 +35,7 @@ ImageOption = Annotated[
         "podman:NAME or docker:NAME.",
     ),
 ]
-SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver")
+SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
 
 
 class PlanOptions(NamedTuple):
@@ -60,6 +60,21 @@ class PlanOptions(NamedTuple):
             metavar="SOURCE", envvar="GPUBIND_SOURCE", help="Who names the files: " + ", ".join(SOURCES) + "."
         ),
     ] = "auto"
+    cdi_device: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            metavar="VENDOR/CLASS=NAME",
+            help="Plan for this CDI device, of any vendor; means --source cdi. Repeatable. [nvidia.com/gpu=all]",
+        ),
+    ] = None
+    cdi_dir: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            metavar="DIR",
+            envvar="GPUBIND_CDI_DIR",
+            help="Where CDI specs are; a later one has priority. Repeatable. [/etc/cdi, /var/run/cdi]",
+        ),
+    ] = None
     list_: Annotated[
         Optional[str],
         typer.Option(
@@ -165,6 +180,13 @@ def make_plan(
 
     if options.source not in SOURCES:
         raise UsageError("unknown-source", f"unknown source `{options.source}`", hint="known: " + ", ".join(SOURCES))
+    source = "cdi" if options.cdi_device and options.source == "auto" else options.source
+    if options.cdi_device and source != "cdi":
+        raise UsageError("cdi-with-source", f"--cdi-device cannot be used with --source {source}")
+    if options.cdi_device and like is not None:
+        raise UsageError("cdi-with-source", "--cdi-device cannot be used with --like: those programs read no CDI specs")
+    for name in options.cdi_device or ():
+        _qualified(name)
     sides = get_args(Side)
     if options.vendor_neutral not in sides:
         raise UsageError("unknown-side", f"unknown side `{options.vendor_neutral}`", hint="known: " + ", ".join(sides))
@@ -176,19 +198,21 @@ def make_plan(
     if options.list_ is not None:
         from gpubind.host.open import read_listfile
 
-        if options.source not in ("auto", "liblist"):
-            raise UsageError("list-with-source", f"--list cannot be used with --source {options.source}")
+        if source not in ("auto", "liblist"):
+            raise UsageError("list-with-source", f"--list cannot be used with --source {source}")
         listfile = read_listfile(options.list_)
     request = Request(
         caps=_caps(options.caps),
         caps_explicit=options.caps is not None,
-        source=options.source,
+        source=source,
         completion=options.completion,
         library_path=tuple(RootedPath(_absolute("--library-path", path)) for path in options.library_path or ()),
         like=like,
         libdir=ContainerPath(_absolute("--libdir", options.libdir)) if options.libdir else None,
         vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # checked above
         gpus=_gpus(options.gpus, like),
+        cdi_directories=tuple(_absolute("--cdi-dir", path) for path in options.cdi_dir or ()),
+        cdi_devices=tuple(options.cdi_device or ()),
     )
     if layout is None:
         return plan(host, request, listfile, image)
@@ -206,6 +230,18 @@ def _gpus(text: Optional[str], like: Optional[str]) -> Optional[str]:
         raise UsageError("like-with-gpus", "--gpus cannot be used with --like", why=why)
     parse_gpus(text)
     return text
+
+
+def _qualified(name: str) -> None:
+    """Errors: `UsageError` (code `bad-cdi-name`) unless *name* is `vendor/class=name`."""
+    from gpubind.errors import FormatError
+    from gpubind.formats.cdi import parse_cdi_name
+
+    try:
+        parse_cdi_name(name)
+    except FormatError as error:
+        hint = "a device's whole name is wanted: nvidia.com/gpu=0"
+        raise UsageError(error.code, error.what, why=error.why, hint=hint) from error
 
 
 def _caps(text: Optional[str]) -> tuple[Capability, ...]:

@@ -13,6 +13,7 @@ SIZE_LIMIT = 1 << 20
 KEYS: dict[str, type] = {
     "backend": str,
     "caps": str,
+    "cdi-dir": list,
     "check": bool,
     "completion": bool,
     "dev-root": str,

@@ -1,3 +1,3 @@
 """A plan as a document: everything that is not a runtime's words."""
 
-FORMATS = ("table", "text", "json", "paths")
+FORMATS = ("table", "text", "json", "paths", "cdi")

@@ -53,6 +53,9 @@ def summary(plan: Plan) -> str:
         version = driver.version or ("" if plan.request.like else "of unknown version")
         assumed = " (assumed)" if driver.version_assumed and driver.version else ""
         cuda = f", CUDA {driver.cuda_max}" if driver.cuda_max else ""
+        if driver.vendor == "other":
+            parts.append(planned.source.detail)
+            continue
         name = (
             f"like {plan.request.like}" if plan.request.like else f"{driver.vendor} {version}".strip() + assumed + cuda
         )
@@ -97,7 +100,7 @@ def render_explanation(explanation: Explanation) -> str:
 def _branch(decision: Decision, last: bool) -> Iterator[str]:
     stem, bar = ("`-- ", "    ") if last else ("|-- ", "|   ")
     if decision.verdict == "taken":
-        head = f"taken: it lands at {decision.target}"
+        head = f"taken: it lands at {decision.target}" if decision.target else f"taken: {decision.rule}"
     else:
         head = f"{decision.verdict}: {decision.rule}" + (f": {decision.detail}" if decision.detail else "")
     yield stem + printable(head)

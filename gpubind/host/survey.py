@@ -175,6 +175,9 @@ _TEXT_NAME = re.compile(
     r"|apparmor_restrict_unprivileged_userns|max_user_namespaces|unprivileged_userns_clone)$"
 )
 _ALL_FACTS = (
+    "/etc/cdi",
+    "/run/cdi",
+    "/var/run/cdi",
     "/proc/",
     "/dev/",
     "/sys/",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from gpubind.model import ContainerPath
@@ -18,6 +19,25 @@ class Layout(NamedTuple):
     """Whether the container's default PATH already has `bindir`."""
     isolated: bool = True
     """Whether the container's /dev has the planned nodes alone, unless it is asked for otherwise."""
+    more_libdirs: tuple[ContainerPath, ...] = ()
+    """Where each library lands, too."""
+    more_libdirs32: tuple[ContainerPath, ...] = ()
+    searched: bool = False
+    """Whether the container's loaders search these directories anyway: then no variable is set, and modules that other
+    libraries open lie where those look, in `gbm/` and `vdpau/` below."""
+
+    def directories(self, *, compat32: bool = False) -> tuple[ContainerPath, ...]:
+        """Where libraries land."""
+        return (self.libdir32, *self.more_libdirs32) if compat32 else (self.libdir, *self.more_libdirs)
+
+    def place(self, directory: ContainerPath, name: str) -> ContainerPath:
+        """Where the library called *name* lands in *directory*."""
+        below = MODULES.get(name) if self.searched else None
+        return ContainerPath(f"{directory}/{below}/{name}" if below else f"{directory}/{name}")
+
+
+MODULES = {"nvidia-drm_gbm.so": "gbm", "libvdpau_nvidia.so": "vdpau", "libvdpau_nvidia.so.1": "vdpau"}
+"""Libraries that libgbm and libvdpau open from directories of their own."""
 
 
 SINGULARITY = Layout(
@@ -38,6 +58,37 @@ GPUBIND = Layout(
 )
 
 
+_ARCHITECTURES = {
+    "x86_64": ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/i386-linux-gnu", "/usr/lib"),
+    "aarch64": ("/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib/arm-linux-gnueabihf", "/usr/lib"),
+    "ppc64le": ("/usr/lib/powerpc64le-linux-gnu", "/usr/lib64", "/usr/lib/powerpc-linux-gnu", "/usr/lib"),
+}
+
+
+def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) -> Layout:
+    """Where things land by a CDI spec, which cannot add to a search path: what it sets takes the place of the image's.
+
+    So libraries go where every loader looks: Debian's directory and everybody else's, or the one of them that the
+    image has among its *loader_directories*.
+    """
+    debian, other, debian32, other32 = map(ContainerPath, _ARCHITECTURES.get(arch, _ARCHITECTURES["x86_64"]))
+    searched = tuple(loader_directories or ())
+    here = [path for path in (debian, other) if path in searched or path.replace("/usr", "", 1) in searched]
+    first, *more = here or [debian, other]
+    here32 = [path for path in (debian32, other32) if path in searched]
+    first32, *more32 = here32 or [debian32, other32]
+    return Layout(
+        "cdi",
+        first,
+        first32,
+        ContainerPath("/usr/bin"),
+        bindir_on_path=True,
+        more_libdirs=tuple(more),
+        more_libdirs32=tuple(more32),
+        searched=True,
+    )
+
+
 def with_libdir(layout: Layout, libdir: Optional[ContainerPath]) -> Layout:
     """*layout* with another directory for 64-bit libraries, if one is given."""
-    return layout if libdir is None else layout._replace(libdir=libdir)
+    return layout if libdir is None else layout._replace(libdir=libdir, more_libdirs=(), searched=False)

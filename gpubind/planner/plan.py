@@ -82,7 +82,8 @@ def make_plan(
     decisions += [decision for _, left_out, _ in selected for decision in left_out]
     nodes = tuple(sorted(devices, key=lambda node: node.target))
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
-    env = (*_environment(ordered, layout), *(variable for _, _, said in selected for variable in said))
+    said_by_cdi = (variable for inventory in inventories for variable in inventory.env)
+    env = (*_environment(ordered, layout), *said_by_cdi, *(variable for _, _, said in selected for variable in said))
     return Plan(
         request=request,
         layout=layout.name,
@@ -149,13 +150,13 @@ def _not_asked(file: HostFile) -> Decision:
 def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
     """The binds of one file: a library has one for each name it needs."""
     if file.kind == "library":
-        directory = layout.libdir32 if file.capability == "compat32" else layout.libdir
-        targets = [ContainerPath(f"{directory}/{name}") for name in file.names]
+        directories = layout.directories(compat32=file.capability == "compat32")
+        targets = [layout.place(directory, name) for directory in directories for name in file.names]
     elif file.kind == "binary":
         targets = [ContainerPath(f"{layout.bindir}/{file.names[0]}")]
     else:
         targets = [file.target] if file.target else []
-    content = _rewritten(file, kept) if file.content is not None else None
+    content = _rewritten(file, kept, layout) if file.content is not None else None
     for target in targets:
         yield Mount(
             vendor=file.vendor,
@@ -167,28 +168,35 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
             soname=file.soname,
             version=file.version,
             capability=file.capability,
-            options=SOCKET_OPTIONS if file.kind in ("socket", "directory") else FILE_OPTIONS,
+            options=_options(file),
             required=file.soname in REQUIRED and file.capability != "compat32",
             size=file.size if content is None else len(content.encode("utf-8", "surrogateescape")),
             rule=file.named_by,
         )
 
 
-def _rewritten(file: HostFile, kept: Iterable[HostFile]) -> Optional[str]:
+def _options(file: HostFile) -> tuple[str, ...]:
+    if file.options is not None:
+        return file.options
+    return SOCKET_OPTIONS if file.kind in ("socket", "directory") else FILE_OPTIONS
+
+
+def _rewritten(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Optional[str]:
     """The manifest with absolute library paths replaced by sonames; None if it can be bound as it is.
 
     An absolute path (RPM packages since 560, Nix) is right on the host only: in the container the library is elsewhere,
-    and is found by its name.
+    and is found by its name. Unless it lands at that very path.
     """
     try:
         icd = parse_icd(file.content or b"")
     except FormatError:
         return None
     ours = {name for other in kept if other.kind == "library" for name in other.names}
+    directories = layout.directories()
     replacements = {
         path: path.rpartition("/")[2]
         for path in icd.libraries
-        if path.startswith("/") and path.rpartition("/")[2] in ours
+        if path.startswith("/") and path.rpartition("/")[2] in ours and path.rpartition("/")[0] not in directories
     }
     return with_library_paths(icd, replacements) if replacements else None
 
@@ -223,6 +231,8 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
     names = {mount.target for mount in mounts}
     if any(mount.kind == "binary" for mount in mounts) and not layout.bindir_on_path:
         yield EnvVar("PATH", "append", layout.bindir, ":", "binaries")
+    if layout.searched:
+        return
     for directory in (layout.libdir, layout.libdir32):
         if any(name.startswith(directory + "/") for name in names):
             yield EnvVar("LD_LIBRARY_PATH", "prepend", directory, ":", "libraries")

@@ -8,6 +8,7 @@ from gpubind.errors import NothingToBindError
 from gpubind.model import Finding
 from gpubind.planner import finding_order
 from gpubind.rules import (
+    cdi,
     companions,
     cuda,
     driver,
@@ -29,6 +30,8 @@ FOUND_WHILE_PLANNING = (
     Rule("bad-icd", ("warning",), "host"),
     Rule("bad-ldcache", ("warning",), "host"),
     Rule("bad-procfs", ("warning",), "host"),
+    Rule("cdi-edit", ("warning",), "host"),
+    Rule("cdi-hook", ("warning",), "host"),
     Rule("device-number", ("error",), "host"),
     Rule("device-permission", ("error", "warning", "note"), "host"),
     Rule("devices-not-isolated", ("note",), "runtime"),
@@ -57,6 +60,8 @@ FOUND_WHILE_PLANNING = (
 )
 
 HOST_RULES = (
+    Rule("bad-cdi", ("warning",), "host", cdi.bad_cdi),
+    Rule("cdi-conflict", ("error", "warning"), "host", cdi.cdi_conflict),
     Rule("control-node-missing", ("error",), "host", nodes.control_node_missing),
     Rule("device-file-mode", ("note",), "host", nodes.device_file_mode),
     Rule("drm-modeset-off", ("warning",), "host", graphics.drm_modeset_off),
@@ -79,6 +84,7 @@ HOST_RULES = (
     Rule("nouveau", ("error",), "host", driver.nouveau),
     Rule("persistence-missing", ("note",), "host", services.persistence_missing),
     Rule("render-node-missing", ("warning",), "host", graphics.render_node_missing),
+    Rule("stale-cdi", ("error", "warning"), "host", cdi.stale_cdi),
     Rule("stale-ldcache", ("warning",), "host", driver.stale_ldcache),
     Rule("stub-libcuda", ("warning", "note"), "host", driver.stub_libcuda),
     Rule("tegra", ("note",), "host", platform.tegra),

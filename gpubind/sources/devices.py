@@ -179,7 +179,7 @@ def _node(
         uid=found.uid,
         gid=found.gid,
         group=groups.get(found.gid),
-        access=_access(host, found),
+        access=access_to(host, found),
         gpu=gpu,
         capability=capability,
     )
@@ -196,7 +196,7 @@ def read_groups(host: Host) -> dict[int, str]:
     return names
 
 
-def _access(host: Host, found: Stat) -> str:
+def access_to(host: Host, found: Stat) -> str:
     """What the caller may do with a node, by its mode, owner and group: `rw`, `r`, `w` or `none`."""
     if host.identity.euid == 0:
         return "rw"

@@ -52,7 +52,9 @@ class Namer(NamedTuple):
     driver_files: frozenset[str]
     """Library names in the driver's own file list."""
     printed: frozenset[str] = frozenset()
-    """Library names that `nvidia-container-cli` means, where it serves."""
+    """Library names that another program's list means (`nvidia-container-cli`, a CDI spec), where it serves."""
+    printed_by: tuple[str, str] = ("nvidia-container-cli", "list")
+    """That list, and which part of it."""
 
     def stems(self) -> frozenset[str]:
         """What to look for: the names up to `.so` of everything that somebody names."""
@@ -64,7 +66,7 @@ class Namer(NamedTuple):
         known = self.table.library(name)
         section = known.section if known else None
         if name in self.printed:
-            return Named("nvidia-container-cli", "list", section)
+            return Named(*self.printed_by, section)
         if self.source == "liblist":
             entry = self.listed.library(name)
             if entry is not None:

@@ -6,7 +6,7 @@ the driver itself; then the device nodes. Everything considered gets a Decision.
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import COMPAT32
@@ -28,6 +28,7 @@ from gpubind.model import (
     SourceUsed,
 )
 from gpubind.sources import nvidia_container_cli
+from gpubind.sources import printed as printed_list
 from gpubind.sources.cuda import cuda_max
 from gpubind.sources.devices import is_confined, read_devices
 from gpubind.sources.files import Answer, find_binary, find_files, host_only, library_candidates
@@ -40,25 +41,41 @@ from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Search, existi
 from gpubind.sources.table import NameTable, driver_version_of
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
+if TYPE_CHECKING:
+    from gpubind.sources.cdi_edits import DriverEdits
+
 LIST_NAME = "nvliblist.conf"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 LIBCUDA = "libcuda.so"
 
 
-def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
+def read_inventory(
+    host: Host,
+    request: Request,
+    listfile: Optional[ListFile] = None,
+    cdi: Union[DriverEdits, PassedOver, None] = None,
+) -> Inventory:
     """Everything of NVIDIA's driver on *host* that *request* may want, whatever the capability.
 
-    *listfile* overrides the list file in force. Errors: `NothingToBindError` when there is neither a driver library
-    nor a device; `FormatError` for a malformed list file.
+    *listfile* overrides the list file in force; *cdi* is what CDI specs name, if they were asked. Errors:
+    `NothingToBindError` when there is neither a driver library nor a device; `FormatError` for a malformed list file.
     """
     listfile = listfile or host.liblist(LIST_NAME)
     shipped = listfile if listfile.shipped else shipped_liblist(LIST_NAME)
     table = NameTable(parse_liblist(shipped.data, shipped.label))
     listed = table if listfile.shipped else NameTable(parse_liblist(listfile.data, listfile.label))
-    printed, passed_over = _ask_the_program(host, request, listfile)
+    edits = None if isinstance(cdi, PassedOver) else cdi
+    printed: Optional[printed_list.Printed] = None
+    passed_over: tuple[PassedOver, ...] = ()
+    if isinstance(cdi, PassedOver):
+        passed_over = (cdi,)
+    elif edits is not None:
+        printed = edits.printed
+    else:
+        printed, passed_over = _ask_the_program(host, request, listfile)
     source = "driver" if request.source == "driver" else "liblist"
     if printed is not None:
-        source = nvidia_container_cli.SOURCE
+        source = printed.source
 
     kernel = read_kernel(host)
     kind = driver_kind(host)
@@ -79,14 +96,19 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     entries = _entries(namer)
     extra, answers = _programs_and_files(host, entries, version)
     if printed is not None:
-        names, more = nvidia_container_cli.library_names(search, namer.stems(), printed)
-        namer = namer._replace(printed=names)
+        names, more = printed_list.library_names(search, namer.stems(), printed)
+        namer = namer._replace(printed=names, printed_by=(printed.source, printed.at))
         extra += more
     found = find_libraries(search, namer, "compat32" in request.caps, extra)
     libraries = with_aliases(found.files)
+    if edits is not None:
+        libraries = edits.with_links(libraries)
     files = [answer for answer in answers if isinstance(answer, HostFile)]
     decisions += [answer for answer in answers if isinstance(answer, Decision)]
     devices = read_devices(host)
+    if edits is not None:
+        devices = edits.chosen(devices)
+        findings += edits.findings
     # Vendor-neutral loaders come with any desktop: they are no driver.
     if not devices.nodes and all(file.family is not None for file in libraries):
         raise nothing_to_bind(host, kernel, search)
@@ -98,8 +120,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     decisions += devices.decisions
     files = [*_unique(files), *devices.sockets]
     if printed is not None:
-        files = nvidia_container_cli.confirmed(host, printed, files)
-        rest = nvidia_container_cli.unknown(host, printed, files, devices.nodes, decisions, table)
+        files = printed_list.confirmed(host, printed, files)
+        rest = printed_list.unknown(host, printed, files, devices.nodes, decisions, table)
         files += [answer for answer in rest if isinstance(answer, HostFile)]
         decisions += [*printed.decisions, *(answer for answer in rest if isinstance(answer, Decision))]
     for passed in passed_over:
@@ -125,12 +147,13 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         mig_nodes=read_mig_nodes(host, devices.gpus),
         mig_names=ask_mig_names(host, request) if printed is not None else (),
         confined=is_confined(host, devices),
+        env=edits.env if edits else (),
     )
 
 
 def _ask_the_program(
     host: Host, request: Request, listfile: ListFile
-) -> tuple[Optional[nvidia_container_cli.Printed], tuple[PassedOver, ...]]:
+) -> tuple[Optional[printed_list.Printed], tuple[PassedOver, ...]]:
     """What `nvidia-container-cli` names, if it is to be asked and serves; else, if it was asked, why it does not.
 
     A list that a user or site gives is the law: then `auto` asks nobody else.

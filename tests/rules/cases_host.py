@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any, Optional
+
 from build.driver import SONAMES, V, kernel, libraries, rhel
 from build.elf import elf
 from build.ldcache import build_ldcache, entry
@@ -101,7 +104,53 @@ USUAL = "/lib64/ld-linux-x86-64.so.2"
 WHOLE_LIST = "\n".join((*(f"{stem}.so" for stem in SONAMES), "libvdpau_nvidia.so", "nvidia-drm_gbm.so"))
 NIX = "/nix/store/x-glibc-2.38/lib/ld-linux-x86-64.so.2"
 
+CDI = "/etc/cdi/nvidia.json"
+CDI_ON: dict[str, Any] = {"source": "cdi"}
+
+
+def cdi(*, mounts: tuple[str, ...] = (), node: Optional[dict[str, Any]] = None, **edits: Any) -> dict[str, Item]:
+    """A spec of both GPUs with the driver's libraries, and *edits* of the file."""
+    files = [f"/usr/lib64/libcuda.so.{V}", *mounts]
+    common = {"mounts": [{"hostPath": path, "containerPath": path} for path in files], **edits}
+    devices = [
+        {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/nvidia{n}"} for n in numbers]}}
+        for name, numbers in (("0", (0,)), ("1", (1,)), ("all", (0, 1)))
+    ]
+    devices[0]["containerEdits"]["deviceNodes"][0].update(node or {})  # type: ignore[index]
+    spec = {"cdiVersion": "0.7.0", "kind": "nvidia.com/gpu", "devices": devices, "containerEdits": common}
+    return {CDI: json.dumps(spec)}
+
+
+def hook(name: str) -> dict[str, Any]:
+    """A hook of NVIDIA's program."""
+    words = ["nvidia-cdi-hook", name]
+    return {"hooks": [{"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook", "args": words}]}
+
+
 CASES: dict[str, Case] = {
+    # CDI specs.
+    "bad-cdi": Case(
+        Situation(healthy({CDI: "cdiVersion: 9.9.9\n"})),
+        # The CDI project does not read files of this name.
+        Situation(healthy({"/etc/cdi/nvidia.yml": "cdiVersion: 9.9.9\n"})),
+    ),
+    "cdi-conflict": Case(
+        Situation(healthy(cdi(), {"/etc/cdi/second.json": cdi()[CDI]})),
+        Situation(healthy(cdi(), {"/var/run/cdi/second.json": cdi()[CDI]})),
+    ),
+    "cdi-edit": Case(
+        Situation(healthy(cdi(intelRdt={"closID": "gpu"})), request=CDI_ON),
+        # Root has every group's rights.
+        Situation(healthy(cdi(additionalGids=[44])), request=CDI_ON, facts={"euid": 0}),
+    ),
+    "cdi-hook": Case(
+        Situation(healthy(cdi(**hook("make-coffee"))), request=CDI_ON),
+        Situation(healthy(cdi(**hook("disable-device-node-modification"))), request=CDI_ON),
+    ),
+    "stale-cdi": Case(
+        Situation(healthy(cdi(mounts=("/usr/lib64/libcuda.so.535.54.03",)))),
+        Situation(healthy(cdi(node={"major": 195, "minor": 0, "type": "c"}))),
+    ),
     # What rules find.
     "control-node-missing": Case(
         Situation(lacking("/dev/nvidiactl")),

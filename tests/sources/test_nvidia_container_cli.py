@@ -25,7 +25,8 @@ from gpubind.host.survey import survey
 from gpubind.model import CAPABILITIES, HostFile, Inventory, Missing, PassedOver, Plan, Request, SourceUsed
 from gpubind.planner import make_plan
 from gpubind.sources.nvidia import read_inventory
-from gpubind.sources.nvidia_container_cli import Printed, ask
+from gpubind.sources.nvidia_container_cli import ask
+from gpubind.sources.printed import Printed
 
 CLI = "nvidia-container-cli"
 LIST = (CLI, "list")

@@ -1,0 +1,465 @@
+"""CDI specs: what a container runtime does to a container so that it gets a device.
+
+The rules are those of the CDI project, version 1.1.0 (`specs-go/config.go`, `specs-go/version.go`, `pkg/cdi/spec.go`,
+`pkg/cdi/container-edits.go`, `pkg/parser/parser.go`): decoding is strict, and one wrong field rejects the whole file.
+Like the project's own reader, this one does not care whether a file is called `.json` or `.yaml`; it takes a number
+where a string is wanted, and field names in any case (sigs.k8s.io/yaml, Go's encoding/json).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, Optional, TypeVar
+
+from gpubind.errors import FormatError
+from gpubind.formats.yaml import parse_yaml
+
+VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+"""In their order. The first two are known, but no content is ever as old: see `required_version`."""
+HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
+SIZE_LIMIT = 1 << 20
+ANNOTATIONS_LIMIT = 256 << 10
+
+_VENDOR_OR_CLASS = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+_ANNOTATION_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_ANNOTATION_PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
+
+_Value = TypeVar("_Value")
+
+
+class CdiNode(NamedTuple):
+    """A device node that the container gets."""
+
+    path: str
+    host_path: str
+    """Empty: the same as `path`."""
+    type: str
+    """`b`, `c`, `u` or `p`; empty: as on the host."""
+    major: int
+    """0, like `type` empty: both numbers are the host's when the container starts."""
+    minor: int
+    file_mode: Optional[int]
+    permissions: str
+    """Of `rwm`, or `none`; empty means all."""
+    uid: Optional[int]
+    gid: Optional[int]
+
+    @property
+    def source(self) -> str:
+        """Where the node is on the host."""
+        return self.host_path or self.path
+
+
+class CdiNetDevice(NamedTuple):
+    """A network interface that moves into the container."""
+
+    host_name: str
+    name: str
+
+
+class CdiMount(NamedTuple):
+    """A mount of the container."""
+
+    host_path: str
+    container_path: str
+    options: tuple[str, ...]
+    type: str
+
+
+class CdiHook(NamedTuple):
+    """A program of the host that the runtime runs."""
+
+    when: str
+    """One of `HOOK_NAMES`."""
+    path: str
+    args: tuple[str, ...]
+    """With the program's name first."""
+    env: tuple[str, ...]
+    timeout: Optional[int]
+
+
+class CdiRdt(NamedTuple):
+    """Intel's resource director: which class of cache and memory bandwidth a process gets."""
+
+    clos_id: str
+    l3_cache_schema: str
+    memory_schema: str
+    schemata: Optional[tuple[str, ...]]
+    enable_monitoring: bool
+
+
+class CdiEdits(NamedTuple):
+    """What changes in a container."""
+
+    env: tuple[str, ...] = ()
+    """`NAME=value`: replaces what the image and the user set."""
+    nodes: tuple[CdiNode, ...] = ()
+    net_devices: tuple[CdiNetDevice, ...] = ()
+    hooks: tuple[CdiHook, ...] = ()
+    mounts: tuple[CdiMount, ...] = ()
+    rdt: Optional[CdiRdt] = None
+    gids: tuple[int, ...] = ()
+
+
+class CdiDevice(NamedTuple):
+    """A device that can be asked for."""
+
+    name: str
+    annotations: dict[str, str]
+    edits: CdiEdits
+
+
+class CdiSpec(NamedTuple):
+    """A file of devices of one kind."""
+
+    version: str
+    """Without a leading `v`."""
+    kind: str
+    """`vendor/class`."""
+    annotations: dict[str, str]
+    devices: tuple[CdiDevice, ...]
+    edits: CdiEdits
+    """Applied once when any of the devices is used."""
+
+
+class CdiName(NamedTuple):
+    """A device's qualified name: `nvidia.com/gpu=0`."""
+
+    kind: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.device}"
+
+
+def parse_cdi(data: bytes) -> CdiSpec:
+    """The spec in *data*, JSON or YAML.
+
+    Errors: `FormatError` (code `bad-cdi`) with the place: too large, no JSON or YAML, an unknown field, a value of the
+    wrong type, an unknown version or one that lacks a feature in use, a bad name, a device twice or without edits.
+    """
+    if len(data) > SIZE_LIMIT:
+        raise _malformed("", f"{len(data)} bytes; {SIZE_LIMIT} at most")
+    try:
+        document = parse_yaml(data)
+    except FormatError as error:
+        raise _malformed(error.place, error.why) from error
+    if document is None:
+        raise _malformed("", "no spec in it")
+    spec = _spec(document, "")
+    _validate(spec)
+    return spec
+
+
+def parse_cdi_name(text: str) -> CdiName:
+    """`vendor/class=name`. Errors: `FormatError` (code `bad-cdi-name`) for anything else."""
+    kind, equals, device = text.partition("=")
+    why = _kind_fault(kind) or (None if _DEVICE.fullmatch(device) else f"`{device}` is no name of a device")
+    if not equals or why:
+        raise FormatError("bad-cdi-name", f"`{text}` is no qualified name of a CDI device", why=why or "it has no `=`")
+    return CdiName(kind, device)
+
+
+def is_device_name(name: str) -> bool:
+    """Whether CDI allows *name* for a device."""
+    return _DEVICE.fullmatch(name) is not None
+
+
+def required_version(spec: CdiSpec) -> str:
+    """The oldest version of CDI that has everything that *spec* uses; never below 0.3.0."""
+    edits = [spec.edits, *(device.edits for device in spec.devices)]
+    rdts = [e.rdt for e in edits if e.rdt is not None]
+    if any(e.net_devices for e in edits) or any(r.schemata is not None or r.enable_monitoring for r in rdts):
+        return "1.1.0"
+    if rdts or any(e.gids for e in edits):
+        return "0.7.0"
+    if spec.annotations or any(d.annotations for d in spec.devices) or "." in spec.kind.partition("/")[2]:
+        return "0.6.0"
+    if any("0" <= d.name[:1] <= "9" for d in spec.devices) or any(n.host_path for e in edits for n in e.nodes):
+        return "0.5.0"
+    return "0.4.0" if any(m.type for e in edits for m in e.mounts) else "0.3.0"
+
+
+# Decoding: what Go's encoding/json does with the project's types, unknown fields refused.
+
+
+def _spec(value: Any, at: str) -> CdiSpec:
+    fields = _struct(value, at, ("cdiVersion", "kind", "annotations", "devices", "containerEdits"))
+    return CdiSpec(
+        _string(*fields("cdiVersion")).removeprefix("v"),
+        _string(*fields("kind")),
+        _string_map(*fields("annotations")),
+        _list(*fields("devices"), _device),
+        _edits(*fields("containerEdits")),
+    )
+
+
+def _device(value: Any, at: str) -> CdiDevice:
+    fields = _struct(value, at, ("name", "annotations", "containerEdits"))
+    return CdiDevice(_string(*fields("name")), _string_map(*fields("annotations")), _edits(*fields("containerEdits")))
+
+
+def _edits(value: Any, at: str) -> CdiEdits:
+    known = ("env", "deviceNodes", "netDevices", "hooks", "mounts", "intelRdt", "additionalGids")
+    fields = _struct(value, at, known)
+    rdt, rdt_at = fields("intelRdt")
+    return CdiEdits(
+        _list(*fields("env"), _string),
+        _list(*fields("deviceNodes"), _node),
+        _list(*fields("netDevices"), _net_device),
+        _list(*fields("hooks"), _hook),
+        _list(*fields("mounts"), _mount),
+        None if rdt is None else _rdt(rdt, rdt_at),
+        _list(*fields("additionalGids"), _uint32),
+    )
+
+
+def _node(value: Any, at: str) -> CdiNode:
+    known = ("path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid")
+    fields = _struct(value, at, known, null=False)
+    return CdiNode(
+        _string(*fields("path")),
+        _string(*fields("hostPath")),
+        _string(*fields("type")),
+        _integer(*fields("major")) or 0,
+        _integer(*fields("minor")) or 0,
+        _optional_uint32(*fields("fileMode")),
+        _string(*fields("permissions")),
+        _optional_uint32(*fields("uid")),
+        _optional_uint32(*fields("gid")),
+    )
+
+
+def _net_device(value: Any, at: str) -> CdiNetDevice:
+    fields = _struct(value, at, ("hostInterfaceName", "name"), null=False)
+    return CdiNetDevice(_string(*fields("hostInterfaceName")), _string(*fields("name")))
+
+
+def _hook(value: Any, at: str) -> CdiHook:
+    fields = _struct(value, at, ("hookName", "path", "args", "env", "timeout"), null=False)
+    return CdiHook(
+        _string(*fields("hookName")),
+        _string(*fields("path")),
+        _list(*fields("args"), _string),
+        _list(*fields("env"), _string),
+        _integer(*fields("timeout")),
+    )
+
+
+def _mount(value: Any, at: str) -> CdiMount:
+    fields = _struct(value, at, ("hostPath", "containerPath", "options", "type"), null=False)
+    return CdiMount(
+        _string(*fields("hostPath")),
+        _string(*fields("containerPath")),
+        _list(*fields("options"), _string),
+        _string(*fields("type")),
+    )
+
+
+def _rdt(value: Any, at: str) -> CdiRdt:
+    known = ("closID", "l3CacheSchema", "memBwSchema", "schemata", "enableMonitoring")
+    fields = _struct(value, at, known)
+    schemata, schemata_at = fields("schemata")
+    monitoring, monitoring_at = fields("enableMonitoring")
+    if not isinstance(monitoring, (bool, type(None))):
+        raise _wrong_type(monitoring, monitoring_at, "true or false")
+    return CdiRdt(
+        _string(*fields("closID")),
+        _string(*fields("l3CacheSchema")),
+        _string(*fields("memBwSchema")),
+        None if schemata is None else _list(schemata, schemata_at, _string),
+        bool(monitoring),
+    )
+
+
+def _struct(value: Any, at: str, known: tuple[str, ...], *, null: bool = True) -> Callable[[str], tuple[Any, str]]:
+    """The fields of an object, by name: each value (None if absent) with its place."""
+    if value is None and null:
+        value = {}
+    if value is None:
+        raise _malformed(at, "null where an object is wanted")
+    if not isinstance(value, dict):
+        raise _wrong_type(value, at, "an object")
+    by_fold = {name.lower(): name for name in known}
+    found: dict[str, Any] = {}
+    for key, member in value.items():
+        name = key if key in known else by_fold.get(key.lower())
+        if name is None:
+            raise _malformed(_below(at, key), "unknown field")
+        if name in found:
+            raise _malformed(_below(at, name), "written twice")
+        found[name] = member
+    return lambda name: (found.get(name), _below(at, name))
+
+
+def _list(value: Any, at: str, item: Callable[[Any, str], _Value]) -> tuple[_Value, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise _wrong_type(value, at, "a list")
+    return tuple(item(member, f"{at}[{number}]") for number, member in enumerate(value))
+
+
+def _string(value: Any, at: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        if "\0" in value:
+            raise _malformed(at, "a NUL byte")
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    raise _wrong_type(value, at, "a string")
+
+
+def _string_map(value: Any, at: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _wrong_type(value, at, "an object")
+    return {key: _string(member, _below(at, key)) for key, member in value.items()}
+
+
+def _integer(value: Any, at: str) -> Optional[int]:
+    if value is None:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _wrong_type(value, at, "an integer")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise _malformed(at, f"{value} has more than 64 bits")
+    return value
+
+
+def _uint32(value: Any, at: str) -> int:
+    return _optional_uint32(value, at) or 0
+
+
+def _optional_uint32(value: Any, at: str) -> Optional[int]:
+    number = _integer(value, at)
+    if number is not None and not 0 <= number < 1 << 32:
+        raise _malformed(at, f"{number} is no unsigned number of 32 bits")
+    return number
+
+
+# Validation, in the project's order.
+
+
+def _validate(spec: CdiSpec) -> None:
+    if spec.version not in VERSIONS:
+        raise _malformed("cdiVersion", f"invalid version `{spec.version}`")
+    required = required_version(spec)
+    if VERSIONS.index(spec.version) < VERSIONS.index(required):
+        raise _malformed("cdiVersion", f"the spec version must be at least {required}, not {spec.version}")
+    fault = _kind_fault(spec.kind)
+    if fault:
+        raise _malformed("kind", fault)
+    _validate_annotations(spec.annotations, "annotations")
+    _validate_edits(spec.edits, "containerEdits")
+    names: set[str] = set()
+    for number, device in enumerate(spec.devices):
+        at = f"devices[{number}]"
+        if not _DEVICE.fullmatch(device.name):
+            raise _malformed(f"{at}.name", f"`{device.name}` is no name of a device")
+        _validate_annotations(device.annotations, f"{at}.annotations")
+        if device.edits == CdiEdits():
+            raise _malformed(f"{at}.containerEdits", f"device `{device.name}` has empty edits")
+        _validate_edits(device.edits, f"{at}.containerEdits")
+        if device.name in names:
+            raise _malformed(f"{at}.name", f"multiple device `{device.name}`")
+        names.add(device.name)
+    if not names:
+        raise _malformed("devices", "no devices")
+
+
+def _kind_fault(kind: str) -> Optional[str]:
+    vendor, slash, name = kind.partition("/")
+    if not slash or not vendor or not name:
+        return f"`{kind}` is not of the form vendor/class"
+    for what, text in (("vendor", vendor), ("class", name)):
+        if not _VENDOR_OR_CLASS.fullmatch(text):
+            return f"`{text}` is no name of a {what}"
+    return None
+
+
+def _validate_annotations(annotations: dict[str, str], at: str) -> None:
+    size = 0
+    for key, value in annotations.items():
+        size += len(key.encode("utf-8", "surrogateescape")) + len(value.encode("utf-8", "surrogateescape"))
+        prefix, slash, name = key.lower().rpartition("/")
+        good = _ANNOTATION_NAME.fullmatch(name) is not None
+        if slash:
+            good = good and len(prefix) < 254 and _ANNOTATION_PREFIX.fullmatch(prefix) is not None
+        if not good:
+            raise _malformed(_below(at, key), "no key of an annotation")
+    if size > ANNOTATIONS_LIMIT:
+        raise _malformed(at, f"{size} bytes of annotations; {ANNOTATIONS_LIMIT} at most")
+
+
+def _validate_edits(edits: CdiEdits, at: str) -> None:
+    _validate_env(edits.env, f"{at}.env")
+    for number, node in enumerate(edits.nodes):
+        _validate_node(node, f"{at}.deviceNodes[{number}]")
+    for number, hook in enumerate(edits.hooks):
+        here = f"{at}.hooks[{number}]"
+        if hook.when not in HOOK_NAMES:
+            raise _malformed(f"{here}.hookName", f"invalid hook name `{hook.when}`")
+        if not hook.path:
+            raise _malformed(f"{here}.path", "empty")
+        _validate_env(hook.env, f"{here}.env")
+    for number, mount in enumerate(edits.mounts):
+        here = f"{at}.mounts[{number}]"
+        for name, path in (("hostPath", mount.host_path), ("containerPath", mount.container_path)):
+            if not path:
+                raise _malformed(f"{here}.{name}", "empty")
+    if edits.rdt is not None:
+        clos = edits.rdt.clos_id
+        if clos != "/" and (len(clos) >= 4096 or clos in (".", "..") or "/" in clos or "\n" in clos):
+            raise _malformed(f"{at}.intelRdt.closID", "no file name")
+    _validate_net_devices(edits.net_devices, f"{at}.netDevices")
+
+
+def _validate_node(node: CdiNode, at: str) -> None:
+    if not node.path:
+        raise _malformed(f"{at}.path", "empty")
+    if node.type not in ("", "b", "c", "u", "p"):
+        raise _malformed(f"{at}.type", f"invalid type `{node.type}`")
+    if node.major < 0 or node.minor < 0:
+        raise _malformed(at, f"negative device number {node.major}:{node.minor}")
+    if node.permissions != "none" and node.permissions.strip("rwm"):
+        raise _malformed(f"{at}.permissions", f"invalid permissions `{node.permissions}`")
+
+
+def _validate_net_devices(devices: tuple[CdiNetDevice, ...], at: str) -> None:
+    for field in ("host_name", "name"):
+        names = [getattr(device, field) for device in devices]
+        if "" in names:
+            raise _malformed(f"{at}[{names.index('')}]", "an empty name of an interface")
+        if len(dict.fromkeys(names)) < len(names):
+            raise _malformed(at, "the same interface twice")
+
+
+def _validate_env(env: tuple[str, ...], at: str) -> None:
+    for number, variable in enumerate(env):
+        if variable.find("=") <= 0:
+            raise _malformed(f"{at}[{number}]", f"`{variable[:60]}` is not of the form NAME=value")
+
+
+def _below(at: str, name: str) -> str:
+    return f"{at}.{name}" if at else name
+
+
+def _wrong_type(value: Any, at: str, wanted: str) -> FormatError:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return _malformed(at, f"{names.get(type(value), 'a value')} where {wanted} is wanted")
+
+
+def _malformed(place: str, why: str) -> FormatError:
+    return FormatError("bad-cdi", "malformed CDI spec", place=place or "byte 0", why=why)

@@ -1,0 +1,215 @@
+"""The CDI specs of a host: which devices there are, by the CDI project's rules, and which of them are meant.
+
+Rules (`pkg/cdi/spec-dirs.go`, `pkg/cdi/cache.go`): files called `*.json` and `*.yaml` in the directories themselves,
+directories in rising priority. A device in two files of one directory is a conflict, and cannot be used any more, not
+even if a directory of higher priority has it, too. A file that cannot be read or is malformed counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Optional, Union
+
+from gpubind.errors import FormatError, UsageError
+from gpubind.formats.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName, CdiSpec, parse_cdi, parse_cdi_name
+from gpubind.host import Host
+from gpubind.model import Finding, Missing, PassedOver, Request, Severity
+from gpubind.tree import Tree
+
+SOURCE = "cdi"
+DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
+NVIDIA = "nvidia.com/gpu"
+ALL = "all"
+
+
+class Loaded(NamedTuple):
+    """A spec and its file."""
+
+    path: str
+    spec: CdiSpec
+
+
+class Registry(NamedTuple):
+    """The specs of a host."""
+
+    directories: tuple[str, ...]
+    specs: tuple[Loaded, ...]
+    devices: dict[str, tuple[Loaded, CdiDevice]]
+    """What can be used, by qualified name."""
+    conflicts: dict[str, tuple[str, str]]
+    """What cannot, and two files that have it."""
+    broken: dict[str, str]
+    """Files and directories that count for nothing, and why."""
+
+
+class Applied(NamedTuple):
+    """Edits that a choice of devices brings, and where they stand."""
+
+    at: str
+    """`/etc/cdi/nvidia.yaml: containerEdits`."""
+    edits: CdiEdits
+
+
+class Choice(NamedTuple):
+    """The devices that are meant."""
+
+    registry: Registry
+    names: tuple[CdiName, ...]
+    driver_names: tuple[CdiName, ...]
+    """Those of them that bring NVIDIA's driver."""
+    driver: tuple[Applied, ...]
+    """The edits of those."""
+    others: tuple[Applied, ...]
+    """Edits that bring something else."""
+    whole: bool
+    """Whether the driver's devices are all that there are, as far as the specs know."""
+
+
+def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Registry:
+    """The specs below *directories* of the dev root, as the CDI project's cache has them."""
+    directories = tuple(directories) or DIRECTORIES
+    found = Registry(directories, (), {}, {}, {})
+    specs: list[Loaded] = []
+    priorities: dict[str, int] = {}
+    for priority, directory in enumerate(directories):
+        for path in _spec_files(host.dev, directory, found.broken):
+            data = host.dev.read(path, SIZE_LIMIT)
+            if isinstance(data, Missing):
+                found.broken[path] = str(data)
+                continue
+            try:
+                loaded = Loaded(path, parse_cdi(data))
+            except FormatError as error:
+                found.broken[path] = f"{error.place}: {error.why}" if error.place else error.why
+                continue
+            specs.append(loaded)
+            for device in loaded.spec.devices:
+                name = str(CdiName(loaded.spec.kind, device.name))
+                if name in found.devices and priorities[name] == priority:
+                    found.conflicts[name] = (found.devices[name][0].path, path)
+                else:
+                    found.devices[name], priorities[name] = (loaded, device), priority
+    for name in found.conflicts:
+        found.devices.pop(name, None)
+    return found._replace(specs=tuple(specs))
+
+
+def choose(host: Host, request: Request) -> Union[Choice, PassedOver]:
+    """The devices that *request* means: those that it names, else every GPU of NVIDIA's.
+
+    Errors: `FormatError` (code `bad-cdi-name`), `UsageError` (code `unknown-cdi-device`) for a device that is named and
+    that no spec has. Without names: `PassedOver` (codes `absent`, `no-device`) if the specs have none of NVIDIA's.
+    """
+    registry = read_registry(host, request.cdi_directories)
+    names = tuple(parse_cdi_name(text) for text in request.cdi_devices)
+    for name in names:
+        if str(name) not in registry.devices:
+            raise _unknown_device(registry, name)
+    if not names:
+        names = _every_gpu(registry)
+    if not names:
+        where = ", ".join(registry.directories)
+        if not registry.specs and not registry.broken:
+            return PassedOver(SOURCE, "absent", f"there is no CDI spec in {where}")
+        faults = [f"{path}: {why}" for path, why in registry.broken.items()]
+        faults += [f"{name} is in {a} and {b}" for name, (a, b) in registry.conflicts.items()]
+        why = f"no spec in {where} has a usable device of {NVIDIA}" + (f" ({'; '.join(faults)})" if faults else "")
+        return PassedOver(SOURCE, "no-device", why)
+    driver: list[Applied] = []
+    others: list[Applied] = []
+    driver_names: list[CdiName] = []
+    whole = not request.cdi_devices
+    for kind in dict.fromkeys(name.kind for name in names):
+        of_kind = [name for name in names if name.kind == kind]
+        applied = _applied(registry, of_kind)
+        if any(map(_brings_driver, applied)):
+            driver += applied
+            driver_names += of_kind
+            whole = whole or any(name.device == ALL for name in of_kind)
+        else:
+            others += applied
+    return Choice(registry, names, tuple(driver_names), tuple(driver), tuple(others), whole)
+
+
+def in_driver_root(host: Host, path: str) -> Optional[str]:
+    """Host path *path* as the driver root has it; None if that is no tree of its own, or the path lies outside."""
+    root = host.driver.root.rstrip("/")
+    inside = host.driver is not host.dev and root and path.startswith(f"{root}/")
+    return path[len(root) :] if inside else None
+
+
+def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[Finding]:
+    """The findings about files that count for nothing, and about conflicts; *used* is what a plan is made of."""
+    kinds = {name.kind for name in used}
+    findings = [
+        Finding(
+            "bad-cdi",
+            "warning",
+            None,
+            path,
+            f"the CDI spec {path} cannot be used, and no runtime gives its devices",
+            path,
+            why,
+            "make it anew with the program that wrote it (`nvidia-ctk cdi generate`, `gpubind plan --format cdi`)",
+        )
+        for path, why in registry.broken.items()
+    ]
+    for name, (first, second) in registry.conflicts.items():
+        what = f"two CDI specs of one directory have {name}, so it cannot be used"
+        why = f"`unresolvable CDI devices {name}`"
+        hint = "keep one of the files; one in a later directory takes the place of an earlier one's"
+        severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
+        findings.append(Finding("cdi-conflict", severity, None, name, what, f"{first}, {second}", why, hint))
+    return findings
+
+
+def _spec_files(tree: Tree, directory: str, broken: dict[str, str]) -> list[str]:
+    names = tree.list(directory)
+    if isinstance(names, Missing):
+        if names.why != "absent":
+            broken[directory] = str(names)
+        return []
+    paths = [f"{directory.rstrip('/')}/{name}" for name in names if name.endswith((".json", ".yaml"))]
+    facts = {path: tree.lstat(path) for path in paths}
+    return [path for path, found in facts.items() if isinstance(found, Missing) or found.kind != "dir"]
+
+
+def _every_gpu(registry: Registry) -> tuple[CdiName, ...]:
+    """`nvidia.com/gpu=all`, or every device of that kind."""
+    names = [parse_cdi_name(text) for text in registry.devices if text.startswith(f"{NVIDIA}=")]
+    everything = [name for name in names if name.device == ALL]
+    return tuple(everything or sorted(names))
+
+
+def _applied(registry: Registry, names: Iterable[CdiName]) -> list[Applied]:
+    """The edits of *names*, in the order in which a runtime applies them: each file's own once."""
+    applied: list[Applied] = []
+    files: list[str] = []
+    for name in dict.fromkeys(names):
+        loaded, device = registry.devices[str(name)]
+        if loaded.path not in files:
+            files.append(loaded.path)
+            applied.append(Applied(f"{loaded.path}: containerEdits", loaded.spec.edits))
+        applied.append(Applied(f"{loaded.path}: device {device.name}", device.edits))
+    return applied
+
+
+def _brings_driver(applied: Applied) -> bool:
+    return any("/libcuda.so" in mount.host_path for mount in applied.edits.mounts)
+
+
+def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
+    text = str(name)
+    why: Optional[str] = None
+    if text in registry.conflicts:
+        why = "it is in both {} and {}, and so in neither".format(*registry.conflicts[text])
+    elif registry.broken:
+        why = "; ".join(f"{path}: {fault}" for path, fault in registry.broken.items())
+    known = [name for name in registry.devices if name.startswith(f"{text.partition('=')[0]}=")]
+    return UsageError(
+        "unknown-cdi-device",
+        f"no CDI spec has the device `{text}`",
+        where=", ".join(registry.directories),
+        why=why or ("" if registry.specs else "there is no spec in these directories"),
+        hint="known: " + ", ".join(known or sorted(registry.devices) or ["none"]),
+    )

@@ -1,0 +1,393 @@
+"""What the edits of chosen CDI devices mean for a plan.
+
+Edits that bring NVIDIA's driver are a list of names like any other source's: which file a name is, what completes it,
+where it lands, is decided as always. Of every other kind the spec is all that is known, so it is done to the letter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import NamedTuple, Optional, Union
+
+from gpubind.errors import NotRecordedError
+from gpubind.formats.cdi import CdiEdits, CdiMount, CdiNode
+from gpubind.host import Host
+from gpubind.model import (
+    ContainerPath,
+    Decision,
+    DeviceNode,
+    Driver,
+    EnvVar,
+    Finding,
+    HostFile,
+    Inventory,
+    Kind,
+    Missing,
+    PassedOver,
+    RootedPath,
+    SourceUsed,
+    Vendor,
+    Verdict,
+)
+from gpubind.sources.cdi import SOURCE, Applied, Choice, in_driver_root, registry_findings
+from gpubind.sources.cdi_hooks import Links, read_hooks
+from gpubind.sources.devices import Devices, access_to, read_groups
+from gpubind.sources.files import SYSTEM_DIRECTORIES
+from gpubind.sources.layouts import HOST_ONLY
+from gpubind.sources.printed import Printed, decision, present
+
+OPTIONS = ("ro", "nosuid", "nodev", "noexec")
+"""What a plan says of a bind; the rest (rbind, rprivate) is every runtime's own way."""
+FOR_NVIDIAS_RUNTIME = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_CTK_LIBCUDA_DIR")
+PREPENDED = ("LD_LIBRARY_PATH", "PATH")
+LINKS_LIMIT = 40
+
+_GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class DriverEdits(NamedTuple):
+    """The edits that bring NVIDIA's driver."""
+
+    printed: Printed
+    names: dict[RootedPath, tuple[str, ...]]
+    """Names that hooks would make for libraries, by real file."""
+    nodes: tuple[str, ...]
+    whole: bool
+    """Whether no GPU was chosen out of several."""
+    env: tuple[EnvVar, ...]
+    findings: tuple[Finding, ...]
+
+    def with_links(self, libraries: Iterable[HostFile]) -> tuple[HostFile, ...]:
+        """*libraries*, with the names that the hooks would give them."""
+        files = tuple(libraries)
+        known = {name for file in files for name in file.names}
+        result = []
+        for file in files:
+            more = [name for name in self.names.get(file.path, ()) if name not in known]
+            known.update(more)
+            result.append(file._replace(names=tuple(sorted({*file.names, *more}))) if more else file)
+        return tuple(result)
+
+    def chosen(self, devices: Devices) -> Devices:
+        """*devices*, without GPUs and their nodes that the choice leaves out."""
+        if self.whole:
+            return devices
+        gpus = {node.gpu for node in devices.nodes if node.target in self.nodes}
+        instances = [path for path in self.nodes if "/nvidia-caps/" in path]
+        out = [
+            node
+            for node in devices.nodes
+            if (node.gpu is not None and node.gpu not in gpus)
+            or (node.gpu is None and _GPU_NODE.fullmatch(node.target) and node.target not in self.nodes)
+            or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
+        ]
+        at, targets = self.printed.at, [node.target for node in out]
+        detail = f"not among the devices of {at}"
+        left_out = [decision(SOURCE, at, path, "left-out", "not-chosen", path, detail) for path in targets]
+        return devices._replace(
+            gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
+            nodes=tuple(node for node in devices.nodes if node not in out),
+            decisions=(*devices.decisions, *left_out),
+            findings=tuple(finding for finding in devices.findings if finding.subject not in targets),
+        )
+
+
+def driver_edits(host: Host, choice: Choice) -> Union[DriverEdits, PassedOver]:
+    """What the driver's edits of *choice* name on *host*; `PassedOver` (code `no-library`) if nothing of it is there.
+
+    Every mount, node, hook and variable gets a Decision, or is what a Decision of another step is about.
+    """
+    at = ", ".join(str(name) for name in choice.driver_names)
+    decisions: list[Decision] = []
+    mounts = _mounts(choice.driver, decisions, "nvidia")
+    rooted = {
+        in_driver_root(host, mount.host_path) or mount.host_path: mount
+        for mount in mounts
+        if _is_clean(mount.host_path)
+    }
+    libraries: dict[RootedPath, None] = {}
+    others: dict[RootedPath, str] = {}
+    real_of: dict[str, RootedPath] = {}
+    for path, real in present(host.driver, SOURCE, at, rooted, decisions).items():
+        mount = rooted[path]
+        real_of[mount.container_path] = real
+        why = next((only.why for only in HOST_ONLY if fnmatchcase(real, only.pattern)), None)
+        if why:
+            decisions.append(decision(SOURCE, at, path, "left-out", "host-only", real, why))
+        elif ".so" in real.rpartition("/")[2]:
+            libraries[real] = None
+        else:
+            others[real] = mount.container_path
+    if not libraries:
+        return PassedOver(SOURCE, "no-library", f"none of the {len(rooted)} files that {at} names is a library here")
+    nodes = [node for part in choice.driver for node in part.edits.nodes if _is_clean(node.source)]
+    devices = tuple(present(host.dev, SOURCE, at, (node.source for node in nodes), decisions))
+    hooks = read_hooks(choice.driver, "nvidia")
+    env, env_decisions = _environment(choice.driver, "nvidia")
+    printed = Printed(
+        SOURCE,
+        at,
+        f"{at} ({', '.join(dict.fromkeys(part.at.partition(': ')[0] for part in choice.driver))})",
+        tuple(libraries),
+        tuple(others),
+        devices,
+        (*decisions, *hooks.decisions, *env_decisions),
+        {**others},
+    )
+    findings = (
+        *registry_findings(choice.registry, choice.names),
+        *hooks.findings,
+        *_not_done(host, choice.driver, "nvidia"),
+    )
+    names = _library_names(hooks, real_of)
+    return DriverEdits(printed, names, tuple(node.path for node in nodes), choice.whole, env, tuple(findings))
+
+
+def other_inventory(host: Host, choice: Choice) -> Inventory:
+    """What devices of other kinds bring: to the letter, as far as binds, nodes and variables can say it."""
+    vendor: Vendor = "other"
+    names = [str(name) for name in choice.names if name not in choice.driver_names]
+    decisions: list[Decision] = []
+    hooks = read_hooks(choice.others, vendor)
+    files: dict[str, HostFile] = {}
+    for mount in _mounts(choice.others, decisions, vendor):
+        answer = _file(host, mount, mount.host_path, mount.container_path, vendor)
+        if isinstance(answer, HostFile):
+            files[mount.container_path] = answer
+        else:
+            decisions.append(answer)
+    for link in hooks.links:
+        answer = _linked(host, link, hooks, files, vendor)
+        if isinstance(answer, HostFile):
+            files.setdefault(link, answer)
+        else:
+            decisions.append(answer)
+    groups = read_groups(host)
+    nodes: dict[str, DeviceNode] = {}
+    for part in choice.others:
+        for node in part.edits.nodes:
+            made = _node(host, node, groups, part.at, vendor)
+            if isinstance(made, DeviceNode):
+                nodes[node.path] = made
+            else:
+                decisions.append(made)
+    env, env_decisions = _environment(choice.others, vendor)
+    folders = tuple(EnvVar("LD_LIBRARY_PATH", "prepend", folder, ":", "cdi") for folder in hooks.folders)
+    where = ", ".join(dict.fromkeys(part.at.partition(": ")[0] for part in choice.others))
+    return Inventory(
+        driver=Driver(vendor, None, False, None, "linux", None, host.dev.root),
+        source=SourceUsed(SOURCE, f"{', '.join(names)} ({where})"),
+        searched=(),
+        files=tuple(files.values()),
+        devices=tuple(nodes.values()),
+        gpus=(),
+        decisions=(*decisions, *hooks.decisions, *env_decisions),
+        findings=(
+            *(() if choice.driver else registry_findings(choice.registry, choice.names)),
+            *hooks.findings,
+            *_not_done(host, choice.others, vendor),
+        ),
+        env=(*folders, *env),
+    )
+
+
+def _mounts(applied: Iterable[Applied], decisions: list[Decision], vendor: Vendor) -> list[CdiMount]:
+    """The binds among the mounts, the last for each place in the container; a Decision for each that is none."""
+    found: dict[str, CdiMount] = {}
+    for part in applied:
+        for number, mount in enumerate(part.edits.mounts):
+            at = f"{part.at}.mounts[{number}]"
+            subject = mount.container_path
+            if not _is_bind(mount):
+                detail = f"a mount of type {mount.type}; a plan has binds alone"
+                decisions.append(_rejected(vendor, subject, "cdi-mount", at, mount.host_path, detail))
+            elif not (_is_clean(mount.host_path) and _is_clean(mount.container_path)):
+                detail = "a path in a spec is absolute, without `.`, `..` and doubled or trailing slashes"
+                decisions.append(_rejected(vendor, subject, "unclean-path", at, mount.host_path, detail))
+            elif mount.container_path in SYSTEM_DIRECTORIES:
+                detail = "binding it would hide the container's own"
+                decisions.append(_rejected(vendor, subject, "system-directory", at, mount.host_path, detail))
+            else:
+                found.pop(subject, None)
+                found[subject] = mount
+    return list(found.values())
+
+
+def _is_bind(mount: CdiMount) -> bool:
+    return mount.type in ("", "bind", "none", "rbind")
+
+
+def _is_clean(path: str) -> bool:
+    parts = path.split("/")
+    return path.startswith("/") and path != "/" and not {"", ".", ".."} & set(parts[1:])
+
+
+def _library_names(hooks: Links, real_of: dict[str, RootedPath]) -> dict[RootedPath, tuple[str, ...]]:
+    """The last parts of the links that lead to a mounted file, by the real file behind it."""
+    names: dict[RootedPath, tuple[str, ...]] = {}
+    for link in hooks.links:
+        real = real_of.get(_followed(link, hooks))
+        name = link.rpartition("/")[2]
+        if real is not None and ".so" in name:
+            names[real] = (*names.get(real, ()), name)
+    return names
+
+
+def _followed(path: str, hooks: Links) -> str:
+    """Where *path* leads by the links that hooks would make."""
+    for _ in range(LINKS_LIMIT):
+        if path not in hooks.links:
+            break
+        path = hooks.links[path]
+    return path
+
+
+def _linked(
+    host: Host, link: str, hooks: Links, files: dict[str, HostFile], vendor: Vendor
+) -> Union[HostFile, Decision]:
+    """The file of the host that a link would lead to, to be bound under the link's name."""
+    end = _followed(link, hooks)
+    if _is_clean(link) and end in files:
+        return files[end]._replace(target=ContainerPath(link))
+    for place, file in files.items():
+        if file.kind == "directory" and end.startswith(f"{place}/") and _is_clean(link):
+            mount = CdiMount(file.path + end[len(place) :], link, file.options or (), "")
+            return _file(host, mount, mount.host_path, link, vendor)
+    detail = f"it leads to {end}, which no mount of the spec brings: if the image has that, a bind cannot say it"
+    return Decision(vendor, link, "left-out", "cdi-link", "search", SOURCE, "create-symlinks", None, None, None, detail)
+
+
+def _file(host: Host, mount: CdiMount, path: str, target: str, vendor: Vendor) -> Union[HostFile, Decision]:
+    at = f"mount {mount.container_path}"
+    try:
+        real = host.dev.resolve(path)
+        found = real if isinstance(real, Missing) else host.dev.stat(real)
+    except NotRecordedError as error:
+        return _rejected(vendor, target, "unreadable", at, path, error.what)
+    if isinstance(real, Missing) or isinstance(found, Missing):
+        missing = real if isinstance(real, Missing) else found
+        absent = isinstance(missing, Missing) and missing.why == "absent"
+        rule = "dangling" if absent else f"path-{missing.why}"  # type: ignore[union-attr]
+        return _rejected(vendor, target, rule, at, path, "the spec names it, but it leads nowhere")
+    kinds: dict[str, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
+    if found.kind not in kinds:
+        return _rejected(vendor, target, "special-file", at, path, f"a {found.kind}")
+    return HostFile(
+        vendor=vendor,
+        kind=kinds[found.kind],
+        path=real,
+        names=(),
+        target=ContainerPath(target),
+        arch=None,
+        soname=None,
+        version=None,
+        capability=None,
+        size=found.size,
+        source=host.dev.real(real),
+        named_by=SOURCE,
+        named_at=at,
+        found_by=path,
+        options=tuple(option for option in OPTIONS if option in mount.options),
+    )
+
+
+def _node(host: Host, node: CdiNode, groups: dict[int, str], at: str, vendor: Vendor) -> Union[DeviceNode, Decision]:
+    """The node as it is on the host now: a bind has its numbers, whatever the spec remembers."""
+    if not (_is_clean(node.path) and _is_clean(node.source)):
+        return _rejected(vendor, node.path, "unclean-path", at, node.source, "no clean absolute path")
+    try:
+        real = host.dev.resolve(node.source)
+        found = real if isinstance(real, Missing) else host.dev.stat(real)
+    except NotRecordedError as error:
+        return _rejected(vendor, node.path, "unreadable", at, node.source, error.what)
+    if isinstance(real, Missing) or isinstance(found, Missing) or found.kind not in ("char", "block"):
+        detail = str(found) if isinstance(found, Missing) else f"a {found.kind}, not a device node"
+        rule = "dangling" if isinstance(found, Missing) else "no-device"
+        return _rejected(vendor, node.path, rule, at, node.source, detail)
+    return DeviceNode(
+        vendor=vendor,
+        source=host.dev.real(real),
+        target=ContainerPath(node.path),
+        type="c" if found.kind == "char" else "b",
+        major=found.major,
+        minor=found.minor,
+        mode=found.mode,
+        uid=found.uid,
+        gid=found.gid,
+        group=groups.get(found.gid),
+        access=access_to(host, found),
+        gpu=None,
+        capability=None,
+    )
+
+
+def _environment(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[EnvVar, ...], list[Decision]]:
+    """The variables of the edits, the last value of each; search paths go before the user's own, which is kept."""
+    found: dict[str, EnvVar] = {}
+    decisions: list[Decision] = []
+
+    def decide(name: str, verdict: Verdict, rule: str, at: str, detail: str) -> None:
+        decisions.append(Decision(vendor, name, verdict, rule, "name", SOURCE, at, None, None, None, detail))
+
+    for part in applied:
+        for text in part.edits.env:
+            name, _, value = text.partition("=")
+            at = f"{part.at}.env"
+            if name in FOR_NVIDIAS_RUNTIME:
+                decide(name, "left-out", "cdi-env", at, "it speaks to NVIDIA's own runtime and hooks alone")
+            elif not _VARIABLE.fullmatch(name):
+                decide(name, "rejected", "cdi-env", at, "no name of a variable")
+            elif name in PREPENDED:
+                if value:
+                    found[name] = EnvVar(name, "prepend", value, ":", "cdi")
+            else:
+                found[name] = EnvVar(name, "set", value, None, "cdi")
+    return tuple(found.values()), decisions
+
+
+def _not_done(host: Host, applied: Iterable[Applied], vendor: Vendor) -> list[Finding]:
+    """A finding for each edit that no plan can say."""
+    findings = []
+    for part in applied:
+        for what, why in _beyond(host, part.edits):
+            findings.append(
+                Finding(
+                    "cdi-edit",
+                    "warning",
+                    vendor,
+                    what,
+                    f"the CDI spec gives {what}, and a plan cannot",
+                    part.at,
+                    why,
+                    "start the container with podman or docker and `--device`, which can",
+                )
+            )
+    return findings
+
+
+def _beyond(host: Host, edits: CdiEdits) -> list[tuple[str, str]]:
+    found = [
+        (f"the network interface {device.host_name}", "the container's network is its runtime's business")
+        for device in edits.net_devices
+    ]
+    if edits.rdt is not None:
+        found.append(("a class of Intel's resource director", "it wants privileges and the runtime's own cgroup"))
+    gids = [gid for gid in edits.gids if gid and gid not in host.identity.groups and host.identity.euid != 0]
+    if gids:
+        numbers = ", ".join(map(str, gids))
+        found.append(
+            (f"the groups {numbers}", "without them the nodes that only a group may open stay closed (EACCES)")
+        )
+    found += [
+        (f"a mount of type {m.type} at {m.container_path}", "a plan has binds alone")
+        for m in edits.mounts
+        if not _is_bind(m)
+    ]
+    return found
+
+
+def _rejected(vendor: Vendor, subject: str, rule: str, at: str, path: Optional[str], detail: str) -> Decision:
+    return Decision(vendor, subject, "rejected", rule, "search", SOURCE, at, path, None, None, detail)

@@ -1,0 +1,107 @@
+"""What the hooks of CDI specs would do, and what becomes of it: gpubind runs none of them.
+
+Sources: nvidia-container-toolkit `cmd/nvidia-cdi-hook/` (each hook's own directory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from posixpath import basename, dirname, join, normpath
+from typing import NamedTuple, Optional
+
+from gpubind.formats.cdi import CdiHook
+from gpubind.model import Decision, Finding, Vendor, Verdict
+from gpubind.sources.cdi import SOURCE, Applied
+
+PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
+
+NOT_NEEDED = {
+    "chmod": "it changes modes of directories for users of the container; a bind keeps the host's",
+    "disable-device-node-modification": "it keeps root in the container from making nodes anew; who starts without "
+    "privileges cannot make any, and the nodes are the host's own",
+    "enable-cuda-compat": "it prefers the image's own newer libcuda in /usr/local/cuda/compat; `gpubind check` says "
+    "whether that would help (compat-ignored)",
+    "update-application-profile": "it chooses the GPU for OpenGL where only some are visible",
+}
+"""Hooks that are not done, and why that is no loss."""
+
+
+class Links(NamedTuple):
+    """What hooks would add to the container's file system, and what is said about hooks."""
+
+    links: dict[str, str]
+    """Absolute paths in the container, and what they lead to there, absolute, too."""
+    folders: tuple[str, ...]
+    """Directories that the container's loader would search."""
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+
+
+def read_hooks(applied: Iterable[Applied], vendor: Vendor) -> Links:
+    """What the hooks among *applied* mean. A hook that is not NVIDIA's, or not known, is a finding."""
+    links: dict[str, str] = {}
+    folders: dict[str, None] = {}
+    decisions: list[Decision] = []
+    findings: list[Finding] = []
+
+    def decide(name: str, verdict: Verdict, rule: str, at: str, detail: str) -> None:
+        path = hook.path
+        decisions.append(Decision(vendor, name, verdict, rule, "name", SOURCE, at, path, None, None, detail))
+
+    for part in applied:
+        for number, hook in enumerate(part.edits.hooks):
+            at = f"{part.at}.hooks[{number}]"
+            name = hook_name(hook)
+            if name == "create-symlinks":
+                made = dict(_links(hook))
+                links.update(made)
+                decide(name, "taken", "cdi-hook", at, f"{len(made)} links, each a bind under its own name")
+            elif name == "update-ldcache":
+                given = [value for value in _values(hook, "--folder") if value.startswith("/")]
+                folders.update(dict.fromkeys(given))
+                decide(name, "taken", "cdi-hook", at, "the directory of the libraries is in LD_LIBRARY_PATH instead")
+            elif name in NOT_NEEDED:
+                decide(name, "left-out", "cdi-hook-not-run", at, NOT_NEEDED[name])
+            else:
+                subject = name or basename(hook.path)
+                decide(subject, "left-out", "cdi-hook-unknown", at, "what it does is not known, and it is not run")
+                findings.append(_unknown(hook, subject, at, vendor))
+    return Links(links, tuple(folders), tuple(decisions), tuple(findings))
+
+
+def hook_name(hook: CdiHook) -> Optional[str]:
+    """Which of NVIDIA's hooks it is: `nvidia-cdi-hook NAME ...`, `nvidia-ctk hook NAME ...`; None: somebody else's."""
+    words = [word for word in hook.args[1:] if word != "hook"]
+    return words[0] if basename(hook.path).partition(".")[0] in PROGRAMS and words else None
+
+
+def _links(hook: CdiHook) -> Iterable[tuple[str, str]]:
+    for value in _values(hook, "--link"):
+        target, separator, link = value.partition("::")
+        if separator and link.startswith("/") and target:
+            yield normpath(link), normpath(join(dirname(link), target))
+
+
+def _values(hook: CdiHook, option: str) -> list[str]:
+    """The values of a repeatable option, spelled `--x V` or `--x=V`."""
+    found = []
+    words = iter(hook.args)
+    for word in words:
+        if word == option:
+            found.append(next(words, ""))
+        elif word.startswith(f"{option}="):
+            found.append(word[len(option) + 1 :])
+    return found
+
+
+def _unknown(hook: CdiHook, name: str, at: str, vendor: Vendor) -> Finding:
+    return Finding(
+        "cdi-hook",
+        "warning",
+        vendor,
+        name,
+        f"the CDI spec has a hook `{name}`, and gpubind does not know what it does",
+        at,
+        f"{hook.path} is not run; what it would have done is missing in the container",
+        "look at what it does, and do it otherwise; or give the device with podman or docker, which run hooks",
+    )

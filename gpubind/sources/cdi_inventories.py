@@ -1,0 +1,65 @@
+"""The inventories that CDI devices make: NVIDIA's driver, completed as ever, and one for everything else."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from gpubind.errors import HostReadError, NotRecordedError
+from gpubind.host import Host, ListFile
+from gpubind.model import Inventory, PassedOver, Request
+from gpubind.sources.cdi import choose
+from gpubind.sources.cdi_edits import driver_edits, other_inventory
+from gpubind.sources.cdi_stale import REFRESH, stale_findings
+from gpubind.sources.nvidia import LIST_NAME, read_inventory
+
+
+def read_cdi(host: Host, request: Request, listfile: Optional[ListFile] = None) -> list[Inventory]:
+    """What *host* has of the CDI devices that *request* means; what another source has, if no spec serves.
+
+    Errors: those of `choose`; `HostReadError` (code `stale-cdi-device`) if no library of a named device is left.
+    """
+    choice = choose(host, request)
+    if isinstance(choice, PassedOver):
+        return [read_inventory(host, request, listfile, choice)]
+    inventories = []
+    if choice.driver:
+        edits = driver_edits(host, choice)
+        if isinstance(edits, PassedOver) and request.cdi_devices:
+            # Another source would bring the driver, but every GPU with it.
+            what = f"nothing is left of what `{choice.driver_names[0]}` brings"
+            raise HostReadError("stale-cdi-device", what, where=choice.driver[0].at, why=edits.why, hint=REFRESH)
+        inventories.append(read_inventory(host, request, listfile, edits))
+    if choice.others:
+        inventories.append(other_inventory(host, choice))
+    first = inventories[0]
+    files = [choice.registry.devices[str(name)][0] for name in choice.names]
+    used = [loaded for loaded in choice.registry.specs if loaded in files]
+    stale = stale_findings(host, used, first.driver.kernel_version, first.gpus, "error")
+    return [first._replace(findings=(*first.findings, *stale)), *inventories[1:]]
+
+
+def found_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inventory:
+    """*inventory*, in which nobody found libcuda; or what CDI specs know of it, if they know better.
+
+    A list that a user or site gives is the law, here as elsewhere.
+    """
+    if not host.liblist(LIST_NAME).shipped:
+        return inventory
+    try:
+        choice = choose(host, request)
+    except NotRecordedError:
+        return inventory
+    edits = None if isinstance(choice, PassedOver) or not choice.driver else driver_edits(host, choice)
+    if edits is None or isinstance(edits, PassedOver):
+        return inventory
+    found = read_inventory(host, request, None, edits)
+    if not has_libcuda(found):
+        return inventory
+    before = inventory.source
+    passed = PassedOver(before.served, "no-libcuda", "it finds no libcuda.so.1 of this driver")
+    return found._replace(source=found.source._replace(passed_over=(*before.passed_over, passed)))
+
+
+def has_libcuda(inventory: Inventory) -> bool:
+    """Whether there is a libcuda in *inventory*."""
+    return any("libcuda.so.1" in file.names for file in inventory.files)
