@@ -102,7 +102,7 @@ def test_an_image_without_glibc_starts_with_a_finding(trixie: Machine, backend: 
     assert "image-without-glibc" in done.stderr
 
 
-def test_an_image_that_cannot_be_looked_at_starts(trixie: Machine) -> None:
+def test_a_sif_without_a_c_library_starts(trixie: Machine) -> None:
     assert start(trixie, Case("apptainer", "busybox.sif", True), "/bin/echo", "started").stdout == "started\n"
 
 
@@ -133,6 +133,6 @@ def test_a_container_with_the_whole_dev_is_said_to_have_it(trixie: Machine) -> N
     assert "devices-not-isolated" in done.stderr
 
 
-def test_other_images_are_the_runtimes_business_but_not_bubblewraps(trixie: Machine) -> None:
+def test_bubblewrap_starts_directories_alone(trixie: Machine) -> None:
     words = ["exec", "--backend", "bwrap", image("bookworm.sif"), "true"]
     assert "no-image" in trixie.tried(*words, driver=True, binds=[CONTAINERS], status=125).stderr
