@@ -24,7 +24,7 @@ Like = Annotated[
     Optional[str],
     typer.Option(
         metavar="FLAVOUR",
-        help="Plan exactly what that program's own --nv binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
+        help="Plan exactly what that program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
     ),
 ]
 ImageOption = Annotated[
@@ -44,6 +44,7 @@ class PlanOptions(NamedTuple):
     nv: Annotated[bool, typer.Option("--nv", help="Plan for NVIDIA. Without a vendor option: every vendor found.")] = (
         False
     )
+    rocm: Annotated[bool, typer.Option("--rocm", help="Plan for AMD; with --nv for both.")] = False
     caps: Annotated[
         Optional[str],
         typer.Option(
