@@ -10,7 +10,7 @@ from gpubind.host.open import open_host
 from gpubind.model import Finding, Plan, Request
 from gpubind.planner import make_plan
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.sources.nvidia import read_inventory
+from gpubind.sources.vendors import read_inventories
 
 if TYPE_CHECKING:
     from gpubind.image import Image
@@ -35,20 +35,22 @@ def plan(
     """What a container needs of *host*, in *image* if one is given.
 
     *layout* is where things land there. *listfile* takes the place of the list file in force.
-    Errors: `NothingToBindError` when the host has no driver library and no device; `FormatError` (with the file named)
-    for a malformed list file; `HostReadError`.
+    Errors: `NothingToBindError` when the host has no driver library and no device of any vendor that is asked for;
+    `FormatError` (with the file named) for a malformed list file; `HostReadError`.
     """
     if request.like is not None:
         from gpubind.like import like_plan
 
         return like_plan(host, request)
-    inventory = read_inventory(host, request, listfile)
+    found = read_inventories(host, request, listfile)
+    request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
     fit = None
     if image is not None:
         from gpubind.ldso.fit import fit_files
 
-        fit = fit_files(host.driver, inventory.files, image.loader, image.facts)
-    return make_plan([inventory], request, layout, fit)
+        files = [file for inventory in found.inventories for file in inventory.files]
+        fit = fit_files(host.driver, files, image.loader, image.facts, request.userspace)
+    return make_plan(found.inventories, request, layout, fit, found.findings)
 
 
 def check(

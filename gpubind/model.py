@@ -6,6 +6,7 @@ NamedTuples, because a class of them costs a fifth of a frozen dataclass at impo
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, NewType, Optional
 
 RootedPath = NewType("RootedPath", str)
@@ -16,6 +17,7 @@ ContainerPath = NewType("ContainerPath", str)
 """A path inside the container."""
 
 Vendor = Literal["nvidia", "amd"]
+VENDORS: tuple[Vendor, ...] = ("nvidia", "amd")
 Capability = Literal["compute", "utility", "video", "graphics", "display", "ngx", "compat32"]
 CAPABILITIES: tuple[Capability, ...] = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
 """In NVIDIA_DRIVER_CAPABILITIES' sense and spelling."""
@@ -79,6 +81,7 @@ class Request(NamedTuple):
     """What the caller asks for."""
 
     vendors: tuple[Vendor, ...] = ("nvidia",)
+    """Empty: every vendor found."""
     caps: tuple[Capability, ...] = DEFAULT_CAPABILITIES
     """In the order of `CAPABILITIES`."""
     caps_explicit: bool = False
@@ -95,6 +98,8 @@ class Request(NamedTuple):
     """Where libraries land, None for the layout's own directory."""
     vendor_neutral: Side = "auto"
     """Whose libglvnd and OpenCL loader the container uses."""
+    userspace: Side = "auto"
+    """Whose ROCm the container uses."""
 
 
 ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker"]
@@ -155,7 +160,7 @@ class ImageFacts(NamedTuple):
 class Unfit(NamedTuple):
     """Why a file of the host cannot be loaded, or run, in an image."""
 
-    rule: Literal["libc", "architecture", "no-libc", "no-loader"]
+    rule: Literal["libc", "architecture", "no-libc", "no-loader", "dependency"]
     detail: str
 
 
@@ -167,6 +172,20 @@ class ImageFit(NamedTuple):
     """By the host file's path."""
     own_families: tuple[Family, ...]
     """The vendor-neutral families of which the image has its own, whole."""
+    own_userspace: Optional[str] = None
+    """Where the image has a ROCm of its own: its HSA runtime."""
+    theirs: Mapping[RootedPath, str] = {}
+    """Files of the host's user space whose soname the image has, too, good enough for all who need it: by path, why."""
+    conflicts: tuple[Conflict, ...] = ()
+
+
+class Conflict(NamedTuple):
+    """A soname of which neither the image's copy nor the host's serves everybody."""
+
+    soname: str
+    lacks: str
+    """What the image's copy does not define, and who needs it."""
+    why_not_host: str
 
 
 class Gpu(NamedTuple):
@@ -250,6 +269,8 @@ class HostFile(NamedTuple):
     """Set for a vendor-neutral library: then its side is decided for the whole family."""
     content: Optional[bytes] = None
     """A manifest's bytes: its library paths may have to change with where libraries land."""
+    userspace: bool = False
+    """Whether it belongs to a user space that may as well be the image's own (ROCm): `--userspace` decides."""
 
 
 class DeviceNode(NamedTuple):

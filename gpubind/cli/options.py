@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional, get_args
 import typer
 
 from gpubind.errors import UsageError
-from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, Capability, ContainerPath, Request, RootedPath, Side
+from gpubind.model import (
+    CAPABILITIES,
+    DEFAULT_CAPABILITIES,
+    VENDORS,
+    Capability,
+    ContainerPath,
+    Request,
+    RootedPath,
+    Side,
+    Vendor,
+)
 
 if TYPE_CHECKING:
     from gpubind.host import Host
@@ -24,7 +34,8 @@ Like = Annotated[
     Optional[str],
     typer.Option(
         metavar="FLAVOUR",
-        help="Plan exactly what that program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
+        help="Plan exactly what that program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, "
+        "singularity.",
     ),
 ]
 ImageOption = Annotated[
@@ -93,6 +104,14 @@ class PlanOptions(NamedTuple):
             help="Whose libglvnd and OpenCL loader: auto, host or image.",
         ),
     ] = "auto"
+    userspace: Annotated[
+        str,
+        typer.Option(
+            metavar="SIDE",
+            envvar="GPUBIND_USERSPACE",
+            help="Whose ROCm: auto, host or image.",
+        ),
+    ] = "auto"
     libdir: Annotated[
         Optional[str],
         typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
@@ -158,8 +177,9 @@ def make_plan(
     if options.source not in SOURCES:
         raise UsageError("unknown-source", f"unknown source `{options.source}`", hint="known: " + ", ".join(SOURCES))
     sides = get_args(Side)
-    if options.vendor_neutral not in sides:
-        raise UsageError("unknown-side", f"unknown side `{options.vendor_neutral}`", hint="known: " + ", ".join(sides))
+    for side in (options.vendor_neutral, options.userspace):
+        if side not in sides:
+            raise UsageError("unknown-side", f"unknown side `{side}`", hint="known: " + ", ".join(sides))
     if options.libdir and layout is not None and layout.libdir.startswith("/.singularity.d/"):
         why = "Apptainer and SingularityCE have one directory for libraries from outside"
         raise UsageError("fixed-libdir", f"--libdir cannot move {layout.libdir}", why=why)
@@ -170,8 +190,12 @@ def make_plan(
 
         if options.source not in ("auto", "liblist"):
             raise UsageError("list-with-source", f"--list cannot be used with --source {options.source}")
+        if options.nv and options.rocm:
+            hint = "plan each vendor by itself, or put both lists where gpubind looks for them"
+            raise UsageError("list-for-two", "--list is one vendor's list, and --nv and --rocm are two", hint=hint)
         listfile = read_listfile(options.list_)
     request = Request(
+        vendors=_vendors(options),
         caps=_caps(options.caps),
         caps_explicit=options.caps is not None,
         source=options.source,
@@ -180,10 +204,19 @@ def make_plan(
         like=like,
         libdir=ContainerPath(_absolute("--libdir", options.libdir)) if options.libdir else None,
         vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # checked above
+        userspace=options.userspace,  # type: ignore[arg-type]
     )
     if layout is None:
         return plan(host, request, listfile, image)
     return plan(host, request, listfile, image, layout)
+
+
+def _vendors(options: PlanOptions) -> tuple[Vendor, ...]:
+    """Those that are asked for by name; else none, which stands for every vendor found."""
+    asked: dict[Vendor, bool] = {"nvidia": options.nv, "amd": options.rocm}
+    if not any(asked.values()) and options.list_ is not None:
+        return ("nvidia",)  # a list file is one vendor's
+    return tuple(vendor for vendor in VENDORS if asked[vendor])
 
 
 def _caps(text: Optional[str]) -> tuple[Capability, ...]:

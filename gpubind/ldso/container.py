@@ -46,11 +46,23 @@ class Failure(NamedTuple):
     """What the loader says, word for word."""
 
 
-class _Object(NamedTuple):
+class Object(NamedTuple):
+    """A library or program that the loader maps."""
+
     file: Located
     elf: ElfFacts
     rpaths: tuple[str, ...]
     """Directories of DT_RPATH, its own and those of what loaded it."""
+
+
+class Closure(NamedTuple):
+    """What the loader maps for one library or program, breadth first."""
+
+    objects: tuple[Object, ...]
+    """The first is the library or program itself."""
+    names: dict[str, Optional[Object]]
+    """By soname and by the name that was asked for; None for what it does not find."""
+    missing: tuple[Failure, ...]
 
 
 class Container:
@@ -88,6 +100,12 @@ class Container:
         if key not in self._failures:
             self._failures[key] = tuple(self._load(first))
         return self._failures[key]
+
+    def closure(self, path: str) -> Optional[Closure]:
+        """What the loader maps for the library or program at *path*; None if it cannot be read."""
+        first = self.locate(path)
+        facts = Missing("absent") if first is None else first.tree.elf(first.at)
+        return None if first is None or isinstance(facts, Missing) else self._closure(first, facts)
 
     def _placed(self, target: str) -> str:
         """*target* with the links of the image above it followed: where its bind really lies."""
@@ -138,8 +156,15 @@ class Container:
         if isinstance(facts, Missing):
             yield Failure("unreadable", first.path, None, first.path, f"{first.path}: {facts}")
             return
-        objects = [_Object(first, facts, tuple(_directories(facts.rpath, first) if facts.runpath is None else ()))]
-        names: dict[str, Optional[_Object]] = {facts.soname or basename(first.path): objects[0]}
+        closure = self._closure(first, facts)
+        yield from closure.missing
+        for here in closure.objects:
+            yield from _missing_versions(here, closure.names)
+
+    def _closure(self, first: Located, facts: ElfFacts) -> Closure:
+        objects = [Object(first, facts, tuple(_directories(facts.rpath, first) if facts.runpath is None else ()))]
+        names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
+        missing: list[Failure] = []
         for here in objects:  # grows on the way: breadth first
             runpath = tuple(_directories(here.elf.runpath, here.file))
             rpaths = () if here.elf.runpath is not None else here.rpaths
@@ -151,19 +176,18 @@ class Container:
                 if found is None or elf is None or isinstance(elf, Missing):
                     names[name] = None
                     text = f"{name}: cannot open shared object file: No such file or directory"
-                    yield Failure("missing", name, None, here.file.path, text)
+                    missing.append(Failure("missing", name, None, here.file.path, text))
                     continue
                 known = names.get(elf.soname or name)
                 if known is None:
                     own = () if elf.runpath is not None else tuple(_directories(elf.rpath, found))
-                    known = _Object(found, elf, (*own, *here.rpaths))
+                    known = Object(found, elf, (*own, *here.rpaths))
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
-        for here in objects:
-            yield from _missing_versions(here, names)
+        return Closure(tuple(objects), names, tuple(missing))
 
 
-def _missing_versions(here: _Object, names: dict[str, Optional[_Object]]) -> Iterator[Failure]:
+def _missing_versions(here: Object, names: dict[str, Optional[Object]]) -> Iterator[Failure]:
     for need in here.elf.version_needs:
         provider = names.get(need.library)
         if provider is None or not provider.elf.version_definitions:

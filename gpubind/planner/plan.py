@@ -42,8 +42,9 @@ def make_plan(
     request: Request,
     layout: Layout = GPUBIND,
     fit: Optional[ImageFit] = None,
+    found: Iterable[Finding] = (),
 ) -> Plan:
-    """What a container gets of *inventories*, in an image if *fit* tells of one.
+    """What a container gets of *inventories*, in an image if *fit* tells of one; *found* was found on the way.
 
     Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
     """
@@ -53,7 +54,7 @@ def make_plan(
     mounts: dict[ContainerPath, Mount] = {}
     decisions: list[Decision] = []
     devices: list[DeviceNode] = []
-    findings: list[Finding] = []
+    findings: list[Finding] = [*found]
     for inventory in inventories:
         findings += inventory.findings
         asked = [file for file in inventory.files if _is_wanted(file.capability, wanted)]

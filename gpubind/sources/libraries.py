@@ -7,7 +7,19 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.liblist import VENDOR_NEUTRAL, library_stem
-from gpubind.model import CAPABILITIES, Capability, Decision, Family, HostFile, Missing, RootedPath, Stat, Step, Verdict
+from gpubind.model import (
+    CAPABILITIES,
+    Capability,
+    Decision,
+    Family,
+    HostFile,
+    Missing,
+    RootedPath,
+    Stat,
+    Step,
+    Vendor,
+    Verdict,
+)
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
 from gpubind.sources.table import NameTable, capability_of, driver_version_of
 
@@ -35,6 +47,7 @@ class Named(NamedTuple):
     section: Optional[str]
     outside: bool = False
     """True if the list in force, which is the law, lacks it."""
+    vendor: Vendor = "nvidia"
 
 
 class Namer(NamedTuple):
@@ -53,6 +66,7 @@ class Namer(NamedTuple):
     """Library names in the driver's own file list."""
     printed: frozenset[str] = frozenset()
     """Library names that `nvidia-container-cli` means, where it serves."""
+    vendor: Vendor = "nvidia"
 
     def stems(self) -> frozenset[str]:
         """What to look for: the names up to `.so` of everything that somebody names."""
@@ -68,7 +82,7 @@ class Namer(NamedTuple):
         if self.source == "liblist":
             entry = self.listed.library(name)
             if entry is not None:
-                return Named("liblist", self.listed.liblist.at(entry), entry.section or section)
+                return Named("liblist", self.listed.liblist.at(entry), entry.section or section, vendor=self.vendor)
         by = "driver" if self.source == "driver" else "completion"
         outside = self.lawful or (by == "completion" and not self.completion)
         if self.version is not None and driver_version_of(name) == self.version:
@@ -78,7 +92,7 @@ class Namer(NamedTuple):
         if known is not None:
             by = "completion"
             outside = self.lawful or not self.completion
-            return Named(by, self.table.liblist.at(known), section, outside)
+            return Named(by, self.table.liblist.at(known), section, outside, self.vendor)
         return None
 
 
@@ -122,7 +136,7 @@ def find_libraries(search: Search, namer: Namer, compat32: bool, extra: Iterable
             decisions.setdefault(
                 (candidate.name, rule, real or candidate.path),
                 Decision(
-                    "nvidia",
+                    named.vendor,
                     candidate.name,
                     verdict,
                     rule,
@@ -220,7 +234,7 @@ def _library(search: Search, group: list[_Win]) -> HostFile:
         names -= {own_name} - {soname}
     found = search.tree.stat(real)
     return HostFile(
-        vendor="nvidia",
+        vendor=first.named.vendor,
         kind="library",
         path=real,
         names=tuple(sorted(names)),
