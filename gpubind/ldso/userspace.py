@@ -83,35 +83,75 @@ def fit_userspace(
             definitions[name] = None if isinstance(own, Missing) else frozenset(own.version_definitions)
         return definitions[name]
 
+    unneeded: dict[RootedPath, str] = {}
     while True:  # fewer files at each turn: it ends
-        providers = {name: here for here in kept.values() for name in here.file.names if here.file.kind == "library"}
-        theirs: dict[RootedPath, str] = {}
-        found: dict[str, Conflict] = {}
-        for path, here in kept.items():
-            side = _side(here, kept, defined) if here.file.kind == "library" else None
-            if isinstance(side, Conflict):
-                found[side.soname] = side
-            if side is not None:
-                theirs[path] = side if isinstance(side, str) else f"{side.lacks}; {side.why_not_host}"
-        hosts = {name: here for name, here in providers.items() if here.file.path not in theirs}
+        theirs, found = _sides(kept, defined)
+        hosts = {
+            name: here
+            for path, here in kept.items()
+            if path not in theirs and here.file.kind == "library"
+            for name in here.file.names
+        }
+        reached = _reached([here for path, here in kept.items() if path not in theirs], hosts)
+        orphans = [path for path in kept if path not in theirs and path not in reached]
         refused = {
             path: reason
             for path, here in kept.items()
             if path not in theirs and (reason := _refused(here, hosts, defined, unfit, files_of)) is not None
         }
         # What fails for another reason must not make a soname look contested.
-        because = {path: reason for path, reason in refused.items() if _contested(reason, found) is None}
-        if not because:
+        gone = {path: reason for path, reason in refused.items() if _contested(reason, found) is None}
+        if not gone and not orphans:
             contested = [_contested(reason, found) for reason in refused.values()]
             conflicts += [conflict for conflict in found.values() if conflict in contested]
-            because = refused
-        if not because:
-            return UserspaceFit(theirs, unfit, tuple(conflicts))
-        unfit.update(because)
-        kept = {path: here for path, here in kept.items() if path not in because}
+            gone = refused
+        if not gone and not orphans:
+            return UserspaceFit({**unneeded, **theirs}, unfit, tuple(conflicts))
+        unfit.update(gone)
+        unneeded.update((path, "nothing that needs it comes from the host") for path in orphans if path not in gone)
+        kept = {path: here for path, here in kept.items() if path not in unfit and path not in unneeded}
 
 
-def _side(here: _File, kept: Mapping[RootedPath, _File], defined: _Defined) -> Union[str, Conflict, None]:
+def _sides(kept: Mapping[RootedPath, _File], defined: _Defined) -> tuple[dict[RootedPath, str], dict[str, Conflict]]:
+    """Which of *kept* are the image's, and why; and the sonames of which neither copy serves everybody.
+
+    What the image's own libraries need is the image's business: with each that is the image's, others may become so.
+    """
+    theirs: dict[RootedPath, str] = {}
+    while True:
+        consumers = [here for path, here in kept.items() if path not in theirs]
+        more: dict[RootedPath, str] = {}
+        found: dict[str, Conflict] = {}
+        for here in consumers:
+            side = _side(here, consumers, defined) if here.file.kind == "library" else None
+            if isinstance(side, str):
+                more[here.file.path] = side
+            elif side is not None:
+                found[side.soname] = side
+        if not more:
+            contested = {
+                here.file.path: f"{found[_name(here.file)].lacks}; {found[_name(here.file)].why_not_host}"
+                for here in consumers
+                if here.file.kind == "library" and _name(here.file) in found
+            }
+            return {**theirs, **contested}, found
+        theirs.update(more)
+
+
+def _reached(ours: Iterable[_File], hosts: Mapping[str, _File]) -> frozenset[RootedPath]:
+    """What of the host's is named by itself, or needed by what is."""
+    todo = [here for here in ours if here.file.named_by != "closure"]
+    reached = {here.file.path for here in todo}
+    for here in todo:  # grows on the way
+        for name in here.elf.needed:
+            needed = hosts.get(name)
+            if needed is not None and needed.file.path not in reached:
+                reached.add(needed.file.path)
+                todo.append(needed)
+    return frozenset(reached)
+
+
+def _side(here: _File, consumers: Iterable[_File], defined: _Defined) -> Union[str, Conflict, None]:
     """Why a library is the image's; None if it is the host's; or that neither copy serves everybody."""
     soname = here.file.soname or here.file.names[0]
     has = defined(soname)
@@ -119,7 +159,7 @@ def _side(here: _File, kept: Mapping[RootedPath, _File], defined: _Defined) -> U
         return None
     needs = [
         (version, other.file)
-        for other in kept.values()
+        for other in consumers
         for need in other.elf.version_needs
         if need.library == soname
         for version in need.versions

@@ -91,14 +91,14 @@ def _left_out(left: list[tuple[HostFile, Unfit]], request: Request) -> list[Find
     named = [(file.soname or (file.names[0] if file.names else file.path), unfit) for file, unfit in left]
     heart = sorted(name for name, _ in named if name.startswith(HEART))
     severity: Severity = "error" if heart and "compute" in request.caps else "warning"
-    causes = [(name, unfit) for name, unfit in named if unfit.rule != "dependency"] or named
-    name, unfit = causes[0]
+    causes: dict[str, list[str]] = {}
+    for name, unfit in sorted(named):
+        if unfit.rule != "dependency" or all(other.rule == "dependency" for _, other in named):
+            causes.setdefault(unfit.detail, []).append(name)
     names = ", ".join(sorted({name for name, _ in named}))
     what = f"{len(named)} files of the host's ROCm are left out, this image cannot load them: {names}"
-    where = "; ".join(f"{name}: {unfit.detail}" for name, unfit in sorted(causes)[:12])
-    why = f"{name}: {unfit.detail}"
-    if heart:
-        why += f"; without {heart[0]} no program sees a GPU"
+    where = "; ".join(f"{', '.join(these)}: {detail}" for detail, these in causes.items())
+    why = f"{heart[0]} is among them: no program sees a GPU" if heart else next(iter(causes))
     hint = "use an image with ROCm of its own, or one with a C library as new as the host's"
     return [Finding("userspace-left-out", severity, "amd", "userspace", what, where, why, hint)]
 
