@@ -53,6 +53,8 @@ def summary(plan: Plan) -> str:
         version = driver.version or ("" if plan.request.like else "of unknown version")
         assumed = " (assumed)" if driver.version_assumed and driver.version else ""
         cuda = f", CUDA {driver.cuda_max}" if driver.cuda_max else ""
+        if driver.vendor == "amd":
+            version = f"ROCm {version}"
         name = (
             f"like {plan.request.like}" if plan.request.like else f"{driver.vendor} {version}".strip() + assumed + cuda
         )

@@ -12,9 +12,12 @@ from gpubind.tree import Tree
 PLAN_VARIABLES = (
     "CUDA_MPS_PIPE_DIRECTORY",
     "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
     "NVIDIA_IMEX_CHANNELS",
     "NVIDIA_VISIBLE_DEVICES",
     "PATH",
+    "ROCM_PATH",
+    "ROCR_VISIBLE_DEVICES",
 )
 """The variables that a plan or a rule reads, and the only ones that a record may hold."""
 

@@ -8,6 +8,7 @@ from gpubind.errors import NothingToBindError
 from gpubind.model import Finding
 from gpubind.planner import finding_order
 from gpubind.rules import (
+    amd,
     companions,
     cuda,
     driver,
@@ -42,17 +43,24 @@ FOUND_WHILE_PLANNING = (
     Rule("like-collision", ("error",), "host"),
     Rule("like-entry", ("error",), "host"),
     Rule("like-ldcache", ("error",), "host"),
+    Rule("like-one-vendor", ("warning",), "host"),
     Rule("no-ldcache", ("note",), "host"),
     Rule("no-libcuda", ("error",), "host"),
     Rule("not-in-list", ("error", "warning"), "host"),
     Rule("nothing-to-bind", ("error",), "host"),
     Rule("other-driver-version", ("warning",), "host"),
+    Rule("rocm-path", ("warning",), "host"),
     Rule("source-failed", ("warning",), "host"),
+    Rule("userspace-conflict", ("warning",), "image"),
+    Rule("userspace-left-out", ("error", "warning"), "image"),
+    Rule("userspace-missing", ("warning",), "image"),
+    Rule("userspace-unknown", ("warning",), "host"),
     Rule("vendor-neutral-left-out", ("note",), "host"),
     Rule("vendor-neutral-missing", ("error", "note"), "image"),
 )
 
 HOST_RULES = (
+    Rule("amd-render-missing", ("error",), "host", amd.amd_render_missing),
     Rule("control-node-missing", ("error",), "host", nodes.control_node_missing),
     Rule("device-file-mode", ("note",), "host", nodes.device_file_mode),
     Rule("drm-modeset-off", ("warning",), "host", graphics.drm_modeset_off),
@@ -64,7 +72,10 @@ HOST_RULES = (
     Rule("gpu-node-missing", ("error", "warning"), "host", nodes.gpu_node_missing),
     Rule("gpu-uninitialised", ("note",), "host", driver.gpu_uninitialised),
     Rule("gpu-without-driver", ("error",), "host", driver.gpu_without_driver),
+    Rule("hip-visible-composed", ("warning", "note"), "host", amd.hip_visible_composed),
     Rule("imex-channel-missing", ("note",), "host", platform.imex_channel_missing),
+    Rule("kfd-hidden", ("warning",), "host", amd.kfd_hidden),
+    Rule("kfd-missing", ("error",), "host", amd.kfd_missing),
     Rule("mig-mode", ("error", "warning", "note"), "host", mig.mig_mode),
     Rule("mig-node-missing", ("error", "warning"), "host", mig.mig_node_missing),
     Rule("mps-active", ("note",), "host", services.mps_active),
@@ -75,6 +86,7 @@ HOST_RULES = (
     Rule("nouveau", ("error",), "host", driver.nouveau),
     Rule("persistence-missing", ("note",), "host", services.persistence_missing),
     Rule("render-node-missing", ("warning",), "host", graphics.render_node_missing),
+    Rule("rocr-visible-cut", ("error", "warning"), "host", amd.rocr_visible_cut),
     Rule("stale-ldcache", ("warning",), "host", driver.stale_ldcache),
     Rule("stub-libcuda", ("warning", "note"), "host", driver.stub_libcuda),
     Rule("tegra", ("note",), "host", platform.tegra),
@@ -86,6 +98,7 @@ HOST_RULES = (
 )
 
 PLATFORM_RULES = (
+    Rule("amd-groups", ("note",), "runtime", amd.amd_groups),
     Rule("dev-char-links-missing", ("note",), "runtime", platform.dev_char_links_missing),
     Rule("user-namespaces-off", ("error", "warning"), "runtime", platform.user_namespaces_off),
 )
