@@ -79,7 +79,7 @@ def amd_groups(preflight: Preflight) -> Iterator[Finding]:
     """A runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
     if preflight.backend not in ("docker", "podman"):
         return
-    nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and not node.mode & 0o006 == 0o006]
+    nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
     groups = sorted({(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid})
     if groups:
         names = " and ".join(name for _, name in groups)
