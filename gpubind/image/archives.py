@@ -29,10 +29,13 @@ def members(archive: Source) -> Iterator[Member]:
     at = 0
     attributes: dict[str, str] = {}
     records = 0
+    end = 0
     while True:
         block = archive.read_at(at, BLOCK)
         try:
             if not block and not records:  # without the zeros at the end, which some writers leave out
+                if end and not archive.read_at(end - 1, 1):
+                    raise _damaged("the last member ends behind the archive", 0)
                 return
             header = parse_tar_header(block)
             if header is None:
@@ -52,7 +55,8 @@ def members(archive: Source) -> Iterator[Member]:
                     attributes["path" if header.record == "name" else "linkpath"] = text
                 at = _behind(data, header.size)
                 continue
-            header = with_attributes(header, attributes)
+            if attributes:
+                header = with_attributes(header, attributes)
         except FormatError as error:
             offset = error.place.partition("byte ")[2]
             place = f"byte {at + int(offset)}" if offset.isdigit() else f"byte {at}"
@@ -64,8 +68,6 @@ def members(archive: Source) -> Iterator[Member]:
         yield Member(header, data)
         at = _behind(data, header.size)
         end = data + header.size
-        if header.size and (end > archive.size if archive.size is not None else not archive.read_at(end - 1, 1)):
-            raise _damaged(f"`{header.name[:200]}` ends behind the archive", data).in_file(archive.label)
 
 
 def _behind(offset: int, size: int) -> int:

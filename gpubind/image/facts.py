@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.formats.elf import ElfIdent
+from gpubind.formats.shell import parse_exports
 from gpubind.ldso.fit import newest
 from gpubind.ldso.loader import Loader
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, Stat
@@ -39,11 +40,6 @@ VENDOR_NEUTRAL_SONAMES = (
 COMPAT = ("/usr/local/cuda/compat/libcuda.so.*.*", "/usr/local/cuda-*/compat/libcuda.so.*.*")
 
 _VARIABLE = re.compile(r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+")
-_ASSIGNMENT = re.compile(
-    r"^\s*(?:export\s+)?([A-Za-z_]\w*)="
-    # "${NAME:-"/value"}": how builders write a value that the user may override.
-    r"(?:\"?\$\{\w+:-\"?([^\"}]*)\"?\}\"?|\"([^\"`]*)\"|'([^']*)'|([^\s\"'`;$]*))\s*;?\s*$"
-)
 _DRIVER_VERSION = re.compile(r"\.so\.([0-9]{2,4}(?:\.[0-9]+){1,2})$")
 
 
@@ -102,7 +98,7 @@ def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"],
 
 
 def _environment(tree: Tree) -> dict[str, str]:
-    """What the image's environment files set: plain assignments, read and never run; the last wins.
+    """What the image's environment files set: assignments, read and never run, one file after the other.
 
     90-environment.sh and the Docker files before it are the image's own; 99-base.sh and what starts with 9[5-9] is
     Singularity's.
@@ -113,11 +109,8 @@ def _environment(tree: Tree) -> dict[str, str]:
         if not name.endswith(".sh") or name >= "91":
             continue
         text = tree.read_text(f"{ENVIRONMENT}/{name}")
-        for line in () if isinstance(text, Missing) else text.split("\n"):
-            match = _ASSIGNMENT.match(line)
-            if match:
-                value = next(group for group in match.groups()[1:] if group is not None)
-                env[match.group(1)] = value
+        if not isinstance(text, Missing):
+            env = parse_exports(text, env)
     return env
 
 

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 LAYERS_LIMIT = 512  # Docker makes up to 127
 INDEX_DEPTH_LIMIT = 4
-INDEXES_LIMIT = 64
+INDEXES_LIMIT = 16
 TAGS_SHOWN = 8
 ARCHITECTURES = {
     "x86_64": "amd64",

@@ -17,7 +17,9 @@ from gpubind.tree import Tree, glob
 from gpubind.tree.ldcache import read_ldcache
 
 LD_SO_CONF = "/etc/ld.so.conf"
-INCLUDE_DEPTH_LIMIT = 8
+INCLUDES_LIMIT = 512  # patterns and files, each looked at once: what includes itself says nothing new
+CONFIGURED_LIMIT = 1024
+"""Directories in ld.so.conf; a file that names more does not make gpubind look for each library in all of them."""
 DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 MULTIARCH = "*-linux-gnu*"
 
@@ -68,7 +70,7 @@ def loader_directories(tree: Tree) -> tuple[RootedPath, ...]:
     """The directories that the loader of *tree* searches: those of ld.so.conf, then the default ones; resolved."""
     multiarch = [path for base in ("/lib", "/usr/lib") for path in glob(tree, f"{base}/{MULTIARCH}")]
     found: dict[RootedPath, None] = {}
-    for directory in (*_configured(tree, LD_SO_CONF, 0), *multiarch, *DEFAULT_DIRECTORIES):
+    for directory in (*_configured(tree), *multiarch, *DEFAULT_DIRECTORIES):
         path = tree.resolve(directory)
         facts = path if isinstance(path, Missing) else tree.stat(path)
         if not isinstance(path, Missing) and not isinstance(facts, Missing) and facts.kind == "dir":
@@ -76,20 +78,29 @@ def loader_directories(tree: Tree) -> tuple[RootedPath, ...]:
     return tuple(found)
 
 
-def _configured(tree: Tree, path: str, depth: int) -> list[str]:
-    text = tree.read_text(path)
-    if isinstance(text, Missing) or depth > INCLUDE_DEPTH_LIMIT:
-        return []
+def _configured(tree: Tree) -> list[str]:
+    """The directories that ld.so.conf and what it includes name, in their order."""
     directories: list[str] = []
-    for kind, value in parse_ldsoconf(text).lines:
+    seen: set[tuple[str, str]] = set()
+    todo = [("include", LD_SO_CONF)]
+    while todo and len(directories) < CONFIGURED_LIMIT:
+        kind, value = todo.pop()
         if kind == "directory":
             directories.append(value)
             continue
-        pattern = value if value.startswith("/") else f"{path.rpartition('/')[0]}/{value}"
-        try:
-            included = glob(tree, pattern)
-        except FormatError:
+        if (kind, value) in seen or len(seen) >= INCLUDES_LIMIT:
             continue
-        for file in included:
-            directories += _configured(tree, file, depth + 1)
+        seen.add((kind, value))
+        if kind == "include":
+            try:
+                todo += [("file", path) for path in reversed(glob(tree, value))]
+            except FormatError as error:
+                if error.code != "wide-glob":
+                    raise
+            continue
+        text = tree.read_text(value)
+        if not isinstance(text, Missing):
+            here = value.rpartition("/")[0]
+            for line, named in reversed(parse_ldsoconf(text).lines[:CONFIGURED_LIMIT]):
+                todo.append((line, named if named.startswith("/") else f"{here}/{named}"))
     return directories

@@ -85,7 +85,11 @@ def _header(name: str, item: Union[Item, HardLink, Claim], form: Literal[0, 1, 2
     elif isinstance(item, Claim):
         info.size, data = item.size, item.data
     elif isinstance(item, (bytes, str, File)):
-        file = item if isinstance(item, File) else File(item.encode() if isinstance(item, str) else item)
+        file = (
+            item
+            if isinstance(item, File)
+            else File(item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item)
+        )
         data, info.mode = file.data, file.mode
         info.size = len(data)
     else:

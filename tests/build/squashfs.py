@@ -124,7 +124,11 @@ def squashfs(
             body = struct.pack("<IIIIHHI", 2, len(listing) + 3, block, 1, 0, offset, 0xFFFFFFFF)
             kind, made = _DIR, header(8, 0o755) + body
         elif isinstance(item, (bytes, str, File)):
-            file = item if isinstance(item, File) else File(item.encode() if isinstance(item, str) else item)
+            file = (
+                item
+                if isinstance(item, File)
+                else File(item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item)
+            )
             start, words = blocks(file.data)
             kind = _FILE
             made = header(2, file.mode) + struct.pack("<IIII", start, 0xFFFFFFFF, 0, len(file.data)) + words

@@ -1,0 +1,141 @@
+"""Images in the stores of podman and Docker, with programs that only play them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from pathlib import Path
+from typing import Optional
+
+import pytest
+from build.images import glibc
+from build.layers import archive, docker_archive, packed, tar
+from build.trees import make_tree
+
+from gpubind.errors import GpubindError
+from gpubind.image import open_image, store
+
+ENV = ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all"]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a `podman` and a `docker` that have the image `test:1`, and write down how they were called."""
+    inspected = [{"Os": "linux", "Architecture": "amd64", "Config": {"Env": ENV}}]
+    (tmp_path / "inspected").write_text(json.dumps(inspected))
+    (tmp_path / "saved").write_bytes(archive(docker_archive([packed(tar(dict(glibc("2.36"))))], ENV)))
+    make_tree(tmp_path / "mounted", glibc("2.36"))
+    script = f"""#!/bin/sh
+cd {tmp_path}
+echo "$(basename "$0") $* HOME=$HOME SECRET=$SECRET" >> calls
+case "$*" in
+*nowhere*) echo "Error: nowhere: image not known" >&2; exit 125 ;;
+"image inspect test:1") cat inspected ;;
+"image mount test:1") test -e unmountable && exit 1; echo {tmp_path}/mounted ;;
+"image unmount test:1") ;;
+"save test:1" | "save --format docker-archive test:1") cat saved ;;
+*slow*) sleep 60 & wait ;;
+*) exit 3 ;;
+esac
+"""
+    for name in ("podman", "docker"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(script)
+        program.chmod(0o755)
+    monkeypatch.setattr(store, "PROGRAM_DIRECTORIES", (str(tmp_path / "bin"), "/usr/bin", "/bin"))
+    monkeypatch.setattr(store, "writable_by_others", lambda program: None)
+    monkeypatch.setenv("SECRET", "kept")
+    monkeypatch.setenv("HOME", "/home/someone")
+    return tmp_path
+
+
+def calls(programs: Path) -> list[str]:
+    return [line.partition(" HOME")[0] for line in (programs / "calls").read_text().splitlines()]
+
+
+def as_user(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+
+
+def test_docker_saves_into_a_file_without_a_name(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (programs / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(programs / "tmp"))
+    image = open_image("docker:test:1")
+    assert (image.facts.kind, image.facts.label, image.facts.libc_version) == ("docker", "docker:test:1", "2.36")
+    assert image.facts.env == dict(line.split("=") for line in ENV)
+    assert image.tree.read_text("/etc/passwd") == "root:x:0:0::/root:/bin/sh\n"
+    assert calls(programs) == ["docker image inspect test:1", "docker save test:1"]
+    assert os.listdir(programs / "tmp") == []
+
+
+def test_podman_of_a_user_saves_too(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_user(monkeypatch, 1000)
+    assert open_image("podman:test:1").facts.kind == "podman"
+    assert calls(programs)[-1] == "podman save --format docker-archive test:1"
+
+
+def test_podman_of_root_mounts_and_unmounts(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_user(monkeypatch, 0)
+    image: Optional[object] = open_image("podman:test:1")
+    assert image.facts.libc_version == "2.36"  # type: ignore[union-attr]
+    assert calls(programs)[-1] == "podman image mount test:1"
+    image = None
+    gc.collect()
+    assert calls(programs)[-1] == "podman image unmount test:1"
+
+
+def test_podman_that_cannot_mount_saves(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_user(monkeypatch, 0)
+    (programs / "unmountable").touch()
+    assert open_image("podman:test:1").facts.libc_version == "2.36"
+    assert calls(programs)[-1] == "podman save --format docker-archive test:1"
+
+
+def test_only_what_finds_the_store_is_handed_on(programs: Path) -> None:
+    open_image("docker:test:1")
+    assert "HOME=/home/someone SECRET=\n" in (programs / "calls").read_text()
+
+
+def test_the_programs_own_message_is_the_reason(programs: Path) -> None:
+    with pytest.raises(GpubindError) as caught:
+        open_image("podman:nowhere")
+    assert caught.value.code == "image-store"
+    assert caught.value.why == "Error: nowhere: image not known"
+
+
+def test_a_program_that_does_not_end_is_ended(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "ANSWER_S", 0.2)
+    with pytest.raises(GpubindError) as caught:
+        open_image("docker:slow")
+    assert "did not end within 0.2 s" in caught.value.why
+
+
+def test_what_is_saved_may_be_no_archive(programs: Path) -> None:
+    (programs / "saved").write_bytes(b"hello")
+    with pytest.raises(GpubindError) as caught:
+        open_image("docker:test:1")
+    assert caught.value.code == "bad-archive"
+
+
+def test_what_is_inspected_may_be_no_document(programs: Path) -> None:
+    (programs / "inspected").write_text("[" * 100_000)
+    with pytest.raises(GpubindError) as caught:
+        open_image("docker:test:1")
+    assert caught.value.code == "bad-oci"
+
+
+def test_a_program_that_is_missing_or_not_roots_is_not_run(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "writable_by_others", lambda program: program)
+    as_user(monkeypatch, 0)
+    with pytest.raises(GpubindError) as caught:
+        open_image("docker:test:1")
+    assert (caught.value.code, "can be written" in caught.value.why) == ("no-image-store", True)
+    monkeypatch.setattr(store, "PROGRAM_DIRECTORIES", (str(tmp_path / "empty"),))
+    with pytest.raises(GpubindError) as caught:
+        open_image("podman:test:1")
+    assert (caught.value.code, "no `podman` in" in caught.value.why) == ("no-image-store", True)
+    assert not (programs / "calls").exists()
