@@ -82,6 +82,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         decisions += [_not_rocm(file) for file in (*found.files, *files) if file.kind != "file"]
         files = [file for file in files if file.kind == "file"]
     decisions += _unmatched(namer, found)
+    decisions += [_other_rocm(rocm, other) for other in rocm.others]
     findings = [*_driver_findings(host, devices), *devices.findings]
     if rocm.refused is not None:
         findings.append(_rocm_path(host, rocm))
@@ -238,6 +239,11 @@ def _unmatched(namer: Namer, found: Found) -> list[Decision]:
         for entry in namer.listed.liblist.entries
         if entry.kind == "library" and not any(name.startswith(entry.text) for name in ordered)
     ]
+
+
+def _other_rocm(rocm: Rocm, other: RootedPath) -> Decision:
+    detail = f"{rocm.prefix or 'what the ld cache has'} serves ({rocm.why}); name another with {ROCM_PATH}"
+    return Decision("amd", other, "left-out", "other-rocm", "search", None, None, other, None, None, detail)
 
 
 def _kernel(host: Host) -> Optional[str]:
