@@ -70,6 +70,8 @@ def make_plan(
             devices += [node] if taken else []
             decisions.append(_device_decision(node, taken))
         decisions += inventory.decisions
+    if len(inventories) > 1:  # what vendors share is told once
+        findings = list({(finding.code, finding.subject, finding.what): finding for finding in findings}.values())
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     nodes = tuple(sorted(devices, key=lambda node: node.target))
     env = tuple(_environment(ordered, layout))

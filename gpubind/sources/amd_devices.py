@@ -158,5 +158,6 @@ def gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:
     if gpu.render is None:
         return drm_nodes(host, gpu.pci)
     names = host.dev.list(f"/sys/class/drm/{gpu.render.rpartition('/')[2]}/device/drm")
-    cards = () if isinstance(names, Missing) else tuple(name for name in names if re.fullmatch(r"card[0-9]+", name))
-    return (gpu.render, *(f"/dev/dri/{name}" for name in cards))
+    if isinstance(names, Missing):
+        return (gpu.render, *(path for path in drm_nodes(host, gpu.pci) if "/card" in path))
+    return (gpu.render, *(f"/dev/dri/{name}" for name in names if re.fullmatch(r"card[0-9]+", name)))
