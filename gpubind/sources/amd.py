@@ -12,7 +12,7 @@ from typing import Optional
 from gpubind.errors import NothingToBindError
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.ldcache import LdCache
-from gpubind.formats.liblist import ListEntry, parse_liblist
+from gpubind.formats.liblist import parse_liblist
 from gpubind.host import Host, ListFile
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.closure import Dependency, host_closure
@@ -32,14 +32,13 @@ from gpubind.model import (
     Verdict,
 )
 from gpubind.sources.amd_devices import KFD, MODULE, TOPOLOGY, AmdDevices, has_kernel_side, read_devices
-from gpubind.sources.files import Answer, find_binary, find_files, library_candidates
+from gpubind.sources.files import Answer, programs_and_files
 from gpubind.sources.kernel import driver_kind
 from gpubind.sources.layouts import BINARY_DIRECTORIES, library_directories, triplet
-from gpubind.sources.libraries import Found, Named, Namer, find_libraries
+from gpubind.sources.libraries import Namer, entries_in_force, find_libraries, unmatched
 from gpubind.sources.rocm import LIBRARY_DIRECTORIES, ROCM_PATH, Rocm, RocmSearch, choose_rocm, release_of
-from gpubind.sources.search import LD_CACHE, Candidate, Search, existing_directories
+from gpubind.sources.search import LD_CACHE, Search, existing_directories, read_cache
 from gpubind.sources.table import NameTable
-from gpubind.tree.ldcache import read_ldcache
 
 LIST_NAME = "rocmliblist.conf"
 OWN = re.compile(r"lib(amd|hsa|roc|hip)")
@@ -56,12 +55,13 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     shipped = listfile if listfile.shipped else shipped_liblist(LIST_NAME)
     table = NameTable(parse_liblist(shipped.data, shipped.label))
     listed = table if listfile.shipped else NameTable(parse_liblist(listfile.data, listfile.label))
-    read = read_ldcache(host.driver)
-    cache = read if isinstance(read, LdCache) else None
+    cache, findings, decisions = read_cache(host.driver, "amd")
     rocm = choose_rocm(host, cache)
     search = _search(host, request, cache, rocm)
     namer = Namer("liblist", listed, table, not listfile.shipped, request.completion, None, frozenset(), vendor="amd")
-    answers, extra = _programs_and_files(host, namer, rocm)
+    entries = entries_in_force(namer)
+    extra, looked = programs_and_files(host, entries, None, (*rocm.directories("bin"), *BINARY_DIRECTORIES))
+    answers = [_in_userspace(_without_scripts(host, answer)) for answer in looked]
     chosen = Search(host.driver, search.arch, None, _existing(host, rocm.directories(*LIBRARY_DIRECTORIES)))
     extra += [
         (candidate, named)
@@ -73,7 +73,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     has_rocm = any(OWN.match(name) for file in found.files for name in file.names)
     if not has_rocm and not devices.nodes:
         raise _nothing_to_bind(search)
-    decisions = [*found.decisions, *(answer for answer in answers if isinstance(answer, Decision)), *devices.decisions]
+    decisions += [*found.decisions, *(answer for answer in answers if isinstance(answer, Decision)), *devices.decisions]
     files = [answer for answer in answers if isinstance(answer, HostFile)]
     if has_rocm:
         libraries = [file for file in found.files if file.arch == search.arch]
@@ -81,9 +81,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     else:
         decisions += [_not_rocm(file) for file in (*found.files, *files) if file.kind != "file"]
         files = [file for file in files if file.kind == "file"]
-    decisions += _unmatched(namer, found)
+    decisions += unmatched(namer, entries, found)
     decisions += [_other_rocm(rocm, other) for other in rocm.others]
-    findings = [*_driver_findings(host, devices), *devices.findings]
+    findings += [*_driver_findings(host, devices), *devices.findings]
     if rocm.refused is not None:
         findings.append(_rocm_path(host, rocm))
     return Inventory(
@@ -115,36 +115,19 @@ def _existing(host: Host, places: tuple[str, ...]) -> tuple[RootedPath, ...]:
     return tuple(path for path in known if not path.endswith(("/vdpau", "/gbm")))
 
 
-def _programs_and_files(host: Host, namer: Namer, rocm: Rocm) -> tuple[list[Answer], list[tuple[Candidate, Named]]]:
-    """What the entries without a library name stand for; absolute library entries become candidates."""
-    answers: list[Answer] = []
-    extra: list[tuple[Candidate, Named]] = []
-    directories = (*rocm.directories("bin"), *BINARY_DIRECTORIES)
-    for entry in namer.listed.liblist.entries:
-        section = entry.section or namer.table.section(entry.text.rpartition("/")[2], entry.text)
-        named = Named("liblist", namer.listed.liblist.at(entry), section, vendor="amd")
-        if entry.kind == "binary":
-            answers.append(_program(host, entry, named, directories))
-        elif entry.kind == "file":
-            answers += find_files(host.driver, entry, named, None)
-        elif entry.kind == "library-path":
-            libraries = library_candidates(host.driver, entry)
-            extra += [(candidate, named) for candidate in libraries]
-            if not libraries:
-                answers += find_files(host.driver, entry, named, None)
-    return [_in_userspace(answer) for answer in answers], extra
-
-
-def _program(host: Host, entry: ListEntry, named: Named, directories: tuple[str, ...]) -> Answer:
-    """A program; not the scripts of ROCm, which need modules that lie beside them, and Python."""
-    answer = find_binary(host, entry, named, host.uname.machine, directories)
-    if isinstance(answer, HostFile) and not isinstance(host.driver.ident(answer.path), ElfIdent):
-        detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
-        return Decision(
-            "amd", entry.text, "left-out", "script", "name",
-            named.by, named.at, answer.path, answer.found_by, None, detail,
-        )  # fmt: skip
-    return answer
+def _without_scripts(host: Host, answer: Answer) -> Answer:
+    """ROCm's scripts need modules that lie beside them, and Python."""
+    if (
+        not isinstance(answer, HostFile)
+        or answer.kind != "binary"
+        or isinstance(host.driver.ident(answer.path), ElfIdent)
+    ):
+        return answer
+    detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
+    return Decision(
+        "amd", answer.names[0], "left-out", "script", "name",
+        answer.named_by, answer.named_at, answer.path, answer.found_by, None, detail,
+    )  # fmt: skip
 
 
 def _in_userspace(answer: Answer) -> Answer:
@@ -228,17 +211,6 @@ def _not_rocm(file: HostFile) -> Decision:
         "amd", subject, "left-out", "no-rocm", "search",
         file.named_by, file.named_at, file.path, file.found_by, None, detail,
     )  # fmt: skip
-
-
-def _unmatched(namer: Namer, found: Found) -> list[Decision]:
-    """An `absent` Decision for each library entry that no name on this host matches."""
-    seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
-    ordered = sorted(seen)
-    return [
-        Decision("amd", entry.text, "absent", "no-match", "search", "liblist", namer.listed.liblist.at(entry))
-        for entry in namer.listed.liblist.entries
-        if entry.kind == "library" and not any(name.startswith(entry.text) for name in ordered)
-    ]
 
 
 def _other_rocm(rocm: Rocm, other: RootedPath) -> Decision:

@@ -30,9 +30,29 @@ SYSTEM_DIRECTORIES = frozenset(
 """What a list file cannot mean as a whole."""
 
 
-def find_binary(
-    host: Host, entry: ListEntry, named: Named, arch: str, directories: tuple[str, ...] = BINARY_DIRECTORIES
-) -> Answer:
+def programs_and_files(
+    host: Host,
+    entries: Iterable[tuple[ListEntry, Named]],
+    version: Optional[str],
+    directories: tuple[str, ...] = BINARY_DIRECTORIES,
+) -> tuple[list[tuple[Candidate, Named]], list[Answer]]:
+    """What the entries without a library name stand for; absolute library entries become candidates."""
+    candidates: list[tuple[Candidate, Named]] = []
+    answers: list[Answer] = []
+    for entry, named in entries:
+        if entry.kind == "binary":
+            answers.append(find_binary(host, entry, named, host.uname.machine, directories))
+        elif entry.kind == "file":
+            answers += find_files(host.driver, entry, named, version)
+        elif entry.kind == "library-path":
+            libraries = library_candidates(host.driver, entry)
+            candidates += [(candidate, named) for candidate in libraries]
+            if not libraries:
+                answers += find_files(host.driver, entry, named, version)
+    return candidates, answers
+
+
+def find_binary(host: Host, entry: ListEntry, named: Named, arch: str, directories: tuple[str, ...]) -> Answer:
     """The program that *entry* names, from *directories*, then PATH."""
 
     def decision(verdict: str, rule: str, path: Optional[str], detail: str) -> Decision:

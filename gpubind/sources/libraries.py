@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.liblist import VENDOR_NEUTRAL, library_stem
+from gpubind.formats.liblist import VENDOR_NEUTRAL, ListEntry, library_stem
 from gpubind.model import (
     CAPABILITIES,
     Capability,
@@ -269,6 +269,49 @@ def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in
     if soname is None or ".so" not in own_name or not re.fullmatch(r"[\w.+-]+", soname, re.ASCII):
         return own_name
     return soname if soname.startswith(library_stem(own_name)) else own_name
+
+
+def entries_in_force(namer: Namer) -> list[tuple[ListEntry, Named]]:
+    """The list entries in force, each with who names it: the list's own, or the shipped ones as completion."""
+    if namer.source == "liblist":
+        table, by = namer.listed, "liblist"
+    elif namer.completion:
+        table, by = namer.table, "completion"
+    else:
+        return []
+    entries = []
+    for entry in table.liblist.entries:
+        section = entry.section or namer.table.section(entry.text.rpartition("/")[2], entry.text)
+        entries.append((entry, Named(by, table.liblist.at(entry), section, vendor=namer.vendor)))
+    return entries
+
+
+def unmatched(
+    namer: Namer, entries: list[tuple[ListEntry, Named]], found: Found, file_list: str = ""
+) -> list[Decision]:
+    """An `absent` Decision for each library entry that no name on this host matches; for names in the driver's own
+    *file_list* likewise.
+    """
+    seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
+    seen |= {file.path.rpartition("/")[2] for file in found.files}
+    by_stem: dict[str, list[str]] = {}
+    for name in seen:
+        if ".so" in name:
+            by_stem.setdefault(library_stem(name), []).append(name)
+    detail = "neither in the ld cache nor in a driver directory"
+    decisions = []
+    for entry, named in entries:
+        if entry.kind == "library":
+            names = by_stem.get(library_stem(entry.text), ())
+            if not any(name.startswith(entry.text) for name in names):
+                decisions.append(_absent(named.vendor, entry.text, named.by, named.at, detail))
+    return decisions + [
+        _absent(namer.vendor, name, "driver", file_list, detail) for name in sorted(namer.driver_files - seen)
+    ]
+
+
+def _absent(vendor: Vendor, subject: str, by: str, at: str, detail: str) -> Decision:
+    return Decision(vendor, subject, "absent", "no-match", "search", by, at, None, None, None, detail)
 
 
 def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
