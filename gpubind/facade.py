@@ -49,7 +49,8 @@ def plan(
         from gpubind.ldso.fit import fit_files
 
         files = [file for inventory in found.inventories for file in inventory.files]
-        fit = fit_files(host.driver, files, image.loader, image.facts, request.userspace)
+        asked = request.userspace if "amd" in request.vendors else None
+        fit = fit_files(host.driver, files, image.loader, image.facts, asked)
     return make_plan(found.inventories, request, layout, fit, found.findings)
 
 

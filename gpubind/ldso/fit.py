@@ -20,11 +20,12 @@ GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
 
 
 def fit_files(
-    host: Tree, files: Iterable[HostFile], image: Loader, facts: ImageFacts, userspace: Side = "auto"
+    host: Tree, files: Iterable[HostFile], image: Loader, facts: ImageFacts, userspace: Optional[Side] = None
 ) -> ImageFit:
     """Which of *files* (their paths are in *host*) the loader of the image would refuse, and why.
 
     A library that the plan brings along satisfies what the others want of it; all else must come from the image.
+    *userspace* is whose ROCm was asked for; None if nobody asks for one.
     """
     files = tuple(files)
     brought = frozenset(name for file in files if file.family is None for name in file.names)
@@ -37,7 +38,7 @@ def fit_files(
             unfit[file.path] = reason
     fit = ImageFit(facts, unfit, tuple(_own_families(image)))
     shared = [file for file in files if file.userspace]
-    if not shared:
+    if userspace is None:
         return fit
     from gpubind.ldso.userspace import fit_userspace, own_runtime
 

@@ -62,6 +62,10 @@ def make_plan(
         decisions += side_decisions
         findings += side_findings
         decisions += [_not_asked(file) for file in inventory.files if not _is_wanted(file.capability, wanted)]
+        if inventory.driver.vendor == "amd" and not any(file.userspace for file in inventory.files):
+            from gpubind.planner.userspace import missing  # only where AMD is asked for
+
+            findings += missing(request, fit)
         for file in kept:
             for mount in _mounts(file, kept, layout):
                 decisions.append(_place(mount, file, mounts))

@@ -24,7 +24,7 @@ def sided(
     if whole is not None:
         for file in files:
             decisions += left_out(file, "userspace", whole)
-        return [], decisions, _missing(files, request, fit)
+        return [], decisions, missing(request, fit)
     unfit = fit.unfit if fit is not None else {}
     theirs = fit.theirs if fit is not None else {}
     kept: list[HostFile] = []
@@ -60,12 +60,16 @@ def _whole_is_the_images(request: Request, fit: Optional[ImageFit]) -> Optional[
     return None
 
 
-def _missing(files: list[HostFile], request: Request, fit: Optional[ImageFit]) -> list[Finding]:
+def missing(request: Request, fit: Optional[ImageFit]) -> list[Finding]:
+    """That a container has no ROCm at all: its image has none, and the host's does not come in."""
     if fit is None or fit.own_userspace is not None:
         return []
-    what = "the image's own ROCm was asked for, and it has none"
-    why = "hipErrorNoDevice and the like never come: programs do not find libamdhip64.so or libhsa-runtime64.so.1"
-    hint = "use an image with ROCm, or let the host's in: --userspace auto"
+    asked = request.userspace == "image"
+    what = (
+        "the image's own ROCm was asked for, and it has none" if asked else "neither the image nor the host has a ROCm"
+    )
+    why = "programs that need it do not start: libamdhip64.so, libhsa-runtime64.so.1: cannot open shared object file"
+    hint = "use an image with ROCm" + (", or let the host's in: --userspace auto" if asked else "")
     return [Finding("userspace-missing", "warning", "amd", "userspace", what, None, why, hint)]
 
 

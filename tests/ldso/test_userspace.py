@@ -155,6 +155,12 @@ def test_an_images_rocm_is_found_by_its_own_library_path() -> None:
     assert names(planned(host, image(glibc("2.36"), spec, env))) == set()
 
 
+def test_neither_the_image_nor_the_host_has_a_rocm() -> None:
+    made = planned(host_of(), image(glibc("2.36")))
+    assert names(made) == set()
+    assert finding(made, "userspace-missing") is not None
+
+
 def test_without_an_image_everything_is_planned_with_a_warning_that_names_the_option() -> None:
     made = planned(WANTS_V2, None)
     told = finding(made, "userspace-unknown")
