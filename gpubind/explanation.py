@@ -35,12 +35,16 @@ def explain(plan: Plan, name: str) -> Explanation:
 
 
 def explain_code(code: str) -> Optional[str]:
-    """The section of docs/findings.md about *code*; None if *code* cannot be one, or there is none."""
+    """The section of docs/findings.md about *code*, or the row of docs/errors.md; None if there is neither."""
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code):
         return None
     page = read_data("docs/findings.md").decode("utf-8")
     match = re.search(rf"^## {code}\n.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
-    return match.group().rstrip()[len("## ") :] + "\n" if match else None
+    if match:
+        return match.group().rstrip()[len("## ") :] + "\n"
+    page = read_data("docs/errors.md").decode("utf-8")
+    row = re.search(rf'^\| <a id="{code}"></a>`{code}` \| (\d+) \| (.*) \|$', page, re.MULTILINE)
+    return f"{code}\n\nan error, exit {row[1]}\n\n{row[2]}\n" if row else None
 
 
 def _texts(decision: Decision) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
+from gpubind.errors import UsageError
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
 from gpubind.model import Finding, Plan, Request
@@ -64,8 +65,11 @@ def check(
 ) -> tuple[Finding, ...]:
     """What will not work with *plan* on *host*, in *image* if one is given: errors first, then by code and subject.
 
-    *backend* is the name of the runtime that will start it; *program* is what will run, as the image has it.
+    *backend* is the name of the runtime that will start it; *program* is what will run, as the image has it. Errors:
+    `UsageError` (code `program-without-image`).
     """
+    if program is not None and image is None:
+        raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
     from gpubind.rules import check as check_start
     from gpubind.rules import preflight
 

@@ -81,6 +81,10 @@ def check(
         raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(CHECK_FORMATS))
     if program is not None and image is None:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
+    if program is not None and (not program or (not program.startswith("/") and "/" in program)):
+        why = "what it counts from is not known here"
+        hint = "give its full path in the image, or its name alone"
+        raise UsageError("relative-program", f"--program cannot be `{program}`", why=why, hint=hint)
     codes, reasons = _known(only or ()), ignored_codes(ignore or ())
     opened = open_image_of(image)
     start = preflight_of(options, opened, like, _runtime(backend, options), program)
@@ -140,7 +144,7 @@ def _known(codes: Iterable[str]) -> tuple[str, ...]:
     from gpubind.rules import RULES
 
     known = {rule.code for rule in RULES}
-    split = tuple(part for code in codes for part in code.split(",") if part)
+    split = tuple(part for code in codes for part in code.split(","))
     for code in split:
         if code not in known:
             raise UsageError("unknown-code", f"no finding has the code `{code}`", hint="docs/findings.md has them all")

@@ -178,12 +178,16 @@ def _program(action: "Action", argv: tuple[str, ...]) -> Optional[str]:
 def _checked(start: "Preflight", *, quiet: bool) -> None:
     """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
     from gpubind.cli.check import ignored_codes
+    from gpubind.cli.main import complain
     from gpubind.documents.findings import report_of
+    from gpubind.documents.text import printable
     from gpubind.rules import check
 
     outcome = report_of(start.plan, check(start), ignored_codes(()))
     if not quiet:
         report(outcome.findings)
+        for finding, reason in outcome.ignored:
+            complain(f"ignored: {finding.code}: {printable(finding.what)} ({printable(reason)})\n")
     errors = [finding.code for finding in outcome.findings if finding.severity == "error"]
     if errors:
         raise CheckError(

@@ -72,6 +72,8 @@ def render_check_github(report: Report) -> str:
         message = _escaped("\n".join(printable(part) for part in parts if part))
         title = _escaped(printable(f"{finding.code}: {finding.subject}")).replace(":", "%3A").replace(",", "%2C")
         lines.append(f"::{level} title={title}::{message}")
+    for finding, reason in report.ignored:
+        lines.append(printable(f"ignored: {finding.code}: {finding.what} ({reason})"))
     return "\n".join([*lines, f"gpubind: {verdict(report.findings)}"]) + "\n"
 
 

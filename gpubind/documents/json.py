@@ -71,6 +71,7 @@ def image_document(image: Optional[ImageFacts]) -> Optional[dict[str, Any]]:
         "libc": {"family": image.libc_family, "version": image.libc_version},
         "libstdcxx": image.libstdcxx,
         "env": image.env,
+        "undecided": image.undecided,
         "driver": [library._asdict() for library in image.driver],
         "vendor_neutral": image.vendor_neutral,
         "cuda": image.cuda,

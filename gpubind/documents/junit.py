@@ -5,6 +5,7 @@ Source: the JUnit XML that Jenkins and GitLab read: testsuite, testcase, failure
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
@@ -38,4 +39,6 @@ def render_junit(report: Report, rules: Iterable[tuple[str, str]]) -> str:
 
 
 def _text(text: str) -> str:
-    return "\n".join(printable(line) for line in text.split("\n"))
+    """*text* as XML may hold it: no control characters, surrogates or non-characters."""
+    lines = "\n".join(printable(line) for line in text.split("\n"))
+    return re.sub("[\ud800-\udfff\ufffe\uffff]", lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", lines)

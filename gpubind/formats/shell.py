@@ -1,14 +1,14 @@
 """What the environment files of a Singularity image set, read and never run.
 
 Source: POSIX shell, 2.2 Quoting and 2.6.2 Parameter Expansion. Only lines that assign and do nothing else; what would
-need a shell (commands, arithmetic, patterns) leaves the variable as it was.
+need a shell (commands, arithmetic, patterns) leaves the variable undecided.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Optional
+from typing import NamedTuple, Optional
 
 NESTING_LIMIT = 8
 VALUE_LIMIT = 1 << 16
@@ -19,13 +19,22 @@ _EXPANSION = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]
 _END = re.compile(r"\s*(?:;|#|$)")
 
 
-def parse_exports(text: str, before: Mapping[str, str]) -> dict[str, str]:
+class Exports(NamedTuple):
+    """What scripts have set so far."""
+
+    env: dict[str, str]
+    undecided: tuple[str, ...] = ()
+    """Variables that they set in ways that only a shell can tell; `env` has what they were before."""
+
+
+def parse_exports(text: str, before: Exports) -> Exports:
     """The variables of *before* as the assignments in *text* leave them, and new ones. Never raises.
 
     A variable that nothing has set is kept as it is written, `$HOME`; an unset LD_LIBRARY_PATH is empty: Singularity
     does not take the host's.
     """
-    env = dict(before)
+    env = dict(before.env)
+    undecided = dict.fromkeys(before.undecided)
     for line in text.split("\n"):
         match = _EXPORT.match(line)
         at = match.end() if match else 0
@@ -34,16 +43,19 @@ def parse_exports(text: str, before: Mapping[str, str]) -> dict[str, str]:
         while assignment := _ASSIGNMENT.match(line, at):
             word = _word(line, assignment.end(), {**env, **found} if found else env, "", 0)
             if word is None or len(word[0]) > VALUE_LIMIT:
+                undecided[assignment.group(1)] = None
                 break
             value, at = word
             found[assignment.group(1)] = value
             if _END.match(line, at):
                 env.update(found)
+                for name in found:
+                    undecided.pop(name, None)
                 break
             if not exported or not line[at].isspace():  # `A=b command`: for that command alone
                 break
             at += len(line[at:]) - len(line[at:].lstrip())
-    return env
+    return Exports(env, tuple(sorted(undecided)))
 
 
 def _word(line: str, at: int, env: Mapping[str, str], ends: str, depth: int) -> Optional[tuple[str, int]]:

@@ -7,14 +7,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, Optional
 
+from gpubind.errors import FormatError, HostReadError
 from gpubind.formats.elf import ElfIdent
-from gpubind.formats.shell import parse_exports
+from gpubind.formats.shell import Exports, parse_exports
 from gpubind.ldso.fit import newest
 from gpubind.ldso.loader import Loader
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, Stat
 from gpubind.tree import Tree, glob
 
 ENVIRONMENT = "/.singularity.d/env"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What Apptainer and SingularityCE set before an image's own files."""
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
 DRIVER_SONAMES = (
     "libcuda.so.1",
@@ -56,12 +59,17 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
 
     *env* is what its configuration sets (OCI `config.Env`), where it has one; else its environment files count.
     """
+    names = tree.list("/")
+    if isinstance(names, Missing) and names.why == "forbidden":
+        hint = "ask its owner, or use an image that you may read"
+        raise HostReadError("unreadable-file", "the image cannot be read", where=label, why=str(names), hint=hint)
     loader = Loader(tree)
     family, version, arch = _libc(tree, loader)
     loader.arch = arch
     libstdcxx = loader.facts("libstdc++.so.6")
+    undecided: tuple[str, ...] = ()
     if env is None:
-        env = _environment(tree)
+        env, undecided = _environment(tree)
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
     facts = ImageFacts(
         kind=kind,
@@ -73,6 +81,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         loader_directories=loader.directories,
         singularity=not isinstance(tree.list(ENVIRONMENT), Missing),
         env=env,
+        undecided=tuple(name for name in undecided if _VARIABLE.fullmatch(name)),
         driver=tuple(_driver(tree, loader)),
         vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),
         cuda=_cuda(tree) or env.get("CUDA_VERSION") or None,
@@ -97,36 +106,53 @@ def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"],
     return "none", None, None
 
 
-def _environment(tree: Tree) -> dict[str, str]:
+def _environment(tree: Tree) -> Exports:
     """What the image's environment files set: assignments, read and never run, one file after the other.
 
     90-environment.sh and the Docker files before it are the image's own; 99-base.sh and what starts with 9[5-9] is
     Singularity's.
     """
-    env: dict[str, str] = {}
+    exports = Exports({"PATH": DEFAULT_PATH})
     names = tree.list(ENVIRONMENT)
     for name in () if isinstance(names, Missing) else names:
         if not name.endswith(".sh") or name >= "91":
             continue
         text = tree.read_text(f"{ENVIRONMENT}/{name}")
         if not isinstance(text, Missing):
-            env = parse_exports(text, env)
-    return env
+            exports = parse_exports(text, exports)
+    if exports.env["PATH"] == DEFAULT_PATH:
+        del exports.env["PATH"]
+    return exports
 
 
 def _driver(tree: Tree, loader: Loader) -> Iterator[ImageLibrary]:
     for soname in DRIVER_SONAMES:
         path = loader.find(soname)
-        found = tree.stat(path) if path else None
-        # Empty files are mount points that others left.
-        if path and isinstance(found, Stat) and found.size and "/stubs/" not in path and "/compat/" not in path:
-            yield ImageLibrary(soname, path, _version_of(path))
+        library = image_library(tree, soname, path) if path else None
+        if library is not None:
+            yield library
+
+
+def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
+    """The driver's library at *path*; None if there is none, or it is a stub, of a compat package, or empty.
+
+    Empty files are mount points that others left.
+    """
+    real = tree.resolve(path) if path.startswith("/") else Missing("absent")
+    found = real if isinstance(real, Missing) else tree.stat(real)
+    if isinstance(real, Missing) or not isinstance(found, Stat) or found.kind != "file" or not found.size:
+        return None
+    return None if "/stubs/" in real or "/compat/" in real else ImageLibrary(soname, real, _version_of(real))
 
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
     seen = []
     for pattern in COMPAT:
-        for path in glob(tree, pattern):
+        try:
+            paths = glob(tree, pattern)
+        except FormatError:
+            return  # an image of thousands of directories of that name
+        for path in paths:
             real = tree.resolve(path)
             if not isinstance(real, Missing) and real not in seen:
                 seen.append(real)

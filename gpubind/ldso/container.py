@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from posixpath import basename, dirname
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.ldso.loader import Loader
@@ -46,6 +46,14 @@ class Failure(NamedTuple):
     """What the loader says, word for word."""
 
 
+class Loaded(NamedTuple):
+    """The outcome of loading a program or library."""
+
+    files: tuple[Located, ...]
+    """It and everything that it is linked with, in the loader's order."""
+    failures: tuple[Failure, ...]
+
+
 class Object(NamedTuple):
     """A library or program that the loader maps."""
 
@@ -78,10 +86,15 @@ class Container:
         self.library_path = _library_path(env, own)
         self._mounts = {self._placed(mount.target): mount for mount in mounts}
         self._located: dict[str, Optional[Located]] = {}
-        self._failures: dict[tuple[str, bool], tuple[Failure, ...]] = {}
+        self._loaded: dict[str, Loaded] = {}
 
     def locate(self, path: str) -> Optional[Located]:
-        """What absolute *path* is in the container: a file of the plan, else of the image; None if there is none."""
+        """What *path* is in the container: a file of the plan, else of the image; None if there is none.
+
+        A path that is not absolute counts from a directory that is not known: it is none.
+        """
+        if not path.startswith("/"):
+            return None
         if path not in self._located:
             self._located[path] = self._locate(path)
         return self._located[path]
@@ -92,14 +105,18 @@ class Container:
 
     def failures(self, path: str) -> tuple[Failure, ...]:
         """What keeps the library or program at *path* from being loaded, in the loader's order; empty if it loads."""
-        first = self.locate(path)
-        if first is None:
-            text = f"{path}: cannot open shared object file: No such file or directory"
-            return (Failure("missing", path, None, path, text),)
-        key = (first.path, first.mount is not None)
-        if key not in self._failures:
-            self._failures[key] = tuple(self._load(first))
-        return self._failures[key]
+        return self.load(path).failures
+
+    def load(self, path: str) -> Loaded:
+        """What loading the library or program at *path* comes to."""
+        if path not in self._loaded:
+            first = self.locate(path)
+            if first is None:
+                text = f"{path}: cannot open shared object file: No such file or directory"
+                self._loaded[path] = Loaded((), (Failure("missing", path, None, path, text),))
+            else:
+                self._loaded[path] = self._load(first)
+        return self._loaded[path]
 
     def closure(self, path: str) -> Optional[Closure]:
         """What the loader maps for the library or program at *path*; None if it cannot be read."""
@@ -151,15 +168,16 @@ class Container:
             return self.image.arch in (None, ident.arch)
         return (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order)
 
-    def _load(self, first: Located) -> Iterator[Failure]:
+    def _load(self, first: Located) -> Loaded:
         facts = first.tree.elf(first.at)
         if isinstance(facts, Missing):
-            yield Failure("unreadable", first.path, None, first.path, f"{first.path}: {facts}")
-            return
+            failure = Failure("unreadable", first.path, None, first.path, f"{first.path}: {facts}")
+            return Loaded((first,), (failure,))
         closure = self._closure(first, facts)
-        yield from closure.missing
+        failures = list(closure.missing)
         for here in closure.objects:
-            yield from _missing_versions(here, closure.names)
+            failures += _missing_versions(here, closure.names)
+        return Loaded(tuple(here.file for here in closure.objects), tuple(failures))
 
     def _closure(self, first: Located, facts: ElfFacts) -> Closure:
         objects = [Object(first, facts, tuple(_directories(facts.rpath, first) if facts.runpath is None else ()))]
@@ -175,7 +193,7 @@ class Container:
                 elf = None if found is None else found.tree.elf(found.at)
                 if found is None or elf is None or isinstance(elf, Missing):
                     names[name] = None
-                    text = f"{name}: cannot open shared object file: No such file or directory"
+                    text = f"{name}: cannot open shared object file: {_why_not(elf)}"
                     missing.append(Failure("missing", name, None, here.file.path, text))
                     continue
                 known = names.get(elf.soname or name)
@@ -185,6 +203,12 @@ class Container:
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
         return Closure(tuple(objects), names, tuple(missing))
+
+
+def _why_not(elf: Union[ElfFacts, Missing, None]) -> str:
+    if isinstance(elf, Missing):
+        return "Permission denied" if elf.why == "forbidden" else elf.detail or elf.why
+    return "No such file or directory"
 
 
 def _missing_versions(here: Object, names: dict[str, Optional[Object]]) -> Iterator[Failure]:

@@ -73,8 +73,8 @@ def runs_here(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> O
         return Unfit("no-libc", f"it needs glibc, the image has {has}")
     if file.kind == "binary" and file.capability != "compat32":
         elf = host.elf(file.path)
-        interpreter = None if isinstance(elf, Missing) else elf.interpreter
-        if interpreter and isinstance(image.tree.stat(interpreter), Missing):
+        interpreter = "" if isinstance(elf, Missing) else elf.interpreter or ""
+        if interpreter.startswith("/") and isinstance(image.tree.stat(interpreter), Missing):
             return Unfit("no-loader", f"its loader {interpreter} is not in the image")
     return None
 

@@ -30,6 +30,10 @@ from gpubind.planner.sides import host_side
 IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
 """A capability whose libraries cannot do without another's. Source: libnvidia-container `src/nvc_info.c`."""
 
+SHARED: dict[str, Capability] = {"libnvidia-gpucomp.so": "graphics", "libnvidia-allocator.so": "graphics"}
+"""Libraries of compute that another capability is linked with, or opens, too. Source: DT_NEEDED of libnvidia-glcore
+and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator."""
+
 REQUIRED = ("libcuda.so.1", "libnvidia-ml.so.1")
 """Without these the driver is of no use; every other mount may be left out where a target cannot be made."""
 
@@ -57,11 +61,11 @@ def make_plan(
     findings: list[Finding] = [*found]
     for inventory in inventories:
         findings += inventory.findings
-        asked = [file for file in inventory.files if _is_wanted(file.capability, wanted)]
+        asked = [file for file in inventory.files if _is_asked(file, wanted)]
         kept, side_decisions, side_findings = host_side(asked, request, fit)
         decisions += side_decisions
         findings += side_findings
-        decisions += [_not_asked(file) for file in inventory.files if not _is_wanted(file.capability, wanted)]
+        decisions += [_not_asked(file) for file in inventory.files if not _is_asked(file, wanted)]
         if inventory.driver.vendor == "amd" and not any(file.userspace for file in inventory.files):
             from gpubind.planner.userspace import missing  # only where AMD is asked for
 
@@ -107,6 +111,12 @@ def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None) -> 
 def _wanted(request: Request) -> frozenset[Capability]:
     implied = [cap for asked in request.caps for cap in IMPLIED.get(asked, ())]
     return frozenset((*request.caps, *implied))
+
+
+def _is_asked(file: HostFile, wanted: frozenset[Capability]) -> bool:
+    if _is_wanted(file.capability, wanted):
+        return True
+    return any(cap in wanted and name.startswith(stem) for stem, cap in SHARED.items() for name in file.names)
 
 
 def _is_wanted(capability: Optional[Capability], wanted: frozenset[Capability]) -> bool:

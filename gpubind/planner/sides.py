@@ -18,6 +18,24 @@ _NAMES: dict[Family, str] = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl":
 BY_DEFAULT: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
 """Capabilities that most jobs have without wanting them."""
 
+_MINOR = (
+    "libcudadebugger.so",
+    "libnvidia-egl-",
+    "libnvidia-fbc.so",
+    "libnvidia-gtk",
+    "libnvidia-pkcs11",
+    "libnvidia-wayland-client.so",
+    "libvdpau_nvidia.so",
+    "nv-fabricmanager",
+    "nvidia-persistenced",
+)
+"""What most jobs of its capability do not miss: window systems, screen capture, debuggers, services of the host."""
+
+
+def is_minor(name: str) -> bool:
+    """Whether a job mostly goes without *name*, even if it asked for its capability by name."""
+    return name.startswith(_MINOR)
+
 
 class Sided(NamedTuple):
     """The host's side of a plan."""
@@ -82,10 +100,9 @@ def _family_finding(
     if fit is None and request.vendor_neutral == "auto":
         what = f"the host's copy of {_NAMES[family]} is not bound"
         why = "an image mostly has its own, and the host's may need a newer C library than the image has"
-        hint = "plan with --image, and it is decided from both; programs that use it need it in the image"
-        return [
-            Finding("vendor-neutral-left-out", "note", members[0].vendor, family, what, members[0].source, why, hint)
-        ]
+        hint = "give --image, and it is decided from both; programs that use it need it in the image"
+        vendor = members[0].vendor
+        return [Finding("vendor-neutral-left-out", "note", vendor, family, what, members[0].source, why, hint)]
     asked = request.vendor_neutral == "host"
     if fit is None or (family in fit.own_families and not asked):
         return []
@@ -94,7 +111,8 @@ def _family_finding(
     if family in fit.own_families:
         what = f"the host's {_NAMES[family]} was asked for, but the image cannot load it, and keeps its own"
     refused = [fit.unfit[member.path].detail for member in members if member.path in fit.unfit]
-    hint = "install it in the image: libglvnd0, libgl1 and libegl1, or ocl-icd-libopencl1 in Debian's words"
+    packages = "libglvnd0, libgl1 and libegl1" if family == "glvnd" else "ocl-icd-libopencl1"
+    hint = f"install it in the image: {packages} in Debian's words"
     why = f"the host's: {refused[0]}" if refused else "the image has none"
     return [
         Finding(
@@ -118,7 +136,7 @@ def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
     """An error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
     name = file.soname or (file.names[0] if file.names else file.path)
     by_name = request.caps_explicit and file.capability in request.caps
-    needed = file.kind == "library" and (by_name or name == "libcuda.so.1")
+    needed = file.kind == "library" and (by_name or name == "libcuda.so.1") and not is_minor(name)
     code = {"libc": "image-libc", "architecture": "image-architecture"}.get(unfit.rule, "image-without-glibc")
     what = f"{name} is left out: {unfit.detail}"
     why = _CONSEQUENCES[unfit.rule].format(name=name)
@@ -127,9 +145,16 @@ def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
         why = f"{wanted[2]}: version `{wanted[1]}' not found (required by {name})"
     hint = "use an image with a newer C library, or one of the host's architecture; or leave the capability out"
     severity: Severity = "error" if needed else "note" if file.capability in BY_DEFAULT else "warning"
+    if is_minor(name):
+        severity = "warning" if by_name and file.kind == "library" else "note"
     return Finding(code, severity, file.vendor, name, what, file.source, why, hint)
 
 
+_HINTS = {
+    "image-libc": "use an image with a newer C library, or leave the capability out with --caps",
+    "image-architecture": "use an image for the host's architecture",
+    "image-without-glibc": "use an image with glibc: Debian, Ubuntu, Rocky, ... instead of Alpine or busybox",
+}
 _CONSEQUENCES = {
     "libc": "the loader would say: version not found (required by {name})",
     "architecture": "the loader would say: wrong ELF class, or cannot open shared object file",

@@ -30,8 +30,6 @@ def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
     if plan.request.like is not None:
         return  # what the imitated program leaves out is not for the host to install
     names = library_mounts(plan)
-    # The allocator counts as CUDA's: a host may have it, and the request leave it out.
-    not_asked = any(d.subject == ALLOCATOR and d.rule == "capability" for d in plan.decisions)
     if is_wanted(plan, "graphics") and "libEGL_nvidia.so.0" in names and GBM_BACKEND not in names:
         yield Finding(
             "gbm-backend-missing",
@@ -42,9 +40,7 @@ def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
             f"no {GBM_BACKEND} and no {ALLOCATOR} beside {names['libEGL_nvidia.so.0']}",
             "EGL on GBM (headless compositors, browsers, simulators) will say `MESA-LOADER: failed to open nvidia-drm: "
             "/usr/lib/gbm/nvidia-drm_gbm.so: cannot open shared object file`; EGL on a device is not affected",
-            "ask for compute, too: the library belongs to it"
-            if not_asked
-            else "install the driver's package with libnvidia-allocator (libnvidia-allocator1 in Debian's words); "
+            "install the driver's package with libnvidia-allocator (libnvidia-allocator1 in Debian's words); "
             "drivers before 495 have no GBM",
         )
 

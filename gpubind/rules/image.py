@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from posixpath import basename
 
-from gpubind.model import Finding, Missing
+from gpubind.image.facts import DRIVER_SONAMES, image_library
+from gpubind.model import Finding, ImageLibrary, Missing
+from gpubind.rules.looking import counted
 from gpubind.rules.preflight import Preflight
 
 LIBCUDAS = ("libcuda.so.1", "libcuda.so")
@@ -17,7 +19,7 @@ def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
     assert preflight.image is not None
     assert preflight.container is not None
     planned = {basename(mount.target) for mount in preflight.plan.mounts}
-    for library in preflight.image.facts.driver:
+    for library in _drivers(preflight):
         brought = library.soname in planned
         found = preflight.container.find(library.soname)
         wins = found is not None and found.mount is None
@@ -39,6 +41,19 @@ def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
             why,
             "take the driver out of the image; the host's comes first only through LD_LIBRARY_PATH",
         )
+
+
+def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
+    """The image sets a search path in a way that only its shell can tell: what is found there is not known."""
+    assert preflight.image is not None
+    for name in preflight.image.facts.undecided:
+        if name in ("LD_LIBRARY_PATH", "PATH"):
+            what = f"the image sets {name} in a way that only a shell could tell; what it adds is not known here"
+            why = "programs or libraries may be found there that check says are missing, or others than it names"
+            hint = (
+                f"look with `gpubind exec IMAGE sh -c 'echo ${name}'`; plain values and `${name}` itself are understood"
+            )
+            yield Finding("image-env-undecided", "warning", None, name, what, "/.singularity.d/env", why, hint)
 
 
 def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
@@ -80,7 +95,7 @@ def library_path_order(preflight: Preflight) -> Iterator[Finding]:
             "note",
             "nvidia",
             "LD_LIBRARY_PATH",
-            f"the image's own LD_LIBRARY_PATH leads to copies of {len(twice)} libraries of the plan",
+            f"the image's own LD_LIBRARY_PATH leads to copies of what the plan brings: {counted(len(twice), 'file')}",
             ", ".join(twice[:8]),
             f"the first in this order counts: {order}",
             "take the copies out of the image, or their directory out of its LD_LIBRARY_PATH",
@@ -96,6 +111,20 @@ def library_path_order(preflight: Preflight) -> Iterator[Finding]:
             "a library in whatever directory the job starts in would be loaded before the system's",
             "write it in the image without leading, trailing or doubled colons",
         )
+
+
+def _drivers(preflight: Preflight) -> Iterator[ImageLibrary]:
+    """The image's libraries of a driver: where its loader finds them by itself, and in its own LD_LIBRARY_PATH."""
+    assert preflight.image is not None
+    seen = [library.path for library in preflight.image.facts.driver]
+    yield from preflight.image.facts.driver
+    compat = [library.path for library in preflight.image.facts.compat]
+    for directory in dict.fromkeys(preflight.image.facts.env.get("LD_LIBRARY_PATH", "").split(":")):
+        for soname in DRIVER_SONAMES:
+            library = image_library(preflight.image.tree, soname, f"{directory}/{soname}")
+            if library is not None and library.path not in (*seen, *compat):
+                seen.append(library.path)
+                yield library
 
 
 def _driver_version(preflight: Preflight) -> str:

@@ -11,18 +11,20 @@ from gpubind.formats.liblist import parse_liblist
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.container import Container, Failure
 from gpubind.model import Capability, Finding, Mount, Plan, Severity
+from gpubind.planner.sides import is_minor
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.table import NameTable, capability_of, driver_version_of
 
 SPECIAL = (
-    ("libnvidia-pkcs11", "confidential computing: only the one that fits the image's OpenSSL has to load"),
-    ("libcudadebugger", "cuda-gdb and compute-sanitizer"),
-    ("libnvidia-gtk", "nvidia-settings"),
-    ("libnvidia-wayland-client", "nvidia-settings"),
-    ("nvidia-persistenced", "a service of the host"),
-    ("nv-fabricmanager", "a service of the host"),
+    ("libnvidia-pkcs11", "it is for confidential computing: only the one that fits the image's OpenSSL has to load"),
+    ("libcudadebugger", "it is for cuda-gdb and compute-sanitizer"),
+    ("libvdpau_nvidia", "it is for video in X11 windows"),
+    ("libnvidia-egl-", "it is for windows and Wayland, not for rendering without a display"),
+    ("libnvidia-fbc", "it captures X11 screens"),
+    ("nvidia-persistenced", "it is a service of the host"),
+    ("nv-fabricmanager", "it is a service of the host"),
 )
-"""What a job does not miss when it does not load, by the start of its name, and what it is for."""
+"""What some files are for, by the start of their names, so that nobody mends what he does not miss."""
 
 
 class Unloadable(NamedTuple):
@@ -97,7 +99,7 @@ def _by_cause(preflight: Preflight, kind: str) -> Iterator[Finding]:
         message = refused[0][1].message
         if kind == "missing":
             what = f"{name} is neither in the image nor in the plan; without it {these}"
-            hint = f"install {name} in the image{package_of(name)}{_special(names)}"
+            hint = f"install {name} in the image{package_of(name)}{_special(files)}"
             yield Finding("library-missing", severity, refused[0][0].vendor, name, what, names, message, hint)
         else:
             what = f"{provider} of the container does not define {name}; without it {these}"
@@ -109,12 +111,13 @@ def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:
     """An error for what was asked for by name and for CUDA itself; a note for what came by default."""
     name = basename(mount.target)
     capability = _capability(mount, table)
-    if name.startswith(tuple(stem for stem, _ in SPECIAL)):
-        return "note"
     request = preflight.plan.request
+    by_name = request.caps_explicit and capability in request.caps
+    if is_minor(name):
+        return "warning" if by_name and not name.startswith(("libnvidia-pkcs11", "libcudadebugger", "nv")) else "note"
     if mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         return "error"
-    if request.caps_explicit and capability in request.caps:
+    if by_name:
         return "error"
     assert preflight.image is not None
     hides = preflight.image.loader.find(name) is not None
@@ -140,9 +143,11 @@ def _worst(severities: Iterable[Severity]) -> Severity:
     return "error" if "error" in found else "warning" if "warning" in found else "note"
 
 
-def _special(names: str) -> str:
-    uses = [use for stem, use in SPECIAL if stem in names]
-    return f"; {uses[0]}" if uses else ""
+def _special(files: list[str]) -> str:
+    """What the files are for, if they are all for the same that few jobs need."""
+    uses = {next((use for stem, use in SPECIAL if name.startswith(stem)), "") for name in files}
+    use = uses.pop() if len(uses) == 1 else ""
+    return f"; {use}" if use else ""
 
 
 PACKAGES = {

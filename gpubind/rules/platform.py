@@ -127,7 +127,7 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
         rooted = mount.source[len(host.driver.root.rstrip("/")) :]
         facts = ask(host.driver.elf, rooted)
         interpreter = None if isinstance(facts, Missing) else facts.interpreter
-        if interpreter is None or _USUAL_INTERPRETERS.fullmatch(interpreter):
+        if interpreter is None or not interpreter.startswith("/") or _USUAL_INTERPRETERS.fullmatch(interpreter):
             continue
         if preflight.image is not None and is_there(preflight.image.tree, interpreter):
             continue

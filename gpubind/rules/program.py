@@ -1,25 +1,36 @@
 """Rules about the program that will run: is it in the container, and does its loader find everything it needs?
 
-Source: execve(2) for scripts and interpreters, ld.so(8) for the rest.
+Source: execve(2) and execvp(3) for scripts and interpreters, env(1) for its -S, ld.so(8) for the rest.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from posixpath import basename
-from typing import NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional
 
 from gpubind.formats.elf import ElfIdent
+from gpubind.image.facts import DEFAULT_PATH, DRIVER_SONAMES
 from gpubind.ldso.container import Located
 from gpubind.model import Finding, Missing
 from gpubind.rules.libraries import package_of
 from gpubind.rules.preflight import Preflight
 
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SCRIPTS_LIMIT = 5
 """Interpreters of interpreters that the kernel follows: fs/exec.c, exec_binprm."""
 LINE_LIMIT = 256
 """Bytes of a script's first line that the kernel looks at (BINPRM_BUF_SIZE)."""
+SCRIPT_SIZE_LIMIT = 64 << 20
+FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
+"""Directories that runtimes bind from the host: what is there is not the image's to know."""
+
+
+class Stop(NamedTuple):
+    """Why execve would go no further."""
+
+    kind: Literal["missing", "mode", "format", "architecture", "unreadable"]
+    why: str
 
 
 class Chain(NamedTuple):
@@ -28,55 +39,88 @@ class Chain(NamedTuple):
     names: tuple[str, ...]
     """The program and the interpreters that it leads to, in order."""
     file: Optional[Located]
-    """The program that the kernel loads at last; None if the last name leads nowhere."""
+    """The last of them, if it is there."""
+    stop: Optional[Stop]
+    """What is wrong with the last; None if it is a program that the kernel would load."""
 
 
 def program_missing(preflight: Preflight) -> Iterator[Finding]:
     """The program, or the interpreter of a script, is not in the container."""
     chain = _chain(preflight)
-    if chain.file is None:
-        name = chain.names[-1]
-        script = len(chain.names) > 1
-        what = f"{name} is not in the container" + (f"; the script {chain.names[-2]} asks for it" if script else "")
-        why = "bad interpreter: No such file or directory (127)" if script else "No such file or directory (127)"
-        hint = "look with `gpubind shell IMAGE`; install it in the image, or give its full path"
-        yield Finding("program-missing", "error", None, name, what, _path(preflight), why, hint)
+    if chain.stop is None or chain.stop.kind != "missing":
+        return
+    name = chain.names[-1]
+    script = len(chain.names) > 1
+    what = f"{name} is not in the container" + (f"; the script {chain.names[-2]} asks for it" if script else "")
+    hint = "look with `gpubind shell IMAGE`; install it in the image, or give its full path"
+    left = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
+    if left and left[0].detail:
+        hint = f"it {left[0].detail}: name that capability with --caps, too"
+    host = name.startswith(FROM_THE_HOST)
+    if host:
+        hint = "if the runtime binds that directory from the host, this does not count"
+    yield Finding(
+        "program-missing", "warning" if host else "error", None, name, what, _path(preflight), chain.stop.why, hint
+    )
 
 
 def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
     """It is there, but nobody may execute it, or it is for another machine, or no program at all."""
     chain = _chain(preflight)
-    if chain.file is None:
+    if chain.stop is None or chain.stop.kind not in ("mode", "format", "architecture"):
         return
-    assert preflight.image is not None
     name = chain.names[-1]
-    found = chain.file.tree.stat(chain.file.at)
-    ident = chain.file.tree.ident(chain.file.at)
-    arch = preflight.image.facts.arch
-    hint = "look with `file` and `ls -l` in the image"
-    if not isinstance(found, Missing) and not found.mode & 0o111:
-        what, why = f"{name} is in the container, but is not executable", f"{name}: Permission denied (126)"
-    elif not isinstance(ident, ElfIdent):
-        what, why = f"{name} is neither a program nor a script", f"{name}: Exec format error (126)"
-    elif arch is not None and ident.arch != arch:
-        what = f"{name} is for {ident.arch}, the image is {arch}"
-        why, hint = f"{name}: Exec format error (126)", f"use an image for {arch} throughout"
-    else:
-        return
-    yield Finding("program-not-executable", "error", None, name, what, chain.file.path, why, hint)
+    what = {
+        "mode": f"{name} is in the container, but is not executable",
+        "format": f"{name} is neither a program nor a script",
+        "architecture": f"{name} is for another machine than the image",
+    }[chain.stop.kind]
+    hint = {
+        "mode": "make it executable in the image: `chmod +x`",
+        "format": "look with `file` in the image; it may be truncated",
+        "architecture": "use programs and an image for one architecture",
+    }[chain.stop.kind]
+    where = chain.file.path if chain.file else None
+    yield Finding("program-not-executable", "error", None, name, what, where, chain.stop.why, hint)
+
+
+def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
+    """It is there and may well run, but could not be looked at: nothing is known of what it needs."""
+    chain = _chain(preflight)
+    why = chain.stop.why if chain.stop is not None and chain.stop.kind == "unreadable" else None
+    if why is None and chain.stop is None and chain.file is not None:
+        elf = chain.file.tree.elf(chain.file.at)
+        why = str(elf) if isinstance(elf, Missing) else None
+    if why is not None:
+        name = chain.names[-1]
+        what = f"{name} could not be looked at; nothing is known of what it needs"
+        hint = "try it: `gpubind exec IMAGE CMD`; look with `readelf -d` in the image"
+        where = chain.file.path if chain.file else None
+        yield Finding("program-unreadable", "warning", None, name, what, where, why, hint)
 
 
 def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
     """The loader that a program names (PT_INTERP) is not in the container: the kernel says that the program is not."""
     chain = _chain(preflight)
-    if chain.file is None or preflight.container is None:
+    assert preflight.container is not None
+    if chain.stop is not None or chain.file is None:
         return
     elf = chain.file.tree.elf(chain.file.at)
-    if not isinstance(elf, Missing) and elf.interpreter and preflight.container.locate(elf.interpreter) is None:
-        what = f"the loader of {chain.names[-1]}, {elf.interpreter}, is not in the container"
-        why = f"{chain.names[-1]}: No such file or directory, though it is there"
-        hint = "the program was built for another C library (musl, glibc) or distribution than the image has"
-        yield Finding("program-interpreter", "error", None, chain.names[-1], what, chain.file.path, why, hint)
+    loader = None if isinstance(elf, Missing) else elf.interpreter
+    if not loader or not loader.startswith("/"):
+        return  # static, or from the working directory
+    found = preflight.container.locate(loader)
+    name = chain.names[-1]
+    if found is None:
+        what = f"the loader of {name}, {loader}, is not in the container"
+        why = f"{name}: No such file or directory, though it is there"
+    elif not isinstance(found.tree.ident(found.at), ElfIdent):
+        what = f"the loader that {name} names, {loader}, is no program"
+        why = f"{name}: Accessing a corrupted shared library (ELIBBAD), or Exec format error"
+    else:
+        return
+    hint = "the program was built for another C library (musl, glibc) or distribution than the image has"
+    yield Finding("program-interpreter", "error", None, name, what, chain.file.path, why, hint)
 
 
 def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -84,6 +128,9 @@ def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
     for name, message, path, needed_by in _failures(preflight, "missing"):
         what = f"{name} is neither in the image nor in the plan; {path} does not start without it"
         hint = f"install {name} in the image{package_of(name)}, or name its directory in the image's LD_LIBRARY_PATH"
+        if "Permission denied" in message:
+            what = f"{name} of the image may not be read; {path} does not start without it"
+            hint = "mend the permissions in the image"
         where = f"needed by {needed_by}"
         why = f"error while loading shared libraries: {message}"
         yield Finding("program-library-missing", "error", None, name, what, where, why, hint)
@@ -97,15 +144,31 @@ def program_library_version(preflight: Preflight) -> Iterator[Finding]:
         yield Finding("program-library-version", "error", None, name, what, f"needed by {needed_by}", message, hint)
 
 
+def program_driver(preflight: Preflight) -> Iterator[Finding]:
+    """A search path of the program's own leads to a driver's library in the image, past the plan's."""
+    chain = _chain(preflight)
+    assert preflight.container is not None
+    if chain.stop is not None or chain.file is None:
+        return
+    planned = {basename(mount.target) for mount in preflight.plan.mounts if mount.kind == "library"}
+    for file in preflight.container.load(chain.file.path).files:
+        soname = basename(file.path)
+        if file.mount is None and soname in planned and soname in DRIVER_SONAMES:
+            what = f"{chain.names[-1]} loads the image's own {soname}, not the host's"
+            why = "`Driver/library version mismatch`, or CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"
+            hint = (
+                "its RPATH comes before LD_LIBRARY_PATH: take the driver out of the image, or link without that RPATH"
+            )
+            yield Finding("program-driver", "error", "nvidia", soname, what, file.path, why, hint)
+
+
 def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[str, str, str, str]]:
     chain = _chain(preflight)
-    if chain.file is None or preflight.container is None:
-        return
-    if not isinstance(chain.file.tree.ident(chain.file.at), ElfIdent):
-        return
-    for failure in preflight.container.failures(chain.file.path):
-        if failure.kind == kind:
-            yield failure.name, failure.message, chain.file.path, failure.needed_by
+    assert preflight.container is not None
+    if chain.stop is None and chain.file is not None:
+        for failure in preflight.container.failures(chain.file.path):
+            if failure.kind == kind:
+                yield failure.name, failure.message, chain.file.path, failure.needed_by
 
 
 def _path(preflight: Preflight) -> str:
@@ -121,17 +184,39 @@ def _chain(preflight: Preflight) -> Chain:
     names = [preflight.program]
     while True:
         file = _find(preflight, names[-1])
-        following = None if file is None or len(names) > SCRIPTS_LIMIT else _interpreter(file)
-        if following is None:
-            return Chain(tuple(names), file)
+        stop = _stop(preflight, names, file)
+        if stop is not None or file is None or isinstance(file.tree.ident(file.at), ElfIdent):
+            return Chain(tuple(names), file, stop)
+        following = _interpreter(file)
+        if following is None or len(names) > SCRIPTS_LIMIT:
+            return Chain(tuple(names), file, Stop("format", f"{names[-1]}: Exec format error (126)"))
         names.append(following)
+
+
+def _stop(preflight: Preflight, names: list[str], file: Optional[Located]) -> Optional[Stop]:
+    """Why the last of *names* cannot be executed."""
+    assert preflight.image is not None
+    name = names[-1]
+    if file is None:
+        said = "bad interpreter: No such file or directory" if len(names) > 1 else "No such file or directory"
+        return Stop("missing", f"{name}: {said} (127)")
+    found = file.tree.stat(file.at)
+    if not isinstance(found, Missing) and not found.mode & 0o111:
+        return Stop("mode", f"{name}: Permission denied (126)")
+    ident = file.tree.ident(file.at)
+    if isinstance(ident, Missing):
+        return Stop("unreadable", str(ident))
+    arch = preflight.image.facts.arch
+    if isinstance(ident, ElfIdent) and arch is not None and ident.arch != arch:
+        return Stop("architecture", f"{name}: Exec format error (126); it is for {ident.arch}, the image for {arch}")
+    return None
 
 
 def _find(preflight: Preflight, name: str) -> Optional[Located]:
     """*name* as a shell finds it: a path, or a name in one of PATH's directories."""
     assert preflight.container is not None
     if "/" in name:
-        return preflight.container.locate(name if name.startswith("/") else f"/{name}")
+        return preflight.container.locate(name)
     for directory in _path(preflight).split(":"):
         if directory.startswith("/"):
             found = preflight.container.locate(f"{directory.rstrip('/')}/{name}")
@@ -141,15 +226,34 @@ def _find(preflight: Preflight, name: str) -> Optional[Located]:
 
 
 def _interpreter(file: Located) -> Optional[str]:
-    """What a script's first line names: the interpreter, or what `env` is asked to find; None for what is no script."""
-    data = file.tree.read(file.at, 64 << 20) if not isinstance(file.tree.ident(file.at), ElfIdent) else b""
-    if isinstance(data, Missing) or not data.startswith(b"#!"):
+    """What runs a file that is no ELF program: by its first line, else /bin/sh; None for what is no script."""
+    data = file.tree.read(file.at, SCRIPT_SIZE_LIMIT)
+    if isinstance(data, Missing) or data.startswith(b"\x7fELF") or b"\0" in data[:LINE_LIMIT]:
         return None
-    line = data[2:LINE_LIMIT].split(b"\n")[0].decode("utf-8", "surrogateescape")
-    words = line.split()
-    if not words:
+    if not data.startswith(b"#!"):
+        return "/bin/sh"  # execvp(3), and every shell, hand it to one
+    line = data[2:LINE_LIMIT].split(b"\n")[0].decode("utf-8", "surrogateescape").strip(" \t")
+    program, _, argument = line.partition(" ") if " " in line else line.partition("\t")
+    if not program:
         return None
-    if basename(words[0]) == "env":
-        rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-        return rest[0] if rest else words[0]
-    return words[0]
+    if basename(program) == "env" and argument.strip():
+        return _env_program(argument.strip(" \t")) or program
+    return program
+
+
+def _env_program(argument: str) -> Optional[str]:
+    """What env(1) starts, given the one argument that the kernel makes of the rest of the line."""
+    split = re.match(r"(-S|-vS|--split-string=?)\s*", argument)
+    if split is None:
+        return None if argument.startswith("-") else argument  # without -S, blanks are part of the name
+    words: Iterator[str] = iter(re.findall(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+", argument[split.end() :]))
+    for word in words:
+        if word in ("-u", "-C", "--unset", "--chdir"):
+            next(words, None)
+        elif word.startswith("-"):
+            continue
+        elif "=" in word:
+            return next((later for later in words if "=" not in later), None)  # no options behind assignments
+        else:
+            return word
+    return None

@@ -253,7 +253,7 @@ def _library_path(image: Optional[ImageFacts], start: Start) -> tuple[Optional[t
     user = user_value("LD_LIBRARY_PATH", start)
     if user:
         return ("LD_LIBRARY_PATH", f"{LIBDIR}:{user}"), None
-    if image is None:
+    if image is None or "LD_LIBRARY_PATH" in image.undecided:
         if any(word in _NO_EVAL for word in start.arguments):
             what = "LD_LIBRARY_PATH is set to the driver's directory alone"
             why = "with --no-eval the image's own value cannot be kept, and no image is known to read it from"

@@ -30,9 +30,6 @@ from build.layers import (
 from build.squashfs import SifObject, Squashfs, metadata, sif, squashfs
 from build.trees import Dir, Fifo, Link, Node, Spec, make_tree
 
-SECRET = "not yours"
-"""What lies beside each image, in `secret` and in the directory `outside`; no answer may hold it."""
-
 CASES: dict[str, Callable[[Path], str]] = {}
 BASE = glibc("2.36")
 MIB = 1 << 20

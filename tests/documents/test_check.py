@@ -71,7 +71,7 @@ def test_as_junit_each_rule_is_a_case_and_an_error_a_failure() -> None:
 
 def test_as_workflow_commands_a_finding_is_one_line_with_its_level() -> None:
     lines = render_check_github(REPORT).splitlines()
-    assert [line.split(" ")[0] for line in lines] == ["::error", "::warning", "gpubind:"]
+    assert [line.split(" ")[0] for line in lines] == ["::error", "::warning", "ignored:", "gpubind:"]
     assert lines[0].count("::") == 2
     assert "%25 of" in lines[1]
     assert "\x1b" not in lines[1]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubind.formats.shell import parse_exports
+from gpubind.formats.shell import Exports, parse_exports
 
-KNOWN = {"A": "1", "EMPTY": ""}
+KNOWN = Exports({"A": "1", "EMPTY": ""})
 LINES = {
     "export V=/a:/b": "/a:/b",
     'V="/a b"': "/a b",
@@ -51,24 +51,27 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("line", "value"), LINES.items())
 def test_an_assignment_is_read_as_a_shell_would(line: str, value: str) -> None:
-    assert parse_exports(f"#!/bin/sh\n{line}\n", KNOWN)["V"] == value
+    assert parse_exports(f"#!/bin/sh\n{line}\n", KNOWN).env["V"] == value
     sh = shutil.which("sh")
     if sh:
         assert by_shell(sh, line) == value
 
 
 @pytest.mark.parametrize("line", UNKNOWN, ids=lambda line: line[:20])
-def test_what_needs_a_shell_leaves_the_variable(line: str) -> None:
-    assert parse_exports(line, {**KNOWN, "V": "before"})["V"] == "before"
+def test_what_needs_a_shell_leaves_the_variable_undecided(line: str) -> None:
+    exports = parse_exports(line, Exports({**KNOWN.env, "V": "before"}))
+    assert exports.env["V"] == "before"
+    assert set(exports.undecided) <= {"V"}
+    assert parse_exports("export V=plain", exports) == Exports({**KNOWN.env, "V": "plain"})
 
 
 def test_lines_build_on_one_another() -> None:
     text = "export LD_LIBRARY_PATH=/a\nexport LD_LIBRARY_PATH=/b:$LD_LIBRARY_PATH\nexport P=$HOME/bin\n"
-    assert parse_exports(text, {}) == {"LD_LIBRARY_PATH": "/b:/a", "P": "$HOME/bin"}
+    assert parse_exports(text, Exports({})).env == {"LD_LIBRARY_PATH": "/b:/a", "P": "$HOME/bin"}
 
 
 def test_a_value_does_not_grow_without_end() -> None:
-    assert len(parse_exports("export A=$A$A\n" * 100, {"A": "x"})["A"]) <= 1 << 16
+    assert len(parse_exports("export A=$A$A\n" * 100, Exports({"A": "x"})).env["A"]) <= 1 << 16
 
 
 @settings(max_examples=300, deadline=None)

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
 import sys
-import time
-import traceback
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from build import damaged
-from build.hostile import BASE, CASES, SECRET
+from build.hostile import BASE, CASES
 from build.layers import archive as archived
 from build.layers import docker_archive, oci_layout, packed, tar, write, zstd
+from build.looked_at import SECRET, look
 from build.squashfs import SifObject, sif, squashfs
 from build.trees import Link, Spec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpubind.errors import GpubindError
-from gpubind.image import Image, open_image
-from gpubind.model import Missing
-
 SECONDS = 10
-MEMORY = 300 << 20
-LOOKED_AT = ("/", "/etc", "/lib", "/usr/lib", "/.singularity.d/env", "/bin", "/up", "/root/root", "/l", "/a", "/d/d/d")
-READ = ("/etc/ld.so.conf", "/etc/ld.so.cache", "/lib/secret", "/secret", "/etc/passwd", "/lib/libc.so.6", "/up/secret")
 
 
 @pytest.fixture(scope="module")
@@ -45,37 +35,6 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return made
 
 
-def look(reference: str) -> str:
-    """What became of an image: the code of an error, or `facts`. Everything in it is looked at, as far as that goes."""
-    try:
-        image = open_image(reference)
-        assert SECRET not in repr(image.facts)
-        _look_around(image)
-    except GpubindError as error:
-        assert error.what
-        assert error.where, f"{error.code} says no place"
-        assert "MemoryError" not in error.why
-        assert SECRET not in error.why
-        return error.code
-    return "facts"
-
-
-def _look_around(image: Image) -> None:
-    tree = image.tree
-    for path in LOOKED_AT:
-        names = tree.list(path)
-        assert isinstance(names, (tuple, Missing))
-        for name in () if isinstance(names, Missing) else names[:50]:
-            assert name not in ("", ".", "..")
-            assert "/" not in name
-            for answer in (tree.lstat(f"{path}/{name}"), tree.stat(f"{path}/{name}"), tree.resolve(f"{path}/{name}")):
-                assert answer is not None
-    for path in READ:
-        assert SECRET.encode() != tree.read(path)
-        tree.ident(path)
-        tree.elf(path)
-
-
 class Outcome(NamedTuple):
     """What became of one image, in the process that looked at all."""
 
@@ -87,10 +46,10 @@ class Outcome(NamedTuple):
 def outcomes(references: dict[str, str]) -> dict[str, Outcome]:
     """All of them, one after the other, in a process that may take 300 MiB more than its imports have."""
     done = subprocess.run(
-        [sys.executable, __file__, json.dumps(references)],
+        [sys.executable, "-m", "build.looked_at", json.dumps(references)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     found = {}
     for line in done.stdout.splitlines():
@@ -172,28 +131,3 @@ def test_a_damaged_layer_ends_in_facts_or_an_error(
     path = tmp_path_factory.mktemp("d", numbered=True) / "image"
     layer = data.draw(damaged(tar(dict(SMALL))))
     assert look(write(path, oci_layout([layer])))
-
-
-def _in_bounds(references: dict[str, str]) -> None:
-    """Look at all, and print what became of each."""
-    import resource
-
-    look(next(iter(references.values())))
-    for module in ("lz4.block", "lzma", "PySquashfsImage", "tempfile", "zstandard", "gpubind.image.squashfs"):
-        importlib.import_module(module)
-    with open("/proc/self/statm") as file:
-        size = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
-    for name, reference in references.items():
-        started = time.monotonic()
-        try:
-            code = look(reference)
-        except Exception as error:  # noqa: BLE001
-            code = f"!{type(error).__name__}"
-            traceback.print_exc()
-        sys.stdout.write(f"{name} {code} {time.monotonic() - started:.2f}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    _in_bounds(json.loads(sys.argv[1]))

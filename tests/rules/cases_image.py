@@ -93,6 +93,10 @@ IMAGES: dict[str, Case] = {
         Situation((*HOST, needing("libcuda", needs={"libc.so.6": ("GLIBC_2.36",)})), image(glibc("2.36"))),
     ),
     "image-without-glibc": Case(Situation(HOST, image(MUSL)), Situation(HOST, image(glibc()))),
+    "image-env-undecided": Case(
+        Situation(HOST, image(glibc(), sandbox("export LD_LIBRARY_PATH=$(find / -name lib)"))),
+        Situation(HOST, image(glibc(), sandbox("export LD_LIBRARY_PATH=/opt/lib:$LD_LIBRARY_PATH"))),
+    ),
     "library-missing": Case(
         Situation((*HOST, needing("libcuda", needed=("libX11.so.6",))), image(glibc())),
         Situation(
@@ -202,6 +206,10 @@ PLANS: dict[str, Case] = {
 }
 
 PROGRAMS: dict[str, Case] = {
+    "program-driver": Case(
+        runs({**program(needed=("libcuda.so.1",), rpath="/opt/drv"), "/opt/drv/libcuda.so.1": elf("libcuda.so.1")}),
+        runs({**program(needed=("libcuda.so.1",), runpath="/opt/drv"), "/opt/drv/libcuda.so.1": elf("libcuda.so.1")}),
+    ),
     "program-interpreter": Case(
         runs(program(interpreter="/lib/ld-musl-x86_64.so.1")), runs(program(interpreter="/lib64/ld-linux-x86-64.so.2"))
     ),
@@ -215,6 +223,10 @@ PROGRAMS: dict[str, Case] = {
     "program-missing": Case(
         runs({**glibc(), SELF_MADE: File(b"#!/usr/bin/env python3\n", 0o755), "/usr/bin/env": b""}),
         runs({**glibc(), SELF_MADE: File(b"#!/bin/sh\n", 0o755)}),
+    ),
+    "program-unreadable": Case(
+        runs({**glibc(), SELF_MADE: File(elf(kind=2, needed=("libc.so.6",))[:100], 0o755)}),
+        runs({**glibc(), SELF_MADE: File(elf(kind=2, needed=("libc.so.6",)), 0o755)}),
     ),
     "program-not-executable": Case(
         runs({**glibc(), SELF_MADE: File(elf(kind=2), 0o644)}), runs({**glibc(), SELF_MADE: File(elf(kind=2), 0o755)})
