@@ -136,7 +136,9 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
         if left[int(number)] in chosen:
             break
         chosen.append(left[int(number)])
-    mapping = ", ".join(f"HIP's {number} is {_spelled(gpu)}" for number, gpu in enumerate(chosen)) or "HIP sees none"
+    mapping = (
+        ", ".join(f"HIP's {number} is GPU {_spelled(gpu)}" for number, gpu in enumerate(chosen)) or "HIP sees none"
+    )
     yield Finding(
         "hip-visible-composed",
         "note" if chosen else "warning",
@@ -165,7 +167,8 @@ def rocr_visible(value: str, gpus: tuple[Gpu, ...]) -> Visible:
     found: list[Gpu] = []
     if not value.strip():
         return Visible((), None, None)
-    for token in (part.strip() for part in value.split(",")):
+    words = [part.strip() for part in value.split(",")]
+    for token in words[:-1] if len(words) > 1 and not words[-1] else words:  # a comma at the end cuts nothing off
         matches = [gpu for gpu in gpus if _is(token, gpu)]
         if len(matches) != 1 or matches[0] in found:
             why = "it names more than one GPU" if len(matches) > 1 else "it names a GPU twice" if matches else None

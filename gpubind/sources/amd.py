@@ -70,7 +70,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     ]
     found = find_libraries(search, namer, compat32=False, extra=extra)
     devices = read_devices(host)
-    has_rocm = any(OWN.match(name) for file in found.files for name in file.names)
+    # What a list that is the law names is wanted, whatever it is called.
+    has_rocm = any(namer.lawful or OWN.match(name) for file in found.files for name in file.names)
     if not has_rocm and not devices.nodes:
         raise _nothing_to_bind(search)
     decisions += [*found.decisions, *(answer for answer in answers if isinstance(answer, Decision)), *devices.decisions]

@@ -36,7 +36,7 @@ from gpubind.data import read_data
 from gpubind.errors import NothingToBindError
 from gpubind.facade import plan
 from gpubind.formats.record import dump_record, parse_record
-from gpubind.host import Host
+from gpubind.host import Host, ListFile
 from gpubind.host.survey import survey
 from gpubind.model import Plan, Request, Vendor
 
@@ -296,6 +296,15 @@ def test_libdrm_and_libnuma_alone_are_no_rocm() -> None:
     assert names(made) == set()
     assert rules(made, "libnuma.so.1") == [("left-out", "no-rocm")]
     assert "/dev/kfd" in {node.target for node in made.devices}
+
+
+def test_what_a_list_that_is_the_law_names_is_wanted_and_nothing_else() -> None:
+    law = ListFile("/etc/gpubind/rocmliblist.conf", b"libnuma.so\n", shipped=False)
+    made = plan(amd_host(system(), cached(system(), LIB), kernel()), Request(vendors=AMD), law)
+    assert names(made) == {"libnuma.so.1"}
+    made = plan(amd_host(opt(), kernel()), Request(vendors=AMD), law)
+    assert names(made) == {"libnuma.so.1"}
+    assert rules(made, "libamdhip64.so.6") == [("left-out", "not-in-list")]
 
 
 def test_no_vendor_named_means_every_vendor_found() -> None:
