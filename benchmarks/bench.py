@@ -26,8 +26,10 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
+from build.amd import opt
 from build.elf import elf
 from build.ldcache import build_ldcache, entry
+from build.trees import make_tree
 
 import gpubind
 from gpubind.data import HOSTS, read_data
@@ -80,6 +82,7 @@ def commands(root: str, runs: int, scratch: str) -> None:
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONPYCACHEPREFIX": f"{scratch}/pycache"}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed gpubind has its .pyc files
     plan = [python, "-m", "gpubind", "plan", "--nv", "--root", root, "--dev-root", root]
+    rocm = make_tree(f"{scratch}/rocm", opt()).root
     rows = {
         "python -c pass": [python, "-c", "pass"],
         "python -c 'import typer'": [python, "-c", "import typer"],
@@ -88,6 +91,7 @@ def commands(root: str, runs: int, scratch: str) -> None:
         "gpubind plan --nv --like apptainer --json": [*plan, "--json", "--like", "apptainer"],
         "gpubind plan --nv --format table": [*plan, "--format", "table"],
         "gpubind plan --nv --json --host NAME": [python, "-m", "gpubind", "plan", "--json", "--host", HOSTS[0]],
+        "gpubind plan --rocm --json": [python, "-m", "gpubind", "plan", "--rocm", "--json", "--root", rocm],
         "gpubind explain libcuda.so.1": [python, "-m", "gpubind", "explain", "libcuda.so.1", "--root", root],
     }
     times: dict[str, list[float]] = {name: [] for name in rows}

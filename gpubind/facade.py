@@ -8,10 +8,10 @@ from gpubind import __version__
 from gpubind.errors import UsageError
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
-from gpubind.model import Finding, Inventory, Plan, Request
+from gpubind.model import Finding, Plan, Request
 from gpubind.planner import make_plan
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.sources.nvidia import read_inventory
+from gpubind.sources.vendors import read_inventories
 
 if TYPE_CHECKING:
     from gpubind.image import Image
@@ -36,35 +36,23 @@ def plan(
     """What a container needs of *host*, in *image* if one is given.
 
     *layout* is where things land there. *listfile* takes the place of the list file in force.
-    Errors: `NothingToBindError` when the host has no driver library and no device; `FormatError` (with the file named)
-    for a malformed list file; `HostReadError`.
+    Errors: `NothingToBindError` when the host has no driver library and no device of any vendor that is asked for;
+    `FormatError` (with the file named) for a malformed list file; `HostReadError`.
     """
     if request.like is not None:
         from gpubind.like import like_plan
 
         return like_plan(host, request)
-    inventories = _inventories(host, request, listfile)
+    found = read_inventories(host, request, listfile)
+    request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
     fit = None
     if image is not None:
         from gpubind.ldso.fit import fit_files
 
-        files = [file for inventory in inventories for file in inventory.files]
-        fit = fit_files(host.driver, files, image.loader, image.facts)
-    return make_plan(inventories, request, layout, fit, host.environ)
-
-
-def _inventories(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
-    """What *host* has. CDI specs are read only where they are asked, or nobody else finds libcuda."""
-    if request.source != "cdi":
-        inventory = read_inventory(host, request, listfile)
-        if request.source != "auto" or listfile or any("libcuda.so.1" in file.names for file in inventory.files):
-            return [inventory]
-        from gpubind.sources.cdi_inventories import found_by_cdi
-
-        return [found_by_cdi(host, request, inventory)]
-    from gpubind.sources.cdi_inventories import read_cdi
-
-    return read_cdi(host, request, listfile)
+        files = [file for inventory in found.inventories for file in inventory.files]
+        asked = request.userspace if "amd" in request.vendors else None
+        fit = fit_files(host.driver, files, image.loader, image.facts, asked)
+    return make_plan(found.inventories, request, layout, fit, environ=host.environ, found=found.findings)
 
 
 def check(

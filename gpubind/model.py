@@ -6,6 +6,7 @@ NamedTuples, because a class of them costs a fifth of a frozen dataclass at impo
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, NewType, Optional
 
 RootedPath = NewType("RootedPath", str)
@@ -17,6 +18,7 @@ ContainerPath = NewType("ContainerPath", str)
 
 Vendor = Literal["nvidia", "amd", "other"]
 """`other`: a CDI device of a kind that gpubind knows nothing else about."""
+VENDORS: tuple[Vendor, ...] = ("nvidia", "amd")
 Capability = Literal["compute", "utility", "video", "graphics", "display", "ngx", "compat32"]
 CAPABILITIES: tuple[Capability, ...] = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
 """In NVIDIA_DRIVER_CAPABILITIES' sense and spelling."""
@@ -80,6 +82,7 @@ class Request(NamedTuple):
     """What the caller asks for."""
 
     vendors: tuple[Vendor, ...] = ("nvidia",)
+    """Empty: every vendor found."""
     caps: tuple[Capability, ...] = DEFAULT_CAPABILITIES
     """In the order of `CAPABILITIES`."""
     caps_explicit: bool = False
@@ -102,6 +105,8 @@ class Request(NamedTuple):
     """Where CDI specs are, in rising priority; empty: /etc/cdi and /var/run/cdi."""
     cdi_devices: tuple[str, ...] = ()
     """Qualified names of CDI devices, `nvidia.com/gpu=0`; empty with `source` cdi: every GPU of NVIDIA's."""
+    userspace: Side = "auto"
+    """Whose ROCm the container uses."""
 
 
 ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker"]
@@ -164,7 +169,7 @@ class ImageFacts(NamedTuple):
 class Unfit(NamedTuple):
     """Why a file of the host cannot be loaded, or run, in an image."""
 
-    rule: Literal["libc", "architecture", "no-libc", "no-loader"]
+    rule: Literal["libc", "architecture", "no-libc", "no-loader", "dependency"]
     detail: str
 
 
@@ -176,6 +181,20 @@ class ImageFit(NamedTuple):
     """By the host file's path."""
     own_families: tuple[Family, ...]
     """The vendor-neutral families of which the image has its own, whole."""
+    own_userspace: Optional[str] = None
+    """Where the image has a ROCm of its own: its HSA runtime."""
+    theirs: Mapping[RootedPath, str] = {}
+    """Files of the host's user space whose soname the image has, too, good enough for all who need it: by path, why."""
+    conflicts: tuple[Conflict, ...] = ()
+
+
+class Conflict(NamedTuple):
+    """A soname of which neither the image's copy nor the host's serves everybody."""
+
+    soname: str
+    lacks: str
+    """What the image's copy does not define, and who needs it."""
+    why_not_host: str
 
 
 class Gpu(NamedTuple):
@@ -285,6 +304,8 @@ class HostFile(NamedTuple):
     """A manifest's bytes: its library paths may have to change with where libraries land."""
     options: Optional[tuple[str, ...]] = None
     """Of its bind, where a CDI spec says so; None: those of its kind."""
+    userspace: bool = False
+    """Whether it belongs to a user space that may as well be the image's own (ROCm): `--userspace` decides."""
 
 
 class DeviceNode(NamedTuple):

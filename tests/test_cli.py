@@ -445,6 +445,10 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
         (("shell", "/"), "no-runtime", 125),
         (("check", "--image", "/nonexistent", "--host", HOST), "no-image", 4),
         (("plan", "--vendor-neutral", "both", "--host", HOST), "unknown-side", 2),
+        (("plan", "--userspace", "both", "--host", HOST), "unknown-side", 2),
+        (("plan", "--nv", "--rocm", "--list", "/dev/null", "--host", HOST), "list-for-two", 2),
+        (("plan", "--rocm", "--json", "--host", HOST), "not-recorded", 4),
+        (("plan", "--nv", "--host", "mi300x-rocm62"), "nothing-to-bind", 3),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -585,3 +589,25 @@ def test_a_gpu_that_is_named_is_needed_for_a_start(tmp_path: Path, gpus: str, st
     assert "nothing-to-bind" in done.stderr
     assert (done.returncode in (0, 127)) == (status == 0)
     assert status == 0 or done.returncode == status
+
+
+@pytest.mark.parametrize("vendor", [(), ("--rocm",), ("--nv", "--rocm")], ids=["none", "rocm", "both"])
+def test_a_host_of_amds_is_planned_with_and_without_its_name(vendor: tuple[str, ...]) -> None:
+    done = gpubind("plan", *vendor, "--format", "text", "-q", "--host", "mi300x-rocm62")
+    assert done.returncode == 0
+    assert "\n# amd ROCm 6.2.4; " in done.stdout
+    assert "; 8 GPUs; 17 device nodes; " in done.stdout
+
+
+@pytest.mark.parametrize("format_", ["table", "json", "paths", "apptainer", "singularity-env"])
+def test_amds_plan_has_every_format(format_: str) -> None:
+    done = gpubind("plan", "--rocm", "-q", "--format", format_, "--host", "mi300x-rocm62")
+    assert done.returncode == 0
+    assert "libamdhip64" in done.stdout
+
+
+def test_whose_rocm_can_be_said() -> None:
+    done = gpubind("plan", "--rocm", "--userspace", "image", "--json", "--host", "mi300x-rocm62")
+    assert json.loads(done.stdout)["request"]["userspace"] == "image"
+    assert done.stderr == ""
+    assert "libamdhip64.so.6" not in {mount["soname"] for mount in json.loads(done.stdout)["mounts"]}

@@ -19,7 +19,7 @@ from gpubind.planner.placement import cdi_layout
 
 GOLDEN = Path(__file__).parent / "golden"
 
-REQUESTS = {
+NVIDIA = {
     "default": Request(),
     "compute-utility": Request(caps=("compute", "utility"), caps_explicit=True),
     "all": Request(caps=CAPABILITIES, caps_explicit=True),
@@ -29,11 +29,24 @@ REQUESTS = {
     "like-apptainer-1.5": Request(like="apptainer-1.5"),
     "like-singularity": Request(like="singularity"),
 }
-CASES = [(host, name) for host in HOSTS for name in REQUESTS]
+AMD: dict[str, Request] = {
+    "default": Request(vendors=("amd",)),
+    "every-vendor": Request(vendors=()),
+    "compute-utility": Request(vendors=("amd",), caps=("compute", "utility"), caps_explicit=True),
+    "utility": Request(vendors=("amd",), caps=("utility",), caps_explicit=True),
+    "userspace-image": Request(vendors=("amd",), userspace="image"),
+    "vendor-neutral-host": Request(vendors=("amd",), vendor_neutral="host"),
+    "like-apptainer": Request(vendors=("amd",), like="apptainer"),
+    "like-apptainer-1.5": Request(vendors=("amd",), like="apptainer-1.5"),
+    "like-singularity": Request(vendors=("amd",), like="singularity"),
+}
+LIKE_BOTH = {"like-apptainer-nv-rocm": Request(vendors=("nvidia", "amd"), like="apptainer")}
+REQUESTS: dict[str, dict[str, Request]] = {"debian13-nvidia550": {**NVIDIA, **LIKE_BOTH}, "mi300x-rocm62": AMD}
+CASES = [(host, name) for host in HOSTS for name in REQUESTS[host]]
 
 
 def make(host: str, name: str) -> Plan:
-    return gpubind.plan(gpubind.open_host(host), REQUESTS[name])
+    return gpubind.plan(gpubind.open_host(host), REQUESTS[host][name])
 
 
 def schema() -> Any:
@@ -73,7 +86,9 @@ def test_a_text_document_is_what_its_golden_file_says(host: str, document: str, 
     text = {
         "text": lambda: render_text(plan, verbose=True),
         "paths": lambda: render_paths(plan),
-        "explain": lambda: render_explanation(gpubind.explain(plan, "libnvidia-*")),
+        "explain": lambda: render_explanation(
+            gpubind.explain(plan, "libamd*" if REQUESTS[host] is AMD else "libnvidia-*")
+        ),
     }[document]()
     path = GOLDEN / host / f"{name}.{document}"
     if update_golden:
@@ -81,14 +96,20 @@ def test_a_text_document_is_what_its_golden_file_says(host: str, document: str, 
     assert text == path.read_text()
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", [host for host in HOSTS if REQUESTS[host] is not AMD])
 def test_the_digest_is_the_same_whichever_source_served(host: str) -> None:
     assert make(host, "default").digest == make(host, "driver").digest
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_the_digest_is_another_for_another_request(host: str) -> None:
-    assert make(host, "default").digest != make(host, "compute-utility").digest
+    other = "utility" if REQUESTS[host] is AMD else "compute-utility"
+    assert make(host, "default").digest != make(host, other).digest
+
+
+def test_the_one_vendor_that_a_host_has_needs_no_name() -> None:
+    named, found = make("mi300x-rocm62", "default"), make("mi300x-rocm62", "every-vendor")
+    assert named == found
 
 
 def test_the_schema_is_a_schema_and_knows_every_key() -> None:

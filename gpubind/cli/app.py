@@ -165,7 +165,7 @@ def record(
     """Capture this host, so that plans for it can be made anywhere with --host FILE.
 
     A record holds listings, facts and small texts of a fixed set of places; no file bodies, no user names, no
-    environment but PATH, CUDA_MPS_PIPE_DIRECTORY and the variables that choose GPUs: CUDA_VISIBLE_DEVICES,
+    environment but PATH, ROCM_PATH, CUDA_MPS_PIPE_DIRECTORY and the variables that choose GPUs: CUDA_VISIBLE_DEVICES,
     CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES,
     SLURM_STEP_GPUS, SLURM_JOB_GPUS.
     """

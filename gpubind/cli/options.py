@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional, get_args
 import typer
 
 from gpubind.errors import UsageError
-from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, Capability, ContainerPath, Request, RootedPath, Side
+from gpubind.model import (
+    CAPABILITIES,
+    DEFAULT_CAPABILITIES,
+    VENDORS,
+    Capability,
+    ContainerPath,
+    Request,
+    RootedPath,
+    Side,
+    Vendor,
+)
 
 if TYPE_CHECKING:
     from gpubind.host import Host
@@ -24,7 +34,8 @@ Like = Annotated[
     Optional[str],
     typer.Option(
         metavar="FLAVOUR",
-        help="Plan exactly what that program's own --nv binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
+        help="Plan exactly what that program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, "
+        "singularity.",
     ),
 ]
 ImageOption = Annotated[
@@ -44,6 +55,7 @@ class PlanOptions(NamedTuple):
     nv: Annotated[bool, typer.Option("--nv", help="Plan for NVIDIA. Without a vendor option: every vendor found.")] = (
         False
     )
+    rocm: Annotated[bool, typer.Option("--rocm", help="Plan for AMD; with --nv for both.")] = False
     caps: Annotated[
         Optional[str],
         typer.Option(
@@ -116,6 +128,14 @@ class PlanOptions(NamedTuple):
             "render nodes. [what the environment says: SLURM_STEP_GPUS, CUDA_VISIBLE_DEVICES, ...; else all]",
         ),
     ] = None
+    userspace: Annotated[
+        str,
+        typer.Option(
+            metavar="SIDE",
+            envvar="GPUBIND_USERSPACE",
+            help="Whose ROCm: auto, host or image.",
+        ),
+    ] = "auto"
     libdir: Annotated[
         Optional[str],
         typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
@@ -188,8 +208,9 @@ def make_plan(
     for name in options.cdi_device or ():
         _qualified(name)
     sides = get_args(Side)
-    if options.vendor_neutral not in sides:
-        raise UsageError("unknown-side", f"unknown side `{options.vendor_neutral}`", hint="known: " + ", ".join(sides))
+    for side in (options.vendor_neutral, options.userspace):
+        if side not in sides:
+            raise UsageError("unknown-side", f"unknown side `{side}`", hint="known: " + ", ".join(sides))
     if options.libdir and layout is not None and layout.libdir.startswith("/.singularity.d/"):
         why = "Apptainer and SingularityCE have one directory for libraries from outside"
         raise UsageError("fixed-libdir", f"--libdir cannot move {layout.libdir}", why=why)
@@ -200,8 +221,12 @@ def make_plan(
 
         if source not in ("auto", "liblist"):
             raise UsageError("list-with-source", f"--list cannot be used with --source {source}")
+        if options.nv and options.rocm:
+            hint = "plan each vendor by itself, or put both lists where gpubind looks for them"
+            raise UsageError("list-for-two", "--list is one vendor's list, and --nv and --rocm are two", hint=hint)
         listfile = read_listfile(options.list_)
     request = Request(
+        vendors=_vendors(options),
         caps=_caps(options.caps),
         caps_explicit=options.caps is not None,
         source=source,
@@ -213,6 +238,7 @@ def make_plan(
         gpus=_gpus(options.gpus, like),
         cdi_directories=tuple(_absolute("--cdi-dir", path) for path in options.cdi_dir or ()),
         cdi_devices=tuple(options.cdi_device or ()),
+        userspace=options.userspace,  # type: ignore[arg-type]
     )
     if layout is None:
         return plan(host, request, listfile, image)
@@ -242,6 +268,14 @@ def _qualified(name: str) -> None:
     except FormatError as error:
         hint = "a device's whole name is wanted: nvidia.com/gpu=0"
         raise UsageError(error.code, error.what, why=error.why, hint=hint) from error
+
+
+def _vendors(options: PlanOptions) -> tuple[Vendor, ...]:
+    """Those that are asked for by name; else none, which stands for every vendor found."""
+    asked: dict[Vendor, bool] = {"nvidia": options.nv, "amd": options.rocm}
+    if not any(asked.values()) and options.list_ is not None:
+        return ("nvidia",)  # a list file is one vendor's
+    return tuple(vendor for vendor in VENDORS if asked[vendor])
 
 
 def _caps(text: Optional[str]) -> tuple[Capability, ...]:

@@ -27,6 +27,7 @@ KEYS: dict[str, type] = {
     "root": str,
     "source": str,
     "strict": bool,
+    "userspace": str,
     "vendor-neutral": str,
 }
 """What a configuration file may set: option names, and the type of each."""

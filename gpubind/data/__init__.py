@@ -7,7 +7,7 @@ import os
 from gpubind.errors import UsageError
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-HOSTS = ("debian13-nvidia550",)
+HOSTS = ("debian13-nvidia550", "mi300x-rocm62")
 """The recorded hosts that ship, by name."""
 
 

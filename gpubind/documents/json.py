@@ -26,7 +26,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             "like": request.like,
             "layout": plan.layout,
             "vendor_neutral": request.vendor_neutral,
-            "userspace": "auto",
+            "userspace": request.userspace,
             "libc": "image",
         },
         "drivers": [_driver(driver) for driver in plan.drivers],

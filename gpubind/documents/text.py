@@ -48,7 +48,7 @@ def render_paths(plan: Plan) -> str:
 def summary(plan: Plan) -> str:
     """The plan in one line."""
     parts = []
-    for planned in plan.drivers:
+    for planned in plan.drivers[:1] if plan.request.like else plan.drivers:
         driver = planned.driver
         version = driver.version or ("" if plan.request.like else "of unknown version")
         assumed = " (assumed)" if driver.version_assumed and driver.version else ""
@@ -56,6 +56,8 @@ def summary(plan: Plan) -> str:
         if driver.vendor == "other":
             parts.append(planned.source.detail)
             continue
+        if driver.vendor == "amd":
+            version = f"ROCm {version}"
         name = (
             f"like {plan.request.like}" if plan.request.like else f"{driver.vendor} {version}".strip() + assumed + cuda
         )

@@ -18,7 +18,14 @@ GPU_VARIABLES = (
     "NVIDIA_VISIBLE_DEVICES",
 )
 """The variables that choose GPUs, in the order in which they are asked."""
-PLAN_VARIABLES = ("CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY", "NVIDIA_IMEX_CHANNELS", "PATH", *GPU_VARIABLES)
+PLAN_VARIABLES = (
+    "CUDA_DEVICE_ORDER",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "NVIDIA_IMEX_CHANNELS",
+    "PATH",
+    "ROCM_PATH",
+    *GPU_VARIABLES,
+)
 """The variables that a plan or a rule reads, and the only ones that a record may hold."""
 
 LIST_FILES = ("nvliblist.conf", "rocmliblist.conf")

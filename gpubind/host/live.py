@@ -20,14 +20,16 @@ LIST_LIMIT = 1 << 20
 class LiveHost(Host):
     """This machine, with its driver below *root* and its devices below *dev_root*.
 
-    Without *dev_root*: *root* if it has dev/nvidiactl, else `/`. Errors: `HostReadError` for a root that is none.
+    Without *dev_root*: *root* if it has dev/nvidiactl or dev/kfd, else `/`. Errors: `HostReadError` for a root that is
+    none.
     """
 
     def __init__(self, root: str = "/", dev_root: Optional[str] = None) -> None:
         self.label = "live"
         self.driver = LiveTree(root)
         if dev_root is None:
-            dev_root = root if not isinstance(self.driver.lstat("/dev/nvidiactl"), Missing) else "/"
+            nodes = (self.driver.lstat(path) for path in ("/dev/nvidiactl", "/dev/kfd"))
+            dev_root = "/" if all(isinstance(node, Missing) for node in nodes) else root
         self.dev = self.driver if os.path.realpath(dev_root) == self.driver.root else LiveTree(dev_root)
         self.environ = {name: os.environ[name] for name in PLAN_VARIABLES if name in os.environ}
         uname = os.uname()

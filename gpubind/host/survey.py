@@ -91,6 +91,7 @@ WHOLE_DIRECTORIES = (
     "/etc/vulkansc",
     "/etc/modprobe.d",
     "/etc/init.d",
+    "/etc/ld.so.conf.d",
     "/etc/X11/xorg.conf.d",
     "/lib/firmware/nvidia",
     "/lib/modprobe.d",
@@ -140,6 +141,7 @@ SINGLE_PATHS = (
     "/dev/nvidiactl",
     "/etc/group",
     "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
     "/etc/nv_tegra_release",
     "/etc/nvidia-imex/nodes_config.cfg",
     "/etc/os-release",
@@ -167,6 +169,10 @@ GPU_NAME = re.compile(
     re.IGNORECASE,
 )
 """Names of which facts are kept wherever they turn up."""
+
+ROCM_NAME = re.compile(r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace)|rocminfo$")
+"""Of these the facts of all that they need are kept, too."""
+DEPENDENCIES_LIMIT = 500
 
 _TEXT_NAME = re.compile(
     r"\.(json|icd|conf|yaml|csv|toml)$"
@@ -285,9 +291,15 @@ class _Survey:
         mps = host.environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
         if mps.startswith("/") and not _HOME.match(mps):
             self.walk(mps)
-        for directory in self._matching("/opt", "rocm"):
-            for sub in ("lib", "lib64", "bin", "etc/OpenCL/vendors"):
+        self._drm_devices()
+        releases = self._matching("/opt", "rocm")
+        asked = host.environ.get("ROCM_PATH", "")
+        if asked.startswith("/") and not _HOME.match(asked):
+            releases.append(asked)
+        for directory in releases:
+            for sub in (".info", "lib", "lib64", "lib/llvm/lib", "llvm/lib", "bin", "etc/OpenCL/vendors"):
                 self.list(f"{directory}/{sub}", all_facts=True)
+        self._dependencies()
 
     def _multiarch(self) -> list[str]:
         """Debian's library directories and the driver's below them."""
@@ -311,18 +323,55 @@ class _Survey:
         return [f"{directory}/{name}" for name in names if name.startswith(prefix)]
 
     def _pci_devices(self) -> None:
-        """Display controllers (class 0x03): vendor, class, the kernel driver that has them, and their DRM nodes."""
+        """Display controllers (class 0x03) and accelerators (0x12): vendor, class, the kernel driver that has them, and
+        their DRM nodes.
+        """
         names = self.tree.list("/sys/bus/pci/devices")
         for name in () if isinstance(names, Missing) else names:
             base = f"/sys/bus/pci/devices/{name}"
             kind = self.tree.read_text(f"{base}/class")
-            if isinstance(kind, str) and kind.startswith("0x03"):
+            if isinstance(kind, str) and kind.startswith(("0x03", "0x12")):
                 for fact in ("class", "vendor", "device"):
                     self.note(f"{base}/{fact}", text=True)
                 self.note(f"{base}/driver")
                 self.list(f"{base}/drm", all_facts=True)
             else:
                 self.note(f"{base}/drm")
+
+    def _drm_devices(self) -> None:
+        """Which card goes with which render node."""
+        names = self.tree.list("/sys/class/drm")
+        for name in () if isinstance(names, Missing) else names:
+            if re.fullmatch(r"renderD[0-9]+", name):
+                self.list(f"/sys/class/drm/{name}/device/drm", all_facts=True)
+
+    def _dependencies(self) -> None:
+        """ELF facts of what ROCm's libraries need, wherever it may be found: a closure is made of them."""
+        cache = read_ldcache(self.tree)
+        todo = [
+            (path, name)
+            for path, entries in sorted(self.entries.items())
+            for name in sorted(entries)
+            if ROCM_NAME.match(name)
+        ]
+        asked: set[str] = set()
+        for directory, name in todo:  # grows on the way
+            elf = self.entries[directory][name].elf
+            needed = () if elf is None or isinstance(elf, Missing) else elf.needed
+            for soname in needed:
+                if soname in asked or "/" in soname or len(asked) > DEPENDENCIES_LIMIT:
+                    continue
+                asked.add(soname)
+                places = [f"{listed.rstrip('/')}/{soname}" for listed, names in self.others.items() if soname in names]
+                if isinstance(cache, LdCache):
+                    entries_of = cache.matching((soname,))
+                    places += [entry.path for entry in entries_of if entry.name == soname and entry.path[:1] == "/"]
+                for place in dict.fromkeys(places):
+                    self.note(place, elf=True)
+                    real = self.tree.resolve(place)
+                    if not isinstance(real, Missing):
+                        parent, _, base = real.rpartition("/")
+                        todo.append((parent or "/", base))
 
     def walk(self, directory: str, depth: int = 0) -> None:
         """*directory* and everything below it."""
@@ -352,15 +401,15 @@ class _Survey:
                 self.note(f"{real.rstrip('/')}/{name}")
         return names
 
-    def note(self, path: str, text: bool = False) -> None:
+    def note(self, path: str, text: bool = False, elf: bool = False) -> None:
         """Write down *path* and everything on the way to what it leads to."""
         for here in self.tree.steps(path):
             parent, _, name = here.rpartition("/")
             entries = self.entries.setdefault(parent or "/", {})
-            if name and (name not in entries or text):
-                entries[name] = self._entry(here, name, text)
+            if name and (name not in entries or text or (elf and entries[name].elf is None)):
+                entries[name] = self._entry(here, name, text, elf)
 
-    def _entry(self, path: str, name: str, text: bool) -> RecordedEntry:
+    def _entry(self, path: str, name: str, text: bool, elf: bool = False) -> RecordedEntry:
         found = self.tree.lstat(path)
         if isinstance(found, Missing):
             return RecordedEntry(found)
@@ -382,8 +431,8 @@ class _Survey:
             return RecordedEntry(found)
         ident = self.tree.ident(path)
         is_gpus = GPU_NAME.search(name) or "nvidia" in path
-        elf = self.tree.elf(path) if isinstance(ident, ElfIdent) and is_gpus else None
-        return RecordedEntry(found, ident=ident, elf=elf)
+        facts = self.tree.elf(path) if isinstance(ident, ElfIdent) and (is_gpus or elf) else None
+        return RecordedEntry(found, ident=ident, elf=facts)
 
     def _groups(self) -> bytes:
         """The names of the groups that own device nodes, without their members."""

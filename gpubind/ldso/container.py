@@ -54,11 +54,23 @@ class Loaded(NamedTuple):
     failures: tuple[Failure, ...]
 
 
-class _Object(NamedTuple):
+class Object(NamedTuple):
+    """A library or program that the loader maps."""
+
     file: Located
     elf: ElfFacts
     rpaths: tuple[str, ...]
     """Directories of DT_RPATH, its own and those of what loaded it."""
+
+
+class Closure(NamedTuple):
+    """What the loader maps for one library or program, breadth first."""
+
+    objects: tuple[Object, ...]
+    """The first is the library or program itself."""
+    names: dict[str, Optional[Object]]
+    """By soname and by the name that was asked for; None for what it does not find."""
+    missing: tuple[Failure, ...]
 
 
 class Container:
@@ -105,6 +117,12 @@ class Container:
             else:
                 self._loaded[path] = self._load(first)
         return self._loaded[path]
+
+    def closure(self, path: str) -> Optional[Closure]:
+        """What the loader maps for the library or program at *path*; None if it cannot be read."""
+        first = self.locate(path)
+        facts = Missing("absent") if first is None else first.tree.elf(first.at)
+        return None if first is None or isinstance(facts, Missing) else self._closure(first, facts)
 
     def _placed(self, target: str) -> str:
         """*target* with the links of the image above it followed: where its bind really lies."""
@@ -155,9 +173,16 @@ class Container:
         if isinstance(facts, Missing):
             failure = Failure("unreadable", first.path, None, first.path, f"{first.path}: {facts}")
             return Loaded((first,), (failure,))
-        failures: list[Failure] = []
-        objects = [_Object(first, facts, tuple(_directories(facts.rpath, first) if facts.runpath is None else ()))]
-        names: dict[str, Optional[_Object]] = {facts.soname or basename(first.path): objects[0]}
+        closure = self._closure(first, facts)
+        failures = list(closure.missing)
+        for here in closure.objects:
+            failures += _missing_versions(here, closure.names)
+        return Loaded(tuple(here.file for here in closure.objects), tuple(failures))
+
+    def _closure(self, first: Located, facts: ElfFacts) -> Closure:
+        objects = [Object(first, facts, tuple(_directories(facts.rpath, first) if facts.runpath is None else ()))]
+        names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
+        missing: list[Failure] = []
         for here in objects:  # grows on the way: breadth first
             runpath = tuple(_directories(here.elf.runpath, here.file))
             rpaths = () if here.elf.runpath is not None else here.rpaths
@@ -169,17 +194,15 @@ class Container:
                 if found is None or elf is None or isinstance(elf, Missing):
                     names[name] = None
                     text = f"{name}: cannot open shared object file: {_why_not(elf)}"
-                    failures.append(Failure("missing", name, None, here.file.path, text))
+                    missing.append(Failure("missing", name, None, here.file.path, text))
                     continue
                 known = names.get(elf.soname or name)
                 if known is None:
                     own = () if elf.runpath is not None else tuple(_directories(elf.rpath, found))
-                    known = _Object(found, elf, (*own, *here.rpaths))
+                    known = Object(found, elf, (*own, *here.rpaths))
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
-        for here in objects:
-            failures += _missing_versions(here, names)
-        return Loaded(tuple(here.file for here in objects), tuple(failures))
+        return Closure(tuple(objects), names, tuple(missing))
 
 
 def _why_not(elf: Union[ElfFacts, Missing, None]) -> str:
@@ -188,7 +211,7 @@ def _why_not(elf: Union[ElfFacts, Missing, None]) -> str:
     return "No such file or directory"
 
 
-def _missing_versions(here: _Object, names: dict[str, Optional[_Object]]) -> Iterator[Failure]:
+def _missing_versions(here: Object, names: dict[str, Optional[Object]]) -> Iterator[Failure]:
     for need in here.elf.version_needs:
         provider = names.get(need.library)
         if provider is None or not provider.elf.version_definitions:

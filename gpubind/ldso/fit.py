@@ -10,30 +10,45 @@ import re
 from collections.abc import Iterable
 from typing import Optional
 
-from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.formats.elf import ElfFacts, ElfIdent, VersionNeed
 from gpubind.ldso.loader import Loader
-from gpubind.model import Family, HostFile, ImageFacts, ImageFit, Missing, RootedPath, Unfit
+from gpubind.model import Family, HostFile, ImageFacts, ImageFit, Missing, RootedPath, Side, Unfit
 from gpubind.tree import Tree
 
 _VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")
 GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
 
 
-def fit_files(host: Tree, files: Iterable[HostFile], image: Loader, facts: ImageFacts) -> ImageFit:
+def fit_files(
+    host: Tree, files: Iterable[HostFile], image: Loader, facts: ImageFacts, userspace: Optional[Side] = None
+) -> ImageFit:
     """Which of *files* (their paths are in *host*) the loader of the image would refuse, and why.
 
     A library that the plan brings along satisfies what the others want of it; all else must come from the image.
+    *userspace* is whose ROCm was asked for; None if nobody asks for one.
     """
     files = tuple(files)
     brought = frozenset(name for file in files if file.family is None for name in file.names)
     unfit: dict[RootedPath, Unfit] = {}
     for file in files:
-        if file.kind not in ("library", "binary"):
+        if file.kind not in ("library", "binary") or file.userspace:
             continue
         reason = _unfit(host, file, brought, image, facts)
         if reason is not None:
             unfit[file.path] = reason
-    return ImageFit(facts, unfit, tuple(_own_families(image)))
+    fit = ImageFit(facts, unfit, tuple(_own_families(image)))
+    shared = [file for file in files if file.userspace]
+    if userspace is None:
+        return fit
+    from gpubind.ldso.userspace import fit_userspace, own_runtime
+
+    ours = fit_userspace(host, shared, image, facts, forced=userspace == "host")
+    return fit._replace(
+        unfit={**unfit, **ours.unfit},
+        own_userspace=own_runtime(image, facts),
+        theirs=ours.theirs,
+        conflicts=ours.conflicts,
+    )
 
 
 def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
@@ -46,7 +61,8 @@ def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
     return max(versions, key=lambda version: [int(part) for part in version.split(".")], default=None)
 
 
-def _unfit(host: Tree, file: HostFile, brought: frozenset[str], image: Loader, facts: ImageFacts) -> Optional[Unfit]:
+def runs_here(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> Optional[Unfit]:
+    """Why no such file runs in the image at all: its machine, its C library, its loader."""
     ident = host.ident(file.path)
     if not isinstance(ident, ElfIdent):
         return None  # a script: what it needs is its interpreter's business
@@ -55,13 +71,20 @@ def _unfit(host: Tree, file: HostFile, brought: frozenset[str], image: Loader, f
     if facts.libc_family != "glibc":
         has = "musl" if facts.libc_family == "musl" else "no C library"
         return Unfit("no-libc", f"it needs glibc, the image has {has}")
+    if file.kind == "binary" and file.capability != "compat32":
+        elf = host.elf(file.path)
+        interpreter = "" if isinstance(elf, Missing) else elf.interpreter or ""
+        if interpreter.startswith("/") and isinstance(image.tree.stat(interpreter), Missing):
+            return Unfit("no-loader", f"its loader {interpreter} is not in the image")
+    return None
+
+
+def _unfit(host: Tree, file: HostFile, brought: frozenset[str], image: Loader, facts: ImageFacts) -> Optional[Unfit]:
+    reason = runs_here(host, file, image, facts)
+    if reason is not None or file.capability == "compat32" or not isinstance(host.ident(file.path), ElfIdent):
+        return reason
     elf = host.elf(file.path)
-    if isinstance(elf, Missing) or file.capability == "compat32":
-        return None
-    named = elf.interpreter or ""
-    if file.kind == "binary" and named.startswith("/") and isinstance(image.tree.stat(named), Missing):
-        return Unfit("no-loader", f"its loader {named} is not in the image")
-    return _version_unfit(elf, brought, image)
+    return None if isinstance(elf, Missing) else _version_unfit(elf, brought, image)
 
 
 def _version_unfit(elf: ElfFacts, brought: frozenset[str], image: Loader) -> Optional[Unfit]:
@@ -71,17 +94,24 @@ def _version_unfit(elf: ElfFacts, brought: frozenset[str], image: Loader) -> Opt
         provider = image.facts(need.library)
         if provider is None or not provider.version_definitions:
             continue  # one that is missing is another matter; one without versions satisfies everybody
-        defined = set(provider.version_definitions)
-        wanted = [version for version in need.versions if version not in defined]
-        if wanted:
-            version = newest(wanted, _prefix(wanted[0])) or wanted[0]
-            name = f"{_prefix(wanted[0])}_{version}" if _VERSION.match(wanted[0]) else version
-            has = newest(defined, _prefix(wanted[0]))
-            detail = f"it needs {name} of {need.library}, the image has " + (
-                f"{_prefix(wanted[0])}_{has}" if has else "none of that kind"
-            )
-            return Unfit("libc", detail)
+        lack = describe_lack(need, provider.version_definitions)
+        if lack is not None:
+            return Unfit("libc", lack)
     return None
+
+
+def describe_lack(need: VersionNeed, definitions: Iterable[str]) -> Optional[str]:
+    """What of *need* is not among an image's *definitions*; None if all is there."""
+    defined = frozenset(definitions)
+    wanted = [version for version in need.versions if version not in defined]
+    if not wanted:
+        return None
+    version = newest(wanted, _prefix(wanted[0])) or wanted[0]
+    name = f"{_prefix(wanted[0])}_{version}" if _VERSION.match(wanted[0]) else version
+    has = newest(defined, _prefix(wanted[0]))
+    return f"it needs {name} of {need.library}, the image has " + (
+        f"{_prefix(wanted[0])}_{has}" if has else "none of that kind"
+    )
 
 
 def _prefix(version: str) -> str:

@@ -1,4 +1,5 @@
-"""The names in the nvliblist.conf of Apptainer 1.4 and 1.5, and of SingularityCE 4.5, in their order.
+"""The names in the nvliblist.conf of Apptainer 1.4 and 1.5, and of SingularityCE 4.5, in their order; for AMD those in
+their rocmliblist.conf.
 
 Used where the host has no such file of its own. Source: the list files of Apptainer 1.4.5 and 1.5.3 and of
 SingularityCE 4.5.
@@ -70,3 +71,41 @@ FILES = (
 
 APPTAINER = (*BINARIES, *LIBRARIES, "libcudadebugger.so", "libnvoptix.so", *FILES)
 SINGULARITY_CE = (*BINARIES, *LIBRARIES, "libnvoptix.so.1")
+
+ROCM_BINARIES = ("rocm-smi", "rocminfo")
+ROCM_LIBRARIES = (
+    "libCXLActivityLogger.so",
+    "libhc_am.so",
+    "libmcwamp.so",
+    "libmcwamp_cpu.so",
+    "libmcwamp_hsa.so",
+    "libdrm.so",
+    "libdrm_amdgpu.so",
+    "libnuma.so",
+    "libpci.so",
+    "librocr_debug_agent64.so",
+    "libamdcomgr64.so",
+    "libamdocl64.so",
+    "libcltrace.so",
+    "libOpenCL.so",
+)
+ROCM_APPTAINER = (*ROCM_BINARIES, *ROCM_LIBRARIES)
+ROCM_SINGULARITY_CE = (
+    *ROCM_APPTAINER,
+    "libamd_comgr.so",
+    "libcomgr.so",
+    "libelf.so",
+    "libhipblas.so",
+    "libhip_hcc.so",
+    "libhiprand.so",
+    "libhsakmt.so",
+    "libhsa-runtime64.so",
+    "libmiopengemm.so",
+    "libMIOpen.so",
+    "librccl.so",
+    "librocblas.so",
+    "librocfft-device.so",
+    "librocfft.so",
+    "librocrand.so",
+)
+"""Apptainer 1.4 took the last fifteen out: the image should have them."""

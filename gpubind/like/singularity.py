@@ -1,6 +1,6 @@
-"""--like: the rules by which Apptainer 1.4, 1.5 and SingularityCE 4.5 turn their list into binds.
+"""--like: the rules by which Apptainer 1.4, 1.5 and SingularityCE 4.5 turn their lists into binds.
 
-Sources: Apptainer 1.4.5 `internal/pkg/util/gpu/{paths,nvidia_legacy}.go`, `internal/pkg/util/paths/resolve.go`;
+Sources: Apptainer 1.4.5 `internal/pkg/util/gpu/{paths,nvidia_legacy,rocm}.go`, `internal/pkg/util/paths/resolve.go`;
 SingularityCE 4.5 `internal/pkg/util/gpu/paths.go`. Where they go wrong, so does this; see docs/like.md.
 """
 
@@ -14,7 +14,7 @@ from gpubind.formats.elf import MACHINES, ElfIdent
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.liblist import LibList, ListEntry, library_stem, parse_liblist
 from gpubind.host import Host
-from gpubind.like.names import APPTAINER, SINGULARITY_CE
+from gpubind.like.names import APPTAINER, ROCM_APPTAINER, ROCM_SINGULARITY_CE, SINGULARITY_CE
 from gpubind.model import (
     ContainerPath,
     Decision,
@@ -30,6 +30,7 @@ from gpubind.model import (
     Request,
     RootedPath,
     SourceUsed,
+    Vendor,
     Verdict,
 )
 from gpubind.planner.digest import digest
@@ -39,6 +40,7 @@ from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
 PERSISTENCED = "/var/run/nvidia-persistenced/socket"
 NESTED_LIBRARIES = "/.singularity.d/libs"
+LIST_NAMES: dict[Vendor, str] = {"nvidia": "nvliblist.conf", "amd": "rocmliblist.conf"}
 LIBRARY_OPTIONS = ("ro", "nosuid", "nodev")
 
 
@@ -48,25 +50,44 @@ class Flavour(NamedTuple):
     name: str
     program: str
     directory: str
-    """Where its list file is on a host."""
-    names: tuple[str, ...]
-    """What its list names in that release."""
+    """Where its list files are on a host."""
+    names: dict[Vendor, tuple[str, ...]]
+    """What its lists name in that release."""
     plain_files: bool
     """Whether an absolute entry without `.so` is a file at its own path; else it is a program."""
     inherits: bool
     """Whether libraries of a surrounding container are taken first."""
+    together: bool
+    """Whether both vendors' flags count; else NVIDIA's alone does."""
 
 
-_APPTAINER_14 = Flavour("apptainer-1.4", "Apptainer 1.4", "/etc/apptainer", APPTAINER, True, True)
+_APPTAINER_14 = Flavour(
+    "apptainer-1.4",
+    "Apptainer 1.4",
+    "/etc/apptainer",
+    {"nvidia": APPTAINER, "amd": ROCM_APPTAINER},
+    plain_files=True,
+    inherits=True,
+    together=True,
+)
 FLAVOURS = {
     "apptainer": _APPTAINER_14,
     "apptainer-1.4": _APPTAINER_14,
     "apptainer-1.5": _APPTAINER_14._replace(name="apptainer-1.5", program="Apptainer 1.5"),
-    "singularity": Flavour("singularity", "SingularityCE 4.5", "/etc/singularity", SINGULARITY_CE, False, False),
+    "singularity": Flavour(
+        "singularity",
+        "SingularityCE 4.5",
+        "/etc/singularity",
+        {"nvidia": SINGULARITY_CE, "amd": ROCM_SINGULARITY_CE},
+        plain_files=False,
+        inherits=False,
+        together=False,
+    ),
 }
 
 
 class _Bind(NamedTuple):
+    vendor: Vendor
     entry: str
     at: str
     source: RootedPath
@@ -85,20 +106,29 @@ def like_plan(host: Host, request: Request) -> Plan:
     flavour = FLAVOURS.get(request.like or "")
     if flavour is None:
         raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint="known: " + ", ".join(FLAVOURS))
-    liblist = _liblist(host, flavour)
+    vendors = request.vendors or ("nvidia",)
     cache = read_ldcache(host.driver)
     decisions: list[Decision] = []
     findings: list[Finding] = []
-    if not isinstance(cache, LdCache):
+    if len(vendors) > 1 and not flavour.together:
+        what = f"{flavour.program} would bind for --nv alone: of --nv and --rocm it takes the first"
+        why = "--nv and --rocm cannot be used together. Only --nv will be applied."
+        hint = "ask for one of them; gpubind's own plan, and Apptainer since 1.2.3, serve both"
+        findings.append(Finding("like-one-vendor", "warning", "amd", "--rocm", what, None, why, hint))
+        vendors = ("nvidia",)
+    lists = [(vendor, _liblist(host, flavour, vendor)) for vendor in vendors]
+    binds: list[_Bind] = []
+    if isinstance(cache, LdCache):
+        for vendor, liblist in lists:
+            binds += _binds(host, flavour, vendor, liblist, cache, decisions)
+    else:
         # ldconfig -p fails, and with it everything: programs and plain files are lost, too.
-        binds: list[_Bind] = []
         what = f"{flavour.program} would bind no driver file: `ldconfig -p` fails on this host"
         why = str(cache) if isinstance(cache, Missing) else cache.why
         hint = "run `ldconfig` as root"
-        findings.append(Finding("like-ldcache", "error", "nvidia", LD_CACHE_PATH, what, LD_CACHE_PATH, why, hint))
-    else:
-        binds = list(_binds(host, flavour, liblist, cache, decisions))
-    binds += _sockets(host.dev)
+        findings.append(Finding("like-ldcache", "error", vendors[0], LD_CACHE_PATH, what, LD_CACHE_PATH, why, hint))
+    if "nvidia" in vendors:
+        binds += _sockets(host.dev)
 
     mounts: dict[ContainerPath, Mount] = {}
     for bind in binds:
@@ -109,7 +139,16 @@ def like_plan(host: Host, request: Request) -> Plan:
         subject = bind.source.rpartition("/")[2] if bind.kind in ("library", "binary") else bind.source
         decisions.append(
             Decision(
-                "nvidia", subject, verdict, rule, "place", bind.entry, bind.at, bind.source, bind.found_by, bind.target
+                bind.vendor,
+                subject,
+                verdict,
+                rule,
+                "place",
+                bind.entry,
+                bind.at,
+                bind.source,
+                bind.found_by,
+                bind.target,
             )
         )
         # Exact duplicates are dropped, but libraries, programs and plain files are three lists.
@@ -118,15 +157,23 @@ def like_plan(host: Host, request: Request) -> Plan:
             why = "already exists in layout" if bind.kind == "library" else "is already in the mount point list"
             where = f"{there.source}, {mount.source}"
             hint = "take one of the two out of the list; gpubind's own plan binds the first and goes on"
-            findings.append(Finding("like-collision", "error", "nvidia", bind.target, what, where, why, hint))
-    findings += _fatal_entries(host, flavour, liblist)
+            findings.append(Finding("like-collision", "error", bind.vendor, bind.target, what, where, why, hint))
+    for vendor, liblist in lists:
+        findings += _fatal_entries(host, flavour, vendor, liblist)
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     env = (EnvVar("LD_LIBRARY_PATH", "append", SINGULARITY.libdir, ":", flavour.name),)
-    driver = Driver("nvidia", None, False, None, "linux", None, host.driver.root)
+    drivers = [
+        PlannedDriver(
+            Driver(vendor, None, False, None, "linux", None, host.driver.root),
+            SourceUsed("liblist", liblist.label),
+            (LD_CACHE_PATH, "PATH"),
+        )
+        for vendor, liblist in lists
+    ]
     return Plan(
-        request=request._replace(like=flavour.name),
+        request=request._replace(like=flavour.name, vendors=vendors),
         layout=SINGULARITY.name,
-        drivers=(PlannedDriver(driver, SourceUsed("liblist", liblist.label), (LD_CACHE_PATH, "PATH")),),
+        drivers=tuple(drivers),
         gpus=(),
         libdir=SINGULARITY.libdir,
         libdir32=None,
@@ -140,24 +187,24 @@ def like_plan(host: Host, request: Request) -> Plan:
     )
 
 
-def _liblist(host: Host, flavour: Flavour) -> LibList:
-    path = f"{flavour.directory}/nvliblist.conf"
+def _liblist(host: Host, flavour: Flavour, vendor: Vendor) -> LibList:
+    path = f"{flavour.directory}/{LIST_NAMES[vendor]}"
     data = host.dev.read(path)
     if isinstance(data, Missing):
-        return parse_liblist("\n".join(flavour.names).encode(), f"the names of {flavour.program}")
+        return parse_liblist("\n".join(flavour.names[vendor]).encode(), f"the names of {flavour.program}")
     # To those programs a section line is the name of a program that is not there.
     text = b"\n".join(b"" if line.strip().startswith(b"[") else line for line in data.split(b"\n"))
     return parse_liblist(text, path)
 
 
 def _binds(
-    host: Host, flavour: Flavour, liblist: LibList, cache: LdCache, decisions: list[Decision]
+    host: Host, flavour: Flavour, vendor: Vendor, liblist: LibList, cache: LdCache, decisions: list[Decision]
 ) -> Iterator[_Bind]:
     def absent(entry: ListEntry, detail: str, path: Optional[str] = None, rule: str = "no-match") -> None:
         verdict: Verdict = "absent" if rule == "no-match" else "rejected"
         at = liblist.at(entry)
         decisions.append(
-            Decision("nvidia", entry.text, verdict, rule, "search", entry.text, at, path, None, None, detail)
+            Decision(vendor, entry.text, verdict, rule, "search", entry.text, at, path, None, None, detail)
         )
 
     tree = host.driver
@@ -165,7 +212,7 @@ def _binds(
     for name in _inherited(host, flavour):
         seen.add(name)
         path = RootedPath(f"{NESTED_LIBRARIES}/{name}")
-        yield _Bind("nested", NESTED_LIBRARIES, path, _library_target(path), "library", NESTED_LIBRARIES)
+        yield _Bind(vendor, "nested", NESTED_LIBRARIES, path, _library_target(path), "library", NESTED_LIBRARIES)
     for entry in liblist.entries:
         at = liblist.at(entry)
         if entry.kind == "library":
@@ -179,7 +226,7 @@ def _binds(
                 path = RootedPath(cached.path)
                 if _machine_fits(host, path):
                     matched = True
-                    yield _Bind(entry.text, at, path, _library_target(path), "library", "ld.so.cache")
+                    yield _Bind(vendor, entry.text, at, path, _library_target(path), "library", "ld.so.cache")
                 else:
                     absent(entry, "ignored: not an ELF file of this machine", path, "wrong-machine")
             if not matched:
@@ -189,23 +236,23 @@ def _binds(
                 absent(entry, "ignored: not an ELF file of this machine", entry.text, "wrong-machine")
                 continue
             for path in (RootedPath(entry.text), *_links_to(tree, entry.text)):
-                yield _Bind(entry.text, at, path, _library_target(path), "library", entry.text)
+                yield _Bind(vendor, entry.text, at, path, _library_target(path), "library", entry.text)
         elif entry.kind == "file" and flavour.plain_files:
             if isinstance(tree.stat(entry.text), Missing):
                 absent(entry, "it is not there")
             else:
                 path = RootedPath(entry.text)
-                yield _Bind(entry.text, at, path, ContainerPath(path), "file", entry.text)
+                yield _Bind(vendor, entry.text, at, path, ContainerPath(path), "file", entry.text)
         else:
             found = _look_path(host, entry.text)
             if found is None:
                 absent(entry, "no such program in PATH")
             else:
                 target = ContainerPath("/usr/bin/" + found.rpartition("/")[2])
-                yield _Bind(entry.text, at, found, target, "binary", "PATH")
+                yield _Bind(vendor, entry.text, at, found, target, "binary", "PATH")
 
 
-def _fatal_entries(host: Host, flavour: Flavour, liblist: LibList) -> Iterator[Finding]:
+def _fatal_entries(host: Host, flavour: Flavour, vendor: Vendor, liblist: LibList) -> Iterator[Finding]:
     """List entries that make the program stop instead of being skipped."""
     for entry in liblist.entries:
         why = detail = None
@@ -218,7 +265,7 @@ def _fatal_entries(host: Host, flavour: Flavour, liblist: LibList) -> Iterator[F
         if why is not None:
             what = f"{flavour.program} would stop at the list entry `{entry.text}`: {detail}"
             hint = "take the entry out of the list"
-            yield Finding("like-entry", "error", "nvidia", entry.text, what, liblist.at(entry), why, hint)
+            yield Finding("like-entry", "error", vendor, entry.text, what, liblist.at(entry), why, hint)
 
 
 def _inherited(host: Host, flavour: Flavour) -> tuple[str, ...]:
@@ -270,14 +317,14 @@ def _sockets(tree: Tree) -> list[_Bind]:
     if isinstance(tree.stat(PERSISTENCED), Missing):
         return []
     path = RootedPath(PERSISTENCED)
-    return [_Bind("ipc", PERSISTENCED, path, ContainerPath(path), "socket", PERSISTENCED)]
+    return [_Bind("nvidia", "ipc", PERSISTENCED, path, ContainerPath(path), "socket", PERSISTENCED)]
 
 
 def _mount(host: Host, bind: _Bind) -> Mount:
     tree = host.dev if bind.kind == "socket" else host.driver
     found = tree.stat(bind.source)
     return Mount(
-        vendor="nvidia",
+        vendor=bind.vendor,
         source=HostPath(tree.root.rstrip("/") + bind.source),
         content=None,
         target=bind.target,

@@ -48,8 +48,9 @@ def make_plan(
     layout: Layout = GPUBIND,
     fit: Optional[ImageFit] = None,
     environ: Optional[Mapping[str, str]] = None,
+    found: Iterable[Finding] = (),
 ) -> Plan:
-    """What a container gets of *inventories*, in an image if *fit* tells of one.
+    """What a container gets of *inventories*, in an image if *fit* tells of one; *found* was found on the way.
 
     *environ* is the caller's: it chooses GPUs where *request* does not.
 
@@ -62,7 +63,7 @@ def make_plan(
     mounts: dict[ContainerPath, Mount] = {}
     decisions: list[Decision] = []
     devices: list[DeviceNode] = []
-    findings: list[Finding] = []
+    findings: list[Finding] = [*found]
     for inventory in inventories:
         findings += inventory.findings
         asked = [file for file in inventory.files if _is_asked(file, wanted)]
@@ -70,6 +71,10 @@ def make_plan(
         decisions += side_decisions
         findings += side_findings
         decisions += [_not_asked(file) for file in inventory.files if not _is_asked(file, wanted)]
+        if inventory.driver.vendor == "amd" and not any(file.userspace for file in inventory.files):
+            from gpubind.planner.userspace import missing  # only where AMD is asked for
+
+            findings += missing(request, fit)
         for file in kept:
             for mount in _mounts(file, kept, layout):
                 decisions.append(_place(mount, file, mounts))
@@ -78,6 +83,8 @@ def make_plan(
             devices += [node] if taken else []
             decisions.append(_device_decision(node, taken))
         decisions += inventory.decisions
+    if len(inventories) > 1:  # what vendors share is told once
+        findings = list({(finding.code, finding.subject, finding.what): finding for finding in findings}.values())
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     decisions += [decision for _, left_out, _ in selected for decision in left_out]
     nodes = tuple(sorted(devices, key=lambda node: node.target))

@@ -1,7 +1,7 @@
 """Host's or image's? Whose copy of a shared thing a container uses, from what the image defines.
 
 Vendor-neutral libraries: a family is one unit, for its members only work with each other. All else is the host's,
-unless the image's C library cannot load it.
+unless the image's C library cannot load it, or it is a user space that the image has, too.
 """
 
 from __future__ import annotations
@@ -58,16 +58,25 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
             theirs[family] = why
             findings += _family_finding(family, members, request, fit)
     kept: list[HostFile] = []
+    told: list[Finding] = []
+    shared = [file for file in files if file.userspace]
+    if shared:
+        from gpubind.planner.userspace import sided  # only where there is one
+
+        kept, more, told = sided(shared, request, fit)
+        decisions += more
     for file in files:
+        if file.userspace:
+            continue
         unfit = fit.unfit.get(file.path) if fit is not None else None
         if file.family is not None and file.family in theirs:
-            decisions += _left_out(file, "vendor-neutral", theirs[file.family])
+            decisions += left_out(file, "vendor-neutral", theirs[file.family])
         elif unfit is not None:
-            decisions += _left_out(file, unfit.rule, unfit.detail)
+            decisions += left_out(file, unfit.rule, unfit.detail)
             findings.append(_unfit_finding(file, unfit, request))
         else:
             kept.append(file)
-    return Sided(tuple(kept), tuple(decisions), _one_for_all(findings, fit))
+    return Sided(tuple(kept), tuple(decisions), (*_one_for_all(findings, fit), *told))
 
 
 def _not_the_hosts(family: Family, members: list[HostFile], request: Request, fit: Optional[ImageFit]) -> Optional[str]:
@@ -92,7 +101,8 @@ def _family_finding(
         what = f"the host's copy of {_NAMES[family]} is not bound"
         why = "an image mostly has its own, and the host's may need a newer C library than the image has"
         hint = "give --image, and it is decided from both; programs that use it need it in the image"
-        return [Finding("vendor-neutral-left-out", "note", "nvidia", family, what, members[0].source, why, hint)]
+        vendor = members[0].vendor
+        return [Finding("vendor-neutral-left-out", "note", vendor, family, what, members[0].source, why, hint)]
     asked = request.vendor_neutral == "host"
     if fit is None or (family in fit.own_families and not asked):
         return []
@@ -104,10 +114,15 @@ def _family_finding(
     packages = "libglvnd0, libgl1 and libegl1" if family == "glvnd" else "ocl-icd-libopencl1"
     hint = f"install it in the image: {packages} in Debian's words"
     why = f"the host's: {refused[0]}" if refused else "the image has none"
-    return [Finding("vendor-neutral-missing", "error" if named else "note", "nvidia", family, what, None, why, hint)]
+    return [
+        Finding(
+            "vendor-neutral-missing", "error" if named else "note", members[0].vendor, family, what, None, why, hint
+        )
+    ]
 
 
-def _left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
+def left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
+    """That *file* is not the host's to give, under each of its names."""
     return [
         Decision(
             file.vendor, subject, "left-out", rule, "side",
@@ -144,6 +159,7 @@ _CONSEQUENCES = {
     "libc": "the loader would say: version not found (required by {name})",
     "architecture": "the loader would say: wrong ELF class, or cannot open shared object file",
     "no-libc": "no program in this image can load {name}",
+    "dependency": "the loader would say: cannot open shared object file, or version not found",
     "no-loader": "starting it would say: No such file or directory",
 }
 

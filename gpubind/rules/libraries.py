@@ -72,7 +72,14 @@ def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
                 what = f"{name} cannot be read as a library"
                 hint = "install the driver's package again; look at the file with `readelf -d`"
                 yield Finding(
-                    "library-unreadable", "error", "nvidia", name, what, library.mount.source, failure.message, hint
+                    "library-unreadable",
+                    "error",
+                    library.mount.vendor,
+                    name,
+                    what,
+                    library.mount.source,
+                    failure.message,
+                    hint,
                 )
 
 
@@ -93,11 +100,11 @@ def _by_cause(preflight: Preflight, kind: str) -> Iterator[Finding]:
         if kind == "missing":
             what = f"{name} is neither in the image nor in the plan; without it {these}"
             hint = f"install {name} in the image{package_of(name)}{_special(files)}"
-            yield Finding("library-missing", severity, "nvidia", name, what, names, message, hint)
+            yield Finding("library-missing", severity, refused[0][0].vendor, name, what, names, message, hint)
         else:
             what = f"{provider} of the container does not define {name}; without it {these}"
             hint = "plan with --image (and without --like), so that what the image cannot load is left out"
-            yield Finding("library-version", severity, "nvidia", name, what, names, message, hint)
+            yield Finding("library-version", severity, refused[0][0].vendor, name, what, names, message, hint)
 
 
 def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:

@@ -8,6 +8,7 @@ from gpubind.errors import NothingToBindError
 from gpubind.model import Finding
 from gpubind.planner import finding_order
 from gpubind.rules import (
+    amd,
     cdi,
     companions,
     cuda,
@@ -46,13 +47,19 @@ FOUND_WHILE_PLANNING = (
     Rule("like-collision", ("error",), "host"),
     Rule("like-entry", ("error",), "host"),
     Rule("like-ldcache", ("error",), "host"),
+    Rule("like-one-vendor", ("warning",), "host"),
     Rule("mig-unresolved", ("warning",), "host"),
     Rule("no-ldcache", ("note",), "host"),
     Rule("no-libcuda", ("error",), "host"),
     Rule("not-in-list", ("error", "warning"), "host"),
     Rule("nothing-to-bind", ("error",), "host"),
     Rule("other-driver-version", ("warning",), "host"),
+    Rule("rocm-path", ("warning",), "host"),
     Rule("source-failed", ("warning",), "host"),
+    Rule("userspace-conflict", ("warning",), "image"),
+    Rule("userspace-left-out", ("error", "warning"), "image"),
+    Rule("userspace-missing", ("warning",), "image"),
+    Rule("userspace-unknown", ("warning",), "host"),
     Rule("vendor-neutral-left-out", ("note",), "host"),
     Rule("vendor-neutral-missing", ("error", "note"), "image"),
     Rule("visible-devices-none", ("warning",), "host"),
@@ -60,6 +67,7 @@ FOUND_WHILE_PLANNING = (
 )
 
 HOST_RULES = (
+    Rule("amd-render-missing", ("error",), "host", amd.amd_render_missing),
     Rule("bad-cdi", ("warning",), "host", cdi.bad_cdi),
     Rule("cdi-conflict", ("error", "warning"), "host", cdi.cdi_conflict),
     Rule("control-node-missing", ("error",), "host", nodes.control_node_missing),
@@ -73,7 +81,10 @@ HOST_RULES = (
     Rule("gpu-node-missing", ("error", "warning"), "host", nodes.gpu_node_missing),
     Rule("gpu-uninitialised", ("note",), "host", driver.gpu_uninitialised),
     Rule("gpu-without-driver", ("error",), "host", driver.gpu_without_driver),
+    Rule("hip-visible-composed", ("warning", "note"), "host", amd.hip_visible_composed),
     Rule("imex-channel-missing", ("note",), "host", platform.imex_channel_missing),
+    Rule("kfd-hidden", ("warning",), "host", amd.kfd_hidden),
+    Rule("kfd-missing", ("error",), "host", amd.kfd_missing),
     Rule("mig-mode", ("error", "warning", "note"), "host", mig.mig_mode),
     Rule("mig-node-missing", ("error", "warning"), "host", mig.mig_node_missing),
     Rule("mps-active", ("note",), "host", services.mps_active),
@@ -85,6 +96,7 @@ HOST_RULES = (
     Rule("persistence-missing", ("note",), "host", services.persistence_missing),
     Rule("render-node-missing", ("warning",), "host", graphics.render_node_missing),
     Rule("stale-cdi", ("error", "warning"), "host", cdi.stale_cdi),
+    Rule("rocr-visible-cut", ("error", "warning"), "host", amd.rocr_visible_cut),
     Rule("stale-ldcache", ("warning",), "host", driver.stale_ldcache),
     Rule("stub-libcuda", ("warning", "note"), "host", driver.stub_libcuda),
     Rule("tegra", ("note",), "host", platform.tegra),
@@ -94,6 +106,7 @@ HOST_RULES = (
 )
 
 PLATFORM_RULES = (
+    Rule("amd-groups", ("note",), "runtime", amd.amd_groups),
     Rule("dev-char-links-missing", ("note",), "runtime", platform.dev_char_links_missing),
     Rule("user-namespaces-off", ("error", "warning"), "runtime", platform.user_namespaces_off),
 )

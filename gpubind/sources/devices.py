@@ -21,6 +21,7 @@ from gpubind.model import (
     Missing,
     RootedPath,
     Stat,
+    Vendor,
 )
 from gpubind.sources.mig import PROC_CAPABILITIES
 
@@ -39,8 +40,10 @@ _NODES: tuple[tuple[re.Pattern[str], tuple[str, ...], Optional[Capability]], ...
     (re.compile(r"nvidia-nvlink"), ("nvidia-nvlink",), "utility"),
     (re.compile(r"nvidia-fs[0-9]*"), ("nvidia-fs",), "compute"),
 )
-_DRM = ("drm",)
+DRM = ("drm",)
 _GPU_NODE = re.compile(r"nvidia([0-9]+)")
+
+_MAKES_NODES: dict[Vendor, str] = {"nvidia": "nvidia-modprobe -u -c=0", "amd": "udevadm trigger --action=add"}
 
 SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
 MPS_DIRECTORY = "/tmp/nvidia-mps"
@@ -64,22 +67,22 @@ def read_devices(host: Host) -> Devices:
     """
     gpus = read_gpus(host)
     groups = read_groups(host)
-    majors, findings = _majors(host)
+    majors, findings = read_majors(host)
     decisions: list[Decision] = []
     nodes: list[DeviceNode] = []
     for name, number_names, capability in _node_names(host):
         path = f"/dev/{name}"
-        node = _node(host, path, capability, _gpu_of(name, gpus), groups, decisions)
+        node = device_node(host, path, capability, _gpu_of(name, gpus), groups, decisions)
         if node is not None:
             nodes.append(node)
-            findings += _number_finding(node, number_names, majors)
+            findings += number_finding(node, number_names, majors)
     for gpu in gpus:
         for path in drm_nodes(host, gpu.pci):
-            node = _node(host, path, "graphics", gpu.index, groups, decisions)
+            node = device_node(host, path, "graphics", gpu.index, groups, decisions)
             if node is not None:
                 nodes.append(node)
-                findings += _number_finding(node, _DRM, majors)
-    findings += [finding for node in nodes for finding in _permission_finding(node)]
+                findings += number_finding(node, DRM, majors)
+    findings += [finding for node in nodes for finding in permission_finding(node)]
     sockets = tuple(_sockets(host, decisions))
     unique = tuple({node.target: node for node in nodes}.values())
     return Devices(gpus, unique, sockets, tuple(decisions), tuple(findings))
@@ -151,25 +154,27 @@ def _node_names(host: Host) -> Iterator[tuple[str, tuple[str, ...], Optional[Cap
             yield name, (), None
 
 
-def _node(
+def device_node(
     host: Host,
     path: str,
     capability: Optional[Capability],
     gpu: Optional[int],
     groups: dict[int, str],
     decisions: list[Decision],
+    vendor: Vendor = "nvidia",
 ) -> Optional[DeviceNode]:
+    """The node at *path* with its facts; None, with a Decision, if there is none."""
     real = host.dev.resolve(path)
     found = real if isinstance(real, Missing) else host.dev.stat(real)
     if isinstance(real, Missing) or isinstance(found, Missing) or found.kind not in ("char", "block"):
         detail = str(found) if isinstance(found, Missing) else f"a {found.kind}, not a device node"
         rule = "dangling" if isinstance(found, Missing) else "no-device"
         decisions.append(
-            Decision("nvidia", path, "rejected", rule, "search", "devices", "/dev", path, None, None, detail)
+            Decision(vendor, path, "rejected", rule, "search", "devices", "/dev", path, None, None, detail)
         )
         return None
     return DeviceNode(
-        vendor="nvidia",
+        vendor=vendor,
         source=host.dev.real(real),
         target=ContainerPath(path),
         type="c" if found.kind == "char" else "b",
@@ -216,7 +221,7 @@ def _gpu_of(name: str, gpus: tuple[Gpu, ...]) -> Optional[int]:
     return next((gpu.index for gpu in gpus if gpu.minor == int(match.group(1))), None)
 
 
-def _majors(host: Host) -> tuple[Optional[dict[str, int]], list[Finding]]:
+def read_majors(host: Host) -> tuple[Optional[dict[str, int]], list[Finding]]:
     """/proc/devices as name -> major (None if it cannot be read), and what is wrong with it."""
     text = host.dev.read_text("/proc/devices")
     if isinstance(text, Missing):
@@ -230,7 +235,7 @@ def _majors(host: Host) -> tuple[Optional[dict[str, int]], list[Finding]]:
         return None, [Finding("bad-procfs", "warning", "nvidia", "/proc/devices", what, where, error.why, hint)]
 
 
-def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: Optional[dict[str, int]]) -> list[Finding]:
+def number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: Optional[dict[str, int]]) -> list[Finding]:
     if majors is None or not drivers:
         return []
     wanted = {majors[driver] for driver in drivers if driver in majors}
@@ -241,34 +246,38 @@ def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: Optional
         Finding(
             "device-number",
             "error",
-            "nvidia",
+            node.vendor,
             node.target,
             f"{node.target} has major number {node.major}, the kernel says {number}",
             f"{node.source}, /proc/devices ({drivers[0]})",
-            "the node is left from an earlier boot or driver; opening it fails with ENXIO or reaches another driver "
-            "(CUDA_ERROR_UNKNOWN, 999)",
+            "the node is left from an earlier boot or driver; opening it fails with ENXIO or reaches another driver"
+            + (" (CUDA_ERROR_UNKNOWN, 999)" if node.vendor == "nvidia" else ""),
             "remove the node and let the driver make it anew, as root",
-            f"rm {node.source} && nvidia-modprobe -u -c=0",
+            f"rm {node.source} && " + _MAKES_NODES[node.vendor],
         )
     ]
 
 
-def _permission_finding(node: DeviceNode) -> list[Finding]:
+def permission_finding(node: DeviceNode) -> list[Finding]:
     if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
         return []
     owner = node.group or f"gid {node.gid}"
     # MIG's management nodes are root's by design; a render node matters to graphics only.
     needed = node.gpu is not None or node.target in ("/dev/nvidiactl", "/dev/nvidia-uvm")
     severity = "error" if needed and "/dri/" not in node.target else "note" if "caps" in node.target else "warning"
+    why = "opening it fails with EACCES; the container has no more rights than its user"
+    if node.vendor == "amd":  # compute goes through /dev/kfd and the render nodes; ROCr drops a GPU without a word
+        severity = "warning" if "/card" in node.target else "error"
+        why += "; ROCm then says that there is no GPU (hipErrorNoDevice, 100)"
     return [
         Finding(
             "device-permission",
             severity,  # type: ignore[arg-type]
-            "nvidia",
+            node.vendor,
             node.target,
             f"this user may not use {node.target} (mode {node.mode:04o}, group {owner})",
             node.source,
-            "opening it fails with EACCES; the container has no more rights than its user",
+            why,
             f"become a member of group `{owner}`" if node.mode & 0o060 == 0o060 else "ask the administrator",
         )
     ]

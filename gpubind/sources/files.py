@@ -30,17 +30,39 @@ SYSTEM_DIRECTORIES = frozenset(
 """What a list file cannot mean as a whole."""
 
 
-def find_binary(host: Host, entry: ListEntry, named: Named, arch: str) -> Answer:
-    """The program that *entry* names, from the standard directories, then PATH."""
+def programs_and_files(
+    host: Host,
+    entries: Iterable[tuple[ListEntry, Named]],
+    version: Optional[str],
+    directories: tuple[str, ...] = BINARY_DIRECTORIES,
+) -> tuple[list[tuple[Candidate, Named]], list[Answer]]:
+    """What the entries without a library name stand for; absolute library entries become candidates."""
+    candidates: list[tuple[Candidate, Named]] = []
+    answers: list[Answer] = []
+    for entry, named in entries:
+        if entry.kind == "binary":
+            answers.append(find_binary(host, entry, named, host.uname.machine, directories))
+        elif entry.kind == "file":
+            answers += find_files(host.driver, entry, named, version)
+        elif entry.kind == "library-path":
+            libraries = library_candidates(host.driver, entry)
+            candidates += [(candidate, named) for candidate in libraries]
+            if not libraries:
+                answers += find_files(host.driver, entry, named, version)
+    return candidates, answers
+
+
+def find_binary(host: Host, entry: ListEntry, named: Named, arch: str, directories: tuple[str, ...]) -> Answer:
+    """The program that *entry* names, from *directories*, then PATH."""
 
     def decision(verdict: str, rule: str, path: Optional[str], detail: str) -> Decision:
-        return Decision("nvidia", entry.text, verdict, rule, "search", named.by, named.at, path, None, None, detail)  # type: ignore[arg-type]
+        return Decision(named.vendor, entry.text, verdict, rule, "search", named.by, named.at, path, None, None, detail)  # type: ignore[arg-type]
 
     if "/" in entry.text:
         return decision("rejected", "relative-path", None, "a relative path would count from the current directory")
     tree = host.driver
     on_path = (d for d in host.environ.get("PATH", "").split(":") if d.startswith("/"))
-    for directory in dict.fromkeys((*BINARY_DIRECTORIES, *on_path)):
+    for directory in dict.fromkeys((*directories, *on_path)):
         path = tree.resolve(f"{directory.rstrip('/')}/{entry.text}")
         if isinstance(path, Missing):
             continue
@@ -51,7 +73,7 @@ def find_binary(host: Host, entry: ListEntry, named: Named, arch: str) -> Answer
         if isinstance(ident, ElfIdent) and ident.arch != arch:
             return decision("rejected", "wrong-machine", path, f"{ident.arch}; this host is {arch}")
         return HostFile(
-            vendor="nvidia",
+            vendor=named.vendor,
             kind="binary",
             path=path,
             names=(entry.text,),
@@ -84,18 +106,20 @@ def find_files(tree: Tree, entry: ListEntry, named: Named, version: Optional[str
     if not answers:
         detail = "nothing matches" if entry.is_glob else "it is not there"
         answers.append(
-            Decision("nvidia", entry.text, "absent", "no-match", "search", named.by, named.at, None, None, None, detail)
+            Decision(
+                named.vendor, entry.text, "absent", "no-match", "search", named.by, named.at, None, None, None, detail
+            )
         )
     return answers
 
 
 def _rejected(subject: str, named: Named, rule: str, detail: str) -> Decision:
-    return Decision("nvidia", subject, "rejected", rule, "search", named.by, named.at, subject, None, None, detail)
+    return Decision(named.vendor, subject, "rejected", rule, "search", named.by, named.at, subject, None, None, detail)
 
 
 def _file(tree: Tree, path: str, target: str, named: Named, version: Optional[str]) -> Answer:
     def rejected(rule: str, detail: str) -> Decision:
-        return Decision("nvidia", target, "rejected", rule, "search", named.by, named.at, path, None, None, detail)
+        return Decision(named.vendor, target, "rejected", rule, "search", named.by, named.at, path, None, None, detail)
 
     real = tree.resolve(path)
     if isinstance(real, Missing):
@@ -125,7 +149,7 @@ def _file(tree: Tree, path: str, target: str, named: Named, version: Optional[st
             return rejected("bad-icd", f"{error.where}: {error.why}")
         content = data
     return HostFile(
-        vendor="nvidia",
+        vendor=named.vendor,
         kind=kind,
         path=real,
         names=(),

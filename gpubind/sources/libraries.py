@@ -6,8 +6,20 @@ import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.liblist import VENDOR_NEUTRAL, library_stem
-from gpubind.model import CAPABILITIES, Capability, Decision, Family, HostFile, Missing, RootedPath, Stat, Step, Verdict
+from gpubind.formats.liblist import VENDOR_NEUTRAL, ListEntry, library_stem
+from gpubind.model import (
+    CAPABILITIES,
+    Capability,
+    Decision,
+    Family,
+    HostFile,
+    Missing,
+    RootedPath,
+    Stat,
+    Step,
+    Vendor,
+    Verdict,
+)
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
 from gpubind.sources.table import NameTable, capability_of, driver_version_of
 
@@ -35,6 +47,7 @@ class Named(NamedTuple):
     section: Optional[str]
     outside: bool = False
     """True if the list in force, which is the law, lacks it."""
+    vendor: Vendor = "nvidia"
 
 
 class Namer(NamedTuple):
@@ -55,6 +68,7 @@ class Namer(NamedTuple):
     """Library names that another program's list means (`nvidia-container-cli`, a CDI spec), where it serves."""
     printed_by: tuple[str, str] = ("nvidia-container-cli", "list")
     """That list, and which part of it."""
+    vendor: Vendor = "nvidia"
 
     def stems(self) -> frozenset[str]:
         """What to look for: the names up to `.so` of everything that somebody names."""
@@ -70,7 +84,7 @@ class Namer(NamedTuple):
         if self.source == "liblist":
             entry = self.listed.library(name)
             if entry is not None:
-                return Named("liblist", self.listed.liblist.at(entry), entry.section or section)
+                return Named("liblist", self.listed.liblist.at(entry), entry.section or section, vendor=self.vendor)
         by = "driver" if self.source == "driver" else "completion"
         outside = self.lawful or (by == "completion" and not self.completion)
         if self.version is not None and driver_version_of(name) == self.version:
@@ -80,7 +94,7 @@ class Namer(NamedTuple):
         if known is not None:
             by = "completion"
             outside = self.lawful or not self.completion
-            return Named(by, self.table.liblist.at(known), section, outside)
+            return Named(by, self.table.liblist.at(known), section, outside, self.vendor)
         return None
 
 
@@ -124,7 +138,7 @@ def find_libraries(search: Search, namer: Namer, compat32: bool, extra: Iterable
             decisions.setdefault(
                 (candidate.name, rule, real or candidate.path),
                 Decision(
-                    "nvidia",
+                    named.vendor,
                     candidate.name,
                     verdict,
                     rule,
@@ -222,7 +236,7 @@ def _library(search: Search, group: list[_Win]) -> HostFile:
         names -= {own_name} - {soname}
     found = search.tree.stat(real)
     return HostFile(
-        vendor="nvidia",
+        vendor=first.named.vendor,
         kind="library",
         path=real,
         names=tuple(sorted(names)),
@@ -257,6 +271,49 @@ def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in
     if soname is None or ".so" not in own_name or not re.fullmatch(r"[\w.+-]+", soname, re.ASCII):
         return own_name
     return soname if soname.startswith(library_stem(own_name)) else own_name
+
+
+def entries_in_force(namer: Namer) -> list[tuple[ListEntry, Named]]:
+    """The list entries in force, each with who names it: the list's own, or the shipped ones as completion."""
+    if namer.source == "liblist":
+        table, by = namer.listed, "liblist"
+    elif namer.completion:
+        table, by = namer.table, "completion"
+    else:
+        return []
+    entries = []
+    for entry in table.liblist.entries:
+        section = entry.section or namer.table.section(entry.text.rpartition("/")[2], entry.text)
+        entries.append((entry, Named(by, table.liblist.at(entry), section, vendor=namer.vendor)))
+    return entries
+
+
+def unmatched(
+    namer: Namer, entries: list[tuple[ListEntry, Named]], found: Found, file_list: str = ""
+) -> list[Decision]:
+    """An `absent` Decision for each library entry that no name on this host matches; for names in the driver's own
+    *file_list* likewise.
+    """
+    seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
+    seen |= {file.path.rpartition("/")[2] for file in found.files}
+    by_stem: dict[str, list[str]] = {}
+    for name in seen:
+        if ".so" in name:
+            by_stem.setdefault(library_stem(name), []).append(name)
+    detail = "neither in the ld cache nor in a driver directory"
+    decisions = []
+    for entry, named in entries:
+        if entry.kind == "library":
+            names = by_stem.get(library_stem(entry.text), ())
+            if not any(name.startswith(entry.text) for name in names):
+                decisions.append(_absent(named.vendor, entry.text, named.by, named.at, detail))
+    return decisions + [
+        _absent(namer.vendor, name, "driver", file_list, detail) for name in sorted(namer.driver_files - seen)
+    ]
+
+
+def _absent(vendor: Vendor, subject: str, by: str, at: str, detail: str) -> Decision:
+    return Decision(vendor, subject, "absent", "no-match", "search", by, at, None, None, None, detail)
 
 
 def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Optional, Union
 from gpubind.errors import FormatError
 from gpubind.formats.elf import COMPAT32
 from gpubind.formats.filelist import parse_filelist
-from gpubind.formats.ldcache import LdCache
-from gpubind.formats.liblist import ListEntry, library_stem, parse_liblist
+from gpubind.formats.liblist import parse_liblist
 from gpubind.host import Host, ListFile
 from gpubind.host.base import shipped_liblist
 from gpubind.model import (
@@ -24,22 +23,20 @@ from gpubind.model import (
     Missing,
     PassedOver,
     Request,
-    Severity,
     SourceUsed,
 )
 from gpubind.sources import nvidia_container_cli
 from gpubind.sources import printed as printed_list
 from gpubind.sources.cuda import cuda_max
 from gpubind.sources.devices import is_confined, read_devices
-from gpubind.sources.files import Answer, find_binary, find_files, host_only, library_candidates
+from gpubind.sources.files import host_only, programs_and_files
 from gpubind.sources.findings import driver_findings, manifest_findings, nothing_to_bind
 from gpubind.sources.kernel import driver_kind, read_kernel
 from gpubind.sources.layouts import library_directories
-from gpubind.sources.libraries import Found, Named, Namer, find_libraries, with_aliases
+from gpubind.sources.libraries import Namer, entries_in_force, find_libraries, unmatched, with_aliases
 from gpubind.sources.mig import ask_mig_names, read_mig_nodes
-from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Search, existing_directories
+from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Search, existing_directories, read_cache
 from gpubind.sources.table import NameTable, driver_version_of
-from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
 if TYPE_CHECKING:
     from gpubind.sources.cdi_edits import DriverEdits
@@ -79,7 +76,7 @@ def read_inventory(
 
     kernel = read_kernel(host)
     kind = driver_kind(host)
-    cache, findings, decisions = _ldcache(host)
+    cache, findings, decisions = read_cache(host.driver, "nvidia")
     arch = host.uname.machine
     places = [*library_directories(arch), *request.library_path]
     if "compat32" in request.caps and arch in COMPAT32:
@@ -93,8 +90,8 @@ def read_inventory(
     namer = Namer(
         source, listed, table, not listfile.shipped and source == "liblist", request.completion, version, driver_files
     )
-    entries = _entries(namer)
-    extra, answers = _programs_and_files(host, entries, version)
+    entries = entries_in_force(namer)
+    extra, answers = programs_and_files(host, entries, version)
     if printed is not None:
         names, more = printed_list.library_names(search, namer.stems(), printed)
         namer = namer._replace(printed=names, printed_by=(printed.source, printed.at))
@@ -114,7 +111,7 @@ def read_inventory(
         raise nothing_to_bind(host, kernel, search)
 
     decisions += found.decisions
-    decisions += _unmatched(namer, entries, found)
+    decisions += unmatched(namer, entries, found, FILE_LIST)
     if not namer.lawful and request.completion:
         decisions += host_only(host.driver, [file.path for file in (*libraries, *files)])
     decisions += devices.decisions
@@ -168,23 +165,6 @@ def _ask_the_program(
     return (None, (answer,)) if isinstance(answer, PassedOver) else (answer, ())
 
 
-def _ldcache(host: Host) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
-    """The ld cache of the driver root; None, with the reason told, where there is no usable one."""
-    cache = read_ldcache(host.driver)
-    if isinstance(cache, LdCache):
-        return cache, [], []
-    if isinstance(cache, Missing):
-        code, why = "no-ldcache", str(cache)
-    else:
-        code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
-    where = host.driver.root.rstrip("/") + LD_CACHE_PATH
-    what = "there is no usable ld cache; the known driver directories are searched instead"
-    hint = "run `ldconfig` as root, or name the driver's directory with --library-path"
-    decision = Decision("nvidia", LD_CACHE_PATH, "rejected", code, "search", None, None, LD_CACHE_PATH, None, None, why)
-    severity: Severity = "note" if code == "no-ldcache" else "warning"
-    return None, [Finding(code, severity, "nvidia", LD_CACHE_PATH, what, where, why, hint)], [decision]
-
-
 def _libcuda_version(search: Search, libcudas: tuple[Candidate, ...]) -> Optional[str]:
     """V, assumed from the file behind libcuda, when no kernel module says it."""
     for wanted in ("libcuda.so.1", LIBCUDA, ""):
@@ -223,62 +203,6 @@ def _read_file_list(host: Host) -> tuple[frozenset[str], list[Finding]]:
         hint = "install the driver's package again, and report it if the file stays like that"
         return frozenset(), [Finding(error.code, "warning", "nvidia", FILE_LIST, what, where, error.why, hint)]
     return frozenset(name for name in names if ".so" in name), []
-
-
-def _entries(namer: Namer) -> list[tuple[ListEntry, Named]]:
-    """The list entries in force, each with who names it: the list's own, or the shipped ones as completion."""
-    if namer.source == "liblist":
-        table, by = namer.listed, "liblist"
-    elif namer.completion:
-        table, by = namer.table, "completion"
-    else:
-        return []
-    entries = []
-    for entry in table.liblist.entries:
-        section = entry.section or namer.table.section(entry.text.rpartition("/")[2], entry.text)
-        entries.append((entry, Named(by, table.liblist.at(entry), section)))
-    return entries
-
-
-def _programs_and_files(
-    host: Host, entries: list[tuple[ListEntry, Named]], version: Optional[str]
-) -> tuple[list[tuple[Candidate, Named]], list[Answer]]:
-    """What the entries without a library name stand for; absolute library entries become candidates."""
-    candidates: list[tuple[Candidate, Named]] = []
-    answers: list[Answer] = []
-    for entry, named in entries:
-        if entry.kind == "binary":
-            answers.append(find_binary(host, entry, named, host.uname.machine))
-        elif entry.kind == "file":
-            answers += find_files(host.driver, entry, named, version)
-        elif entry.kind == "library-path":
-            libraries = library_candidates(host.driver, entry)
-            candidates += [(candidate, named) for candidate in libraries]
-            if not libraries:
-                answers += find_files(host.driver, entry, named, version)
-    return candidates, answers
-
-
-def _unmatched(namer: Namer, entries: list[tuple[ListEntry, Named]], found: Found) -> list[Decision]:
-    """An `absent` Decision for each library entry that no name on this host matches."""
-    seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
-    seen |= {file.path.rpartition("/")[2] for file in found.files}
-    by_stem: dict[str, list[str]] = {}
-    for name in seen:
-        if ".so" in name:
-            by_stem.setdefault(library_stem(name), []).append(name)
-    detail = "neither in the ld cache nor in a driver directory"
-    decisions = []
-    for entry, named in entries:
-        if entry.kind == "library":
-            names = by_stem.get(library_stem(entry.text), ())
-            if not any(name.startswith(entry.text) for name in names):
-                decisions.append(_absent(entry.text, named.by, named.at, detail))
-    return decisions + [_absent(name, "driver", FILE_LIST, detail) for name in sorted(namer.driver_files - seen)]
-
-
-def _absent(subject: str, by: str, at: str, detail: str) -> Decision:
-    return Decision("nvidia", subject, "absent", "no-match", "search", by, at, None, None, None, detail)
 
 
 def _unique(files: list[HostFile]) -> list[HostFile]:

@@ -11,10 +11,11 @@ from typing import NamedTuple, Optional, Union
 
 from gpubind.formats.elf import COMPAT32, NotElf
 from gpubind.formats.ldcache import LdCache
-from gpubind.model import Missing, RootedPath
+from gpubind.model import Decision, Finding, Missing, RootedPath, Severity, Vendor
 from gpubind.sources.layouts import SUBDIRECTORIES
 from gpubind.sources.table import driver_version_of
 from gpubind.tree import Tree
+from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
 LD_CACHE = "ld.so.cache"
 
@@ -121,6 +122,23 @@ class Search:
         if version and self.version and version != self.version:
             return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real)
         return Accepted(real, arch, version)
+
+
+def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
+    """The ld cache of a driver root; None, with the reason told, where there is no usable one."""
+    cache = read_ldcache(tree)
+    if isinstance(cache, LdCache):
+        return cache, [], []
+    if isinstance(cache, Missing):
+        code, why = "no-ldcache", str(cache)
+    else:
+        code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
+    where = tree.root.rstrip("/") + LD_CACHE_PATH
+    what = "there is no usable ld cache; the known driver directories are searched instead"
+    hint = "run `ldconfig` as root, or name the driver's directory with --library-path"
+    decision = Decision(vendor, LD_CACHE_PATH, "rejected", code, "search", None, None, LD_CACHE_PATH, None, None, why)
+    severity: Severity = "note" if code == "no-ldcache" else "warning"
+    return None, [Finding(code, severity, vendor, LD_CACHE_PATH, what, where, why, hint)], [decision]
 
 
 def _stub(real: RootedPath) -> Refused:

@@ -8,12 +8,12 @@ import pytest
 from build.driver import host, kernel, libraries, ubuntu
 from build.elf import elf
 from build.ldcache import build_ldcache, entry
-from build.trees import Dir, File, Link, Socket, Spec
+from build.trees import Dir, File, Item, Link, Socket, Spec
 
 from gpubind.errors import UsageError
 from gpubind.facade import plan
-from gpubind.like.names import APPTAINER, SINGULARITY_CE
-from gpubind.model import Plan, Request
+from gpubind.like.names import APPTAINER, ROCM_APPTAINER, ROCM_SINGULARITY_CE, SINGULARITY_CE
+from gpubind.model import Plan, Request, Vendor
 
 LIBS = "/.singularity.d/libs"
 CONF = {"apptainer": "/etc/apptainer/nvliblist.conf", "singularity": "/etc/singularity/nvliblist.conf"}
@@ -147,3 +147,44 @@ def test_apptainer_is_1_4_and_an_unknown_flavour_is_refused() -> None:
     assert like("apptainer", ubuntu()).request.like == "apptainer-1.4"
     with pytest.raises(UsageError):
         like("podman", ubuntu())
+
+
+# --rocm.
+
+ROCM = {"/usr/lib64/libamdocl64.so": elf("libamdocl64.so"), "/usr/lib64/libamdhip64.so.5": elf("libamdhip64.so.5")}
+ROCM_CACHE: Spec = {
+    **ROCM,
+    "/usr/lib64/libhsakmt.so.1": elf("libhsakmt.so.1"),
+    "/usr/bin/rocminfo": PROGRAM,
+    "/etc/ld.so.cache": build_ldcache(
+        [entry("libhsakmt.so.1"), entry("libcuda.so.1"), entry("libamdocl64.so"), entry("libamdhip64.so.5")]
+    ),
+    "/usr/lib64/libcuda.so.1": elf("libcuda.so.1"),
+}
+
+
+def like_vendors(flavour: str, *vendors: Vendor, **spec: Item) -> Plan:
+    return plan(host(ROCM_CACHE, spec, environ={"PATH": "/usr/bin"}), Request(vendors=vendors, like=flavour))
+
+
+def test_rocms_lists_have_as_many_names_as_those_releases() -> None:
+    assert (len(ROCM_APPTAINER), len(ROCM_SINGULARITY_CE)) == (16, 31)
+
+
+def test_rocm_binds_what_its_list_names_and_nothing_of_nvidias() -> None:
+    assert {t for _, t in binds(like_vendors("apptainer", "amd"))} == {f"{LIBS}/libamdocl64.so", "/usr/bin/rocminfo"}
+    assert f"{LIBS}/libhsakmt.so.1" in {t for _, t in binds(like_vendors("singularity", "amd"))}
+
+
+def test_both_flags_bind_both_lists_with_apptainer_and_one_with_singularity() -> None:
+    both = like_vendors("apptainer", "nvidia", "amd")
+    assert {m.vendor for m in both.mounts} == {"nvidia", "amd"}
+    assert [planned.driver.vendor for planned in both.drivers] == ["nvidia", "amd"]
+    one = like_vendors("singularity", "nvidia", "amd")
+    assert {m.vendor for m in one.mounts} == {"nvidia"}
+    assert [f.code for f in one.findings] == ["like-one-vendor"]
+
+
+def test_rocms_own_list_file_counts() -> None:
+    spec: dict[str, Item] = {"/etc/apptainer/rocmliblist.conf": "libamdhip64.so\n"}
+    assert {t for _, t in binds(like_vendors("apptainer", "amd", **spec))} == {f"{LIBS}/libamdhip64.so.5"}

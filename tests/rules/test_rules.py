@@ -11,10 +11,10 @@ from build.elf import elf
 from build.images import glibc, image
 
 from gpubind.rules import RULES
-from rules import cases_host, cases_image
+from rules import cases_amd, cases_host, cases_image
 from rules.situations import Situation, found, without
 
-CASES = {**cases_host.CASES, **cases_image.CASES}
+CASES = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES}
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
 CODES = [rule.code for rule in RULES]
 

@@ -1,0 +1,217 @@
+"""Whose copy of each library of a host's closure would a container use? From version definitions, never file names.
+
+A soname that the image has, too, is the image's if it defines every version that its consumers need; else the host's
+if the host's definitions are a superset of the image's, so that the image's own programs go on; else nobody's who needs
+more than the image has. What cannot be loaded then is left out, and with it what needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Optional, Union
+
+from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.ldso.closure import is_glibc
+from gpubind.ldso.container import Container
+from gpubind.ldso.fit import describe_lack, runs_here
+from gpubind.ldso.loader import Loader
+from gpubind.model import Conflict, HostFile, ImageFacts, Missing, RootedPath, Unfit
+from gpubind.tree import Tree, glob
+
+RUNTIME = "libhsa-runtime64.so.1"
+"""What all of ROCm stands on: an image that has it has a ROCm of its own."""
+RUNTIME_PLACES = (f"/opt/rocm*/lib/{RUNTIME}", f"/opt/rocm*/lib64/{RUNTIME}", f"/opt/rocm*/hsa/lib/{RUNTIME}")
+
+
+class UserspaceFit(NamedTuple):
+    """What of a host's user space a container of the image would use."""
+
+    theirs: dict[RootedPath, str]
+    unfit: dict[RootedPath, Unfit]
+    conflicts: tuple[Conflict, ...]
+
+
+class _File(NamedTuple):
+    file: HostFile
+    elf: ElfFacts
+    forced: bool
+    """Whether the host's copy was asked for, whatever the image has."""
+
+
+_Defined = Callable[[str], Optional[frozenset[str]]]
+"""The versions that the image's library of a name defines; None if it has none of that name."""
+
+
+def own_runtime(image: Loader, facts: ImageFacts) -> Optional[RootedPath]:
+    """Where the image has a ROCm of its own; None if it has none."""
+    found = _image_container(image, facts).find(RUNTIME)
+    if found is not None:
+        return found.at
+    places = (path for pattern in RUNTIME_PLACES for path in glob(image.tree, pattern))
+    return next((path for path in places if isinstance(image.tree.ident(path), ElfIdent)), None)
+
+
+def fit_userspace(
+    host: Tree, files: Iterable[HostFile], image: Loader, facts: ImageFacts, *, forced: bool
+) -> UserspaceFit:
+    """Which of *files* are the image's, which cannot be loaded there, and why.
+
+    *forced*: what was named, and not only needed by others, is the host's in any case.
+    """
+    files = tuple(files)
+    unfit: dict[RootedPath, Unfit] = {}
+    kept: dict[RootedPath, _File] = {}
+    for file in files:
+        if file.kind not in ("library", "binary"):
+            continue
+        reason = runs_here(host, file, image, facts)
+        elf = host.elf(file.path)
+        if reason is not None:
+            unfit[file.path] = reason
+        elif not isinstance(elf, Missing):
+            kept[file.path] = _File(file, elf, forced and file.named_by != "closure")
+    files_of = {name: file for file in files for name in file.names}
+    conflicts: list[Conflict] = []
+    container = _image_container(image, facts)
+    definitions: dict[str, Optional[frozenset[str]]] = {}
+
+    def defined(name: str) -> Optional[frozenset[str]]:
+        """The versions that the image's *name* defines; None if it has no such library."""
+        if name not in definitions:
+            found = container.find(name)
+            own = Missing("absent") if found is None else found.tree.elf(found.at)
+            definitions[name] = None if isinstance(own, Missing) else frozenset(own.version_definitions)
+        return definitions[name]
+
+    unneeded: dict[RootedPath, str] = {}
+    while True:  # fewer files at each turn: it ends
+        theirs, found = _sides(kept, defined)
+        hosts = {
+            name: here
+            for path, here in kept.items()
+            if path not in theirs and here.file.kind == "library"
+            for name in here.file.names
+        }
+        reached = _reached([here for path, here in kept.items() if path not in theirs], hosts)
+        orphans = [path for path in kept if path not in theirs and path not in reached]
+        refused = {
+            path: reason
+            for path, here in kept.items()
+            if path not in theirs and (reason := _refused(here, hosts, defined, unfit, files_of)) is not None
+        }
+        # What fails for another reason must not make a soname look contested.
+        gone = {path: reason for path, reason in refused.items() if _contested(reason, found) is None}
+        if not gone and not orphans:
+            contested = [_contested(reason, found) for reason in refused.values()]
+            conflicts += [conflict for conflict in found.values() if conflict in contested]
+            gone = refused
+        if not gone and not orphans:
+            return UserspaceFit({**unneeded, **theirs}, unfit, tuple(conflicts))
+        unfit.update(gone)
+        unneeded.update((path, "nothing that needs it comes from the host") for path in orphans if path not in gone)
+        kept = {path: here for path, here in kept.items() if path not in unfit and path not in unneeded}
+
+
+def _sides(kept: Mapping[RootedPath, _File], defined: _Defined) -> tuple[dict[RootedPath, str], dict[str, Conflict]]:
+    """Which of *kept* are the image's, and why; and the sonames of which neither copy serves everybody.
+
+    What the image's own libraries need is the image's business: with each that is the image's, others may become so.
+    """
+    theirs: dict[RootedPath, str] = {}
+    while True:
+        consumers = [here for path, here in kept.items() if path not in theirs]
+        more: dict[RootedPath, str] = {}
+        found: dict[str, Conflict] = {}
+        for here in consumers:
+            side = _side(here, consumers, defined) if here.file.kind == "library" else None
+            if isinstance(side, str):
+                more[here.file.path] = side
+            elif side is not None:
+                found[side.soname] = side
+        if not more:
+            contested = {
+                here.file.path: f"{found[_name(here.file)].lacks}; {found[_name(here.file)].why_not_host}"
+                for here in consumers
+                if here.file.kind == "library" and _name(here.file) in found
+            }
+            return {**theirs, **contested}, found
+        theirs.update(more)
+
+
+def _reached(ours: Iterable[_File], hosts: Mapping[str, _File]) -> frozenset[RootedPath]:
+    """What of the host's is named by itself, or needed by what is."""
+    todo = [here for here in ours if here.file.named_by != "closure"]
+    reached = {here.file.path for here in todo}
+    for here in todo:  # grows on the way
+        for name in here.elf.needed:
+            needed = hosts.get(name)
+            if needed is not None and needed.file.path not in reached:
+                reached.add(needed.file.path)
+                todo.append(needed)
+    return frozenset(reached)
+
+
+def _side(here: _File, consumers: Iterable[_File], defined: _Defined) -> Union[str, Conflict, None]:
+    """Why a library is the image's; None if it is the host's; or that neither copy serves everybody."""
+    soname = here.file.soname or here.file.names[0]
+    has = defined(soname)
+    if has is None or here.forced:
+        return None
+    needs = [
+        (version, other.file)
+        for other in consumers
+        for need in other.elf.version_needs
+        if need.library == soname
+        for version in need.versions
+    ]
+    # A library without definitions satisfies everybody.
+    lacking = [(version, file) for version, file in needs if has and version not in has]
+    if not lacking:
+        return "the image has its own, and it defines all that is needed of it"
+    lost = sorted(has - frozenset(here.elf.version_definitions))
+    if not lost:
+        return None
+    version, file = lacking[0]
+    lacks = f"the image's does not define {version}, which {_name(file)} needs"
+    return Conflict(soname, lacks, f"the host's does not define {lost[-1]}, which programs of the image may need")
+
+
+def _refused(
+    here: _File,
+    hosts: Mapping[str, _File],
+    defined: _Defined,
+    unfit: Mapping[RootedPath, Unfit],
+    files_of: Mapping[str, HostFile],
+) -> Optional[Unfit]:
+    """Why *here* could not be loaded beside the host's own *hosts*, and the image's for all else; None if it could."""
+    for need in here.elf.version_needs:
+        provider = hosts.get(need.library)
+        has = frozenset(provider.elf.version_definitions) if provider is not None else defined(need.library)
+        lack = describe_lack(need, has) if has else None
+        if lack is not None:
+            return Unfit("libc" if is_glibc(need.library) else "dependency", lack)
+    for name in here.elf.needed:
+        # The loader of the program is there already, whatever it is called.
+        if name in hosts or name.startswith("ld") or defined(name) is not None:
+            continue
+        file = files_of.get(name)
+        left = file is not None and file.path in unfit
+        return Unfit(
+            "dependency",
+            f"it needs {name}, which is left out" if left else f"it needs {name}, which the image does not have",
+        )
+    return None
+
+
+def _contested(reason: Unfit, found: Mapping[str, Conflict]) -> Optional[Conflict]:
+    """The conflict that *reason* comes from."""
+    return next((c for name, c in found.items() if f" of {name}, " in reason.detail), None)
+
+
+def _name(file: HostFile) -> str:
+    return file.soname or file.names[0]
+
+
+def _image_container(image: Loader, facts: ImageFacts) -> Container:
+    """The image as its own programs see it: with its own LD_LIBRARY_PATH."""
+    return Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))

@@ -1,0 +1,201 @@
+"""AMD's devices and variables: what makes a GPU vanish without a word.
+
+Source: ROCr `core/driver/kfd` and libhsakmt `topology.c` (a node whose render device cannot be opened is dropped);
+ROCm documentation, "GPU isolation techniques".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, Optional
+
+from gpubind.errors import NotRecordedError
+from gpubind.model import Finding, Gpu, Plan
+from gpubind.rules.looking import counted, is_absent
+from gpubind.rules.preflight import Preflight
+from gpubind.sources.amd_devices import KFD, TOPOLOGY, Topology, read_topology
+
+ROCR = "ROCR_VISIBLE_DEVICES"
+HIP = "HIP_VISIBLE_DEVICES"
+CUDA = "CUDA_VISIBLE_DEVICES"
+NO_GPU = "hipErrorNoDevice (100), HSA finds no GPU agent"
+
+
+def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
+    """The kernel has the GPUs, and /dev lacks the node through which all of them are used."""
+    topology = _topology(preflight)
+    if topology is not None and topology.gpus and is_absent(preflight.host.dev, KFD):
+        yield Finding(
+            "kfd-missing",
+            "error",
+            "amd",
+            KFD,
+            f"{KFD} is missing, though the kernel has {counted(len(topology.gpus), 'GPU')}",
+            f"{KFD}, {TOPOLOGY}",
+            f"HSA_STATUS_ERROR_OUT_OF_RESOURCES (0x1008); {NO_GPU}",
+            "let udev make it anew, as root; in a container, it must be bound from its host",
+            "udevadm trigger --action=add --subsystem-match=kfd",
+        )
+
+
+def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
+    """KFD does not let this process read a node: a device cgroup forbids its render device, as schedulers do."""
+    topology = _topology(preflight)
+    if topology is not None and topology.hidden:
+        number = len(topology.hidden)
+        yield Finding(
+            "kfd-hidden",
+            "warning",
+            "amd",
+            TOPOLOGY,
+            f"{counted(number, 'node')} of the KFD topology cannot be read; GPUs there are not in the plan",
+            "; ".join(topology.hidden),
+            "the kernel hides a GPU whose render node a device cgroup forbids; the indices of the others move up",
+            "ask the scheduler for those GPUs; without a scheduler, see who has made the cgroup",
+            "cat /proc/self/cgroup",
+        )
+
+
+def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
+    """A GPU of the topology without the render node by which ROCr opens it: it is dropped without a word."""
+    for gpu in _gpus(preflight.plan):
+        if gpu.render is None or is_absent(preflight.host.dev, gpu.render):
+            node = gpu.render or "its render node"
+            yield Finding(
+                "amd-render-missing",
+                "error",
+                "amd",
+                gpu.uuid or gpu.pci or f"GPU {gpu.index}",
+                f"GPU {gpu.index} has no {node}: ROCm drops it, and the indices of those after it move up",
+                f"{gpu.render or '/dev/dri/renderD*'}, {TOPOLOGY} (drm_render_minor)",
+                NO_GPU,
+                "let udev make the node anew, as root; in a container, /dev/dri must be bound from its host",
+                "udevadm trigger --action=add --subsystem-match=drm",
+            )
+
+
+def amd_groups(preflight: Preflight) -> Iterator[Finding]:
+    """A runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
+    if preflight.backend not in ("docker", "podman"):
+        return
+    nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
+    groups = sorted({(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid})
+    if groups:
+        names = " and ".join(name for _, name in groups)
+        podman = preflight.backend == "podman"
+        options = ["keep-groups"] if podman else [str(gid) for gid, _ in groups]
+        yield Finding(
+            "amd-groups",
+            "note",
+            "amd",
+            "groups",
+            f"AMD's nodes are for group {names}, and {preflight.backend} does not keep its caller's groups",
+            ", ".join(node.target for node in nodes),
+            f"opening them fails with EACCES unless the container runs as root: {NO_GPU}",
+            "let the container keep the groups (crun), or give it them by number",
+            f"{preflight.backend} run " + " ".join(f"--group-add {option}" for option in options) + " ...",
+        )
+
+
+def rocr_visible_cut(preflight: Preflight) -> Iterator[Finding]:
+    """ROCR_VISIBLE_DEVICES ends at the first word that ROCr does not understand, and nothing says so."""
+    gpus, value = _gpus(preflight.plan), preflight.host.environ.get(ROCR)
+    if value is None or not gpus:
+        return
+    visible = rocr_visible(value, gpus)
+    if visible.stopped_at is None and visible.gpus:
+        return
+    seen = ", ".join(str(gpu.index) for gpu in visible.gpus)
+    cut = f"ends at `{visible.stopped_at}`" if visible.stopped_at is not None else "is empty"
+    yield Finding(
+        "rocr-visible-cut",
+        "warning" if visible.gpus else "error",
+        "amd",
+        ROCR,
+        f"{ROCR} {cut}: ROCm will see {'only ' if seen else 'no '}GPU{'s' if ',' in seen else ''} {seen}".rstrip(),
+        f"the environment: {ROCR}={value}",
+        visible.why or NO_GPU,
+        "name GPUs of this host, each once: " + ", ".join(_spelled(gpu) for gpu in gpus),
+        "rocminfo | grep -E 'Uuid|Marketing'",
+    )
+
+
+def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
+    """HIP counts among what ROCr leaves it, from 0 again: both variables with the host's numbers are a common trap."""
+    environ, gpus = preflight.host.environ, _gpus(preflight.plan)
+    name = HIP if HIP in environ else CUDA
+    if ROCR not in environ or name not in environ or not gpus:
+        return
+    left = rocr_visible(environ[ROCR], gpus).gpus
+    chosen: list[Gpu] = []
+    for token in environ[name].split(","):
+        number = token.strip()
+        if not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) < len(left)):
+            break
+        if left[int(number)] in chosen:
+            break
+        chosen.append(left[int(number)])
+    mapping = (
+        ", ".join(f"HIP's {number} is GPU {_spelled(gpu)}" for number, gpu in enumerate(chosen)) or "HIP sees none"
+    )
+    yield Finding(
+        "hip-visible-composed",
+        "note" if chosen else "warning",
+        "amd",
+        name,
+        f"{name} counts within {ROCR}: {mapping}",
+        f"the environment: {ROCR}={environ[ROCR]} {name}={environ[name]}",
+        "ROCr hides GPUs first, and HIP numbers what is left from 0",
+        f"set one of them alone: {ROCR} works for all of ROCm",
+        f"unset {name}",
+    )
+
+
+class Visible(NamedTuple):
+    """What ROCr would show."""
+
+    gpus: tuple[Gpu, ...]
+    """In the order of the list."""
+    stopped_at: Optional[str]
+    """The word at which it ends, if it does not end by itself."""
+    why: Optional[str]
+
+
+def rocr_visible(value: str, gpus: tuple[Gpu, ...]) -> Visible:
+    """*value* as ROCr reads it: indices and `GPU-<hex>`; the first illegal, repeated or unknown word ends it."""
+    found: list[Gpu] = []
+    if not value.strip():
+        return Visible((), None, None)
+    words = [part.strip() for part in value.split(",")]
+    for token in words[:-1] if len(words) > 1 and not words[-1] else words:  # a comma at the end cuts nothing off
+        matches = [gpu for gpu in gpus if _is(token, gpu)]
+        if len(matches) != 1 or matches[0] in found:
+            why = "it names more than one GPU" if len(matches) > 1 else "it names a GPU twice" if matches else None
+            return Visible(tuple(found), token, why or "this host has no such GPU")
+        found.append(matches[0])
+    return Visible(tuple(found), None, None)
+
+
+def _is(token: str, gpu: Gpu) -> bool:
+    if token.isascii() and token.isdigit():
+        return len(token) < 6 and gpu.index == int(token)
+    is_uuid = re.fullmatch(r"GPU-[0-9a-f]{1,16}", token, re.IGNORECASE) is not None
+    return is_uuid and (gpu.uuid or "").lower().startswith(token.lower())
+
+
+def _spelled(gpu: Gpu) -> str:
+    return f"{gpu.index}" + (f" ({gpu.uuid})" if gpu.uuid else f" ({gpu.render})" if gpu.render else "")
+
+
+def _gpus(plan: Plan) -> tuple[Gpu, ...]:
+    return tuple(gpu for gpu in plan.gpus if gpu.vendor == "amd" and gpu.index is not None)
+
+
+def _topology(preflight: Preflight) -> Optional[Topology]:
+    if not any(planned.driver.vendor == "amd" for planned in preflight.plan.drivers):
+        return None
+    try:
+        return read_topology(preflight.host)
+    except NotRecordedError:
+        return None

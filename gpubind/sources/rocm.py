@@ -1,0 +1,102 @@
+"""Which ROCm on this host? A distribution's packages, AMD's own below /opt, several of those side by side.
+
+AMD's installers put each release into /opt/rocm-X.Y.Z and let /opt/rocm lead to one of them; module systems set
+ROCM_PATH. Libraries of two releases do not go together, so one release is chosen, and the others are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Optional, Union
+
+from gpubind.formats.ldcache import LdCache
+from gpubind.host import Host
+from gpubind.model import Missing, RootedPath
+from gpubind.sources.devices import natural
+from gpubind.sources.search import Accepted, Candidate, Refused, Search
+from gpubind.tree import Tree, glob
+
+ROCM_PATH = "ROCM_PATH"
+DEFAULT = "/opt/rocm"
+PATTERNS = ("/opt/rocm", "/opt/rocm-*")
+LIBRARY_DIRECTORIES = ("lib", "lib64")
+HEART = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
+_RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")
+
+
+class Rocm(NamedTuple):
+    """The ROCm that serves."""
+
+    prefix: Optional[RootedPath]
+    """Its directory, resolved; None for a distribution's packages."""
+    why: str
+    others: tuple[RootedPath, ...]
+    """The directories of other releases."""
+    refused: Optional[str]
+    """Why ROCM_PATH does not serve, if it is set."""
+
+    def directories(self, *names: str) -> tuple[str, ...]:
+        """These directories of it."""
+        return () if self.prefix is None else tuple(f"{self.prefix}/{name}" for name in names)
+
+
+def choose_rocm(host: Host, cache: Optional[LdCache]) -> Rocm:
+    """ROCM_PATH, else the one whose runtime ld.so finds first, else /opt/rocm, else the newest of /opt/rocm-*."""
+    tree = host.driver
+    found: dict[RootedPath, None] = {}
+    for path in (path for pattern in PATTERNS for path in glob(tree, pattern)):
+        real = tree.resolve(path)
+        if not isinstance(real, Missing) and _has_libraries(tree, real):
+            found[real] = None
+    asked, refused = host.environ.get(ROCM_PATH, ""), None
+    if asked:
+        real = tree.resolve(asked) if asked.startswith("/") else Missing("absent", "no absolute path")
+        if not isinstance(real, Missing) and _has_libraries(tree, real):
+            return Rocm(real, f"{ROCM_PATH}={asked}", _others(found, real), None)
+        refused = str(real) if isinstance(real, Missing) else "no libhsa-runtime64 and no libamdhip64 in its lib"
+    for entry in cache.matching(("libhsa-runtime64.so", "libamdhip64.so")) if cache else ():
+        real = tree.resolve(entry.path) if entry.path.startswith("/") else Missing("absent")
+        if not isinstance(real, Missing):
+            prefix = next((path for path in found if real.startswith(path + "/")), None)
+            return Rocm(prefix, "ld.so.cache", _others(found, prefix), refused)
+    default = tree.resolve(DEFAULT)
+    if not isinstance(default, Missing) and default in found:
+        return Rocm(default, DEFAULT, _others(found, default), refused)
+    newest = max(found, key=natural, default=None)
+    return Rocm(newest, "the newest of /opt/rocm-*" if newest else "none", _others(found, newest), refused)
+
+
+def release_of(tree: Tree, rocm: Rocm) -> Optional[str]:
+    """`6.1.2`, as AMD's packages write it down; None for a distribution's, which do not."""
+    for path in rocm.directories(".info/version", ".info/version-rocm"):
+        text = tree.read_text(path)
+        match = _RELEASE.match(text) if isinstance(text, str) else None
+        if match:
+            return match.group()
+    return None
+
+
+def _others(found: dict[RootedPath, None], chosen: Optional[RootedPath]) -> tuple[RootedPath, ...]:
+    return tuple(path for path in found if path != chosen)
+
+
+def _has_libraries(tree: Tree, prefix: str) -> bool:
+    for directory in LIBRARY_DIRECTORIES:
+        names = tree.list(f"{prefix}/{directory}")
+        if not isinstance(names, Missing) and any(HEART.match(name) for name in names):
+            return True
+    return False
+
+
+class RocmSearch(Search):
+    """The search in which other releases than the chosen one do not count."""
+
+    others: tuple[RootedPath, ...] = ()
+
+    def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
+        answer = super().judge(candidate)
+        if isinstance(answer, Accepted):
+            other = next((path for path in self.others if answer.path.startswith(path + "/")), None)
+            if other is not None:
+                return Refused("other-rocm", f"of {other}, and another ROCm serves", answer.path)
+        return answer

@@ -1,0 +1,64 @@
+"""The inventories that a request asks for: one a vendor. A vendor that nobody named counts if the host has it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from gpubind.errors import NothingToBindError
+from gpubind.host import Host, ListFile
+from gpubind.model import Finding, Inventory, Missing, Request, Vendor
+from gpubind.sources import nvidia
+
+AMD_MODULE = "/sys/module/amdgpu"
+
+
+class Surveyed(NamedTuple):
+    """What was found, vendor by vendor."""
+
+    inventories: tuple[Inventory, ...]
+    findings: tuple[Finding, ...]
+    """About a vendor that was asked for by name and is not there, while another is."""
+
+
+def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Surveyed:
+    """The inventory of each vendor that *request* names, or, if it names none, of each that this host has.
+
+    AMD's user space alone, without its kernel driver, counts as found only where NVIDIA has nothing: it comes with
+    many a distribution. Errors: those of the vendors; `NothingToBindError` only if no vendor has anything.
+    """
+    if request.source == "cdi":
+        from gpubind.sources.cdi_inventories import read_cdi
+
+        return Surveyed(tuple(read_cdi(host, request, listfile)), ())
+    named = bool(request.vendors)
+    wanted: tuple[Vendor, ...] = request.vendors or ("nvidia", "amd")
+    inventories: list[Inventory] = []
+    errors: list[tuple[Vendor, NothingToBindError]] = []
+    for vendor in wanted:
+        if not named and vendor == "amd" and inventories and isinstance(host.dev.lstat(AMD_MODULE), Missing):
+            continue
+        try:
+            inventories.append(_read(vendor, host, request, listfile))
+        except NothingToBindError as error:
+            errors.append((vendor, error))
+    if not inventories:
+        raise errors[0][1]
+    findings = [
+        Finding(error.code, "error", vendor, "host", error.what, error.where, error.why, error.hint)
+        for vendor, error in errors
+        if named
+    ]
+    return Surveyed(tuple(inventories), tuple(findings))
+
+
+def _read(vendor: Vendor, host: Host, request: Request, listfile: Optional[ListFile]) -> Inventory:
+    if vendor == "nvidia":
+        inventory = nvidia.read_inventory(host, request, listfile)
+        if request.source != "auto" or listfile or any("libcuda.so.1" in file.names for file in inventory.files):
+            return inventory
+        from gpubind.sources.cdi_inventories import found_by_cdi  # asked where nobody else finds libcuda
+
+        return found_by_cdi(host, request, inventory)
+    from gpubind.sources import amd
+
+    return amd.read_inventory(host, request, listfile)

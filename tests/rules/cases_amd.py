@@ -1,0 +1,76 @@
+"""Where each rule about AMD fires, and where it is almost so."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from build.amd import LIB, RENDER, VIDEO, glibcxx, kernel, opt
+from build.driver import rhel
+from build.elf import elf
+from build.images import glibc, image
+from build.trees import Hidden, Spec
+
+from gpubind.image import Image
+from rules.situations import Case, Situation, without
+
+NODES = "/sys/class/kfd/kfd/topology/nodes"
+
+
+def amd(
+    *more: Spec,
+    image: Optional[Image] = None,
+    environ: Optional[dict[str, str]] = None,
+    backend: Optional[str] = None,
+    lacks: tuple[str, ...] = (),
+    **request: Any,
+) -> Situation:
+    """A healthy host with 8 GPUs, *more*, and without *lacks*."""
+    parts = (without(opt(), *lacks), without(kernel(), *lacks), *more)
+    facts = {"groups": (VIDEO, RENDER, 1000), "environ": environ or {}}
+    return Situation(parts, image, {"vendors": ("amd",), **request}, facts, backend)
+
+
+def cxx(newest: str = "2.36", *defines: str) -> Image:
+    """An image with libstdc++, and no ROCm."""
+    return image(
+        glibc(newest),
+        {
+            f"{LIB}/libm.so.6": elf("libm.so.6"),
+            f"{LIB}/libgcc_s.so.1": elf("libgcc_s.so.1"),
+            f"{LIB}/libstdc++.so.6": elf("libstdc++.so.6", defines=("libstdc++.so.6", *(defines or glibcxx(30)))),
+        },
+    )
+
+
+WITH_ROCM = image(glibc("2.36"), {"/opt/rocm-6.1.0/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1")})
+
+CASES: dict[str, Case] = {
+    "amd-groups": Case(amd(backend="podman"), amd(backend="apptainer")),
+    "amd-render-missing": Case(amd(lacks=("/dev/dri/renderD136",)), amd(lacks=("/dev/dri/card9",))),
+    "hip-visible-composed": Case(
+        amd(environ={"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "1"}),
+        amd(environ={"HIP_VISIBLE_DEVICES": "1"}),
+    ),
+    # A processor's properties say nothing of GPUs.
+    "kfd-hidden": Case(amd({f"{NODES}/3/properties": Hidden()}), amd({f"{NODES}/1/properties": Hidden()})),
+    "kfd-missing": Case(
+        amd(lacks=("/dev/kfd",)),
+        Situation((opt(), without(kernel(gpus=0), "/dev/kfd")), request={"vendors": ("amd",)}),
+    ),
+    "like-one-vendor": Case(
+        Situation((rhel(),), request={"vendors": ("nvidia", "amd"), "like": "singularity"}),
+        Situation((rhel(),), request={"vendors": ("nvidia", "amd"), "like": "apptainer"}),
+    ),
+    "rocm-path": Case(amd(environ={"ROCM_PATH": "/opt/rocm-5.0.0"}), amd(environ={"ROCM_PATH": "/opt/rocm-6.2.4"})),
+    "rocr-visible-cut": Case(
+        amd(environ={"ROCR_VISIBLE_DEVICES": "0,8"}),
+        amd(environ={"ROCR_VISIBLE_DEVICES": "0,7,GPU-7e5f0a1b2c3d4e11"}),
+    ),
+    # The host's libstdc++ has all that the image's has, or not.
+    "userspace-conflict": Case(
+        amd(image=cxx("2.36", *glibcxx(25), "CXXABI_OF_THE_IMAGE")), amd(image=cxx("2.36", *glibcxx(25)))
+    ),
+    "userspace-left-out": Case(amd(image=cxx("2.31")), amd(image=cxx("2.34"))),
+    "userspace-missing": Case(amd(image=cxx(), userspace="image"), amd(image=WITH_ROCM, userspace="image")),
+    "userspace-unknown": Case(amd(), amd(userspace="host")),
+}

@@ -1,0 +1,104 @@
+"""What the rules about AMD make of more than their two cases."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+from build.amd import RENDER, VIDEO, kernel, opt
+from build.driver import host
+from build.trees import Node
+
+from gpubind.formats.record import dump_record, parse_record
+from gpubind.host.recorded import RecordedHost
+from gpubind.host.survey import survey
+from gpubind.model import Gpu, RootedPath
+from gpubind.rules.amd import rocr_visible
+from rules.cases_amd import CASES, amd
+from rules.situations import Situation, found, without
+
+GPUS = tuple(
+    Gpu("amd", number, uuid, None, 128 + number, None, RootedPath(f"/dev/dri/renderD{128 + number}"), True)
+    for number, uuid in enumerate(("GPU-00000000000000aa", "GPU-00000000000000ab", "GPU-1000000000000000", None))
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "seen", "stopped_at"),
+    [
+        ("0", [0], None),
+        ("3,0", [3, 0], None),
+        (" 1 , 2 ", [1, 2], None),
+        ("00", [0], None),
+        ("GPU-00000000000000ab", [1], None),
+        ("gpu-00000000000000AB", [1], None),
+        ("GPU-1", [2], None),
+        ("GPU-00000000000000a", [], "GPU-00000000000000a"),  # two of them
+        ("0,0", [0], "0"),
+        ("0,GPU-00000000000000aa", [0], "GPU-00000000000000aa"),
+        ("0,4,1", [0], "4"),
+        ("4,0", [], "4"),
+        ("-1", [], "-1"),
+        ("0,-1,1", [0], "-1"),
+        ("", [], None),
+        (" ", [], None),
+        ("0,", [0], None),
+        ("0,,1", [0], ""),
+        ("all", [], "all"),
+        ("GPU-", [], "GPU-"),
+        ("1x", [], "1x"),
+        ("²", [], "²"),
+        ("99999999999999999999", [], "99999999999999999999"),
+    ],
+)
+def test_rocrs_list_ends_at_the_first_word_that_it_does_not_know(
+    value: str, seen: list[int], stopped_at: Optional[str]
+) -> None:
+    visible = rocr_visible(value, GPUS)
+    assert [gpu.index for gpu in visible.gpus] == seen
+    assert visible.stopped_at == stopped_at
+
+
+@pytest.mark.parametrize(
+    ("rocr", "hip", "told"),
+    [
+        ("2,3", "1", "HIP's 0 is GPU 3 "),
+        ("3,2", "0,1", "HIP's 0 is GPU 3 (GPU-7e5f0a1b2c3d4e33), HIP's 1 is GPU 2 "),
+        ("2,3", "2", "HIP sees none"),
+        ("2,3", "1,1", "HIP's 0 is GPU 3 "),
+    ],
+)
+@pytest.mark.parametrize("variable", ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
+def test_hips_list_counts_in_what_rocr_leaves(variable: str, rocr: str, hip: str, told: str) -> None:
+    findings = found(amd(environ={"ROCR_VISIBLE_DEVICES": rocr, variable: hip}))
+    what = next(finding.what for finding in findings if finding.code == "hip-visible-composed")
+    assert told in what
+
+
+def test_a_healthy_host_has_nothing_to_say_but_that_no_image_is_known() -> None:
+    assert [finding.code for finding in found(amd())] == ["userspace-unknown"]
+
+
+def test_nodes_that_everybody_may_use_need_no_group() -> None:
+    spec = {path: item._replace(mode=0o666) if isinstance(item, Node) else item for path, item in kernel().items()}
+    situation = Situation((opt(), spec), request={"vendors": ("amd",)}, backend="podman")
+    assert "amd-groups" not in [finding.code for finding in found(situation)]
+
+
+def test_rules_about_amd_are_silent_on_others_hosts() -> None:
+    situation = Situation((without(opt()), kernel(gpus=0)), request={"vendors": ("amd",), "userspace": "host"})
+    facts = {"groups": (VIDEO, RENDER)}
+    assert [finding.code for finding in found(situation._replace(facts=facts))] == []
+
+
+@pytest.mark.parametrize("code", sorted(CASES))
+@pytest.mark.parametrize("which", ["fires", "almost"])
+def test_a_record_of_a_host_gives_the_findings_of_the_host(
+    code: str, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    situation: Situation = getattr(CASES[code], which)
+    before = found(situation)
+    machine = host(*situation.parts, **situation.facts)
+    again = RecordedHost(parse_record(dump_record(survey(machine), "1").encode()), "test")
+    monkeypatch.setattr("rules.situations.host", lambda *parts, **facts: again)
+    assert found(situation) == before
