@@ -32,7 +32,7 @@ HOOK = HostPath("/usr/bin/nvidia-cdi-hook")
 
 
 def planned(on: Host, layout: Layout = X86, **request: Any) -> Plan:
-    return plan(on, Request(**request), layout=layout)
+    return plan(on, Request(**{"vendors": (), **request}), layout=layout)
 
 
 def spec_of(made: Plan, hook: Optional[HostPath] = None) -> dict[str, Any]:
