@@ -63,25 +63,49 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     return tuple(nodes.values())
 
 
-def ask_mig_names(host: Host, request: Request) -> tuple[MigName, ...]:
-    """What the names of MIG devices in *request*, or in the environment, mean to `nvidia-container-cli`.
+def find_mig_names(host: Host, request: Request, guards: Iterable[MigNode], *, ask: bool) -> tuple[MigName, ...]:
+    """What the names of MIG devices in *request*, or in the environment, mean: to `nvidia-container-cli`, if it is to
+    be asked, else to the CDI specs of this host, by the nodes in *guards* that they bring.
 
-    A name that it does not know, or that it gives no part for, is left out; each is asked alone, since one unknown name
-    spoils an answer.
+    A name that nobody knows, or that means no one part, is left out.
     """
-    found = []
-    for name in list(dict.fromkeys(_mig_names(host, request)))[:NAMES_LIMIT]:
-        answer = host.run((*list_argv(host.driver.root), f"--device={name}"), TIMEOUT_S)
-        if isinstance(answer, Missing) or answer.status != 0:
-            continue
-        try:
-            matches = [_ACCESS.fullmatch(path) for path in parse_list(answer.stdout).procs]
-        except FormatError:
-            continue
-        parts = [tuple(map(int, match.groups())) for match in matches if match]
-        if len(parts) == 1:
-            found.append(MigName(name, *parts[0]))
-    return tuple(found)
+    names = list(dict.fromkeys(_mig_names(host, request)))[:NAMES_LIMIT]
+    found = {name: part for name in names if ask and (part := _asked(host, name)) is not None}
+    unknown = [name for name in names if name not in found]
+    if unknown:
+        found.update(_in_specs(host, request, unknown, tuple(guards)))
+    return tuple(found[name] for name in names if name in found)
+
+
+def _asked(host: Host, name: str) -> Optional[MigName]:
+    """What `nvidia-container-cli` says of *name*, which is asked alone: one unknown name spoils an answer."""
+    answer = host.run((*list_argv(host.driver.root), f"--device={name}"), TIMEOUT_S)
+    if isinstance(answer, Missing) or answer.status != 0:
+        return None
+    try:
+        matches = [_ACCESS.fullmatch(path) for path in parse_list(answer.stdout).procs]
+    except FormatError:
+        return None
+    parts = [tuple(map(int, match.groups())) for match in matches if match]
+    return MigName(name, *parts[0]) if len(parts) == 1 else None
+
+
+def _in_specs(host: Host, request: Request, names: list[str], guards: tuple[MigNode, ...]) -> dict[str, MigName]:
+    """The parts that `nvidia.com/gpu=NAME` brings by the CDI specs of *host*."""
+    from gpubind.sources.cdi import read_registry
+
+    try:
+        devices = read_registry(host, request.cdi_directories).devices
+    except NotRecordedError:
+        return {}
+    found: dict[str, MigName] = {}
+    for name in names:
+        known = devices.get(f"nvidia.com/gpu={name}")
+        paths = [node.path for node in known[1].edits.nodes] if known else []
+        parts = [guard for guard in guards if guard.ci is not None and guard.target in paths]
+        if len(parts) == 1 and parts[0].ci is not None:
+            found[name] = MigName(name, parts[0].minor, parts[0].gi, parts[0].ci)
+    return found
 
 
 def _mig_names(host: Host, request: Request) -> Iterator[str]:

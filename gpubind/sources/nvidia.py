@@ -34,7 +34,7 @@ from gpubind.sources.findings import driver_findings, manifest_findings, nothing
 from gpubind.sources.kernel import driver_kind, read_kernel
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.libraries import Namer, entries_in_force, find_libraries, unmatched, with_aliases
-from gpubind.sources.mig import ask_mig_names, read_mig_nodes
+from gpubind.sources.mig import find_mig_names, read_mig_nodes
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Search, existing_directories, read_cache
 from gpubind.sources.table import NameTable, driver_version_of
 
@@ -130,6 +130,7 @@ def read_inventory(
     details = {"liblist": listfile.label, "driver": f"files that carry {version}"}
     if printed is not None:
         details[source] = printed.command
+    guards = read_mig_nodes(host, devices.gpus)
     return Inventory(
         driver=Driver(
             "nvidia", version, kernel.version is None, kernel.version, kind, cuda_max(version), host.driver.root
@@ -141,8 +142,8 @@ def read_inventory(
         gpus=devices.gpus,
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
-        mig_nodes=read_mig_nodes(host, devices.gpus),
-        mig_names=ask_mig_names(host, request) if printed is not None else (),
+        mig_nodes=guards,
+        mig_names=find_mig_names(host, request, guards, ask=printed is not None and edits is None),
         confined=is_confined(host, devices),
         env=edits.env if edits else (),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Optional
 
 import pytest
@@ -73,6 +74,28 @@ def test_the_drivers_own_program_says_what_a_name_means(name: str) -> None:
     made = plan(host(rhel(), kernel(), divided(), runs=answers(name, 2)), Request(gpus=name))
     assert variables(made) == {"CUDA_VISIBLE_DEVICES": "MIG-GPU-00000000-1111-2222-3333-444444444444/2/0"}
     assert "mig-unresolved" not in [finding.code for finding in made.findings]
+
+
+def with_spec(name: str, *caps: int) -> Spec:
+    """A CDI spec that has *name* for the part with these nodes."""
+    nodes = [{"path": "/dev/nvidia0"}, *({"path": f"{CAPS}{number}"} for number in caps)]
+    devices = [{"name": name, "containerEdits": {"deviceNodes": nodes}}]
+    return {"/etc/cdi/nvidia.json": json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices})}
+
+
+@pytest.mark.parametrize("name", ["MIG-abcd", "0:1"])
+def test_a_cdi_spec_says_what_a_name_means(name: str) -> None:
+    made = plan(host(rhel(), kernel(), divided(), with_spec(name, 32, 33)), Request(gpus=name))
+    assert variables(made) == {"CUDA_VISIBLE_DEVICES": "MIG-GPU-00000000-1111-2222-3333-444444444444/2/0"}
+    assert f"{CAPS}31" not in nodes(made)
+    assert "mig-unresolved" not in [finding.code for finding in made.findings]
+
+
+@pytest.mark.parametrize("caps", [(), (32,), (31, 33)], ids=["none", "instance alone", "two parts"])
+def test_a_cdi_spec_that_names_no_one_part_leaves_all_nodes(caps: tuple[int, ...]) -> None:
+    made = plan(host(rhel(), kernel(), divided(), with_spec("MIG-abcd", *caps)), Request(gpus="MIG-abcd"))
+    assert "mig-unresolved" in [finding.code for finding in made.findings]
+    assert len([name for name in nodes(made) if "caps" in name]) == 5
 
 
 def test_names_in_the_environment_are_asked_about_too() -> None:
