@@ -52,7 +52,9 @@ def plan(
         files = [file for inventory in found.inventories for file in inventory.files]
         asked = request.userspace if "amd" in request.vendors else None
         fit = fit_files(host.driver, files, image.loader, image.facts, asked)
-    return make_plan(found.inventories, request, layout, fit, environ=host.environ, found=found.findings)
+    # Devices that are named choose for themselves.
+    environ = {} if request.cdi_devices else host.environ
+    return make_plan(found.inventories, request, layout, fit, environ=environ, found=found.findings)
 
 
 def check(

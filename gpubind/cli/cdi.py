@@ -24,6 +24,8 @@ def plan_as_cdi(options: PlanOptions, image: Optional[str], hook: Optional[str])
     if hook is not None and not (os.path.isabs(hook) and os.access(hook, os.X_OK)):
         hint = "leave --cdi-hook out: libraries then lie where every loader looks"
         raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
+    if options.gpus is None and not options.cdi_device:
+        options = options._replace(gpus="all")  # a spec is for every job: what chooses in this one's does not count
     opened = open_image_of(image)
     host = open_host_of(options)
     layout = cdi_layout(host.uname.machine, opened.facts.loader_directories if opened else None)

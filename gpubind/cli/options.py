@@ -84,7 +84,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="DIR",
             envvar="GPUBIND_CDI_DIR",
-            help="Where CDI specs are; a later one has priority. Repeatable. [/etc/cdi, /var/run/cdi]",
+            help="Where CDI specs are, below --dev-root; the later first. Repeatable. [/etc/cdi, /var/run/cdi]",
         ),
     ] = None
     list_: Annotated[
@@ -205,6 +205,8 @@ def make_plan(
         raise UsageError("cdi-with-source", f"--cdi-device cannot be used with --source {source}")
     if options.cdi_device and like is not None:
         raise UsageError("cdi-with-source", "--cdi-device cannot be used with --like: those programs read no CDI specs")
+    if options.cdi_device and options.gpus is not None:
+        raise UsageError("cdi-with-gpus", "--cdi-device and --gpus both choose: give one of them")
     for name in options.cdi_device or ():
         _qualified(name)
     sides = get_args(Side)

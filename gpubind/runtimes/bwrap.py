@@ -149,7 +149,7 @@ def _environment(plan: Plan) -> tuple[tuple[str, str], ...]:
     for variable in plan.env:
         value = variable.value or ""
         if variable.name == "PATH":
-            env["PATH"] = f"{env['PATH']}:{value}"
+            env["PATH"] = f"{value}:{env['PATH']}" if variable.op == "prepend" else f"{env['PATH']}:{value}"
         elif variable.name == "LD_LIBRARY_PATH":
             paths.append(value)
         elif variable.op == "set":

@@ -32,7 +32,6 @@ _NO_EVAL = {"--no-eval", "--compat"}
 _WRITABLE = {"-w", "--writable"}
 _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
-_APPENDS_LIBDIR = f"{LIBDIR}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
@@ -250,12 +249,16 @@ def _environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...],
     for variable in plan.env:
         if variable.name == "LD_LIBRARY_PATH":
             continue
-        if variable.op == "set" and variable.value is not None:
+        if variable.name == "PATH" and variable.op in ("prepend", "append") and variable.value:
+            env.append((f"{variable.op.upper()}_PATH", variable.value))
+        elif variable.op == "set" and variable.value is not None:
             # The plan counts GPUs as on the host, for this program's /dev is the host's; but a minimal one is not.
             anew = variable.rule == ORDINALS and minimal_dev(start)
             env.append((variable.name, renumbered(variable.value, plan.gpus) if anew else variable.value))
-    if any(variable.name == "LD_LIBRARY_PATH" and variable.value == LIBDIR for variable in plan.env):
-        pair, finding = _library_path(plan.image, start)
+    prepended = [v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value]
+    ours = ":".join(dict.fromkeys(value for value in prepended if value != SINGULARITY.libdir32))
+    if ours:
+        pair, finding = _library_path(plan.image, start, ours)
         env += [pair] if pair else []
         findings += [finding] if finding else []
     if any(variable.value == SINGULARITY.libdir32 for variable in plan.env):
@@ -265,13 +268,15 @@ def _environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...],
     return tuple(env), findings
 
 
-def _library_path(image: Optional[ImageFacts], start: Start) -> tuple[Optional[tuple[str, str]], Optional[Finding]]:
-    """How LD_LIBRARY_PATH gets our directory in front, with everybody's own value kept."""
+def _library_path(
+    image: Optional[ImageFacts], start: Start, ours: str
+) -> tuple[Optional[tuple[str, str]], Optional[Finding]]:
+    """How LD_LIBRARY_PATH gets *ours* in front, with everybody's own value kept."""
     if start.program == "apptainer" and start.version is not None and start.version >= (1, 5):
-        return ("PREPEND_LD_LIBRARY_PATH", LIBDIR), None
+        return ("PREPEND_LD_LIBRARY_PATH", ours), None
     user = user_value("LD_LIBRARY_PATH", start)
     if user:
-        return ("LD_LIBRARY_PATH", f"{LIBDIR}:{user}"), None
+        return ("LD_LIBRARY_PATH", f"{ours}:{user}"), None
     if image is None or "LD_LIBRARY_PATH" in image.undecided:
         if any(word in _NO_EVAL for word in start.arguments):
             what = "LD_LIBRARY_PATH is set to the driver's directory alone"
@@ -279,13 +284,13 @@ def _library_path(image: Optional[ImageFacts], start: Start) -> tuple[Optional[t
             finding = Finding(
                 "library-path-lost", "warning", "nvidia", "LD_LIBRARY_PATH", what, None, why, "give --image"
             )
-            return ("LD_LIBRARY_PATH", LIBDIR), finding
-        return ("LD_LIBRARY_PATH", _APPENDS_LIBDIR), None
+            return ("LD_LIBRARY_PATH", ours), finding
+        return ("LD_LIBRARY_PATH", f"{ours}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"), None
     own = image.env.get("LD_LIBRARY_PATH")
     if own:
-        return ("LD_LIBRARY_PATH", f"{LIBDIR}:{own}"), None
+        return ("LD_LIBRARY_PATH", f"{ours}:{own}"), None
     # The image's base script sets it; a plain directory has none.
-    return (None if image.singularity else ("LD_LIBRARY_PATH", LIBDIR)), None
+    return (None if image.singularity and ours == LIBDIR else ("LD_LIBRARY_PATH", ours)), None
 
 
 def user_value(name: str, start: Start) -> Optional[str]:

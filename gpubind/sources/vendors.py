@@ -26,19 +26,17 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
     AMD's user space alone, without its kernel driver, counts as found only where NVIDIA has nothing: it comes with
     many a distribution. Errors: those of the vendors; `NothingToBindError` only if no vendor has anything.
     """
-    if request.source == "cdi":
-        from gpubind.sources.cdi_inventories import read_cdi
-
-        return Surveyed(tuple(read_cdi(host, request, listfile)), ())
     named = bool(request.vendors)
     wanted: tuple[Vendor, ...] = request.vendors or ("nvidia", "amd")
     inventories: list[Inventory] = []
     errors: list[tuple[Vendor, NothingToBindError]] = []
+    if request.cdi_devices and not named:
+        wanted = ("nvidia",)  # the devices say of whom they are
     for vendor in wanted:
         if not named and vendor == "amd" and inventories and isinstance(host.dev.lstat(AMD_MODULE), Missing):
             continue
         try:
-            inventories.append(_read(vendor, host, request, listfile))
+            inventories += _read(vendor, host, request, listfile)
         except NothingToBindError as error:
             errors.append((vendor, error))
     if not inventories:
@@ -51,14 +49,19 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
     return Surveyed(tuple(inventories), tuple(findings))
 
 
-def _read(vendor: Vendor, host: Host, request: Request, listfile: Optional[ListFile]) -> Inventory:
-    if vendor == "nvidia":
-        inventory = nvidia.read_inventory(host, request, listfile)
-        if request.source != "auto" or listfile or any("libcuda.so.1" in file.names for file in inventory.files):
-            return inventory
-        from gpubind.sources.cdi_inventories import found_by_cdi  # asked where nobody else finds libcuda
+def _read(vendor: Vendor, host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
+    """The inventory of *vendor*; CDI specs may know of devices of other vendors, too."""
+    if vendor == "amd":
+        from gpubind.sources import amd
 
-        return found_by_cdi(host, request, inventory)
-    from gpubind.sources import amd
+        return [amd.read_inventory(host, request, listfile)]
+    if request.source == "cdi":
+        from gpubind.sources.cdi_inventories import read_cdi
 
-    return amd.read_inventory(host, request, listfile)
+        return read_cdi(host, request, listfile)
+    inventory = nvidia.read_inventory(host, request, listfile)
+    if request.source != "auto" or listfile or any("libcuda.so.1" in file.names for file in inventory.files):
+        return [inventory]
+    from gpubind.sources.cdi_inventories import found_by_cdi  # asked where nobody else finds libcuda
+
+    return [found_by_cdi(host, request, inventory)]
