@@ -282,8 +282,8 @@ def facts_of(
 
 def _need_command(argv: tuple[str, ...], image: "Image", plan: "Plan") -> None:
     """Say 127 or 126 as a shell would, where bubblewrap itself would exit 1. What the plan brings counts."""
+    from gpubind.image.facts import DEFAULT_PATH
     from gpubind.model import Missing
-    from gpubind.runtimes.bwrap import DEFAULT_PATH
 
     if not argv or any(mount.target.rpartition("/")[2] == argv[0] for mount in plan.mounts):
         return

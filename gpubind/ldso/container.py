@@ -140,10 +140,10 @@ class Container:
                 found = self.image.tree.stat(real)
                 is_file = not isinstance(found, Missing) and found.kind == "file"
                 return Located(path, self.image.tree, real, None) if is_file else None
-        root = self.host.root.rstrip("/")
-        if mount.source is None or not mount.source.startswith(root + "/"):
+        inside = self.host.rooted(mount.source or "")
+        if inside is None:
             return None  # a generated text, or a socket of another tree: nothing to load
-        at = self.host.resolve(mount.source[len(root) :])
+        at = self.host.resolve(inside)
         return None if isinstance(at, Missing) else Located(path, self.host, at, mount)
 
     def _search(

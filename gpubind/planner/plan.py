@@ -59,7 +59,7 @@ def make_plan(
     selected = _selected(tuple(inventories), request, environ or {}, layout)
     inventories = tuple(inventory for inventory, _, _ in selected)
     layout = with_libdir(layout, request.libdir)
-    wanted = _wanted(request)
+    wanted = wanted_capabilities(request)
     mounts: dict[ContainerPath, Mount] = {}
     decisions: list[Decision] = []
     devices: list[DeviceNode] = []
@@ -130,7 +130,8 @@ def _selected(
     return select(inventories, request.gpus, environ, isolated=layout.isolated)
 
 
-def _wanted(request: Request) -> frozenset[Capability]:
+def wanted_capabilities(request: Request) -> frozenset[Capability]:
+    """What is asked for, and what that implies."""
     implied = [cap for asked in request.caps for cap in IMPLIED.get(asked, ())]
     return frozenset((*request.caps, *implied))
 

@@ -7,6 +7,7 @@ from typing import Optional
 
 from gpubind.errors import NotRecordedError
 from gpubind.model import Finding
+from gpubind.rules.looking import nvidia_driver
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.cdi import SOURCE, Registry, read_registry, registry_findings
 from gpubind.sources.cdi_stale import stale_findings
@@ -26,8 +27,8 @@ def stale_cdi(preflight: Preflight) -> Iterator[Finding]:
     """A spec whose files, numbers or GPUs are not this host's any more."""
     registry = _registry(preflight)
     if registry is not None:
-        drivers = [planned.driver for planned in preflight.plan.drivers if planned.driver.vendor == "nvidia"]
-        version = drivers[0].kernel_version if drivers else None
+        driver = nvidia_driver(preflight.plan)
+        version = driver.kernel_version if driver is not None else None
         yield from stale_findings(preflight.host, registry.specs, version, preflight.plan.gpus, "warning")
 
 

@@ -7,6 +7,7 @@ from posixpath import basename
 from typing import NamedTuple, Optional
 
 from gpubind.model import Finding, Severity
+from gpubind.rules.looking import nvidia_driver
 from gpubind.rules.preflight import Preflight
 
 
@@ -114,14 +115,14 @@ COMPANIONS = (
 def companion_missing(preflight: Preflight) -> Iterator[Finding]:
     """A library is in the plan, and what it opens by name is not."""
     names = sorted({basename(mount.target) for mount in preflight.plan.mounts})
-    versions = [planned.driver.version for planned in preflight.plan.drivers if planned.driver.vendor == "nvidia"]
-    if not versions or versions[0] is None:
+    driver = nvidia_driver(preflight.plan)
+    if driver is None or driver.version is None:
         return
-    branch = int(versions[0].partition(".")[0])
+    branch = int(driver.version.partition(".")[0])
     for companion in COMPANIONS:
         due = companion.since <= branch <= (companion.until or branch)
         if due and companion.root in names and not any(name.startswith(companion.name) for name in names):
-            told = companion.name + (versions[0] if companion.name.endswith(".so.") else "")
+            told = companion.name + (driver.version if companion.name.endswith(".so.") else "")
             yield Finding(
                 "companion-missing",
                 companion.severity,

@@ -14,7 +14,7 @@ from typing import NamedTuple, Optional
 from gpubind.errors import FormatError
 from gpubind.formats.require import holds, parse_require, version_key
 from gpubind.model import CudaNote, Finding, ImageLibrary, Missing
-from gpubind.rules.looking import is_wanted
+from gpubind.rules.looking import is_wanted, nvidia_driver
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.cuda import minimum_driver
 
@@ -207,7 +207,7 @@ def _wanted(preflight: Preflight) -> Optional[str]:
 
 def _cuda(preflight: Preflight) -> Optional[_Cuda]:
     """What the driver serves: by its libcuda's own note, else by the table of versions."""
-    driver = next((planned.driver for planned in preflight.plan.drivers if planned.driver.vendor == "nvidia"), None)
+    driver = nvidia_driver(preflight.plan)
     if driver is None or driver.version is None or driver.kind != "linux" or not is_wanted(preflight.plan, "compute"):
         return None
     note = _host_note(preflight)

@@ -7,7 +7,7 @@ from posixpath import basename
 
 from gpubind.image.facts import DRIVER_SONAMES, image_library
 from gpubind.model import Finding, ImageLibrary, Missing
-from gpubind.rules.looking import counted
+from gpubind.rules.looking import counted, nvidia_driver
 from gpubind.rules.preflight import Preflight
 
 LIBCUDAS = ("libcuda.so.1", "libcuda.so")
@@ -19,11 +19,12 @@ def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
     assert preflight.image is not None
     assert preflight.container is not None
     planned = {basename(mount.target) for mount in preflight.plan.mounts}
+    driver = nvidia_driver(preflight.plan)
     for library in _drivers(preflight):
         brought = library.soname in planned
         found = preflight.container.find(library.soname)
         wins = found is not None and found.mount is None
-        same = library.version is not None and library.version == _driver_version(preflight)
+        same = library.version is not None and driver is not None and library.version == driver.version
         version = f" ({library.version})" if library.version else ""
         if brought and not wins:
             why = "it waits for programs that do not follow LD_LIBRARY_PATH: `Driver/library version mismatch`"
@@ -125,8 +126,3 @@ def _drivers(preflight: Preflight) -> Iterator[ImageLibrary]:
             if library is not None and library.path not in (*seen, *compat):
                 seen.append(library.path)
                 yield library
-
-
-def _driver_version(preflight: Preflight) -> str:
-    versions = [planned.driver.version for planned in preflight.plan.drivers]
-    return next((version for version in versions if version), "")

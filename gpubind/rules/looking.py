@@ -12,8 +12,8 @@ from typing import Optional, TypeVar, Union
 from gpubind.errors import FormatError, NotRecordedError
 from gpubind.formats.procfs import parse_devices
 from gpubind.host import Host
-from gpubind.model import Capability, Gpu, Missing, Plan
-from gpubind.planner.plan import IMPLIED
+from gpubind.model import Capability, Driver, Gpu, Missing, Plan
+from gpubind.planner.plan import wanted_capabilities
 from gpubind.tree import Tree
 
 _Answer = TypeVar("_Answer")
@@ -90,10 +90,13 @@ def is_linux_driver(plan: Plan) -> bool:
     gpus = [gpu for gpu in plan.gpus if gpu.vendor == "nvidia" and gpu.index is not None]
     if gpus and not any(gpu.chosen for gpu in gpus):
         return False
-    return any(
-        planned.driver.vendor == "nvidia" and planned.driver.kind == "linux" and planned.driver.kernel_version
-        for planned in plan.drivers
-    )
+    driver = nvidia_driver(plan)
+    return driver is not None and driver.kind == "linux" and bool(driver.kernel_version)
+
+
+def nvidia_driver(plan: Plan) -> Optional[Driver]:
+    """NVIDIA's driver, if the plan is about it."""
+    return next((planned.driver for planned in plan.drivers if planned.driver.vendor == "nvidia"), None)
 
 
 def gpus_in_use(plan: Plan) -> tuple[Gpu, ...]:
@@ -103,8 +106,7 @@ def gpus_in_use(plan: Plan) -> tuple[Gpu, ...]:
 
 def is_wanted(plan: Plan, capability: Capability) -> bool:
     """Whether *capability* is asked for, or implied by one that is."""
-    caps = plan.request.caps
-    return capability in caps or any(capability in IMPLIED.get(asked, ()) for asked in caps)
+    return capability in wanted_capabilities(plan.request)
 
 
 def is_wanted_by_name(plan: Plan, capability: Capability) -> bool:

@@ -100,14 +100,15 @@ def manifest_dangling(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _manifests(preflight: Preflight) -> Iterator[tuple[Mount, Icd]]:
-    root = preflight.host.driver.root.rstrip("/")
+    tree = preflight.host.driver
     for mount in preflight.plan.mounts:
         if not mount.target.endswith((".json", ".icd")):
             continue
         if mount.content is not None:
             data = mount.content.encode("utf-8", "surrogateescape")
         else:
-            read = preflight.host.driver.read((mount.source or "")[len(root) :] or "/")
+            inside = tree.rooted(mount.source or "")
+            read = Missing("absent") if inside is None else tree.read(inside)
             if isinstance(read, Missing):
                 continue
             data = read

@@ -8,7 +8,17 @@ from typing import Optional
 
 from gpubind.host import Host
 from gpubind.model import DriverKind, Finding, Missing, Plan, Severity
-from gpubind.rules.looking import ask, is_absent, is_linux_driver, is_there, is_wanted, majors, names_in, text_of
+from gpubind.rules.looking import (
+    ask,
+    is_absent,
+    is_linux_driver,
+    is_there,
+    is_wanted,
+    majors,
+    names_in,
+    nvidia_driver,
+    text_of,
+)
 from gpubind.rules.preflight import Preflight
 
 CHAR = "/dev/char"
@@ -122,9 +132,9 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
     """
     host = preflight.host
     for mount in preflight.plan.mounts:
-        if mount.kind != "binary" or mount.vendor != "nvidia" or mount.source is None:
+        rooted = host.driver.rooted(mount.source or "")
+        if mount.kind != "binary" or mount.vendor != "nvidia" or rooted is None:
             continue
-        rooted = mount.source[len(host.driver.root.rstrip("/")) :]
         facts = ask(host.driver.elf, rooted)
         interpreter = None if isinstance(facts, Missing) else facts.interpreter
         if interpreter is None or not interpreter.startswith("/") or _USUAL_INTERPRETERS.fullmatch(interpreter):
@@ -184,7 +194,8 @@ def tegra(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _kind(plan: Plan) -> Optional[DriverKind]:
-    return next((planned.driver.kind for planned in plan.drivers if planned.driver.vendor == "nvidia"), None)
+    driver = nvidia_driver(plan)
+    return driver.kind if driver is not None else None
 
 
 def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:

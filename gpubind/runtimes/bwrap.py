@@ -12,13 +12,13 @@ from __future__ import annotations
 from posixpath import dirname
 from typing import Optional
 
+from gpubind.image.facts import DEFAULT_PATH
 from gpubind.model import Decision, Missing, Plan
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
 from gpubind.tree import Tree
 
 LAYOUT = GPUBIND
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 REBUILD_LIMIT = 150
 """Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
 

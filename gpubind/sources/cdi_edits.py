@@ -33,7 +33,7 @@ from gpubind.model import (
 )
 from gpubind.sources.cdi import SOURCE, Applied, Choice, in_driver_root, registry_findings
 from gpubind.sources.cdi_hooks import Links, read_hooks
-from gpubind.sources.devices import Devices, access_to, read_groups
+from gpubind.sources.devices import Devices, NoNode, look_at_node, read_groups
 from gpubind.sources.files import SYSTEM_DIRECTORIES
 from gpubind.sources.layouts import HOST_ONLY
 from gpubind.sources.printed import Printed, decision, present
@@ -299,29 +299,12 @@ def _node(host: Host, node: CdiNode, groups: dict[int, str], at: str, vendor: Ve
     if not (_is_clean(node.path) and _is_clean(node.source)):
         return _rejected(vendor, node.path, "unclean-path", at, node.source, "no clean absolute path")
     try:
-        real = host.dev.resolve(node.source)
-        found = real if isinstance(real, Missing) else host.dev.stat(real)
+        found = look_at_node(host, node.source, node.path, groups, vendor)
     except NotRecordedError as error:
         return _rejected(vendor, node.path, "unreadable", at, node.source, error.what)
-    if isinstance(real, Missing) or isinstance(found, Missing) or found.kind not in ("char", "block"):
-        detail = str(found) if isinstance(found, Missing) else f"a {found.kind}, not a device node"
-        rule = "dangling" if isinstance(found, Missing) else "no-device"
-        return _rejected(vendor, node.path, rule, at, node.source, detail)
-    return DeviceNode(
-        vendor=vendor,
-        source=host.dev.real(real),
-        target=ContainerPath(node.path),
-        type="c" if found.kind == "char" else "b",
-        major=found.major,
-        minor=found.minor,
-        mode=found.mode,
-        uid=found.uid,
-        gid=found.gid,
-        group=groups.get(found.gid),
-        access=access_to(host, found),
-        gpu=None,
-        capability=None,
-    )
+    if isinstance(found, NoNode):
+        return _rejected(vendor, node.path, found.rule, at, node.source, found.detail)
+    return found
 
 
 def _environment(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[EnvVar, ...], list[Decision]]:

@@ -10,6 +10,7 @@ from gpubind.model import Inventory, PassedOver, Request
 from gpubind.sources.cdi import choose
 from gpubind.sources.cdi_edits import driver_edits, other_inventory
 from gpubind.sources.cdi_stale import REFRESH, stale_findings
+from gpubind.sources.findings import has_libcuda
 from gpubind.sources.nvidia import LIST_NAME, read_inventory
 
 
@@ -53,13 +54,8 @@ def found_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inventor
     if edits is None or isinstance(edits, PassedOver):
         return inventory
     found = read_inventory(host, request, None, edits)
-    if not has_libcuda(found):
+    if not has_libcuda(found.files):
         return inventory
     before = inventory.source
     passed = PassedOver(before.served, "no-libcuda", "it finds no libcuda.so.1 of this driver")
     return found._replace(source=found.source._replace(passed_over=(*before.passed_over, passed)))
-
-
-def has_libcuda(inventory: Inventory) -> bool:
-    """Whether there is a libcuda in *inventory*."""
-    return any("libcuda.so.1" in file.names for file in inventory.files)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.procfs import normal_pci, parse_devices, parse_gpu_information
@@ -164,19 +164,36 @@ def device_node(
     vendor: Vendor = "nvidia",
 ) -> Optional[DeviceNode]:
     """The node at *path* with its facts; None, with a Decision, if there is none."""
-    real = host.dev.resolve(path)
-    found = real if isinstance(real, Missing) else host.dev.stat(real)
-    if isinstance(real, Missing) or isinstance(found, Missing) or found.kind not in ("char", "block"):
-        detail = str(found) if isinstance(found, Missing) else f"a {found.kind}, not a device node"
-        rule = "dangling" if isinstance(found, Missing) else "no-device"
+    node = look_at_node(host, path, path, groups, vendor)
+    if isinstance(node, NoNode):
         decisions.append(
-            Decision(vendor, path, "rejected", rule, "search", "devices", "/dev", path, None, None, detail)
+            Decision(vendor, path, "rejected", node.rule, "search", "devices", "/dev", path, None, None, node.detail)
         )
         return None
+    return node._replace(gpu=gpu, capability=capability)
+
+
+class NoNode(NamedTuple):
+    """Why there is no device node at a path."""
+
+    rule: str
+    detail: str
+
+
+def look_at_node(
+    host: Host, path: str, target: str, groups: dict[int, str], vendor: Vendor
+) -> Union[DeviceNode, NoNode]:
+    """The node at *path*, which a container shall have as *target*; of no GPU and for no capability yet."""
+    real = host.dev.resolve(path)
+    found = real if isinstance(real, Missing) else host.dev.stat(real)
+    if isinstance(real, Missing) or isinstance(found, Missing):
+        return NoNode("dangling", str(found))
+    if found.kind not in ("char", "block"):
+        return NoNode("no-device", f"a {found.kind}, not a device node")
     return DeviceNode(
         vendor=vendor,
         source=host.dev.real(real),
-        target=ContainerPath(path),
+        target=ContainerPath(target),
         type="c" if found.kind == "char" else "b",
         major=found.major,
         minor=found.minor,
@@ -185,8 +202,8 @@ def device_node(
         gid=found.gid,
         group=groups.get(found.gid),
         access=access_to(host, found),
-        gpu=gpu,
-        capability=capability,
+        gpu=None,
+        capability=None,
     )
 
 

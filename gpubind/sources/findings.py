@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from gpubind.errors import NothingToBindError
 from gpubind.formats.liblist import library_stem
 from gpubind.host import Host
-from gpubind.model import Decision, DriverKind, Finding, Missing
+from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing
 from gpubind.sources.kernel import Kernel
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.libraries import Found, Namer
@@ -52,7 +52,7 @@ def _other_versions(kernel: Kernel, version: Optional[str], found: Found) -> Ite
         carried = driver_version_of(decision.path or "")
         if carried and decision.path:
             others.setdefault(carried, []).append(decision.path)
-    mismatch = kernel.version is not None and not _has_libcuda(found)
+    mismatch = kernel.version is not None and not has_libcuda(found.files)
     for other, paths in sorted(others.items()):
         yield Finding(
             "driver-mismatch" if mismatch else "other-driver-version",
@@ -71,7 +71,7 @@ def _other_versions(kernel: Kernel, version: Optional[str], found: Found) -> Ite
 
 
 def _no_libcuda(host: Host, found: Found) -> Iterator[Finding]:
-    if not _has_libcuda(found) and not found.other_versions and "libcuda.so.1" not in found.outside:
+    if not has_libcuda(found.files) and not found.other_versions and "libcuda.so.1" not in found.outside:
         yield Finding(
             "no-libcuda",
             "error",
@@ -99,8 +99,9 @@ def _not_in_list(found: Found, namer: Namer) -> Iterator[Finding]:
         )
 
 
-def _has_libcuda(found: Found) -> bool:
-    return any("libcuda.so.1" in file.names for file in found.files)
+def has_libcuda(files: Iterable[HostFile]) -> bool:
+    """Whether there is a libcuda among *files*."""
+    return any("libcuda.so.1" in file.names for file in files)
 
 
 def manifest_findings(decisions: list[Decision]) -> list[Finding]:

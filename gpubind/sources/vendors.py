@@ -8,6 +8,7 @@ from gpubind.errors import NothingToBindError
 from gpubind.host import Host, ListFile
 from gpubind.model import Finding, Inventory, Missing, Request, Vendor
 from gpubind.sources import nvidia
+from gpubind.sources.findings import has_libcuda
 
 AMD_MODULE = "/sys/module/amdgpu"
 
@@ -60,7 +61,7 @@ def _read(vendor: Vendor, host: Host, request: Request, listfile: Optional[ListF
 
         return read_cdi(host, request, listfile)
     inventory = nvidia.read_inventory(host, request, listfile)
-    if request.source != "auto" or listfile or any("libcuda.so.1" in file.names for file in inventory.files):
+    if request.source != "auto" or listfile or has_libcuda(inventory.files):
         return [inventory]
     from gpubind.sources.cdi_inventories import found_by_cdi  # asked where nobody else finds libcuda
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import translate
 from posixpath import dirname
-from typing import Union
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
@@ -47,6 +47,11 @@ class Tree:
     def real(self, path: RootedPath) -> HostPath:
         """The real host path of *path*, which must be resolved."""
         return HostPath(self.root.rstrip("/") + path if path != "/" else self.root)
+
+    def rooted(self, source: str) -> Optional[RootedPath]:
+        """Real host path *source* as it is seen inside this root; None if it lies elsewhere."""
+        root = self.root.rstrip("/")
+        return RootedPath(source[len(root) :]) if source.startswith(f"{root}/") else None
 
     def resolve(self, path: str) -> Union[RootedPath, Missing]:
         """*path* with every link in it followed, inside the root. Absolute paths only."""
