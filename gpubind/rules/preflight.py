@@ -8,8 +8,10 @@ from typing import Literal, NamedTuple, Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.host import Host
 from gpubind.image import Image
+from gpubind.image.facts import DEFAULT_PATH
 from gpubind.ldso.container import Container
 from gpubind.model import Finding, Plan, Severity
+from gpubind.rules.execve import Chain, follow
 from gpubind.runtimes import bwrap, singularity
 from gpubind.runtimes.start import Start, Words
 
@@ -29,6 +31,8 @@ class Preflight(NamedTuple):
     """What will run in it: a path, or a name that is looked for in the image's PATH."""
     container: Optional[Container] = None
     """The image with the plan in place; with an image only."""
+    chain: Optional[Chain] = None
+    """What starting *program* comes to; with both only."""
     words: Optional[Words] = None
     """The plan in the runtime's words; with what is known of the runtime only."""
     limit: Optional[RuntimeLimitError] = None
@@ -49,13 +53,23 @@ def preflight(
     if image is not None:
         own = image.facts.env.get("LD_LIBRARY_PATH", "")
         container = Container(image.loader, host.driver, plan.mounts, plan.env, own)
+    chain = None
+    if container is not None and program is not None:
+        chain = follow(container, program, search_path(image, plan))
     words = limit = None
     if start is not None:
         try:
             words = _words(plan, start, image, backend)
         except RuntimeLimitError as error:
             limit = error
-    return Preflight(host, plan, image, backend, program, container, words, limit)
+    return Preflight(host, plan, image, backend, program, container, chain, words, limit)
+
+
+def search_path(image: Optional[Image], plan: Plan) -> str:
+    """PATH in the container of *plan*."""
+    own = image.facts.env.get("PATH") if image is not None else None
+    added = [variable.value for variable in plan.env if variable.name == "PATH" and variable.value]
+    return ":".join([own or DEFAULT_PATH, *added])
 
 
 def _words(plan: Plan, start: Start, image: Optional[Image], backend: Optional[str]) -> Optional[Words]:

@@ -1,47 +1,22 @@
 """Rules about the program that will run: is it in the container, and does its loader find everything it needs?
 
-Source: execve(2) and execvp(3) for scripts and interpreters, env(1) for its -S, ld.so(8) for the rest.
+What execve would start is in execve.py; for the rest: ld.so(8).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from posixpath import basename
-from typing import Literal, NamedTuple, Optional
 
 from gpubind.formats.elf import ElfIdent
-from gpubind.image.facts import DEFAULT_PATH, DRIVER_SONAMES
-from gpubind.ldso.container import Located
+from gpubind.image.facts import DRIVER_SONAMES
 from gpubind.model import Finding, Missing
+from gpubind.rules.execve import Chain
 from gpubind.rules.libraries import package_of
-from gpubind.rules.preflight import Preflight
+from gpubind.rules.preflight import Preflight, search_path
 
-SCRIPTS_LIMIT = 5
-"""Interpreters of interpreters that the kernel follows: fs/exec.c, exec_binprm."""
-LINE_LIMIT = 256
-"""Bytes of a script's first line that the kernel looks at (BINPRM_BUF_SIZE)."""
-SCRIPT_SIZE_LIMIT = 64 << 20
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 """Directories that runtimes bind from the host: what is there is not the image's to know."""
-
-
-class Stop(NamedTuple):
-    """Why execve would go no further."""
-
-    kind: Literal["missing", "mode", "format", "architecture", "unreadable"]
-    why: str
-
-
-class Chain(NamedTuple):
-    """What execve would start."""
-
-    names: tuple[str, ...]
-    """The program and the interpreters that it leads to, in order."""
-    file: Optional[Located]
-    """The last of them, if it is there."""
-    stop: Optional[Stop]
-    """What is wrong with the last; None if it is a program that the kernel would load."""
 
 
 def program_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -60,7 +35,14 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
     if host:
         hint = "if the runtime binds that directory from the host, this does not count"
     yield Finding(
-        "program-missing", "warning" if host else "error", None, name, what, _path(preflight), chain.stop.why, hint
+        "program-missing",
+        "warning" if host else "error",
+        None,
+        name,
+        what,
+        search_path(preflight.image, preflight.plan),
+        chain.stop.why,
+        hint,
     )
 
 
@@ -171,89 +153,6 @@ def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[str, str, str, 
                 yield failure.name, failure.message, chain.file.path, failure.needed_by
 
 
-def _path(preflight: Preflight) -> str:
-    assert preflight.image is not None
-    own = preflight.image.facts.env.get("PATH") or DEFAULT_PATH
-    added = [variable.value for variable in preflight.plan.env if variable.name == "PATH" and variable.value]
-    return ":".join([own, *added])
-
-
 def _chain(preflight: Preflight) -> Chain:
-    """The program, through scripts to what runs them."""
-    assert preflight.program is not None
-    names = [preflight.program]
-    while True:
-        file = _find(preflight, names[-1])
-        stop = _stop(preflight, names, file)
-        if stop is not None or file is None or isinstance(file.tree.ident(file.at), ElfIdent):
-            return Chain(tuple(names), file, stop)
-        following = _interpreter(file)
-        if following is None or len(names) > SCRIPTS_LIMIT:
-            return Chain(tuple(names), file, Stop("format", f"{names[-1]}: Exec format error (126)"))
-        names.append(following)
-
-
-def _stop(preflight: Preflight, names: list[str], file: Optional[Located]) -> Optional[Stop]:
-    """Why the last of *names* cannot be executed."""
-    assert preflight.image is not None
-    name = names[-1]
-    if file is None:
-        said = "bad interpreter: No such file or directory" if len(names) > 1 else "No such file or directory"
-        return Stop("missing", f"{name}: {said} (127)")
-    found = file.tree.stat(file.at)
-    if not isinstance(found, Missing) and not found.mode & 0o111:
-        return Stop("mode", f"{name}: Permission denied (126)")
-    ident = file.tree.ident(file.at)
-    if isinstance(ident, Missing):
-        return Stop("unreadable", str(ident))
-    arch = preflight.image.facts.arch
-    if isinstance(ident, ElfIdent) and arch is not None and ident.arch != arch:
-        return Stop("architecture", f"{name}: Exec format error (126); it is for {ident.arch}, the image for {arch}")
-    return None
-
-
-def _find(preflight: Preflight, name: str) -> Optional[Located]:
-    """*name* as a shell finds it: a path, or a name in one of PATH's directories."""
-    assert preflight.container is not None
-    if "/" in name:
-        return preflight.container.locate(name)
-    for directory in _path(preflight).split(":"):
-        if directory.startswith("/"):
-            found = preflight.container.locate(f"{directory.rstrip('/')}/{name}")
-            if found is not None:
-                return found
-    return None
-
-
-def _interpreter(file: Located) -> Optional[str]:
-    """What runs a file that is no ELF program: by its first line, else /bin/sh; None for what is no script."""
-    data = file.tree.read(file.at, SCRIPT_SIZE_LIMIT)
-    if isinstance(data, Missing) or data.startswith(b"\x7fELF") or b"\0" in data[:LINE_LIMIT]:
-        return None
-    if not data.startswith(b"#!"):
-        return "/bin/sh"  # execvp(3), and every shell, hand it to one
-    line = data[2:LINE_LIMIT].split(b"\n")[0].decode("utf-8", "surrogateescape").strip(" \t")
-    program, _, argument = line.partition(" ") if " " in line else line.partition("\t")
-    if not program:
-        return None
-    if basename(program) == "env" and argument.strip():
-        return _env_program(argument.strip(" \t")) or program
-    return program
-
-
-def _env_program(argument: str) -> Optional[str]:
-    """What env(1) starts, given the one argument that the kernel makes of the rest of the line."""
-    split = re.match(r"(-S|-vS|--split-string=?)\s*", argument)
-    if split is None:
-        return None if argument.startswith("-") else argument  # without -S, blanks are part of the name
-    words: Iterator[str] = iter(re.findall(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+", argument[split.end() :]))
-    for word in words:
-        if word in ("-u", "-C", "--unset", "--chdir"):
-            next(words, None)
-        elif word.startswith("-"):
-            continue
-        elif "=" in word:
-            return next((later for later in words if "=" not in later), None)  # no options behind assignments
-        else:
-            return word
-    return None
+    assert preflight.chain is not None
+    return preflight.chain
