@@ -44,6 +44,8 @@ RUNTIMES_OWN = re.compile(r"(APPTAINER|SINGULARITY)_|(PS1|PROMPT_COMMAND|USER_PA
 """What Apptainer alone sets: nothing that another runtime has to give."""
 REFUSALS = ("error: not-raw: ", "error: unsayable-unset: ", "error: unsayable-path: ")
 """How `plan` says before the start that a form cannot say this plan."""
+MATTERING = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+"""Names that programs open to use a GPU."""
 NEUTRAL = ("libOpenCL.so.1", "libGL.so.1", "libEGL.so.1", "libown.so.1")
 """Libraries that are no driver's: whoever brings them, they load."""
 
@@ -135,7 +137,7 @@ def driver_libraries(pair: Pair) -> Iterator[Verdict]:
         here = pair.ours.libraries[name]
         if RANKS[here.label] < RANKS[there.label]:
             yield Verdict(WORSE, f"{name} is {_file(here)}, with the real program {_file(there)}")
-        elif RANKS[here.label] > RANKS[there.label]:
+        elif RANKS[here.label] > RANKS[there.label] and name in MATTERING:
             yield Verdict(BETTER, f"{name} is {_file(here)}, with the real program {_file(there)}")
 
 
@@ -149,7 +151,7 @@ def other_libraries(pair: Pair) -> Iterator[Verdict]:
 
 def bad_libcuda_is_told(pair: Pair) -> Iterator[Verdict]:
     """Where both load a stub or an old libcuda, a finding names the file that wins."""
-    for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
+    for name in MATTERING:
         here = pair.ours.libraries[name]
         if not RANKS[NONE] < RANKS[here.label] < RANKS[HOST]:
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 STUB, OLD, COMPAT, OWN = "stub", "old", "compat", "own"
-"""What a recipe may copy: a stub libcuda, driver 535's real one, a forward-compatibility one, a library of no driver's."""
+"""What a recipe may copy: libcuda as a stub, of driver 535, and for forward compatibility; a library of no driver's."""
 
 
 class Step(NamedTuple):
@@ -51,13 +51,26 @@ def _libcuda(which: str, directory: str, name: str = "libcuda.so.1") -> tuple[St
     return Step("copy", f"{directory}/{name}", which), Step("link", f"{directory}/libcuda.so", name)
 
 
-def _compat(directory: str, version: str, which: str) -> tuple[Step, ...]:
+def _driver(directory: str) -> tuple[Step, ...]:
+    """The libcuda of an older driver, as an image gets it that was built on a GPU node."""
+    return _versioned(directory, "535.261.03", OLD)
+
+
+def _compat(directory: str) -> tuple[Step, ...]:
     """A directory as NVIDIA's cuda-compat packages make it."""
+    return _versioned(directory, "580.65.06", COMPAT)
+
+
+def _versioned(directory: str, version: str, which: str) -> tuple[Step, ...]:
     real = f"libcuda.so.{version}"
-    return (Step("copy", f"{directory}/{real}", which), *(Step("link", f"{directory}/{n}", real) for n in _SONAMES))
+    links = [Step("link", f"{directory}/{name}", real) for name in ("libcuda.so.1", "libcuda.so")]
+    return (Step("copy", f"{directory}/{real}", which), *links)
 
 
-_SONAMES = ("libcuda.so.1", "libcuda.so")
+def _path(value: str, path: str = ENV90) -> Step:
+    return _env(f"export LD_LIBRARY_PATH={value}", path)
+
+
 _OWN = Step("copy", "/opt/own/lib/libown.so.1", OWN)
 _LDCONFIG = Step("run", "/sbin/ldconfig")
 _STUB = _libcuda(STUB, STUBS)
@@ -91,46 +104,53 @@ _HOSTILE = (
     "export H='{\"a\": \"b=c\"}' I='*' J='~'"
 )
 _CONDA = 'export PATH="/opt/conda/bin:$PATH" CONDA_PREFIX=/opt/conda\nexport LD_LIBRARY_PATH="/opt/conda/lib"'
-_K8S = 'export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-"/usr/local/nvidia/lib:/usr/local/nvidia/lib64"}"'
-_OLD = "535.261.03"
+_CONDAS = Step("copy", "/opt/conda/lib/libown.so.1", OWN)
+_K8S = "/usr/local/nvidia/lib64"
+_COMPAT, _COMPAT13, _REAL = "/usr/local/cuda/compat", "/usr/local/cuda-13.0/compat", "/usr/local/cuda/compat/lib.real"
+_LIB = Step("link", f"{_COMPAT}/lib", "lib.real")
+_CUDA13 = _env("export CUDA_VERSION=13.0", ENV10)
 
 IMAGES = (
     *(Image(base, base) for base in ("bullseye", "bookworm", "trixie")),
     *(Image(f"{base}-sb", f"{base}-sb", sif=True) for base in ("bullseye", "bookworm", "trixie")),
     Image("bookworm-gl", "bookworm-gl"),
-    Image("variables in 10-docker2singularity.sh", "bookworm-sb", (_env(_FOO, ENV10),), sif=True),
-    Image("variables in 90-environment.sh", "trixie-sb", (_env(_FOO),)),
-    Image("variables in 91-environment.sh", "bullseye-sb", (_env(_FOO, ENV91),)),
-    Image("variables with hostile values", "bookworm-sb", (_env(_HOSTILE),)),
-    Image("the image chooses a GPU", "bookworm-sb", (_env("export CUDA_VISIBLE_DEVICES=1 NVIDIA_VISIBLE_DEVICES=all"),)),
-    Image("own libraries, 10", "bookworm-sb", (_OWN, _env("export LD_LIBRARY_PATH=/opt/own/lib", ENV10))),
-    Image("own libraries, 91", "trixie-sb", (_OWN, _env("export LD_LIBRARY_PATH=/opt/own/lib", ENV91))),
-    Image("empty element", "bookworm-sb", (_OWN, _env("export LD_LIBRARY_PATH=/opt/a::/opt/own/lib:"))),
-    Image("libs in the path", "bookworm-sb", (_OWN, _env("export LD_LIBRARY_PATH=/.singularity.d/libs:/opt/own/lib"))),
-    Image("quoted path", "bookworm-sb", (_OWN, _env("export LD_LIBRARY_PATH='/opt/own/lib:/opt/a b:/opt/$c'"))),
+    Image("variables, 10", "bookworm-sb", (_env(_FOO, ENV10),), sif=True),
+    Image("variables, 90", "trixie-sb", (_env(_FOO),)),
+    Image("variables, 91", "bullseye-sb", (_env(_FOO, ENV91),)),
+    Image("hostile values", "bookworm-sb", (_env(_HOSTILE),)),
+    Image("a GPU is chosen", "bookworm-sb", (_env("export CUDA_VISIBLE_DEVICES=1 NVIDIA_VISIBLE_DEVICES=all"),)),
+    Image("own libraries, 10", "bookworm-sb", (_OWN, _path("/opt/own/lib", ENV10))),
+    Image("own libraries, 91", "trixie-sb", (_OWN, _path("/opt/own/lib", ENV91))),
+    Image("an empty element", "bookworm-sb", (_OWN, _path("/opt/a::/opt/own/lib:"))),
+    Image("the driver's directory first", "bookworm-sb", (_OWN, _path("/.singularity.d/libs:/opt/own/lib"))),
+    Image("the driver's directory last", "bookworm-sb", (_OWN, _path("/opt/own/lib:/.singularity.d/libs"))),
+    Image("odd paths", "bookworm-sb", (_OWN, _path("'/opt/own/lib:/opt/a b:/opt/$c'"))),
     Image("own PATH", "bookworm-sb", (Step("link", "/opt/t/owntool", "/bin/true"), _env("export PATH=/opt/t:$PATH"))),
     Image("module paths", "bookworm-sb", (_env("export GBM_BACKENDS_PATH=/opt/gbm VDPAU_DRIVER_PATH=/opt/vdpau"),)),
-    Image("stub first, 10", "bookworm-sb", (*_STUB, _env(f"export LD_LIBRARY_PATH={STUBS}", ENV10))),
-    Image("stub first, 90", "bullseye-sb", (*_STUB, _env(f"export LD_LIBRARY_PATH={STUBS}:$LD_LIBRARY_PATH"))),
-    Image("stub first, 91", "bookworm-sb", (*_STUB, _env(f"export LD_LIBRARY_PATH={STUBS}", ENV91)), sif=True),
+    Image("stub first, 10", "bookworm-sb", (*_STUB, _path(STUBS, ENV10))),
+    Image("stub first, 90", "bullseye-sb", (*_STUB, _path(f"{STUBS}:$LD_LIBRARY_PATH"))),
+    Image("stub first, 91", "bookworm-sb", (*_STUB, _path(STUBS, ENV91)), sif=True),
     *(
         Image(f"shell: {name}", "bookworm-sb", (*_STUB, _OWN, _SETVARS, _env(text)), sif=name == "source")
         for name, text in SHELL.items()
     ),
-    Image("stub in ld.so.conf.d", "bookworm-sb", (*_STUB, Step("write", "/etc/ld.so.conf.d/000-stubs.conf", STUBS), _LDCONFIG)),
+    Image(
+        "stub in ld.so.conf.d", "bookworm-sb", (*_STUB, Step("write", "/etc/ld.so.conf.d/000.conf", STUBS), _LDCONFIG)
+    ),
     Image("stub in a default directory", "bookworm", (*_libcuda(STUB, LIBRARIES), _LDCONFIG)),
-    Image("old driver in a default directory", "trixie-sb", (*_compat(LIBRARIES, _OLD, OLD), _LDCONFIG)),
-    Image("old driver, Kubernetes' place", "bookworm-sb", (*_compat("/usr/local/nvidia/lib64", _OLD, OLD), _env(_K8S, ENV10)), sif=True),
-    Image("old driver, Kubernetes' place, 91", "bookworm-sb", (*_compat("/usr/local/nvidia/lib64", _OLD, OLD), _env(_K8S, ENV91))),
-    Image("old compat first", "bookworm-sb", (*_compat("/usr/local/cuda/compat", _OLD, OLD), _env("export LD_LIBRARY_PATH=/usr/local/cuda/compat", ENV10))),
-    Image("new compat first", "bookworm-sb", (*_compat("/usr/local/cuda-13.0/compat", "580.65.06", COMPAT), _env("export LD_LIBRARY_PATH=/usr/local/cuda-13.0/compat CUDA_VERSION=13.0", ENV10)), sif=True),
-    Image("new compat first, lib.real, 91", "bookworm-sb", (*_compat("/usr/local/cuda/compat/lib.real", "580.65.06", COMPAT), Step("link", "/usr/local/cuda/compat/lib", "lib.real"), _env("export LD_LIBRARY_PATH=/usr/local/cuda/compat/lib CUDA_VERSION=13.0", ENV91))),
-    Image("new compat, not first", "bookworm-sb", (*_compat("/usr/local/cuda-13.0/compat", "580.65.06", COMPAT), _env("export CUDA_VERSION=13.0", ENV10))),
+    Image("old driver in a default directory", "trixie-sb", (*_driver(LIBRARIES), _LDCONFIG)),
+    Image("old driver in Kubernetes' place, 10", "bookworm-sb", (*_driver(_K8S), _path(_K8S, ENV10)), sif=True),
+    Image("old driver in Kubernetes' place, 91", "bookworm-sb", (*_driver(_K8S), _path(_K8S, ENV91))),
+    Image("old compat first", "bookworm-sb", (*_driver(_COMPAT), _path(_COMPAT, ENV10))),
+    Image("new compat first, 90", "bookworm-sb", (*_compat(_COMPAT13), _CUDA13, _path(_COMPAT13)), sif=True),
+    Image("new compat first, 91", "bookworm-sb", (*_compat(_COMPAT13), _CUDA13, _path(_COMPAT13, ENV91))),
+    Image("new compat first, lib.real", "bookworm-sb", (*_compat(_REAL), _LIB, _CUDA13, _path(f"{_COMPAT}/lib"))),
+    Image("new compat, not first", "bookworm-sb", (*_compat(_COMPAT13), _CUDA13)),
     Image("no ld cache", "bookworm-sb", (Step("remove", "/etc/ld.so.cache"),)),
     Image("no ld cache, no /.singularity.d", "bookworm", (Step("remove", "/etc/ld.so.cache"),)),
     Image("absolute /lib64", "bookworm-sb", (Step("link", "/lib64", "/usr/lib64"),)),
-    Image("conda", "bookworm-sb", (Step("copy", "/opt/conda/lib/libown.so.1", OWN), Step("link", "/opt/conda/bin/python3", "/usr/bin/python3"), _env(_CONDA, ENV91))),
+    Image("conda", "bookworm-sb", (_CONDAS, Step("link", "/opt/conda/bin/python3", "/usr/bin/python3"), _env(_CONDA))),
     Image("own nvidia-smi", "bookworm-sb", (Step("write", "/usr/local/bin/nvidia-smi", "#!/bin/sh\necho own\n"),)),
-    Image("a library in /.singularity.d/libs", "bookworm-sb", (Step("copy", "/.singularity.d/libs/libown.so.1", OWN),)),
-    Image("a preloaded library", "bookworm-sb", (_OWN, _env("export LD_PRELOAD=/opt/own/lib/libown.so.1"))),
-)  # fmt: skip
+    Image("own /.singularity.d/libs", "bookworm-sb", (Step("copy", "/.singularity.d/libs/libown.so.1", OWN),)),
+    Image("preloaded library", "bookworm-sb", (_OWN, _env("export LD_PRELOAD=/opt/own/lib/libown.so.1"))),
+)

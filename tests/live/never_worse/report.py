@@ -42,7 +42,8 @@ def how_to_repeat(machine: Machine) -> str:
     """The way into the machine; the site's configuration has to be bound by hand."""
     env = entering(machine)
     words = ["env", *(f"{name}={value}" for name, value in env.items()), ENTER, machine.root]
-    return f"in the machine: {shlex.join(words)}\nthere: PROBE=$(cat {_PROBE}); setpriv --reuid 1000 --regid 1000 --clear-groups for the user\n"
+    user = "setpriv --reuid 1000 --regid 1000 --clear-groups"
+    return f"in the machine: {shlex.join(words)}\nthere: PROBE=$(cat {_PROBE}); as user: {user} COMMAND\n"
 
 
 _PROBE = "/srv/gpubind/tests/live/never_worse/probe.py"

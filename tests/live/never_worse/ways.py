@@ -24,11 +24,13 @@ def real(command: Command) -> tuple[str, ...]:
 
 
 def by_exec(command: Command) -> tuple[str, ...]:
-    return (*_gpubind("exec", "apptainer", command), command.image, *command.program)
+    gpubind = ("gpubind", "exec", "--nv", "--backend", "apptainer", *_own(command))
+    return (*gpubind, command.image, *command.program)
 
 
 def by_bubblewrap(command: Command) -> tuple[str, ...]:
-    return (*_gpubind("exec", "bwrap", command), command.image, *command.program)
+    """Without the options, which are Apptainer's."""
+    return ("gpubind", "exec", "--nv", "--backend", "bwrap", command.image, *command.program)
 
 
 def by_words(command: Command) -> tuple[str, ...]:
@@ -72,10 +74,6 @@ WAYS: dict[str, Way] = {
     "bubblewrap": by_bubblewrap,
 }
 """Name -> way. Each starts what `real` starts."""
-
-
-def _gpubind(action: str, backend: str, command: Command) -> tuple[str, ...]:
-    return ("gpubind", action, "--nv", "--backend", backend, *_own(command))
 
 
 def _own(command: Command) -> tuple[str, ...]:
