@@ -36,6 +36,8 @@ class Located(NamedTuple):
     """The plan's bind that brings it; None if it is not the plan's."""
     bind: Optional[UserBind] = None
     """The bind of the user, the site or the runtime that brings it. With neither it is the image's own."""
+    real: str = ""
+    """The same path in the container, with links followed: what the kernel says of it in /proc/self/exe."""
 
 
 class Failure(NamedTuple):
@@ -124,6 +126,11 @@ class Container:
             self._located[path] = self._locate(path)
         return self._located[path]
 
+    def is_directory(self, path: str) -> bool:
+        """Whether absolute *path* leads to a directory."""
+        place = self._namespace.look(path)
+        return not isinstance(place, Missing) and place.kind == "dir"
+
     def find(self, soname: str) -> Optional[Located]:
         """The library that `dlopen(soname)` opens in a program without search paths of its own."""
         return self._search(soname, (), (), None)
@@ -154,7 +161,7 @@ class Container:
         if isinstance(place, Missing) or place.tree is None or place.kind != "file":
             return None  # nothing to load: a generated text, a socket, a directory
         cover = place.cover
-        return Located(path, place.tree, place.at, cover and cover.mount, cover and cover.bind)
+        return Located(path, place.tree, place.at, cover and cover.mount, cover and cover.bind, place.path)
 
     def _library_path(self, env: Iterable[EnvVar], own: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
         """The directories of LD_LIBRARY_PATH: the user's, the plan's, the image's own."""

@@ -58,7 +58,7 @@ def preflight(
     if image is not None:
         own = image.facts.env.get("LD_LIBRARY_PATH", "")
         beside = brought or Brought()
-        container = Container(image.loader, host.driver, plan.mounts, plan.env, own, beside, host.local)
+        container = Container(image.loader, host.driver, plan.mounts, plan.env, own, brought=beside, local=host.local)
     chain = None
     if container is not None and program is not None:
         chain = follow(container, program, search_path(image, plan, brought))
