@@ -139,12 +139,13 @@ IMAGE_RULES = (
 
 PROGRAM_RULES = (
     Rule("program-driver", ("error", "warning"), "program", program.program_driver),
-    Rule("program-interpreter", ("error",), "program", program.program_interpreter),
-    Rule("program-library-missing", ("error",), "program", program.program_library_missing),
-    Rule("program-library-version", ("error",), "program", program.program_library_version),
+    Rule("program-interpreter", ("error", "warning"), "program", program.program_interpreter),
+    Rule("program-library-missing", ("error", "warning"), "program", program.program_library_missing),
+    Rule("program-library-version", ("error", "warning"), "program", program.program_library_version),
     Rule("program-missing", ("error", "warning"), "program", program.program_missing),
-    Rule("program-not-executable", ("error",), "program", program.program_not_executable),
-    Rule("program-unreadable", ("warning",), "program", program.program_unreadable),
+    Rule("program-not-executable", ("error", "warning"), "program", program.program_not_executable),
+    Rule("program-on-host", ("note",), "program", program.program_on_host),
+    Rule("program-unreadable", ("warning", "note"), "program", program.program_unreadable),
 )
 
 RUNTIME_RULES = (

@@ -8,9 +8,9 @@ from build.driver import V, kernel, rhel
 from build.elf import elf
 from build.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
 from build.starts import start
-from build.trees import File, Link, Spec
+from build.trees import File, Link, Spec, recorded_tree
 
-from gpubind.model import CudaNote
+from gpubind.model import Brought, ContainerPath, CudaNote, HostPath, UserBind
 from rules.situations import Case, Situation, without
 
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -49,6 +49,9 @@ def runs(spec: Spec, name: str = SELF_MADE) -> Situation:
     """*name* started in the image of *spec*."""
     return Situation(HOST, image(spec), program=name)
 
+
+MACHINE = recorded_tree({"/home/me/a.out": File(elf(kind=2, needed=("libc.so.6",)), 0o755)})
+HOME = Brought((UserBind(HostPath("/home/me"), ContainerPath("/home/me")),))
 
 NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
 GRAPHICS = {"caps": ("graphics",), "caps_explicit": True}
@@ -223,6 +226,10 @@ PROGRAMS: dict[str, Case] = {
     "program-missing": Case(
         runs({**glibc(), SELF_MADE: File(b"#!/usr/bin/env python3\n", 0o755), "/usr/bin/env": b""}),
         runs({**glibc(), SELF_MADE: File(b"#!/bin/sh\n", 0o755)}),
+    ),
+    "program-on-host": Case(
+        Situation(HOST, image(glibc()), program="/home/me/a.out", brought=HOME, local=MACHINE),
+        Situation(HOST, image(glibc()), program="/home/me/a.out", brought=HOME, local=MACHINE, backend="apptainer"),
     ),
     "program-unreadable": Case(
         runs({**glibc(), SELF_MADE: File(elf(kind=2, needed=("libc.so.6",))[:100], 0o755)}),
