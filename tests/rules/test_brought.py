@@ -6,14 +6,14 @@ from types import MappingProxyType
 from typing import Optional
 
 import pytest
-from build.driver import V
+from build.driver import V, kernel
 from build.elf import elf
 from build.images import glibc, image, sandbox
 from build.trees import Dir, File, Item, Link, Spec, recorded_tree
 
 from gpubind.model import Brought, ContainerPath, EnvVar, Finding, HostPath, UserBind
 from gpubind.rules import order_findings
-from rules.cases_image import HOST, NO_LIBCUDA, kernel
+from rules.cases_image import HOST, NO_LIBCUDA
 from rules.situations import Situation, found, started
 
 SOLVE = "/opt/solve"
