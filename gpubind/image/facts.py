@@ -175,7 +175,7 @@ def _compat(tree: Tree) -> Iterator[ImageLibrary]:
 
 def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
     """The libcuda to which the image's own *library_path* leads before Singularity's directory of host libraries."""
-    for directory in library_path.replace(";", ":").split(":"):
+    for directory in dict.fromkeys(library_path.replace(";", ":").split(":")):
         if directory.startswith("/.singularity.d/libs"):
             return None
         real = tree.resolve(f"{directory}/libcuda.so.1") if directory.startswith("/") else Missing("absent")

@@ -69,7 +69,7 @@ def cuda_compat(request: Request, node: Optional[Node], fit: ImageFit, layout: L
     if node is None:
         return Compat()
     if not fit.facts.compat and request.cuda_compat == "image":
-        return Compat((), (_decision("libcuda.so.1", None, "absent", "the image has no compat libcuda"),))
+        return Compat((), (_decision(None, "absent", "the image has no compat libcuda"),))
     env: list[EnvVar] = []
     decisions = []
     for library, taken, why in _judged(request, node, fit):
@@ -77,7 +77,7 @@ def cuda_compat(request: Request, node: Optional[Node], fit: ImageFit, layout: L
             taken, why = False, "this layout adds to no search path: set LD_LIBRARY_PATH when the container is started"
         elif taken and not layout.searched:
             env.append(EnvVar("LD_LIBRARY_PATH", "prepend", _directory(library), ":", RULE))
-        decisions.append(_decision(library.path, library, "taken" if taken else "left-out", why))
+        decisions.append(_decision(library, "taken" if taken else "left-out", why))
     return Compat(tuple(env), tuple(decisions))
 
 
@@ -187,9 +187,9 @@ def _directory(library: ImageLibrary) -> str:
     return library.path.rpartition("/")[0]
 
 
-def _decision(subject: str, library: Optional[ImageLibrary], verdict: str, why: str) -> Decision:
+def _decision(library: Optional[ImageLibrary], verdict: str, why: str) -> Decision:
     path = None if library is None else library.path
     return Decision(
-        "nvidia", subject, verdict, RULE, "side",  # type: ignore[arg-type]
+        "nvidia", "libcuda.so.1", verdict, RULE, "side",  # type: ignore[arg-type]
         "image", None, path, None, None, why,
     )  # fmt: skip
