@@ -90,7 +90,14 @@ def make_plan(
     nodes = tuple(sorted(devices, key=lambda node: node.target))
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
     said_by_cdi = (variable for inventory in inventories for variable in inventory.env)
-    env = (*_environment(ordered, layout), *said_by_cdi, *(variable for _, _, said in selected for variable in said))
+    compat_env, compat_decisions = _compat(request, inventories, fit, layout)
+    decisions += compat_decisions
+    env = (
+        *compat_env,
+        *_environment(ordered, layout),
+        *said_by_cdi,
+        *(variable for _, _, said in selected for variable in said),
+    )
     return Plan(
         request=request,
         layout=layout.name,
@@ -248,6 +255,19 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
         yield EnvVar("GBM_BACKENDS_PATH", "set", layout.libdir, None, "gbm-backend")
     if f"{layout.libdir}/libvdpau_nvidia.so.1" in names:
         yield EnvVar("VDPAU_DRIVER_PATH", "set", layout.libdir, None, "vdpau-driver")
+
+
+def _compat(
+    request: Request, inventories: Iterable[Inventory], fit: Optional[ImageFit], layout: Layout
+) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
+    """What puts the image's compat libcuda before the host's libcuda, and why it does or does not."""
+    nvidia = next((inventory for inventory in inventories if inventory.driver.vendor == "nvidia"), None)
+    asked = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
+    if fit is None or nvidia is None or not asked or "compute" not in wanted_capabilities(request):
+        return (), ()
+    from gpubind.planner.compat import cuda_compat, node_of  # few images have one
+
+    return cuda_compat(request, node_of(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)
 
 
 _VERDICTS = {"taken": 0, "left-out": 1, "rejected": 2, "absent": 3}

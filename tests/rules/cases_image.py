@@ -64,16 +64,16 @@ IMAGES: dict[str, Case] = {
         Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12"))),
     ),
     "compat-harmful": Case(
-        Situation((NO_LIBCUDA, kernel()), image(compat(drivers=(535,)))),
-        Situation((NO_LIBCUDA, kernel()), image(compat(drivers=(535, 550)))),
+        Situation(HOST, image(compat(drivers=(535,))), {"cuda_compat": "image"}),
+        Situation(HOST, image(compat(drivers=(535,)))),
     ),
     "compat-ignored": Case(
+        Situation(HOST, image(compat(first=False)), {"cuda_compat": "host"}),
         Situation(HOST, image(compat(first=False))),
-        Situation(HOST, image(compat(drivers=(535,), first=False))),
     ),
     "compat-used": Case(
-        Situation((NO_LIBCUDA, kernel()), image(compat())),
         Situation(HOST, image(compat())),
+        Situation(HOST, image(compat()), {"cuda_compat": "host"}),
     ),
     "cuda-minor-version": Case(
         Situation(HOST, image(cuda("12.6.1"))),
