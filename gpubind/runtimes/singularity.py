@@ -14,7 +14,6 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import Decision, Finding, ImageFacts, Missing, Mount, Plan
-from gpubind.planner.ordinals import ORDINALS, renumbered
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
 from gpubind.tree import Tree
@@ -252,9 +251,7 @@ def _environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...],
         if variable.name == "PATH" and variable.op in ("prepend", "append") and variable.value:
             env.append((f"{variable.op.upper()}_PATH", variable.value))
         elif variable.op == "set" and variable.value is not None:
-            # The plan counts GPUs as on the host, for this program's /dev is the host's; but a minimal one is not.
-            anew = variable.rule == ORDINALS and minimal_dev(start)
-            env.append((variable.name, renumbered(variable.value, plan.gpus) if anew else variable.value))
+            env.append((variable.name, variable.value))
     prepended = [v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value]
     ours = ":".join(dict.fromkeys(value for value in prepended if value != SINGULARITY.libdir32))
     if ours:

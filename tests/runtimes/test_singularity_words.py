@@ -322,14 +322,20 @@ UNTOLD = {
 }
 
 
-def chosen(gpus: str, **environ: str) -> Plan:
-    return plan(host(rhel(), kernel(), UNTOLD, environ=environ), Request(gpus=gpus), layout=LAYOUT)
-
-
-def test_the_chosen_gpu_is_said_by_its_uuid() -> None:
+def test_the_chosen_gpu_is_said_by_the_hosts_number() -> None:
     made = words(make(gpus="1"), start())
-    assert env(made)["CUDA_VISIBLE_DEVICES"] == "GPU-00000001-1111-2222-3333-444444444444"
-    assert "CUDA_VISIBLE_DEVICES=GPU-00000001-1111-2222-3333-444444444444" in raw(made, "apptainer").split()
+    assert env(made)["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "CUDA_VISIBLE_DEVICES=1" in raw(made, "apptainer").split()
+
+
+def test_the_chosen_gpu_is_said_by_its_uuid_where_it_was_asked_for_so() -> None:
+    uuid = "GPU-00000001-1111-2222-3333-444444444444"
+    assert env(words(make(gpus=uuid), start()))["CUDA_VISIBLE_DEVICES"] == uuid
+
+
+def test_what_the_callers_own_variable_chooses_is_not_said_again() -> None:
+    made = plan(host(rhel(), kernel(), environ={"CUDA_VISIBLE_DEVICES": "1"}), Request(), layout=LAYOUT)
+    assert not [name for name in env(words(made, start())) if name.startswith("CUDA")]
 
 
 def test_none_hides_all_gpus_and_says_that_their_nodes_are_there() -> None:
@@ -339,10 +345,10 @@ def test_none_hides_all_gpus_and_says_that_their_nodes_are_there() -> None:
     assert not [name for name in targets(words(make(gpus="none"), start("--contain"))) if name.startswith("/dev/")]
 
 
-@pytest.mark.parametrize(("arguments", "number"), [((), "1"), (("--contain",), "0")])
-def test_numbers_are_counted_anew_where_dev_is_minimal(arguments: tuple[str, ...], number: str) -> None:
-    made = env(words(chosen("1"), start(*arguments)))
-    assert (made["CUDA_VISIBLE_DEVICES"], made["CUDA_DEVICE_ORDER"]) == (number, "PCI_BUS_ID")
+@pytest.mark.parametrize(("isolated", "number"), [(False, "1"), (True, "0")])
+def test_numbers_are_counted_anew_where_dev_is_minimal(isolated: bool, number: str) -> None:
+    made = plan(host(rhel(), kernel()), Request(gpus="1"), layout=LAYOUT._replace(isolated=isolated))
+    assert env(words(made, start()))["CUDA_VISIBLE_DEVICES"] == number
 
 
 def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
