@@ -442,6 +442,8 @@ class Inventory(NamedTuple):
     confined: bool = False
     """Whether a device cgroup, or a /dev of its own, hides some of these GPUs from this process: then programs count
     the others only."""
+    hidden: tuple[int, ...] = ()
+    """The indexes of those GPUs, as far as their nodes tell."""
     env: tuple[EnvVar, ...] = ()
     """What a CDI spec sets."""
 

@@ -128,9 +128,10 @@ def _selected(
 ) -> Iterable[tuple[Inventory, tuple[Decision, ...], tuple[EnvVar, ...]]]:
     """Each inventory with the GPUs that are chosen of it, why nodes are left out, and how the container is told.
 
-    Where nothing chooses, all stay, and what reads choices is not even loaded.
+    Where nothing chooses, and no cgroup hides a GPU, all stay, and what reads choices is not even loaded.
     """
-    if request.gpus is None and not any(name in environ for name in GPU_VARIABLES):
+    is_asked = request.gpus is not None or any(name in environ for name in GPU_VARIABLES)
+    if not is_asked and not any(inventory.hidden for inventory in inventories):
         return tuple((inventory, (), ()) for inventory in inventories)
     from gpubind.planner.selection import select
 

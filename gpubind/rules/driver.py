@@ -192,7 +192,8 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
 
 def gpu_uninitialised(preflight: Preflight) -> Iterator[Finding]:
     """`GPU UUID: GPU-????????`: nothing has used the GPU since its driver was loaded (nv-procfs.c)."""
-    gpus = [gpu for gpu in gpus_in_use(preflight.plan) if gpu.uuid is None and gpu.pci]
+    # One without a model has told nothing at all: `gpu-unreadable`.
+    gpus = [gpu for gpu in gpus_in_use(preflight.plan) if gpu.uuid is None and gpu.pci and gpu.model]
     if gpus and is_linux_driver(preflight.plan):
         yield Finding(
             "gpu-uninitialised",
