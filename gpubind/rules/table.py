@@ -132,7 +132,7 @@ IMAGE_RULES = (
     Rule("manifest-dangling", ("warning", "note"), "image", manifests.manifest_dangling),
     Rule("require-undecided", ("note",), "image", cuda.require_undecided),
     Rule("require-unsatisfied", ("error",), "image", cuda.require_unsatisfied),
-    Rule("stub-in-image", ("error",), "image", image.stub_in_image),
+    Rule("stub-in-image", ("error", "warning", "note"), "image", image.stub_in_image),
 )
 
 PROGRAM_RULES = (
