@@ -14,12 +14,11 @@ from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
 from gpubind.planner.asked import asked
 from gpubind.planner.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, Choice, Chosen, names_of, usable
 from gpubind.planner.ordinals import ORDINALS, renumbered
+from gpubind.planner.plan import ABOUT_NODES
 from gpubind.planner.visible import visible
 
 NO_GPU = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
-ABOUT_NODES = ("device-number", "device-permission")
-"""Findings about a node, which matter only if the container gets it."""
 _PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
 _GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
 

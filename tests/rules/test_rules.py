@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from build.driver import kernel, rhel
@@ -73,6 +74,22 @@ def test_a_copy_of_a_stub_on_the_host_is_called_a_stub_and_no_collision() -> Non
     assert "name-collision" not in codes
     assert codes["stub-libcuda"].severity == "warning"
     assert (codes["stub-libcuda"].where or "").startswith("/usr/local/lib/libcuda.so ")
+
+
+@pytest.mark.parametrize(
+    ("request_", "severity"),
+    [
+        pytest.param({"caps": ("graphics",), "caps_explicit": False}, "note", id="by-default"),
+        pytest.param({"caps": ("graphics",), "caps_explicit": True}, "warning", id="by-name"),
+        pytest.param({}, "warning", id="compute-and-utility-are-among-them"),
+    ],
+)
+def test_a_place_that_is_missing_matters_for_what_was_asked_for(request_: dict[str, Any], severity: str) -> None:
+    text = '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}'
+    case = CASES["no-mount-point"].fires
+    case = case._replace(parts=(*case.parts, {"/usr/share/glvnd/egl_vendor.d/10_nvidia.json": text}), request=request_)
+    (finding,) = [finding for finding in found(case) if finding.code == "no-mount-point"]
+    assert finding.severity == severity
 
 
 def test_errors_come_first() -> None:
