@@ -149,7 +149,7 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
     found = real if isinstance(real, Missing) else tree.stat(real)
     if isinstance(real, Missing) or not isinstance(found, Stat) or found.kind != "file" or not found.size:
         return None
-    return None if "/stubs/" in real or "/compat/" in real else ImageLibrary(soname, real, _version_of(real))
+    return None if "/compat/" in real or tree.is_stub(real) else ImageLibrary(soname, real, _version_of(real))
 
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:

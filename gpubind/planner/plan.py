@@ -38,6 +38,9 @@ and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator."""
 REQUIRED = ("libcuda.so.1", "libnvidia-ml.so.1")
 """Without these the driver is of no use; every other mount may be left out where a target cannot be made."""
 
+ABOUT_NODES = ("device-number", "device-permission")
+"""Findings about a node, which matter only if the container gets it."""
+
 FILE_OPTIONS = ("ro", "nosuid", "nodev")
 SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
 
@@ -65,7 +68,7 @@ def make_plan(
     devices: list[DeviceNode] = []
     findings: list[Finding] = [*found]
     for inventory in inventories:
-        findings += inventory.findings
+        findings += _that_matter(inventory, request, wanted)
         asked = [file for file in inventory.files if _is_asked(file, wanted)]
         kept, side_decisions, side_findings = host_side(asked, request, fit)
         decisions += side_decisions
@@ -136,6 +139,23 @@ def _selected(
     from gpubind.planner.selection import select
 
     return select(inventories, request.gpus, environ, isolated=layout.isolated)
+
+
+def _that_matter(inventory: Inventory, request: Request, wanted: frozenset[Capability]) -> Iterator[Finding]:
+    """The findings of *inventory*, but for those about nodes that the container does not get.
+
+    Whoever did not ask for graphics by name can do without its nodes: that they are not to be opened is a note.
+    """
+    nodes = {node.target: node for node in inventory.devices}
+    for finding in inventory.findings:
+        node = nodes.get(ContainerPath(finding.subject)) if finding.code in ABOUT_NODES else None
+        if node is not None and not _is_wanted(node.capability, wanted):
+            continue
+        is_for_display = node is not None and (node.capability == "graphics" or "/dri/card" in node.target)
+        by_name = request.caps_explicit and "graphics" in wanted
+        if finding.code == "device-permission" and finding.severity == "warning" and is_for_display and not by_name:
+            finding = finding._replace(severity="note")
+        yield finding
 
 
 def wanted_capabilities(request: Request) -> frozenset[Capability]:

@@ -9,12 +9,11 @@ from typing import NamedTuple, Optional
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
 from gpubind.planner.asked import asked
 from gpubind.planner.choice import CUDA, Choice, Chosen, usable
+from gpubind.planner.plan import ABOUT_NODES
 from gpubind.planner.remarks import forbidden
 from gpubind.planner.variables import hip, variables
 from gpubind.planner.visible import visible
 
-ABOUT_NODES = ("device-number", "device-permission")
-"""Findings about a node, which matter only if the container gets it."""
 _GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
 
 

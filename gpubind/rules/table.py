@@ -137,7 +137,7 @@ IMAGE_RULES = (
     Rule("manifest-dangling", ("warning", "note"), "image", manifests.manifest_dangling),
     Rule("require-undecided", ("note",), "image", cuda.require_undecided),
     Rule("require-unsatisfied", ("error",), "image", cuda.require_unsatisfied),
-    Rule("stub-in-image", ("error",), "image", image.stub_in_image),
+    Rule("stub-in-image", ("error", "warning", "note"), "image", image.stub_in_image),
 )
 
 PROGRAM_RULES = (
@@ -152,7 +152,7 @@ PROGRAM_RULES = (
 )
 
 RUNTIME_RULES = (
-    Rule("no-mount-point", ("warning",), "runtime", runtime.no_mount_point),
+    Rule("no-mount-point", ("warning", "note"), "runtime", runtime.no_mount_point),
     Rule("runtime-limit", ("error",), "runtime", runtime.runtime_limit),
 )
 
