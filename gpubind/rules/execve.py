@@ -71,15 +71,17 @@ def _stop(arch: Optional[str], names: list[str], file: Optional[Located]) -> Opt
 
 
 def _find(container: Container, name: str, path: str) -> Optional[Located]:
-    """*name* as a shell finds it: a path, or a name in one of PATH's directories."""
+    """*name* as a shell finds it: a path, or the first that may be executed of that name in PATH's directories."""
     if "/" in name:
         return container.locate(name)
+    first = None
     for directory in path.split(":"):
-        if directory.startswith("/"):
-            found = container.locate(f"{directory.rstrip('/')}/{name}")
-            if found is not None:
-                return found
-    return None
+        found = container.locate(f"{directory or '.'}/{name}")
+        facts = Missing("absent") if found is None else found.tree.stat(found.at)
+        if not isinstance(facts, Missing) and facts.mode & 0o111:
+            return found
+        first = first or found
+    return first
 
 
 def _interpreter(file: Located) -> Optional[str]:

@@ -124,9 +124,10 @@ def test_a_loop_of_needs_ends() -> None:
 
 def test_a_bind_lies_where_the_links_of_the_image_lead() -> None:
     made = container(
-        {"/usr/lib/app": Link("/opt/app"), "/opt/app/keep": b""}, {}, links=(("libx.so.1", "/usr/lib/app/libx.so.1"),)
+        {"/usr/lib/app": Link("/opt/app"), "/opt/app/keep": b""},
+        {"libx.so.1": elf("libx.so.1")},
+        links=(("libx.so.1", "/usr/lib/app/libx.so.1"),),
     )
-    made.host = recorded_tree({"/lib/libx.so.1": elf("libx.so.1")}, "/host")
     for path in ("/usr/lib/app/libx.so.1", "/opt/app/libx.so.1"):
         found = made.locate(path)
         assert found is not None
