@@ -174,10 +174,15 @@ def driver_answers(pair: Pair) -> Iterator[Verdict]:
 
 
 def gpus(pair: Pair) -> Iterator[Verdict]:
-    """CUDA reaches the GPUs that it reaches with the real program, in that order, but for those not chosen."""
+    """CUDA reaches the GPUs that it reaches with the real program, in that order, but for those not chosen.
+
+    A choice of the caller's that does not arrive with the real program (--cleanenv) may say another order.
+    """
     there, here = reached(pair.real), reached(pair.ours)
     wanted = chosen(pair)
-    if [gpu for gpu in here if gpu in wanted] != wanted:
+    kept = [gpu for gpu in here if gpu in wanted]
+    callers_order = CUDA in pair.caller and CUDA not in pair.real.environ
+    if (sorted(kept) if callers_order else kept) != wanted:
         yield Verdict(WORSE, f"CUDA reaches GPUs {here}, and should {wanted}: {_variables(pair)}")
     elif set(here) - set(there):
         yield Verdict(WORSE, f"CUDA reaches GPUs {here}, of which the real program hides some: {_variables(pair)}")
@@ -213,12 +218,18 @@ def nodes(pair: Pair) -> Iterator[Verdict]:
 
 
 def path_lists(pair: Pair) -> Iterator[Verdict]:
-    """LD_LIBRARY_PATH, PATH and their like keep every element, in its order; nothing empty comes in."""
+    """LD_LIBRARY_PATH, PATH and their like keep every element, in its order; nothing empty comes in.
+
+    A runtime that cannot run the image's environment scripts may lose what they say, if a finding names the variable.
+    """
     for name in PATH_LISTS:
         there, here = (_elements(seen.environ.get(name)) for seen in (pair.real, pair.ours))
         kept = [element for element in there if element not in ("", LIBDIR)]
         if not _is_within(kept, here):
-            yield Verdict(WORSE, f"{name} is {':'.join(here)!r}, with the real program {':'.join(there)!r}")
+            undecided = pair.bubblewrap and re.search(rf"image-env-undecided.*\b{name}\b", pair.told)
+            yield Verdict(
+                TOLD if undecided else WORSE, f"{name} is {':'.join(here)!r}, with the real program {':'.join(there)!r}"
+            )
         elif "" in here and "" not in there:
             yield Verdict(WORSE, f"{name} has an empty element: {':'.join(here)!r}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from live.machine import ENTER, Machine
 from live.never_worse import ways
@@ -85,11 +85,19 @@ def _is(row: Row, way: str, kind: str) -> bool:
 
 def tables() -> str:
     """What varies, as lists for the docs."""
-    environments = [" ".join(f"{name}={shlex.quote(value)}" for name, value in row.items()) for row in ENVIRONMENTS]
+    environments = (" ".join(f"{name}={shlex.quote(value)}" for name, value in row.items()) for row in ENVIRONMENTS)
+    changed = [image.name for image in IMAGES if image.steps]
     listed = {
-        "images": [image.name for image in IMAGES],
-        "groups of options": [f"`{shlex.join(group)}`" for group in OPTIONS],
-        "callers' environments": [f"`{row}`" for row in environments],
-        "site configurations": [f"`{site}`" for site in SITES],
+        f"{len(changed)} images with one change": changed,
+        "bases": sorted({image.base for image in IMAGES}),
+        f"{len(OPTIONS)} groups of options": map(shlex.join, OPTIONS),
+        f"{len(ENVIRONMENTS)} callers' environments": environments,
+        f"{len(SITES)} site configurations": SITES,
+        f"{len(WAYS)} ways to start": WAYS,
     }
-    return "".join(f"{len(rows)} {what}: {', '.join(rows)}.\n\n" for what, rows in listed.items())
+    return "".join(f"- {what}: {_codes(rows)}\n" for what, rows in listed.items())
+
+
+def _codes(rows: Iterable[str]) -> str:
+    """Each as code; a backquote in it needs two around it."""
+    return ", ".join(f"`` {row} ``" if "`" in row else f"`{row}`" for row in rows)

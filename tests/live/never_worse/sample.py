@@ -13,8 +13,9 @@ from live.never_worse.ways import WAYS
 
 T = TypeVar("T")
 
-SEED = int(os.environ.get("NEVER_WORSE_SEED") or 1)
-STARTS = int(os.environ.get("NEVER_WORSE_STARTS") or 400)
+DEFAULT_SEED, DEFAULT_STARTS = 1, 400
+SEED = int(os.environ.get("NEVER_WORSE_SEED") or DEFAULT_SEED)
+STARTS = int(os.environ.get("NEVER_WORSE_STARTS") or DEFAULT_STARTS)
 
 SHARES = {"exec": 12, "bubblewrap": 2}
 """How many cards a way has in its deck; the others one each."""

@@ -61,7 +61,8 @@ _VARIABLES = 'lines=$({plan}) && eval "$lines" && apptainer exec {options} {rest
 
 def checked(command: Command) -> tuple[str, ...]:
     """The preflight of the same image: it may tell what the start itself does not."""
-    return ("gpubind", "check", "--nv", "--backend", "apptainer", "--format", "text", "--image", command.image)
+    check = ("gpubind", "check", "--nv", "--backend", "apptainer", *_own(command), "--format", "text")
+    return (*check, "--image", command.image)
 
 
 WAYS: dict[str, Way] = {
