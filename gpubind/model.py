@@ -373,7 +373,7 @@ class Brought(NamedTuple):
     binds: tuple[UserBind, ...] = ()
     """In the order in which the runtime mounts them: a later one covers an earlier one."""
     env: tuple[EnvVar, ...] = ()
-    """The user's own operations on the container's LD_LIBRARY_PATH, PATH and LD_PRELOAD. They come after the image's."""
+    """The user's own operations on the container's LD_LIBRARY_PATH, PATH and LD_PRELOAD: done after the image's."""
     working_directory: Optional[ContainerPath] = None
     """Where the program starts; None if that is not known."""
     unseen: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from gpubind.cli.options import (
     open_image_of,
     takes_plan_options,
 )
+from gpubind.cli.start import BackendArguments
 from gpubind.errors import EXIT_FINDING, NothingToBindError, RuntimeLimitError, UsageError
 from gpubind.runtimes import RUNTIMES
 
@@ -47,6 +48,7 @@ def check(
             help="What will start the container: " + ", ".join((*RUNTIMES, *OTHER_RUNTIMES)) + ". [not known]",
         ),
     ] = None,
+    backend_arg: BackendArguments = None,
     program: Annotated[
         Optional[str],
         typer.Option(metavar="PATH", help="Also check the program that will run, as it is found in the image."),
@@ -87,7 +89,7 @@ def check(
         raise UsageError("relative-program", f"--program cannot be `{program}`", why=why, hint=hint)
     codes, reasons = _known(only or ()), ignored_codes(ignore or ())
     opened = open_image_of(image)
-    start = preflight_of(options, opened, like, _runtime(backend, options), program)
+    start = preflight_of(options, opened, like, _runtime(backend, options), tuple(backend_arg or ()), program)
     rules = tuple(rule for rule in asked(start) if not codes or rule.code in codes)
     findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
     report = report_of(start.plan, findings, reasons)
@@ -99,27 +101,36 @@ def check(
 
 
 def preflight_of(
-    options: PlanOptions, opened: Optional["Image"], like: Optional[str], backend: Optional[str], program: Optional[str]
+    options: PlanOptions,
+    opened: Optional["Image"],
+    like: Optional[str],
+    backend: Optional[str],
+    arguments: tuple[str, ...],
+    program: Optional[str],
 ) -> "Preflight":
     """What the rules look at: the plan for these options, or an empty one where there is nothing to bind."""
+    from gpubind.cli.start import facts_of, host_for, staged
+    from gpubind.execute import find_program
     from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND, SINGULARITY
     from gpubind.rules import nothing_to_bind, preflight
+    from gpubind.runtimes import bwrap, singularity
 
-    host = open_host_of(options)
-    layout = SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
+    known = backend if like is None and backend in RUNTIMES else None
+    found = find_program(known, os.environ) if known is not None and options.host is None else None
+    start = None
+    if known is None:
+        host, layout = open_host_of(options), SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
+    else:
+        start = facts_of(known, found, arguments, dict(os.environ) if options.host is None else {})
+        host, layout = host_for(options, start), bwrap.LAYOUT if known == "bwrap" else singularity.layout_of(start)
     try:
         plan = make_plan(options, host=host, like=like, image=opened, layout=layout)
     except NothingToBindError as error:
         plan = empty_plan(layout, opened.facts if opened else None)._replace(findings=(nothing_to_bind(error),))
-    if like is not None or backend not in RUNTIMES:
+    if start is None:
         return preflight(host, plan, opened, backend=backend, program=program)
-    from gpubind.cli.start import facts_of
-    from gpubind.execute import find_program
-
-    environ = dict(os.environ) if options.host is None else {}
-    found = find_program(backend, environ) if options.host is None else None
-    start = facts_of(backend, found, (), environ, plan, stage_content=False)
+    start = staged(start, plan, write=False)
     made = preflight(host, plan, opened, backend=backend, start=start, program=program)
     if options.host is None and found is None:
         hint = "install it, or name another with --backend"

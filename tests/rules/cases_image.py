@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from build.driver import V, kernel, rhel
 from build.elf import elf
 from build.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
+from build.starts import start
 from build.trees import File, Link, Spec, recorded_tree
 
 from gpubind.model import Brought, ContainerPath, CudaNote, HostPath, UserBind
-from gpubind.runtimes.start import Start
 from rules.situations import Case, Situation, without
 
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -56,7 +56,7 @@ HOME = Brought((UserBind(HostPath("/home/me"), ContainerPath("/home/me")),))
 NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
 GRAPHICS = {"caps": ("graphics",), "caps_explicit": True}
 REQUIRE = 'export NVIDIA_REQUIRE_CUDA="${NVIDIA_REQUIRE_CUDA:-"%s"}"'
-NO_LAYERS = {"enable overlay": "no", "enable underlay": "no"}
+NO_LAYERS = {"enable overlay": ("no",), "enable underlay": ("no",)}
 
 IMAGES: dict[str, Case] = {
     "bad-require": Case(
@@ -241,21 +241,29 @@ PROGRAMS: dict[str, Case] = {
 }
 
 RUNTIMES: dict[str, Case] = {
-    "devices-not-isolated": Case(
-        Situation(HOST, backend="apptainer", start=Start()),
-        Situation(HOST, backend="apptainer", start=Start(arguments=("--contain",))),
+    "binds-forbidden": Case(
+        Situation(HOST, backend="apptainer", start=start(site={"user bind control": ("no",)})),
+        Situation(HOST, backend="apptainer", start=start(site={"user bind control": ("yes",)})),
     ),
-    "library-path-lost": Case(
-        Situation(HOST, backend="singularity", start=Start("singularity", arguments=("--no-eval",))),
-        Situation(HOST, image(glibc()), backend="singularity", start=Start("singularity", arguments=("--no-eval",))),
+    "devices-not-isolated": Case(
+        Situation(HOST, backend="apptainer", start=start()),
+        Situation(HOST, backend="apptainer", start=start("--contain")),
+    ),
+    "library-path-last": Case(
+        Situation(HOST, backend="singularity", start=start("--no-eval", program="singularity")),
+        Situation(HOST, image(glibc()), backend="singularity", start=start("--no-eval", program="singularity")),
+    ),
+    "no-dev": Case(
+        Situation(HOST, backend="apptainer", start=start("--no-mount", "tmp,dev")),
+        Situation(HOST, backend="apptainer", start=start("--no-mount", "tmp")),
     ),
     "no-mount-point": Case(
-        Situation(HOST, image(glibc()), backend="apptainer", start=Start(site=NO_LAYERS)),
-        Situation(HOST, image(glibc()), backend="apptainer", start=Start()),
+        Situation(HOST, image(glibc()), backend="apptainer", start=start(site=NO_LAYERS)),
+        Situation(HOST, image(glibc()), backend="apptainer", start=start()),
     ),
     "runtime-limit": Case(
-        Situation((rhel(), kernel()), facts={"root": "/mnt/a:b"}, backend="apptainer", start=Start()),
-        Situation((rhel(), kernel()), facts={"root": "/mnt/a-b"}, backend="apptainer", start=Start()),
+        Situation((rhel(), kernel()), facts={"root": "/mnt/a:b"}, backend="apptainer", start=start()),
+        Situation((rhel(), kernel()), facts={"root": "/mnt/a-b"}, backend="apptainer", start=start()),
     ),
 }
 

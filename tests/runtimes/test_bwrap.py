@@ -12,11 +12,11 @@ from build.trees import Dir, Spec
 from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.image.facts import DEFAULT_PATH
-from gpubind.model import HostPath, Request
+from gpubind.model import ContainerPath, HostPath, Request
 from gpubind.runtimes.bwrap import LAYOUT, REBUILD_LIMIT, command, words
 from gpubind.runtimes.start import Start, Words
 
-ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
+ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
 STAGED = {ICD: HostPath("/cache/icd.json")}
 
 
