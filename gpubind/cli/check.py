@@ -114,7 +114,7 @@ def preflight_of(
     from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND, SINGULARITY
     from gpubind.rules import nothing_to_bind, preflight
-    from gpubind.runtimes import bwrap, singularity
+    from gpubind.runtimes import bwrap, singularity, singularity_brought
 
     known = backend if like is None and backend in RUNTIMES else None
     found = find_program(known, os.environ) if known is not None and options.host is None else None
@@ -131,7 +131,8 @@ def preflight_of(
     if start is None:
         return preflight(host, plan, opened, backend=backend, program=program)
     start = staged(start, plan, write=False)
-    made = preflight(host, plan, opened, backend=backend, start=start, program=program)
+    brought = None if known == "bwrap" else singularity_brought.brought(start)
+    made = preflight(host, plan, opened, backend=backend, start=start, program=program, brought=brought)
     if options.host is None and found is None:
         hint = "install it, or name another with --backend"
         made = made._replace(limit=RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint))

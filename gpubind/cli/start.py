@@ -103,8 +103,8 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     from gpubind.cli.main import complain, render_error
     from gpubind.execute import execute, find_program, need_program
     from gpubind.planner import empty_plan
-    from gpubind.rules import nothing_to_bind, preflight
-    from gpubind.runtimes import bwrap, singularity
+    from gpubind.rules import nothing_to_bind, order_findings, preflight
+    from gpubind.runtimes import bwrap, singularity, singularity_brought
 
     environ = dict(os.environ)
     if image.startswith("-"):  # the runtime would take it for an option
@@ -135,11 +135,14 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
         environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
+    brought = None if name == "bwrap" else singularity_brought.brought(start)
+    first = argv[0] if wanted.check and action == "exec" else None
+    made = preflight(host, plan, opened, backend=name, program=first, brought=brought)._replace(words=words)
     if wanted.check:
-        first = _program(action, argv)
-        _checked(preflight(host, plan, opened, backend=name, program=first)._replace(words=words), wanted)
+        _checked(made, wanted)
     elif not wanted.quiet:
-        report([*plan.findings, *words.findings], notes=wanted.verbose)
+        order = order_findings(made) if opened is not None else ()
+        report([*plan.findings, *words.findings, *order], notes=wanted.verbose)
     if wanted.dry_run:
         import shlex
 
@@ -176,13 +179,6 @@ def _look_at(image: str, name: str, wanted: Wanted) -> Optional["Image"]:
         if not wanted.quiet:
             complain(render_error(error).replace("error: ", "warning: ", 1))
         return None
-
-
-def _program(action: "Action", argv: tuple[str, ...]) -> Optional[str]:
-    """The program of the image that will start; None if it is the runtime's, or may come from the host."""
-    if action != "exec" or argv[0].startswith(("/tmp/", "/home/", "/root/")):
-        return None
-    return argv[0] if "/" not in argv[0] or argv[0].startswith("/") else None
 
 
 def _checked(start: "Preflight", wanted: Wanted) -> None:

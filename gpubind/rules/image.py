@@ -12,6 +12,11 @@ from gpubind.rules.order import FIRST, LIBCUDAS, Winner, winner
 from gpubind.rules.preflight import Preflight
 
 MISMATCH = "`Driver/library version mismatch`"
+_STUBS = {
+    **dict.fromkeys(LIBCUDAS, "CUDA_ERROR_STUB_LIBRARY (34): CUDA driver is a stub library"),
+    "libnvidia-ml.so.1": "it says that it is a stub library, and nvmlInit answers NVML_ERROR_DRIVER_NOT_LOADED (9)",
+}
+"""What stubs are for, by the names that programs open, and what calling one comes to."""
 
 
 def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
@@ -76,20 +81,36 @@ def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
-    """A link-time stand-in for libcuda that programs would open: it answers every call with an error."""
+    """A stub of libcuda or NVML that programs would open, or that waits behind the host's library."""
+    assert preflight.image is not None
     assert preflight.container is not None
-    for name in LIBCUDAS:
+    for name, answer in _STUBS.items():
         found = preflight.container.find(name)
-        if found is not None and found.mount is None and "/stubs/" in f"{found.at}{found.path}":
+        if found is None:
+            continue
+        own = preflight.image.loader.find(name) or ""
+        if found.mount is None and found.tree.is_stub(found.at):
             yield Finding(
                 "stub-in-image",
-                "error",
+                "error" if name in LIBCUDAS else "warning",
                 "nvidia",
                 name,
                 f"programs in the container will open a stub as {name}: {found.path}",
                 found.path,
-                "CUDA_ERROR_STUB_LIBRARY (34): CUDA driver is a stub library",
-                "take /usr/local/cuda/lib64/stubs out of the image's LD_LIBRARY_PATH; it is for linking only",
+                answer,
+                "remove it from the image, or take its directory out of the image's LD_LIBRARY_PATH and ld.so.conf; it "
+                "is for linking only",
+            )
+        elif found.mount is not None and own and preflight.image.tree.is_stub(own):
+            yield Finding(
+                "stub-in-image",
+                "note",
+                "nvidia",
+                name,
+                f"the image has a stub as {name}, {own}; the host's comes before it",
+                own,
+                f"programs that do not follow LD_LIBRARY_PATH will open it: {answer}",
+                "remove it from the image; it is for linking only",
             )
 
 

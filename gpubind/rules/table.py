@@ -39,7 +39,9 @@ FOUND_WHILE_PLANNING = (
     Rule("devices-not-isolated", ("note",), "runtime"),
     Rule("driver-mismatch", ("error",), "host"),
     Rule("driver-not-loaded", ("error",), "host"),
+    Rule("gpu-forbidden", ("error", "warning"), "host"),
     Rule("gpu-order-unknown", ("warning",), "host"),
+    Rule("gpu-unreadable", ("warning",), "host"),
     Rule("gpu-uuid-unknown", ("note",), "host"),
     Rule("image-architecture", ("error", "warning", "note"), "image"),
     Rule("image-libc", ("error", "warning", "note"), "image"),
@@ -57,6 +59,7 @@ FOUND_WHILE_PLANNING = (
     Rule("nothing-to-bind", ("error",), "host"),
     Rule("other-driver-version", ("warning",), "host"),
     Rule("rocm-path", ("warning",), "host"),
+    Rule("slurm-gpu-ambiguous", ("warning",), "host"),
     Rule("source-failed", ("warning",), "host"),
     Rule("userspace-conflict", ("warning",), "image"),
     Rule("userspace-left-out", ("error", "warning"), "image"),
@@ -134,7 +137,7 @@ IMAGE_RULES = (
     Rule("manifest-dangling", ("warning", "note"), "image", manifests.manifest_dangling),
     Rule("require-undecided", ("note",), "image", cuda.require_undecided),
     Rule("require-unsatisfied", ("error",), "image", cuda.require_unsatisfied),
-    Rule("stub-in-image", ("error",), "image", image.stub_in_image),
+    Rule("stub-in-image", ("error", "warning", "note"), "image", image.stub_in_image),
 )
 
 PROGRAM_RULES = (
@@ -149,7 +152,7 @@ PROGRAM_RULES = (
 )
 
 RUNTIME_RULES = (
-    Rule("no-mount-point", ("warning",), "runtime", runtime.no_mount_point),
+    Rule("no-mount-point", ("warning", "note"), "runtime", runtime.no_mount_point),
     Rule("runtime-limit", ("error",), "runtime", runtime.runtime_limit),
 )
 

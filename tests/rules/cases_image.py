@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from build.driver import V, kernel, rhel
-from build.elf import elf
+from build.elf import elf, stub
 from build.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
 from build.starts import start
 from build.trees import File, Link, Spec, recorded_tree
@@ -64,16 +64,16 @@ IMAGES: dict[str, Case] = {
         Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12"))),
     ),
     "compat-harmful": Case(
-        Situation((NO_LIBCUDA, kernel()), image(compat(drivers=(535,)))),
-        Situation((NO_LIBCUDA, kernel()), image(compat(drivers=(535, 550)))),
+        Situation(HOST, image(compat(drivers=(535,))), {"cuda_compat": "image"}),
+        Situation(HOST, image(compat(drivers=(535,)))),
     ),
     "compat-ignored": Case(
+        Situation(HOST, image(compat(first=False)), {"cuda_compat": "host"}),
         Situation(HOST, image(compat(first=False))),
-        Situation(HOST, image(compat(drivers=(535,), first=False))),
     ),
     "compat-used": Case(
-        Situation((NO_LIBCUDA, kernel()), image(compat())),
         Situation(HOST, image(compat())),
+        Situation(HOST, image(compat()), {"cuda_compat": "host"}),
     ),
     "cuda-minor-version": Case(
         Situation(HOST, image(cuda("12.6.1"))),
@@ -155,22 +155,8 @@ IMAGES: dict[str, Case] = {
         ),
     ),
     "stub-in-image": Case(
-        Situation(
-            (NO_LIBCUDA, kernel()),
-            image(
-                glibc(),
-                sandbox("export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs"),
-                {"/usr/local/cuda/lib64/stubs/libcuda.so": elf("libcuda.so.1")},
-            ),
-        ),
-        Situation(
-            HOST,
-            image(
-                glibc(),
-                sandbox("export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs"),
-                {"/usr/local/cuda/lib64/stubs/libcuda.so": elf("libcuda.so.1")},
-            ),
-        ),
+        Situation((NO_LIBCUDA, kernel()), image(glibc(), {"/usr/lib/libcuda.so.1": stub()})),
+        Situation((NO_LIBCUDA, kernel()), image(glibc(), {"/usr/lib/libcuda.so.1": stub(imports=("ioctl",))})),
     ),
     "vendor-neutral-missing": Case(
         Situation(
