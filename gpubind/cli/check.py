@@ -1,7 +1,7 @@
 """check: the preflight. No `from __future__ import annotations`: see options.py."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -22,6 +22,7 @@ from gpubind.runtimes import RUNTIMES
 if TYPE_CHECKING:
     from gpubind.documents.findings import Report
     from gpubind.image import Image
+    from gpubind.model import Brought
     from gpubind.rules import Preflight, Rule
 
 CHECK_FORMATS = ("table", "text", "json", "junit", "github")
@@ -51,7 +52,7 @@ def check(
     backend_arg: BackendArguments = None,
     program: Annotated[
         Optional[str],
-        typer.Option(metavar="PATH", help="Also check the program that will run, as it is found in the image."),
+        typer.Option(metavar="PATH", help="Also check the program that will run, as it is found in the container."),
     ] = None,
     format_: Annotated[
         Optional[str],
@@ -83,10 +84,8 @@ def check(
         raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(CHECK_FORMATS))
     if program is not None and image is None:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
-    if program is not None and (not program or (not program.startswith("/") and "/" in program)):
-        why = "what it counts from is not known here"
-        hint = "give its full path in the image, or its name alone"
-        raise UsageError("relative-program", f"--program cannot be `{program}`", why=why, hint=hint)
+    if program == "":
+        raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     codes, reasons = _known(only or ()), ignored_codes(ignore or ())
     opened = open_image_of(image)
     start = preflight_of(options, opened, like, _runtime(backend, options), tuple(backend_arg or ()), program)
@@ -114,7 +113,7 @@ def preflight_of(
     from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND, SINGULARITY
     from gpubind.rules import nothing_to_bind, preflight
-    from gpubind.runtimes import bwrap, singularity, singularity_brought
+    from gpubind.runtimes import bwrap, bwrap_brought, singularity, singularity_brought
 
     known = backend if like is None and backend in RUNTIMES else None
     found = find_program(known, os.environ) if known is not None and options.host is None else None
@@ -129,14 +128,26 @@ def preflight_of(
     except NothingToBindError as error:
         plan = empty_plan(layout, opened.facts if opened else None)._replace(findings=(nothing_to_bind(error),))
     if start is None:
-        return preflight(host, plan, opened, backend=backend, program=program)
+        is_here = backend is None and options.host is None and program is not None
+        mostly = mostly_brought(os.environ) if is_here else None
+        return preflight(host, plan, opened, backend=backend, program=program, brought=mostly)
     start = staged(start, plan, write=False)
-    brought = None if known == "bwrap" else singularity_brought.brought(start)
+    follow = bwrap_brought.brought if known == "bwrap" else singularity_brought.brought
+    brought = follow(start) if options.host is None else None
     made = preflight(host, plan, opened, backend=backend, start=start, program=program, brought=brought)
     if options.host is None and found is None:
         hint = "install it, or name another with --backend"
         made = made._replace(limit=RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint))
     return made
+
+
+def mostly_brought(environ: Mapping[str, str]) -> "Brought":
+    """What a runtime of which nothing is known mostly brings: Apptainer's home, working directory and /tmp."""
+    from gpubind.cli.start import facts_of
+    from gpubind.runtimes import singularity_brought
+
+    places = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
+    return singularity_brought.brought(facts_of("apptainer", None, (), places))
 
 
 def ignored_codes(given: Iterable[str]) -> dict[str, str]:

@@ -104,7 +104,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     from gpubind.execute import execute, find_program, need_program
     from gpubind.planner import empty_plan
     from gpubind.rules import nothing_to_bind, order_findings, preflight
-    from gpubind.runtimes import bwrap, singularity, singularity_brought
+    from gpubind.runtimes import bwrap, bwrap_brought, singularity, singularity_brought
 
     environ = dict(os.environ)
     if image.startswith("-"):  # the runtime would take it for an option
@@ -135,7 +135,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
         environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
-    brought = None if name == "bwrap" else singularity_brought.brought(start)
+    brought = bwrap_brought.brought(start) if name == "bwrap" else singularity_brought.brought(start)
     first = argv[0] if wanted.check and action == "exec" else None
     made = preflight(host, plan, opened, backend=name, program=first, brought=brought)._replace(words=words)
     if wanted.check:

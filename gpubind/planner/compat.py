@@ -21,6 +21,9 @@ from gpubind.planner.placement import Layout
 from gpubind.sources.cuda import cuda_max, minor_compatible
 
 RULE = "cuda-compat"
+"""Of the variable."""
+DECIDED = "forward-compatibility"
+"""Of the Decisions."""
 
 _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
 _WORKSTATION = re.compile(r"\b(Quadro|RTX|NVS|GTX)\b", re.IGNORECASE)
@@ -135,22 +138,23 @@ def _judge(library: ImageLibrary, request: Request, node: Node, fit: ImageFit) -
         return False, "its directory has a name that LD_LIBRARY_PATH cannot hold"
     if request.cuda_compat == "image":
         return True, "it was asked for"
-    why = fit.unfit_compat.get(library.path) or refusal(library, node) or _untold(library, node)
+    why = fit.unfit_compat.get(library.path) or refusal(library, node) or _no_gain(library, node)
     if why is not None:
         return False, why
     if _puts_first(fit.facts, library):
-        return True, "the image's own LD_LIBRARY_PATH puts it first, and it fits the kernel module"
+        return True, "the image's own LD_LIBRARY_PATH puts it first, and nothing tells that it does not fit"
+    if library.note is None and library.version is None:
+        return False, "neither its note nor its name tells which drivers it is for"
     return _helps(fit.facts, node)
 
 
-def _untold(library: ImageLibrary, node: Node) -> Optional[str]:
-    """Why *library* is not used although nothing is known against it."""
+def _no_gain(library: ImageLibrary, node: Node) -> Optional[str]:
+    """Why *library* has nothing that the host's libcuda has not; None if it may have."""
     if library.version == node.driver:
         return "it is of the host driver's own version"
-    if library.note is None and library.version is None:
-        return "neither its note nor its name tells which drivers it is for"
-    if library.version is None and not is_newer(serves(library) or "0", node.serves):
-        return f"it serves CUDA {serves(library)}, the host's libcuda {node.serves or 'an unknown one'}"
+    served = serves(library)
+    if library.version is None and served is not None and not is_newer(served, node.serves):
+        return f"it serves CUDA {served}, the host's libcuda {node.serves or 'an unknown one'}"
     return None
 
 
@@ -190,6 +194,6 @@ def _directory(library: ImageLibrary) -> str:
 def _decision(library: Optional[ImageLibrary], verdict: str, why: str) -> Decision:
     path = None if library is None else library.path
     return Decision(
-        "nvidia", "libcuda.so.1", verdict, RULE, "side",  # type: ignore[arg-type]
+        "nvidia", "libcuda.so.1", verdict, DECIDED, "place",  # type: ignore[arg-type]
         "image", None, path, None, None, why,
     )  # fmt: skip

@@ -159,7 +159,7 @@ def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
     if wanted is None or cuda is None or _used_compat(preflight) is not None or not is_newer(wanted, cuda.serves):
         return
     for library in preflight.image.facts.compat:
-        if _harm(preflight, library) is None:
+        if _would_help(preflight, library):
             yield Finding(
                 "compat-ignored",
                 "warning",
@@ -168,7 +168,7 @@ def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
                 f"the image brings a forward-compatibility libcuda for CUDA {wanted}, but the host's comes first",
                 library.path,
                 "the job runs with the host's libcuda: unsupported PTX (222), or insufficient driver (35)",
-                _the_images_first(preflight, library),
+                f"on a data-centre GPU: {_the_images_first(preflight, library)}",
             )
             return
 
@@ -180,11 +180,17 @@ def _the_hosts_first(preflight: Preflight) -> str:
 
 
 def _the_images_first(preflight: Preflight, library: ImageLibrary) -> str:
-    directory = library.path.rpartition("/")[0]
-    by_hand = f"give the container LD_LIBRARY_PATH={directory} yourself"
-    if _is_ours(preflight) or preflight.plan.layout == "cdi":
-        return f"on a data-centre GPU, {by_hand}"
-    return f"on a data-centre GPU: --cuda-compat image (GPUBIND_CUDA_COMPAT=image), or {by_hand}"
+    by_hand = f"give the container LD_LIBRARY_PATH={library.path.rpartition('/')[0]} yourself"
+    if preflight.plan.layout == "cdi":
+        return by_hand
+    return f"--cuda-compat image (GPUBIND_CUDA_COMPAT=image), or {by_hand}"
+
+
+def _would_help(preflight: Preflight, library: ImageLibrary) -> bool:
+    """Whether *library* works here, and serves a newer CUDA than the host's libcuda."""
+    cuda, served = _cuda(preflight), serves(library)
+    newer = cuda is None or served is None or is_newer(served, cuda.serves)
+    return newer and _harm(preflight, library) is None
 
 
 def _is_ours(preflight: Preflight) -> bool:
@@ -195,12 +201,12 @@ def _is_ours(preflight: Preflight) -> bool:
 def _bridge(preflight: Preflight) -> str:
     """What to say of CUDA's forward compatibility where it would help."""
     assert preflight.image is not None
+    why = ""
     for library in preflight.image.facts.compat:
-        harm = _harm(preflight, library)
-        if harm is not None:
-            return f"a newer cuda-compat package in the image: of its own, {library.path}, CUDA says {harm}"
-        return f"its own cuda-compat package: {_the_images_first(preflight, library)}"
-    return "NVIDIA's cuda-compat package in the image, on data-centre GPUs"
+        if _would_help(preflight, library) and not _is_ours(preflight):
+            return f"the image's own compat libcuda: {_the_images_first(preflight, library)}"
+        why = why or f"; {library.path} does not do here: {_harm(preflight, library) or 'it is too old'}"
+    return f"NVIDIA's cuda-compat package in the image, on data-centre GPUs{why}"
 
 
 def _requirements(preflight: Preflight) -> Iterator[tuple[str, str, Optional[bool], dict[str, str]]]:

@@ -117,7 +117,10 @@ CASES: dict[str, Case] = {
         TOOLKIT, "575.57.08", {**built_for("12.9.0", FIRST), **package(None)}, None, "serves CUDA 12.9"
     ),
     "neither version nor note": Case(
-        HOOK, "550.54.14", {**built_for("13.1.0", FIRST), **package(None, None)}, None, "neither its note nor its name"
+        HOOK, "550.54.14", {**built_for("13.1.0"), **package(None, None)}, None, "neither its note nor its name"
+    ),
+    "neither version nor note, first in the image": Case(
+        NV, "550.54.14", {**built_for("13.1.0", FIRST), **package(None, None)}, COMPAT
     ),
     "another major CUDA, data-centre GPU": Case(GUIDE, "550.54.14", NEWER_13, COMPAT),
     "another major CUDA, GPU unknown": Case(GUIDE, "550.54.14", NEWER_13, COMPAT, model="Made-up GPU"),
@@ -132,6 +135,12 @@ CASES: dict[str, Case] = {
     ),
     "no CUDA is named": Case(NV, "550.54.14", {**glibc(), **package()}, None, "does not say which CUDA"),
     "first in the image, and it fits": Case(NV, "550.54.14", OURS, COMPAT, "own LD_LIBRARY_PATH puts it first"),
+    "first in an image of docker's": Case(
+        NV,
+        "550.54.14",
+        {**built_for("12.4.0", f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:-"{COMPAT}:/opt/lib"}}"'), **package()},
+        COMPAT,
+    ),
     "first in the image, GPU unknown": Case(NV, "550.54.14", OURS, COMPAT, model="NVIDIA RTX A6000"),
     "first in the image, GeForce": Case(GUIDE, "550.54.14", OURS, None, "(804)", "NVIDIA TITAN V"),
     "second in the image, after another libcuda": Case(

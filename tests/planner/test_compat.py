@@ -11,7 +11,7 @@ from build.trees import Link, Spec
 from gpubind.documents.json import plan_document
 from gpubind.facade import plan
 from gpubind.model import EnvVar, Plan, Request
-from gpubind.planner.compat import RULE
+from gpubind.planner.compat import DECIDED, RULE
 from gpubind.planner.placement import GPUBIND, SINGULARITY, Layout, cdi_layout
 from planner.cases_compat import CASES, COMPAT, NEWER_13, OURS, Case, built_for, package
 
@@ -38,7 +38,7 @@ def test_the_compat_libcuda_comes_first_where_it_fits_and_is_wanted(name: str) -
     case = CASES[name]
     made = make(case)
     assert [variable.value for variable in first(made)] == ([case.directory] if case.directory else [])
-    decided = [decision for decision in made.decisions if decision.rule == RULE]
+    decided = [decision for decision in made.decisions if decision.rule == DECIDED]
     assert [decision.verdict for decision in decided].count("taken") == len(first(made))
     assert case.because in " ".join(decision.detail or "" for decision in decided)
 
@@ -54,12 +54,12 @@ def test_it_stands_before_the_drivers_own_directory_in_every_layout_that_has_one
 def test_a_layout_without_a_search_path_says_that_it_cannot() -> None:
     made = make(CASES["another major CUDA, data-centre GPU"], cdi_layout("x86_64"))
     assert first(made) == []
-    assert [(d.verdict, "no search path" in (d.detail or "")) for d in made.decisions if d.rule == RULE] == [
+    assert [(d.verdict, "no search path" in (d.detail or "")) for d in made.decisions if d.rule == DECIDED] == [
         ("left-out", True)
     ]
     kept = make(CASES["first in the image, and it fits"], cdi_layout("x86_64"))
     assert first(kept) == []
-    assert [d.verdict for d in kept.decisions if d.rule == RULE] == ["taken"]
+    assert [d.verdict for d in kept.decisions if d.rule == DECIDED] == ["taken"]
 
 
 def test_nothing_changes_without_an_image_or_without_compute() -> None:
@@ -67,7 +67,7 @@ def test_nothing_changes_without_an_image_or_without_compute() -> None:
     assert first(plan(node, Request(cuda_compat="image"))) == []
     case = CASES["another major CUDA, data-centre GPU"]
     assert first(make(case, caps=("utility",), caps_explicit=True)) == []
-    assert not [d for d in make(case, caps=("utility",), caps_explicit=True).decisions if d.rule == RULE]
+    assert not [d for d in make(case, caps=("utility",), caps_explicit=True).decisions if d.rule == DECIDED]
 
 
 def test_like_another_program_nothing_changes() -> None:

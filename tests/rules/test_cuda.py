@@ -88,3 +88,14 @@ def test_cuda_too_new_says_why_the_images_own_package_does_not_serve() -> None:
     assert f"{COMPAT}/libcuda.so.590.44.01" in hint
     assert "(804)" in hint
     assert "NVIDIA's cuda-compat package" in (said({**built_for("13.1.0"), **sandbox()})["cuda-too-new"].hint or "")
+
+
+def test_a_compat_libcuda_of_the_image_is_no_stand_in_of_the_hosts() -> None:
+    assert "stub-libcuda" not in [f.code for f in found(Situation((rhel(), kernel()), image(NEWER_13)))]
+
+
+def test_a_compat_libcuda_of_the_drivers_own_version_would_not_help() -> None:
+    same = {**built_for("13.1.0"), **package("550.54.14", CudaNote("12.4", (535, 550)))}
+    codes = said(same)
+    assert set(codes) == {"cuda-too-new"}
+    assert "libcuda.so.550.54.14 does not do here: it is too old" in (codes["cuda-too-new"].hint or "")
