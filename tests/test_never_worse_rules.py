@@ -109,6 +109,14 @@ def test_other_libraries_still_load() -> None:
         assert said(compare.other_libraries, seen(), seen(libraries={name: HOSTS})) == EQUAL
 
 
+def test_other_libraries_of_the_host_may_be_left_out_if_a_finding_names_them() -> None:
+    real, told = seen(libraries={"libOpenCL.so.1": HOSTS}), "note: vendor-neutral-left-out: ... loader (libOpenCL) ..."
+    assert said(compare.other_libraries, real, seen(), told=told) == TOLD
+    assert said(compare.other_libraries, seen(libraries={"libGL.so.1": HOSTS}), seen(), told=told) == WORSE
+    images = seen(libraries={"libOpenCL.so.1": HOSTS._replace(label=compare.IMAGE)})
+    assert said(compare.other_libraries, images, seen(), told=told) == WORSE
+
+
 @pytest.mark.parametrize("library", [STUBBED, OLDER])
 def test_bad_libcuda_is_told_by_the_file_that_wins(library: Library) -> None:
     bad = seen(libcuda=library)

@@ -14,6 +14,8 @@ from live.never_worse.run import PROBE, Row, entering, job_of
 from live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
 from live.never_worse.ways import WAYS
 
+SAID = 12
+"""Lines of gpubind's standard error that a report shows."""
 KINDS = ("sandbox", "directory", "SIF")
 
 
@@ -52,7 +54,8 @@ _PROBE = "/srv/gpubind/tests/live/never_worse/probe.py"
 def _row(row: Row) -> str:
     verdicts = "".join(f"   {v.outcome}: {v.rule}: {v.why}\n" for v in row.verdicts)
     real, ours = (_line(row, way) for way in (ways.real, WAYS[row.start.way]))
-    return f"{row.start}\n{verdicts}   real: {real}\n   ours: {ours}\n"
+    told = "".join(f"   said: {line}\n" for line in row.ours.stderr.splitlines()[:SAID])
+    return f"{row.start}\n{verdicts}{told}   real: {real}\n   ours: {ours}\n"
 
 
 def _line(row: Row, way: ways.Way) -> str:

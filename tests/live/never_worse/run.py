@@ -182,6 +182,6 @@ def _library(answer: Mapping[str, Any], labels: Mapping[str, str]) -> Library:
 
 def known_contents(machine: Machine) -> dict[str, str]:
     """What is in a file, as the probe says it -> whose it is."""
-    files = glob.glob(f"{machine.root}/usr/lib/x86_64-linux-gnu/**/lib*.so*", recursive=True)
+    files = glob.glob(f"{machine.root}/usr/lib/**/lib*.so*", recursive=True)
     known = {content(path): HOST for path in files if os.path.isfile(path)}
     return {**known, **{content(build.LIBRARIES[label]): label for label in (STUB, OLD, COMPAT)}}
