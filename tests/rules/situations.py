@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from build.driver import host
+from build.driver import host, in_cgroup
 from build.trees import Item, Spec
 
 from gpubind.errors import NothingToBindError
@@ -34,6 +34,8 @@ class Situation(NamedTuple):
     """What is known of the runtime, where its words matter."""
     program: Optional[str] = None
     listfile: Optional[ListFile] = None
+    forbidden: tuple[str, ...] = ()
+    """Nodes that a device cgroup forbids."""
 
 
 class Case(NamedTuple):
@@ -46,7 +48,7 @@ class Case(NamedTuple):
 def found(situation: Situation) -> tuple[Finding, ...]:
     """Everything that check says."""
     layout = SINGULARITY if situation.backend in ("apptainer", "singularity") else GPUBIND
-    machine = host(*situation.parts, **situation.facts)
+    machine = in_cgroup(host(*situation.parts, **situation.facts), *situation.forbidden)
     try:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)
     except NothingToBindError as error:
