@@ -27,7 +27,7 @@ _NAMED = re.compile(rf"({_NAME})(?=[ \t\n;]|$)")
 _PAUSE = re.compile(r"[ \t\n;]|\\\n|$")
 _GAP = re.compile(r"(?:[ \t]|\\\n)*")
 _BETWEEN = re.compile(r"(?:[ \t\n]|\\\n|#[^\n]*)*")
-_COMMENT = re.compile(r"#[^\n]*")
+_COMMENTED = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?")
 _END = re.compile(r"(?:#[^\n]*)?(?:\n|;|\Z)")
 _EXPANSION = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})(:?[-+]|\}}))")
 _PURE = re.compile(rf"\$\{{(?:#{_NAME}\}}|{_NAME}[%#/^,])")
@@ -53,13 +53,17 @@ _GIVEN = re.compile(
     r"|LINES|PROMPT_COMMAND|USER|LOGNAME|HIST[A-Z]+|ENV|CDPATH|TIMEFORMAT|NLSPATH|FIGNORE|IGNOREEOF"
 )
 """Variables that may be there before the first line."""
-_CLOSERS = {"if": "fi", "while": "done", "until": "done", "for": "done", "case": "esac", "{": "}"}
-_CONTINUES = {"then": "fi", "elif": "fi", "else": "fi", "do": "done"}
-_NOT_FOLLOWED = frozenset(
-    "exit return exec readonly declare typeset local alias unalias set shopt enable trap break continue command builtin"
-    " function select coproc time fi done esac".split()
-)
+_OPENERS = {"if": "then", "while": "do", "until": "do", "for": "do", "case": "esac", "{": "}"}
+"""Words that begin a compound command, and the word that each waits for."""
+_MIDDLES = {"then": ("then", "fi"), "elif": ("fi", "then"), "else": ("fi", "fi"), "do": ("do", "done")}
+"""Words inside one: what was waited for, and what is from then on."""
+_NOT_FOLLOWED = frozenset((
+    "exit", "return", "exec", "readonly", "declare", "typeset", "local", "alias", "unalias", "set", "shopt", "enable",
+    "trap", "break", "continue", "command", "builtin", "function", "select", "coproc", "time",
+    "fi", "done", "esac", "in",
+))  # fmt: skip
 """After these, plain statements do not run, or are not what they seem."""
+_ASSIGNING = re.compile(rf"{_NAME}(?:\[[A-Za-z0-9_]+\])?\+?=")
 _COMMAND_WORD = re.compile(r"[A-Za-z0-9_.+:!\[\]-]+|[^\\`]*/[^\\`]*")
 
 
@@ -80,6 +84,16 @@ class Exports(NamedTuple):
     def decided(self, name: str) -> bool:
         """Whether it is known which value *name* has, or that it has none."""
         return _decided(name, self.env, self.unknown, self.clouded)
+
+    def with_value(self, name: str, value: str) -> Exports:
+        """The same, after `export NAME=value`."""
+        return self._replace(
+            env={**self.env, name: value}, exported=self.exported | {name}, unknown=self.unknown - {name}
+        )
+
+    def with_nothing_known(self) -> Exports:
+        """The same, after a script that cannot be read."""
+        return self._replace(env={}, unknown=self.unknown.union(self.env), clouded=True)
 
 
 def parse_exports(text: str, before: Exports) -> Exports:
@@ -206,6 +220,8 @@ def _plain(text: str, at: int, state: _State) -> Optional[int]:
             return None
         if not _PAUSE.match(text, at):
             return None
+    if not (command or look.new):
+        return None
     for variable, value in look.new.items():
         state.assign(variable, value)
     if command == "export":
@@ -366,68 +382,116 @@ def _skipped(text: str, at: int) -> Optional[int]:
 
     None if that is not sure, or if what follows may not run, or not mean what it says.
     """
-    awaited: list[str] = []
-    commands = True  # whether a command may begin here
-    open_list = False  # whether an operator wants another command
-    header = ""
+    walk = _Walk()
     while True:
-        at = _after(_GAP, text, at)
-        if text.startswith("#", at):
-            at = _after(_COMMENT, text, at)
+        at = _after(_COMMENTED, text, at)
         if at >= len(text):
-            return None if awaited or open_list else at
+            return at if walk.complete() else None
         operator = _OPERATOR.match(text, at)
         if operator is None:
             end = _raw_word(text, at, 0)
-            if end is None:
-                return None
-            word, at = text[at:end], end
-            if header:
-                commands = word == ("in" if header == "case" else "do")
-                header = "" if commands else header
-                continue
-            open_list = False
-            if not commands or _ASSIGNMENT.match(word) or (word.isdigit() and text[at : at + 1] in ("<", ">")):
-                continue
-            if word in _CLOSERS:
-                awaited.append(_CLOSERS[word])
-                header = word if word in ("for", "case") else ""
-            elif word in _CONTINUES:
-                if awaited[-1:] != [_CONTINUES[word]]:
-                    return None
-            elif awaited and word == awaited[-1]:
-                awaited.pop()
-                commands = False
-            elif word in _NOT_FOLLOWED or not _COMMAND_WORD.fullmatch(word):
-                return None
-            else:
-                commands = word == "!"
-            continue
-        sign, at = operator.group(), operator.end()
-        if sign in ("\n", ";"):
-            if open_list and sign == ";":
-                return None
-            if not awaited and not open_list:
-                return at
-            header = "" if header == "for" else header
-            commands = True
-        elif sign in ("&&", "||", "|", "&"):
-            commands, open_list = True, sign != "&"
-        elif sign == "(" and commands and not text.startswith("(", at):
-            awaited.append(")")
-        elif sign == ")" and awaited[-1:] == [")"]:
-            awaited.pop()
-            commands = False
-        elif sign in (")", ";;") and awaited[-1:] == ["esac"]:
-            commands, open_list = True, False
-        elif sign[0] in "<>" and "<<" not in sign:
-            at = _after(_GAP, text, at)
-            end = None if _OPERATOR.match(text, at) else _raw_word(text, at, 0)
-            if end is None or end == at:
+            if end is None or not walk.word(text[at:end], redirects=text[end : end + 1] in ("<", ">")):
                 return None
             at = end
+        elif operator.group()[0] in "<>":
+            at = _after(_GAP, text, operator.end())
+            target = None if operator.group() == "<<" or _OPERATOR.match(text, at) else _raw_word(text, at, 0)
+            if target is None or target == at:
+                return None
+            at = target
         else:
-            return None
+            at = operator.end()
+            if operator.group() in ("\n", ";") and walk.complete(operator.group()):
+                return at
+            if not walk.operator(operator.group()) or text.startswith("((", at - 1):
+                return None
+
+
+class _Walk:
+    """A way through a statement, word by word, that knows which compound commands are open."""
+
+    def __init__(self) -> None:
+        self.awaited: list[str] = []
+        """What closes them, the innermost last."""
+        self.header = ""
+        """`for` and `case` in the words before their first command, `pattern` where a case has one."""
+        self.commands = True
+        """Whether the next word may be a command."""
+        self.bare = True
+        """Whether there is nothing yet that an operator could end."""
+        self.joined = False
+        """Whether the last operator wants another command."""
+
+    def complete(self, sign: str = "\n") -> bool:
+        """Whether the statement ends with *sign*."""
+        return not self.awaited and not self.joined and not (self.bare and sign == ";")
+
+    def word(self, word: str, *, redirects: bool) -> bool:
+        """Go over *word*; False if that is not safe."""
+        if self.header == "pattern":
+            if word == "esac":
+                self.awaited.pop()
+                self.header, self.commands = "", False
+                return self.bare
+            self.bare = False
+            return True
+        if self.header == "case":
+            self.header, self.bare = ("pattern", True) if word == "in" else ("case", False)
+            return True
+        if self.header and word != "do":
+            return True
+        self.header = ""
+        if not self.commands or (redirects and word.isdigit()):
+            self.bare = False
+            return True
+        self.joined = False
+        if word in _OPENERS:
+            self.awaited.append(_OPENERS[word])
+            self.header = word if word in ("for", "case") else ""
+            return True
+        if word in _MIDDLES:
+            before, after = _MIDDLES[word]
+            expected = self.awaited[-1:] == [before]
+            self.awaited[-1:] = [after]
+            self.bare = True
+            return expected
+        self.bare = False
+        if self.awaited and word == self.awaited[-1]:
+            self.awaited.pop()
+            self.commands = False
+            return True
+        if _ASSIGNING.match(word):
+            return True
+        self.commands = word == "!"
+        return word not in _NOT_FOLLOWED and bool(_COMMAND_WORD.fullmatch(word))
+
+    def operator(self, sign: str) -> bool:
+        """Go over *sign*; False if that is not safe."""
+        if self.header == "pattern":
+            if sign == ")":
+                empty = self.bare
+                self.header, self.commands, self.bare = "", True, True
+                return not empty
+            return sign == "|" or (sign in ("(", "\n") and self.bare)
+        inner = self.awaited[-1:]
+        if sign == "(":
+            self.awaited.append(")")
+            return self.commands and not self.header
+        if sign == ")":
+            if inner == [")"]:
+                self.awaited.pop()
+            self.commands, self.bare = False, False
+            return inner == [")"] and not self.joined
+        if sign == ";;":
+            self.header, self.bare = "pattern", True
+            return inner == ["esac"] and not self.joined
+        if sign != "\n" and self.bare and not self.header:
+            return False
+        if self.header == "case" or (self.header and sign not in ("\n", ";")):
+            return self.header == "case" and sign == "\n"
+        self.header, self.commands, self.bare = "", True, True
+        self.joined = sign in ("&&", "||", "|") or (self.joined and sign == "\n")
+        return True
 
 
 def _raw_word(text: str, at: int, depth: int) -> Optional[int]:
