@@ -115,14 +115,14 @@ def read_environment(tree: Tree) -> Exports:
 
     Every file counts but Singularity's own. PATH is repaired where Apptainer repairs it.
     """
-    exports = Exports({})
+    exports = Exports({"PATH": None})
     names = tree.list(ENVIRONMENT)
     for name in () if isinstance(names, Missing) else sorted(name for name in names if name.endswith(".sh")):
         path = f"{ENVIRONMENT}/{name}"
         found = tree.stat(path)
         if name in OWN_FILES or isinstance(found, Missing) or found.kind != "file":
             continue
-        if name == "90-environment.sh" and "PATH" not in exports.env and not exports.clouded:
+        if name == "90-environment.sh" and exports.env.get("PATH", "") is None:
             exports = exports.with_value("PATH", DEFAULT_PATH)
         text = tree.read_text(path)
         exports = exports.with_nothing_known() if isinstance(text, Missing) else parse_exports(text, exports)
