@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from glob import glob
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
@@ -125,7 +126,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         assert opened is not None
         _need_command(argv, opened, plan)
         words = bwrap.words(plan, start, opened.tree)
-        line = bwrap.command(program, action, start, words, opened.tree, argv)
+        line = bwrap.command(program, action, words, opened.tree, argv)
     else:
         words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
@@ -259,7 +260,7 @@ def facts_of(
     """What the runtime's words depend on: version, configuration, the user's own values."""
     from gpubind.execute import probe_version
     from gpubind.host.open import read_file
-    from gpubind.runtimes import singularity
+    from gpubind.runtimes import bwrap, singularity
     from gpubind.runtimes.start import Start
     from gpubind.stage import stage
 
@@ -277,7 +278,10 @@ def facts_of(
     for path in singularity.env_file_options(arguments) if name != "bwrap" else ():
         text = read_file(path, ENV_FILE_LIMIT).decode("utf-8", "surrogateescape")
         env_files.update(singularity.parse_env_file(text))
-    return Start(flavour, version, arguments, environ, site, env_files, staged, directories)
+    nodes: tuple[Any, ...] = ()
+    if name == "bwrap":
+        nodes = tuple(path for pattern in bwrap.NODES for path in sorted(glob(pattern)))
+    return Start(flavour, version, arguments, environ, site, env_files, staged, directories, nodes)
 
 
 def _need_command(argv: tuple[str, ...], image: "Image", plan: "Plan") -> None:

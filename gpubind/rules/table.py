@@ -146,7 +146,7 @@ PROGRAM_RULES = (
 )
 
 RUNTIME_RULES = (
-    Rule("no-mount-point", ("warning",), "runtime", runtime.no_mount_point),
+    Rule("no-mount-point", ("warning",), "runtime"),
     Rule("runtime-limit", ("error",), "runtime", runtime.runtime_limit),
 )
 

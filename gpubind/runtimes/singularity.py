@@ -16,7 +16,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.model import Decision, Finding, ImageFacts, Missing, Mount, Plan
 from gpubind.planner.ordinals import ORDINALS, renumbered
 from gpubind.planner.placement import SINGULARITY
-from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
+from gpubind.runtimes.start import Action, Bind, Start, Words, left_out, no_mount_point
 from gpubind.tree import Tree
 
 LAYOUT = SINGULARITY
@@ -65,7 +65,9 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
             options += ["--mount", mount_word(bind)]
     for name, value in env:
         options += ["--env", f"{name}={value}"]
-    return Words(tuple(options), tuple(binds), env, tuple(decisions), (*findings, *env_findings), unset)
+    return Words(
+        tuple(options), tuple(binds), env, tuple(decisions), (*findings, *env_findings, *left_out(decisions)), unset
+    )
 
 
 def command(

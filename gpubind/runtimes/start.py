@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.model import Decision, Finding, HostPath, Mount
@@ -29,6 +29,8 @@ class Start(NamedTuple):
     """Where generated content was written: container path -> host path."""
     directories: frozenset[str] = frozenset()
     """Those of the caller's home and working directory that are there."""
+    nodes: tuple[HostPath, ...] = ()
+    """What this host's /dev has of `bwrap.NODES`."""
 
 
 class Words(NamedTuple):
@@ -60,3 +62,14 @@ def no_mount_point(mount: Mount, detail: str) -> Decision:
         mount.vendor, mount.target, "left-out", "no-mount-point", "place",
         None, None, mount.source, None, mount.target, detail,
     )  # fmt: skip
+
+
+def left_out(decisions: Iterable[Decision]) -> Iterator[Finding]:
+    """The finding about mounts that have no place in the container, if there are any."""
+    left = [decision for decision in decisions if decision.rule == "no-mount-point"]
+    if left:
+        names = ", ".join(sorted({decision.target or decision.subject for decision in left}))
+        files = "1 file is" if len(left) == 1 else f"{len(left)} files are"
+        what = f"{files} left out: the container has no place for them"
+        hint = "make the mount points in the image, or use a runtime that can make them"
+        yield Finding("no-mount-point", "warning", left[0].vendor, "mounts", what, names, left[0].detail, hint)
