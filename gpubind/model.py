@@ -155,7 +155,7 @@ class ImageFacts(NamedTuple):
     """What it sets itself, in its configuration or environment files, of what concerns a plan: LD_LIBRARY_PATH, PATH,
     NVIDIA_*, CUDA_VERSION."""
     undecided: tuple[str, ...]
-    """Those of the same that it sets in a way that only a shell could tell; `env` has their value from before."""
+    """Those of the same that it sets in a way that only a shell could tell; `env` does not have them."""
     driver: tuple[ImageLibrary, ...]
     """Libraries of a driver that its loader would find: they should not be there. No stubs, no empty files."""
     vendor_neutral: tuple[str, ...]
@@ -440,10 +440,10 @@ class Inventory(NamedTuple):
     mig_names: tuple[MigName, ...] = ()
     """What could be found out of the names in the request and the environment."""
     confined: bool = False
-    """Whether a device cgroup, or a /dev of its own, hides some of these GPUs from this process: then programs count
-    the others only."""
+    """Whether a device cgroup, a mode or a /dev of its own hides some of these GPUs from this process: then programs
+    count the others only."""
     hidden: tuple[int, ...] = ()
-    """The indexes of those GPUs, as far as their nodes tell."""
+    """The indexes of the GPUs that this process cannot open, as far as their nodes tell."""
     env: tuple[EnvVar, ...] = ()
     """What a CDI spec sets."""
 
