@@ -167,12 +167,9 @@ def bad_libcuda_is_told(pair: Pair) -> Iterator[Verdict]:
 
 
 def driver_answers(pair: Pair) -> Iterator[Verdict]:
-    """Where the driver starts with the real program, it starts."""
-    for name, answer in (
-        ("libcuda.so.1", NO_DEVICE),
-        ("libcuda.so", NO_DEVICE),
-        ("libnvidia-ml.so.1", DRIVER_NOT_LOADED),
-    ):
+    """Where the driver starts with the real program, it starts. NVML needs nodes, which go where no GPU is chosen."""
+    names = MATTERING if chosen(pair) else MATTERING[:2]
+    for name, answer in zip(names, (NO_DEVICE, NO_DEVICE, DRIVER_NOT_LOADED)):
         there, here = pair.real.libraries[name].status, pair.ours.libraries[name].status
         if there == answer != here:
             yield Verdict(WORSE, f"{name} answers {here}, with the real program {there}")
