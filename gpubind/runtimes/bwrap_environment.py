@@ -81,6 +81,10 @@ then export LD_LIBRARY_PATH="${{__gpubind%:}}"
 else unset LD_LIBRARY_PATH
 fi
 """
+_BEHIND = {
+    "append": 'export {name}="${{{name}:+${name}:}}"{value}\n',
+    "default": 'test -n "${{{name}:-}}" || export {name}={value}\n',
+}
 _BECOME = """unset __gpubind
 case $1 in
 -*) exec -- "$@";;
@@ -110,6 +114,10 @@ def environment(plan_env: tuple[EnvVar, ...], environ: Mapping[str, str], given:
         base = _known(image)
         ends = _ends(plan_env, users, base.get("PATH", DEFAULT_PATH), base.get("LD_LIBRARY_PATH", ""))
         final = {**{name: value for name, value in base.items() if name not in users}, **ends}
+        for variable in _lists(plan_env, users):
+            there = base.get(variable.name) or (environ.get(variable.name) if variable.name in passed else None)
+            added = [variable.value or ""] if variable.op == "append" or not there else []
+            final[variable.name] = ":".join([*([there] if there else []), *added])
         for name, value in sorted(final.items()):
             options += ["--unsetenv", name] if value is None else ["--setenv", name, value]
         return Environment(tuple(options), (), _certain(final))
@@ -135,6 +143,7 @@ def _script(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]], na
         parts.append(f'export PATH="${{PATH-{DEFAULT_PATH}}}"{shlex.quote(added) if added else ""}\n')
     if "LD_LIBRARY_PATH" not in ends:
         parts.append(_LIBRARY_PATH.format(first=shlex.quote(_first(plan_env, users))))
+    parts += [_BEHIND[v.op].format(name=v.name, value=shlex.quote(v.value or "")) for v in _lists(plan_env, users)]
     for name, value in sorted(ends.items()):
         if _NAME.fullmatch(name):
             parts.append(f"unset {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n")
@@ -164,6 +173,11 @@ def _ends(
         elements = f"{_first(plan_env, users)}:{library_path}".split(":")
         ends["LD_LIBRARY_PATH"] = ":".join(element for element in elements if element) or None
     return ends
+
+
+def _lists(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> list[EnvVar]:
+    """What the plan puts behind the values of image and caller, search paths apart; the user's own word wins."""
+    return [v for v in plan_env if v.op in _BEHIND and v.name not in SEARCH_PATHS and v.name not in users]
 
 
 def _first(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> str:
