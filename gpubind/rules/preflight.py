@@ -11,7 +11,8 @@ from gpubind.image import Image
 from gpubind.image.facts import DEFAULT_PATH
 from gpubind.ldso.container import Container
 from gpubind.model import Finding, Plan, Severity
-from gpubind.rules.execve import Chain, follow
+from gpubind.rules.execve import Caller, Chain, follow
+from gpubind.rules.looking import processor
 from gpubind.runtimes import bwrap, singularity
 from gpubind.runtimes.start import Start, Words
 
@@ -52,10 +53,11 @@ def preflight(
     container = None
     if image is not None:
         own = image.facts.env.get("LD_LIBRARY_PATH", "")
-        container = Container(image.loader, host.driver, plan.mounts, plan.env, own)
+        container = Container(image.loader, host.driver, plan.mounts, plan.env, own, lambda: processor(host))
     chain = None
-    if container is not None and program is not None:
-        chain = follow(container, program, search_path(image, plan))
+    if container is not None and program is not None and image is not None:
+        identity = host.identity if image.facts.kind == "directory" else None
+        chain = follow(container, program, search_path(image, plan), Caller(host.uname.machine, identity))
     words = limit = None
     if start is not None:
         try:

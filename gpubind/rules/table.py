@@ -124,6 +124,7 @@ IMAGE_RULES = (
     Rule("cuda-minor-version", ("note",), "image", cuda.cuda_minor_version),
     Rule("cuda-too-new", ("error",), "image", cuda.cuda_too_new),
     Rule("driver-in-image", ("error", "warning"), "image", image.driver_in_image),
+    Rule("executable-stack", ("error", "warning", "note"), "image", libraries.executable_stack),
     Rule("image-env-undecided", ("warning",), "image", image.image_env_undecided),
     Rule("library-missing", ("error", "warning", "note"), "image", libraries.library_missing),
     Rule("library-path-order", ("warning", "note"), "image", image.library_path_order),
@@ -141,7 +142,7 @@ PROGRAM_RULES = (
     Rule("program-library-missing", ("error",), "program", program.program_library_missing),
     Rule("program-library-version", ("error",), "program", program.program_library_version),
     Rule("program-missing", ("error", "warning"), "program", program.program_missing),
-    Rule("program-not-executable", ("error",), "program", program.program_not_executable),
+    Rule("program-not-executable", ("error", "warning"), "program", program.program_not_executable),
     Rule("program-unreadable", ("warning",), "program", program.program_unreadable),
 )
 

@@ -233,7 +233,8 @@ def test_programs_of_32_bits_find_their_own_libraries() -> None:
 
 def test_a_file_that_is_no_library_ends_the_search() -> None:
     for text, said in (("INPUT(libz.so.1)" * 9, "invalid ELF header"), ("", "file too short")):
-        inside = {"/opt/run": needs("liby.so.1"), "/opt/lib/liby.so.1": text, f"{USR}/liby.so.1": elf("liby.so.1")}
+        inside: Spec = {"/opt/run": needs("liby.so.1"), "/opt/lib/liby.so.1": text}
+        inside = {**inside, f"{USR}/liby.so.1": elf("liby.so.1")}
         (failure,) = container(inside, own="/opt/lib").failures("/opt/run")
         assert failure.message == f"/opt/lib/liby.so.1: {said}"
 
