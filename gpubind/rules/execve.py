@@ -5,6 +5,7 @@ Source: execve(2) and execvp(3) for scripts and interpreters; Linux `fs/exec.c`,
 
 from __future__ import annotations
 
+import re
 from posixpath import basename
 from typing import Literal, NamedTuple, Optional, Union
 
@@ -139,9 +140,12 @@ def _first_line(file: Located) -> Optional[tuple[str, str]]:
     data = file.tree.read(file.at, SCRIPT_SIZE_LIMIT)
     if isinstance(data, Missing) or data.startswith(b"\x7fELF"):
         return None
-    if not data.startswith(b"#!"):
-        # execvp(3), and every shell, hand a text to a shell.
+    line, newline, _ = data[2:LINE_LIMIT].partition(b"\n")
+    line = line.split(b"\0")[0].strip(b" \t")
+    program = re.split(rb"[ \t]", line)[0]
+    if not data.startswith(b"#!") or not program or (program == line and not newline and len(data) >= LINE_LIMIT):
+        # For the kernel it is none (ENOEXEC), and execvp(3), like every shell, hands a text to a shell.
         return None if b"\0" in data[:LINE_LIMIT] else ("/bin/sh", "")
-    line = data[2:LINE_LIMIT].split(b"\n")[0].split(b"\0")[0].decode("utf-8", "surrogateescape").strip(" \t")
-    blank = next((at for at, character in enumerate(line) if character in " \t"), len(line))
-    return (line[:blank], line[blank:].strip(" \t")) if line else None
+    texts = (program, line[len(program) :].strip(b" \t"))
+    name, argument = (text.decode("utf-8", "surrogateescape") for text in texts)
+    return name, argument
