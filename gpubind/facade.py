@@ -47,11 +47,13 @@ def plan(
     request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
     fit = None
     if image is not None:
-        from gpubind.ldso.fit import fit_files
+        from gpubind.ldso.fit import fit_compat, fit_files
 
         files = [file for inventory in found.inventories for file in inventory.files]
         asked = request.userspace if "amd" in request.vendors else None
         fit = fit_files(host.driver, files, image.loader, image.facts, asked)
+        if image.facts.compat and "nvidia" in request.vendors:
+            fit = fit_compat(host.driver, files, image.loader, fit)
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
     return make_plan(found.inventories, request, layout, fit, environ=environ, found=found.findings)

@@ -107,6 +107,8 @@ class Request(NamedTuple):
     """Qualified names of CDI devices, `nvidia.com/gpu=0`; empty with `source` cdi: every GPU of NVIDIA's."""
     userspace: Side = "auto"
     """Whose ROCm the container uses."""
+    cuda_compat: Side = "auto"
+    """Whose libcuda the container uses, if its image has one of CUDA's forward compatibility package."""
 
 
 ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker"]
@@ -161,9 +163,11 @@ class ImageFacts(NamedTuple):
     cuda: Optional[str]
     """The CUDA toolkit or runtime in it, `12.4.1`."""
     compat: tuple[ImageLibrary, ...]
-    """libcuda of CUDA's forward compatibility package, in /usr/local/cuda/compat."""
+    """libcuda of CUDA's forward compatibility package, in /usr/local/cuda/compat; no empty and no damaged files."""
     rocm: Optional[str]
     """The ROCm release in it, `6.1.2`."""
+    own_libcuda: Optional[RootedPath] = None
+    """The libcuda to which its own LD_LIBRARY_PATH leads before the host's, resolved; None if to none."""
 
 
 class Unfit(NamedTuple):
@@ -186,6 +190,10 @@ class ImageFit(NamedTuple):
     theirs: Mapping[RootedPath, str] = {}
     """Files of the host's user space whose soname the image has, too, good enough for all who need it: by path, why."""
     conflicts: tuple[Conflict, ...] = ()
+    unfit_compat: Mapping[RootedPath, str] = {}
+    """By path, why the image itself cannot load a compat libcuda that it has."""
+    serves: Optional[str] = None
+    """The newest CUDA version that the host's libcuda serves, by its own note; None if it has none."""
 
 
 class Conflict(NamedTuple):
@@ -373,7 +381,7 @@ class Brought(NamedTuple):
     binds: tuple[UserBind, ...] = ()
     """In the order in which the runtime mounts them: a later one covers an earlier one."""
     env: tuple[EnvVar, ...] = ()
-    """The user's own operations on the container's LD_LIBRARY_PATH, PATH and LD_PRELOAD. They come after the image's."""
+    """The user's own operations on the container's LD_LIBRARY_PATH, PATH and LD_PRELOAD: done after the image's."""
     working_directory: Optional[ContainerPath] = None
     """Where the program starts; None if that is not known."""
     unseen: tuple[str, ...] = ()
@@ -434,6 +442,8 @@ class Inventory(NamedTuple):
     confined: bool = False
     """Whether a device cgroup, or a /dev of its own, hides some of these GPUs from this process: then programs count
     the others only."""
+    hidden: tuple[int, ...] = ()
+    """The indexes of those GPUs, as far as their nodes tell."""
     env: tuple[EnvVar, ...] = ()
     """What a CDI spec sets."""
 

@@ -431,7 +431,7 @@ def test_words_for_a_runtime_are_one_line() -> None:
 
 def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
     done = gpubind("plan", "-q", "--host", HOST, "--format", "apptainer", "--format", "sh")
-    assert "'LD_LIBRARY_PATH=/.singularity.d/libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}'" in done.stdout
+    assert "'LD_LIBRARY_PATH=/.singularity.d/libs:${LD_LIBRARY_PATH:-/.singularity.d/libs}'" in done.stdout
     assert gpubind("plan", "--host", HOST, "--format", "sh").returncode == 2
 
 

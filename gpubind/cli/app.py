@@ -80,6 +80,7 @@ def plan(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    backend_arg: start.BackendArguments = None,
     cdi_hook: Annotated[
         Optional[str],
         typer.Option(
@@ -101,6 +102,8 @@ def plan(
     from gpubind.cli.output import is_terminal, write_document
 
     chosen, quoted = _format(format_ or [], json, terminal=output is None and is_terminal())
+    if backend_arg and chosen not in PLAN_FORMATS:
+        raise UsageError("argument-without-runtime", "--backend-arg is for the formats of a runtime's words alone")
     if cdi_hook is not None and chosen != "cdi":
         raise UsageError("hook-without-cdi", "--cdi-hook is for --format cdi alone")
     if chosen == "cdi":
@@ -112,7 +115,7 @@ def plan(
     elif chosen in PLAN_FORMATS:
         if like is not None:
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
-        made, text = start.plan_in_words(options, chosen, image, quoted=quoted)
+        made, text = start.plan_in_words(options, chosen, image, tuple(backend_arg or ()), quoted=quoted)
     else:
         made = make_plan(options, like=like, image=open_image_of(image))
         text = _render(made, chosen, verbose, colour=output is None and is_terminal())

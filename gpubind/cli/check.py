@@ -1,7 +1,7 @@
 """check: the preflight. No `from __future__ import annotations`: see options.py."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -15,12 +15,14 @@ from gpubind.cli.options import (
     open_image_of,
     takes_plan_options,
 )
+from gpubind.cli.start import BackendArguments
 from gpubind.errors import EXIT_FINDING, NothingToBindError, RuntimeLimitError, UsageError
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.documents.findings import Report
     from gpubind.image import Image
+    from gpubind.model import Brought
     from gpubind.rules import Preflight, Rule
 
 CHECK_FORMATS = ("table", "text", "json", "junit", "github")
@@ -47,9 +49,10 @@ def check(
             help="What will start the container: " + ", ".join((*RUNTIMES, *OTHER_RUNTIMES)) + ". [not known]",
         ),
     ] = None,
+    backend_arg: BackendArguments = None,
     program: Annotated[
         Optional[str],
-        typer.Option(metavar="PATH", help="Also check the program that will run, as it is found in the image."),
+        typer.Option(metavar="PATH", help="Also check the program that will run, as it is found in the container."),
     ] = None,
     format_: Annotated[
         Optional[str],
@@ -81,13 +84,11 @@ def check(
         raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(CHECK_FORMATS))
     if program is not None and image is None:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
-    if program is not None and (not program or (not program.startswith("/") and "/" in program)):
-        why = "what it counts from is not known here"
-        hint = "give its full path in the image, or its name alone"
-        raise UsageError("relative-program", f"--program cannot be `{program}`", why=why, hint=hint)
+    if program == "":
+        raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     codes, reasons = _known(only or ()), ignored_codes(ignore or ())
     opened = open_image_of(image)
-    start = preflight_of(options, opened, like, _runtime(backend, options), program)
+    start = preflight_of(options, opened, like, _runtime(backend, options), tuple(backend_arg or ()), program)
     rules = tuple(rule for rule in asked(start) if not codes or rule.code in codes)
     findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
     report = report_of(start.plan, findings, reasons)
@@ -99,32 +100,54 @@ def check(
 
 
 def preflight_of(
-    options: PlanOptions, opened: Optional["Image"], like: Optional[str], backend: Optional[str], program: Optional[str]
+    options: PlanOptions,
+    opened: Optional["Image"],
+    like: Optional[str],
+    backend: Optional[str],
+    arguments: tuple[str, ...],
+    program: Optional[str],
 ) -> "Preflight":
     """What the rules look at: the plan for these options, or an empty one where there is nothing to bind."""
+    from gpubind.cli.start import facts_of, host_for, staged
+    from gpubind.execute import find_program
     from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND, SINGULARITY
     from gpubind.rules import nothing_to_bind, preflight
+    from gpubind.runtimes import bwrap, bwrap_brought, singularity, singularity_brought
 
-    host = open_host_of(options)
-    layout = SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
+    known = backend if like is None and backend in RUNTIMES else None
+    found = find_program(known, os.environ) if known is not None and options.host is None else None
+    start = None
+    if known is None:
+        host, layout = open_host_of(options), SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
+    else:
+        start = facts_of(known, found, arguments, dict(os.environ) if options.host is None else {})
+        host, layout = host_for(options, start), bwrap.LAYOUT if known == "bwrap" else singularity.layout_of(start)
     try:
         plan = make_plan(options, host=host, like=like, image=opened, layout=layout)
     except NothingToBindError as error:
         plan = empty_plan(layout, opened.facts if opened else None)._replace(findings=(nothing_to_bind(error),))
-    if like is not None or backend not in RUNTIMES:
-        return preflight(host, plan, opened, backend=backend, program=program)
-    from gpubind.cli.start import facts_of
-    from gpubind.execute import find_program
-
-    environ = dict(os.environ) if options.host is None else {}
-    found = find_program(backend, environ) if options.host is None else None
-    start = facts_of(backend, found, (), environ, plan, stage_content=False)
-    made = preflight(host, plan, opened, backend=backend, start=start, program=program)
+    if start is None:
+        is_here = backend is None and options.host is None and program is not None
+        mostly = mostly_brought(os.environ) if is_here else None
+        return preflight(host, plan, opened, backend=backend, program=program, brought=mostly)
+    start = staged(start, plan, write=False)
+    follow = bwrap_brought.brought if known == "bwrap" else singularity_brought.brought
+    brought = follow(start) if options.host is None else None
+    made = preflight(host, plan, opened, backend=backend, start=start, program=program, brought=brought)
     if options.host is None and found is None:
         hint = "install it, or name another with --backend"
         made = made._replace(limit=RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint))
     return made
+
+
+def mostly_brought(environ: Mapping[str, str]) -> "Brought":
+    """What a runtime of which nothing is known mostly brings: Apptainer's home, working directory and /tmp."""
+    from gpubind.cli.start import facts_of
+    from gpubind.runtimes import singularity_brought
+
+    places = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
+    return singularity_brought.brought(facts_of("apptainer", None, (), places))
 
 
 def ignored_codes(given: Iterable[str]) -> dict[str, str]:

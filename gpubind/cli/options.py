@@ -136,6 +136,14 @@ class PlanOptions(NamedTuple):
             help="Whose ROCm: auto, host or image.",
         ),
     ] = "auto"
+    cuda_compat: Annotated[
+        str,
+        typer.Option(
+            metavar="SIDE",
+            envvar="GPUBIND_CUDA_COMPAT",
+            help="Whose libcuda, if the image has one for CUDA's forward compatibility: auto, host or image.",
+        ),
+    ] = "auto"
     libdir: Annotated[
         Optional[str],
         typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
@@ -210,7 +218,7 @@ def make_plan(
     for name in options.cdi_device or ():
         _qualified(name)
     sides = get_args(Side)
-    for side in (options.vendor_neutral, options.userspace):
+    for side in (options.vendor_neutral, options.userspace, options.cuda_compat):
         if side not in sides:
             raise UsageError("unknown-side", f"unknown side `{side}`", hint="known: " + ", ".join(sides))
     if options.libdir and layout is not None and layout.libdir.startswith("/.singularity.d/"):
@@ -241,6 +249,7 @@ def make_plan(
         cdi_directories=tuple(_absolute("--cdi-dir", path) for path in options.cdi_dir or ()),
         cdi_devices=tuple(options.cdi_device or ()),
         userspace=options.userspace,  # type: ignore[arg-type]
+        cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
     )
     if layout is None:
         return plan(host, request, listfile, image)

@@ -16,6 +16,7 @@ KEYS: dict[str, type] = {
     "cdi-dir": list,
     "check": bool,
     "completion": bool,
+    "cuda-compat": str,
     "dev-root": str,
     "format": str,
     "gpus": str,

@@ -19,6 +19,7 @@ from gpubind.errors import (
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
+    from gpubind.host import Host
     from gpubind.image import Image
     from gpubind.model import Finding, Plan
     from gpubind.rules import Preflight
@@ -34,6 +35,9 @@ HELP = {
     "shell": "Plan, then start a shell in a container of IMAGE.",
 }
 ENV_FILE_LIMIT = 1 << 20
+BackendArguments = Annotated[
+    Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,9 +58,7 @@ def _starter(action: Any) -> Callable[..., None]:
             str,
             typer.Option(metavar="RUNTIME", envvar="GPUBIND_BACKEND", help="apptainer, singularity, bwrap or auto."),
         ] = "auto",
-        backend_arg: Annotated[
-            Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
-        ] = None,
+        backend_arg: BackendArguments = None,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command instead.")] = False,
         require_gpu: Annotated[
             bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
@@ -65,13 +67,14 @@ def _starter(action: Any) -> Callable[..., None]:
             bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
         ] = False,
         quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
+        verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")] = False,
     ) -> None:
         argv = tuple(command or ())
         argv = argv[1:] if argv[:1] == ("--",) else argv
         if action == "exec" and not argv:
             raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
         try:
-            wanted = Wanted(backend, tuple(backend_arg or ()), dry_run, require_gpu, check, quiet)
+            wanted = Wanted(backend, tuple(backend_arg or ()), dry_run, require_gpu, check, quiet, verbose)
             _start(action, options, image, argv, wanted)
         except (CommandError, UsageError):
             raise
@@ -93,14 +96,15 @@ class Wanted(NamedTuple):
     require_gpu: bool
     check: bool
     quiet: bool
+    verbose: bool
 
 
 def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, ...], wanted: Wanted) -> None:
     from gpubind.cli.main import complain, render_error
     from gpubind.execute import execute, find_program, need_program
     from gpubind.planner import empty_plan
-    from gpubind.rules import nothing_to_bind, preflight
-    from gpubind.runtimes import bwrap, singularity
+    from gpubind.rules import nothing_to_bind, order_findings, preflight
+    from gpubind.runtimes import bwrap, bwrap_brought, singularity, singularity_brought
 
     environ = dict(os.environ)
     if image.startswith("-"):  # the runtime would take it for an option
@@ -108,8 +112,9 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     name = _backend(wanted.backend, environ)
     program = name if wanted.dry_run and not find_program(name, environ) else need_program(name, environ)
     opened = _look_at(image, name, wanted)
-    layout = bwrap.LAYOUT if name == "bwrap" else singularity.LAYOUT
-    host = open_host_of(options)
+    start = facts_of(name, program, wanted.arguments, environ)
+    layout = bwrap.LAYOUT if name == "bwrap" else singularity.layout_of(start)
+    host = host_for(options, start)
     try:
         plan = make_plan(options, host=host, image=opened, layout=layout)
     except NothingToBindError as error:
@@ -120,7 +125,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
             plan = plan._replace(findings=(nothing_to_bind(error),))
         elif not wanted.quiet:
             complain(render_error(error).replace("error: ", "warning: ", 1))
-    start = facts_of(name, program, wanted.arguments, environ, plan, stage_content=not wanted.dry_run)
+    start = staged(start, plan, write=not wanted.dry_run)
     if name == "bwrap":
         assert opened is not None
         _need_command(argv, opened, plan)
@@ -130,11 +135,14 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
         environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
+    brought = bwrap_brought.brought(start) if name == "bwrap" else singularity_brought.brought(start)
+    first = argv[0] if wanted.check and action == "exec" else None
+    made = preflight(host, plan, opened, backend=name, program=first, brought=brought)._replace(words=words)
     if wanted.check:
-        first = _program(action, argv)
-        _checked(preflight(host, plan, opened, backend=name, program=first)._replace(words=words), quiet=wanted.quiet)
+        _checked(made, wanted)
     elif not wanted.quiet:
-        report([*plan.findings, *words.findings])
+        order = order_findings(made) if opened is not None else ()
+        report([*plan.findings, *words.findings, *order], notes=wanted.verbose)
     if wanted.dry_run:
         import shlex
 
@@ -173,14 +181,7 @@ def _look_at(image: str, name: str, wanted: Wanted) -> Optional["Image"]:
         return None
 
 
-def _program(action: "Action", argv: tuple[str, ...]) -> Optional[str]:
-    """The program of the image that will start; None if it is the runtime's, or may come from the host."""
-    if action != "exec" or argv[0].startswith(("/tmp/", "/home/", "/root/")):
-        return None
-    return argv[0] if "/" not in argv[0] or argv[0].startswith("/") else None
-
-
-def _checked(start: "Preflight", *, quiet: bool) -> None:
+def _checked(start: "Preflight", wanted: Wanted) -> None:
     """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
     from gpubind.cli.check import ignored_codes
     from gpubind.cli.main import complain
@@ -189,8 +190,8 @@ def _checked(start: "Preflight", *, quiet: bool) -> None:
     from gpubind.rules import check
 
     outcome = report_of(start.plan, check(start), ignored_codes(()))
-    if not quiet:
-        report(outcome.findings)
+    if not wanted.quiet:
+        report(outcome.findings, notes=wanted.verbose)
         for finding, reason in outcome.ignored:
             complain(f"ignored: {finding.code}: {printable(finding.what)} ({printable(reason)})\n")
     errors = [finding.code for finding in outcome.findings if finding.severity == "error"]
@@ -203,31 +204,37 @@ def _checked(start: "Preflight", *, quiet: bool) -> None:
         )
 
 
-def plan_in_words(options: PlanOptions, chosen: str, image: Optional[str], *, quoted: bool) -> tuple["Plan", str]:
-    """The plan, and its words for the runtime that format *chosen* names."""
+def plan_in_words(
+    options: PlanOptions, chosen: str, image: Optional[str], arguments: tuple[str, ...], *, quoted: bool
+) -> tuple["Plan", str]:
+    """The plan, and its words for the runtime that format *chosen* names, beside the user's *arguments* for it."""
     from gpubind.execute import find_program
     from gpubind.runtimes import singularity
 
-    name = chosen[: -len("-env")] if chosen.endswith("-env") else chosen
+    as_exports = chosen.endswith("-env")
+    name = chosen[: -len("-env")] if as_exports else chosen
     opened = open_image_of(image)
-    made = make_plan(options, image=opened, layout=singularity.LAYOUT)
     environ = dict(os.environ)
-    program = find_program(name, environ) if options.host is None else None
-    start = facts_of(name, program, (), environ, made, stage_content=True)
-    words = singularity.words(made, start, opened.tree if opened else None)
+    if as_exports:  # the lines themselves look at the value in force
+        environ = singularity.without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
+    start = facts_of(name, find_program(name, environ) if options.host is None else None, arguments, environ)
+    layout = singularity.exports_layout(start) if as_exports else singularity.layout_of(start)
+    made = make_plan(options, host=host_for(options, start), image=opened, layout=layout)
+    words = singularity.words(made, staged(start, made, write=True), opened.tree if opened else None)
     made = made._replace(findings=(*made.findings, *words.findings))
-    if chosen.endswith("-env"):
+    if as_exports:
         return made, singularity.exports(words, name.upper())
     return made, singularity.quoted(words, name) if quoted else singularity.raw(words, name)
 
 
-def report(findings: Iterable["Finding"]) -> None:
-    """Write findings to standard error."""
+def report(findings: Iterable["Finding"], *, notes: bool = True) -> None:
+    """Write findings to standard error, with or without those that are mere notes."""
     from gpubind.cli.main import complain
     from gpubind.documents.text import render_finding
 
     for finding in findings:
-        complain(render_finding(finding))
+        if notes or finding.severity != "note":
+            complain(render_finding(finding))
 
 
 def _backend(backend: str, environ: Mapping[str, str]) -> str:
@@ -247,37 +254,86 @@ def _backend(backend: str, environ: Mapping[str, str]) -> str:
     return backend
 
 
-def facts_of(
-    name: str,
-    program: Optional[str],
-    arguments: tuple[str, ...],
-    environ: Mapping[str, str],
-    plan: "Plan",
-    *,
-    stage_content: bool,
-) -> "Start":
-    """What the runtime's words depend on: version, configuration, the user's own values."""
+def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], environ: Mapping[str, str]) -> "Start":
+    """What the runtime's words depend on: version, configuration, the user's own options, values and directories."""
     from gpubind.execute import probe_version
     from gpubind.host.open import read_file
     from gpubind.runtimes import singularity
+    from gpubind.runtimes.singularity_options import Options, parse_site, read_env_file, read_options
     from gpubind.runtimes.start import Start
-    from gpubind.stage import stage
 
     flavour, version, site = name, None, {}
-    if name != "bwrap" and program is not None and program.startswith("/"):
-        flavour, version = singularity.parse_version(probe_version(program))
-        if os.path.exists(SITE_FILES[flavour]):
-            text = read_file(SITE_FILES[flavour], ENV_FILE_LIMIT).decode("utf-8", "surrogateescape")
-            site = singularity.parse_site(text)
-    staged: dict[Any, Any] = {m.target: f"<generated>{m.target}" for m in plan.mounts if m.content is not None}
-    if stage_content:
-        staged = dict(stage(plan, environ))
+    options, env_files = Options(), {}
+    if name != "bwrap":
+        if program is not None and program.startswith("/"):
+            flavour, version = singularity.parse_version(probe_version(program))
+            if os.path.exists(SITE_FILES[flavour]):
+                site = parse_site(_text(read_file(SITE_FILES[flavour], ENV_FILE_LIMIT)))
+        options = read_options(flavour, arguments, environ)
+        for path in options.all("env-file"):
+            env_files.update(read_env_file(_text(read_file(path, ENV_FILE_LIMIT)), environ))
     directories = frozenset(path for path in (environ.get("HOME"), environ.get("PWD")) if path and os.path.isdir(path))
-    env_files: dict[str, str] = {}
-    for path in singularity.env_file_options(arguments) if name != "bwrap" else ():
-        text = read_file(path, ENV_FILE_LIMIT).decode("utf-8", "surrogateescape")
-        env_files.update(singularity.parse_env_file(text))
-    return Start(flavour, version, arguments, environ, site, env_files, staged, directories)
+    return Start(
+        program=flavour,
+        version=version,
+        arguments=arguments,
+        environ=environ,
+        options=options,
+        site=site,
+        env_files=env_files,
+        directories=directories,
+        home=_home(),
+        working_directory=_working_directory(environ),
+    )
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _home() -> Optional[str]:
+    """The caller's home by the user database: Apptainer asks there, not in HOME."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
+
+
+def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
+    """Where the caller is, under the name that the caller's shell has for it; None if that directory is gone."""
+    try:
+        here = os.getcwd()
+        named = environ.get("PWD", "")
+        return named if named.startswith("/") and os.path.samefile(named, here) else here
+    except OSError:
+        return None
+
+
+def host_for(options: PlanOptions, start: "Start") -> "Host":
+    """The host to plan for. Where the user chooses GPUs for the container itself, the caller's own choice is void.
+
+    As with --nv: `--env CUDA_VISIBLE_DEVICES=1` counts among all GPUs, so all of them must be there.
+    """
+    from gpubind.host.base import GPU_VARIABLES
+    from gpubind.runtimes.singularity_options import user_value
+
+    host = open_host_of(options)
+    said = (user_value(name, start.options, start.env_files, start.environ, start.program) for name in GPU_VARIABLES)
+    if options.host is None and any(value is not None for value in said):
+        host.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
+    return host
+
+
+def staged(start: "Start", plan: "Plan", *, write: bool) -> "Start":
+    """*start* with the places of the plan's generated files, which are written if *write*."""
+    from gpubind.stage import stage
+
+    if write:
+        return start._replace(staged=stage(plan, start.environ))
+    places: dict[Any, Any] = {m.target: f"<generated>{m.target}" for m in plan.mounts if m.content is not None}
+    return start._replace(staged=places)
 
 
 def _need_command(argv: tuple[str, ...], image: "Image", plan: "Plan") -> None:

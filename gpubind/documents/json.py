@@ -28,6 +28,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             "vendor_neutral": request.vendor_neutral,
             "userspace": request.userspace,
             "libc": "image",
+            "cuda_compat": request.cuda_compat,
         },
         "drivers": [_driver(driver) for driver in plan.drivers],
         "image": image_document(plan.image),

@@ -36,6 +36,8 @@ class RecordedEntry(NamedTuple):
     """None: the survey did not read it."""
     ident: Union[ElfIdent, NotElf, Missing, None] = None
     elf: Union[ElfFacts, Missing, None] = None
+    stub: bool = False
+    """Whether it is a stub of libcuda or NVML by what it holds."""
 
 
 class RecordedDirectory(NamedTuple):
@@ -166,6 +168,8 @@ def _dump_entry(entry: RecordedEntry) -> Any:
         facts["version_needs"] = {need.library: list(need.versions) for need in entry.elf.version_needs}
         facts["cuda_note"] = entry.elf.cuda_note and entry.elf.cuda_note._asdict()
         out["elf"] = {key: value for key, value in facts.items() if value or value == ""}
+    if entry.stub:
+        out["stub"] = True
     return out
 
 
@@ -282,7 +286,7 @@ def _parse_entry(value: Any, place: str) -> RecordedEntry:
         if not isinstance(ident, ElfIdent):
             raise _malformed(place, "`elf` without `ident`")
         elf = _parse_elf(entry.object("elf"), ident)
-    return RecordedEntry(found, None, body, ident, elf)
+    return RecordedEntry(found, None, body, ident, elf, entry.value.get("stub") is True)
 
 
 def _parse_ident(entry: _Object) -> ElfIdent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Union
+from typing import NamedTuple, Optional, Union
 
 from gpubind.data import read_data
 from gpubind.model import HostPath, Missing
@@ -78,6 +78,8 @@ class Host:
     environ: Mapping[str, str]
     uname: Uname
     identity: Identity
+    local: Optional[Tree] = None
+    """The tree of this machine's own root, where the files of users lie; None if the host is another machine."""
 
     def liblist(self, name: str) -> ListFile:
         """The list file *name* in force: the user's, else the site's, else the shipped one."""

@@ -31,6 +31,8 @@ class LiveHost(Host):
             nodes = (self.driver.lstat(path) for path in ("/dev/nvidiactl", "/dev/kfd"))
             dev_root = "/" if all(isinstance(node, Missing) for node in nodes) else root
         self.dev = self.driver if os.path.realpath(dev_root) == self.driver.root else LiveTree(dev_root)
+        trees = (tree for tree in (self.driver, self.dev) if tree.root == "/")
+        self.local = next(trees, None) or LiveTree("/")
         self.environ = {name: os.environ[name] for name in PLAN_VARIABLES if name in os.environ}
         uname = os.uname()
         self.uname = Uname(uname.release, uname.machine)

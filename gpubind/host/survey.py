@@ -14,6 +14,7 @@ from gpubind.formats.elf import ElfIdent
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.nvidia_cli import list_argv
 from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
+from gpubind.formats.stub import STUBBED
 from gpubind.host.base import LIST_FILES, Host
 from gpubind.model import Missing
 from gpubind.tree import Tree
@@ -432,7 +433,8 @@ class _Survey:
         ident = self.tree.ident(path)
         is_gpus = GPU_NAME.search(name) or "nvidia" in path
         facts = self.tree.elf(path) if isinstance(ident, ElfIdent) and (is_gpus or elf) else None
-        return RecordedEntry(found, ident=ident, elf=facts)
+        stub = name.startswith(STUBBED) and self.tree.is_stub(path)
+        return RecordedEntry(found, ident=ident, elf=facts, stub=stub)
 
     def _groups(self) -> bytes:
         """The names of the groups that own device nodes, without their members."""

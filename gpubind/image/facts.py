@@ -12,7 +12,7 @@ from gpubind.formats.elf import ElfIdent
 from gpubind.formats.shell import Exports, parse_exports
 from gpubind.ldso.fit import newest
 from gpubind.ldso.loader import Loader
-from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, Stat
+from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath, Stat
 from gpubind.tree import Tree, glob
 
 ENVIRONMENT = "/.singularity.d/env"
@@ -40,7 +40,13 @@ VENDOR_NEUTRAL_SONAMES = (
     "libOpenCL.so.1",
     "libOpenGL.so.0",
 )
-COMPAT = ("/usr/local/cuda/compat/libcuda.so.*.*", "/usr/local/cuda-*/compat/libcuda.so.*.*")
+COMPAT = tuple(
+    f"/usr/local/{toolkit}/compat{below}/libcuda.so.1"
+    for toolkit in ("cuda", "cuda-*")
+    for below in ("", "/lib.real", "/lib")
+)
+"""Where NVIDIA's packages and images have a compat libcuda. In NGC's images the entrypoint makes `lib` a link to
+`lib.real` where that libcuda works; without the entrypoint there is no `lib`."""
 
 _VARIABLE = re.compile(r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+")
 _DRIVER_VERSION = re.compile(r"\.so\.([0-9]{2,4}(?:\.[0-9]+){1,2})$")
@@ -87,6 +93,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         cuda=_cuda(tree) or env.get("CUDA_VERSION") or None,
         compat=tuple(_compat(tree)),
         rocm=_rocm(tree),
+        own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
     )
     return Image(tree, loader, facts)
 
@@ -142,10 +149,11 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
     found = real if isinstance(real, Missing) else tree.stat(real)
     if isinstance(real, Missing) or not isinstance(found, Stat) or found.kind != "file" or not found.size:
         return None
-    return None if "/stubs/" in real or "/compat/" in real else ImageLibrary(soname, real, _version_of(real))
+    return None if "/compat/" in real or tree.is_stub(real) else ImageLibrary(soname, real, _version_of(real))
 
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
+    """Each compat libcuda that a program would find as libcuda.so.1 in its directory, once."""
     seen = []
     for pattern in COMPAT:
         try:
@@ -154,11 +162,26 @@ def _compat(tree: Tree) -> Iterator[ImageLibrary]:
             return  # an image of thousands of directories of that name
         for path in paths:
             real = tree.resolve(path)
-            if not isinstance(real, Missing) and real not in seen:
-                seen.append(real)
-                elf = tree.elf(real)
-                note = None if isinstance(elf, Missing) else elf.cuda_note
-                yield ImageLibrary("libcuda.so.1", real, _version_of(real), note)
+            if isinstance(real, Missing) or real in seen:
+                continue
+            seen.append(real)
+            directory = real.rpartition("/")[0]
+            if "compat" not in directory.split("/") or tree.resolve(f"{directory}/libcuda.so.1") != real:
+                continue  # a link out of the package: the directory holds more than that
+            elf = tree.elf(real)
+            if not isinstance(elf, Missing):
+                yield ImageLibrary("libcuda.so.1", real, _version_of(real), elf.cuda_note)
+
+
+def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
+    """The libcuda to which the image's own *library_path* leads before Singularity's directory of host libraries."""
+    for directory in dict.fromkeys(library_path.replace(";", ":").split(":")):
+        if directory.startswith("/.singularity.d/libs"):
+            return None
+        real = tree.resolve(f"{directory}/libcuda.so.1") if directory.startswith("/") else Missing("absent")
+        if not isinstance(real, Missing) and isinstance(tree.ident(real), ElfIdent):
+            return real
+    return None
 
 
 def _version_of(path: str) -> Optional[str]:

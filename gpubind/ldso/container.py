@@ -7,8 +7,9 @@ executable stacks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from posixpath import basename, dirname
+from posixpath import basename, dirname, normpath
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import NotRecordedError
@@ -16,7 +17,8 @@ from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.ldso.fit import newest
 from gpubind.ldso.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories
 from gpubind.ldso.loader import Loader
-from gpubind.model import EnvVar, Missing, Mount, RootedPath
+from gpubind.ldso.namespace import Cover, Namespace
+from gpubind.model import Brought, EnvVar, Missing, Mount, RootedPath, UserBind
 from gpubind.tree import Tree
 
 OBJECTS_LIMIT = 4096
@@ -26,6 +28,8 @@ NO_EXECUTABLE_STACKS_SINCE = (2, 41)
 HEADER_SIZE = 64
 """Bytes of an ELF header; the loader calls what is shorter too short."""
 DEFAULT_PREFIXES = ("/lib/", "/usr/lib/", "/lib64/", "/usr/lib64/", "/lib32/", "/usr/lib32/")
+
+NOTHING = Brought()
 
 
 class Located(NamedTuple):
@@ -38,7 +42,11 @@ class Located(NamedTuple):
     at: RootedPath
     """The resolved file in that tree."""
     mount: Optional[Mount]
-    """The bind that brings it; None if it is the image's own."""
+    """The plan's bind that brings it; None if it is not the plan's."""
+    bind: Optional[UserBind] = None
+    """The bind of the user, the site or the runtime that brings it. With neither it is the image's own."""
+    real: str = ""
+    """The same path in the container, with links followed: what the kernel says of it in /proc/self/exe."""
 
 
 class Failure(NamedTuple):
@@ -83,10 +91,12 @@ class Closure(NamedTuple):
 
 
 class Container:
-    """What a process of a container sees: an image, and over it what a plan binds.
+    """What a process of a container sees: an image, over it what the user, the site and the runtime bring, and over
+    that what a plan binds.
 
     *mounts* come from *host*, the tree of the driver root; *env* says what LD_LIBRARY_PATH becomes, *own* is the
-    image's own value of it. *cpu* tells the processor that it will run on, if that is known.
+    image's own value of it. What is *brought* lies in *local*, the tree of this machine; without one it is not seen.
+    *cpu* tells the processor that it will run on, if that is known.
     """
 
     def __init__(
@@ -96,12 +106,21 @@ class Container:
         mounts: Iterable[Mount],
         env: Iterable[EnvVar],
         own: str,
+        brought: Brought = NOTHING,
+        local: Optional[Tree] = None,
         cpu: Callable[[], Optional[Cpu]] = lambda: None,
     ) -> None:
         self.image = image
         self.host = host
-        self.library_path = _library_path(env, own)
-        self._mounts = {self._placed(mount.target): mount for mount in mounts}
+        self.working_directory = brought.working_directory
+        binds, unseen = _bound(brought.binds, local)
+        self.unseen = (*brought.unseen, *unseen)
+        """What is brought and cannot be looked at, each in a few words."""
+        self.users_path = self._elements(_values(brought.env, "LD_LIBRARY_PATH", ("set", "prepend")))
+        """Directories that the user puts in front in LD_LIBRARY_PATH, before the plan's."""
+        self.library_path = self._library_path(env, own, brought.env)
+        self.preloaded = tuple(part for v in _values(brought.env, "LD_PRELOAD") for part in re.split("[ :]", v) if part)
+        self._namespace = Namespace(image.tree, (*binds, *(_planned(mount, host) for mount in mounts)))
         self._located: dict[str, Optional[Located]] = {}
         self._loaded: dict[str, Loaded] = {}
         self._read_cpu = cpu
@@ -110,15 +129,22 @@ class Container:
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def locate(self, path: str) -> Optional[Located]:
-        """What *path* is in the container: a file of the plan, else of the image; None if there is none.
+        """The file that *path* is in the container: of the plan, of what is brought, or the image's; None if none is.
 
-        A path that is not absolute counts from a directory that is not known: it is none.
+        A path that is not absolute counts from the working directory; where that is not known, it is none.
         """
         if not path.startswith("/"):
-            return None
+            if self.working_directory is None:
+                return None
+            path = f"{self.working_directory.rstrip('/')}/{path}"
         if path not in self._located:
             self._located[path] = self._locate(path)
         return self._located[path]
+
+    def is_directory(self, path: str) -> bool:
+        """Whether absolute *path* leads to a directory."""
+        place = self._namespace.look(path)
+        return not isinstance(place, Missing) and place.kind == "dir"
 
     def find(self, soname: str) -> Optional[Located]:
         """The library that `dlopen(soname)` opens in a program without search paths of its own."""
@@ -146,27 +172,30 @@ class Container:
         facts = Missing("absent") if first is None else first.tree.elf(first.at)
         return None if first is None or isinstance(facts, Missing) else self._closure(first, facts)
 
-    def _placed(self, target: str) -> str:
-        """*target* with the links of the image above it followed: where its bind really lies."""
-        parent = self.image.tree.resolve(dirname(target))
-        return target if isinstance(parent, Missing) else f"{parent.rstrip('/')}/{basename(target)}"
-
     def _locate(self, path: str) -> Optional[Located]:
-        mount = self._mounts.get(self._placed(path))
-        if mount is None:
-            real = self.image.tree.resolve(path)
-            if isinstance(real, Missing):
-                return None
-            mount = self._mounts.get(real)
-            if mount is None:
-                found = self.image.tree.stat(real)
-                is_file = not isinstance(found, Missing) and found.kind == "file"
-                return Located(path, self.image.tree, real, None) if is_file else None
-        inside = self.host.rooted(mount.source or "")
-        if inside is None:
-            return None  # a generated text, or a socket of another tree: nothing to load
-        at = self.host.resolve(inside)
-        return None if isinstance(at, Missing) else Located(path, self.host, at, mount)
+        place = self._namespace.look(path)
+        if isinstance(place, Missing) or place.tree is None or place.kind != "file":
+            return None  # nothing to load: a generated text, a socket, a directory
+        cover = place.cover
+        return Located(path, place.tree, place.at, cover and cover.mount, cover and cover.bind, place.path)
+
+    def _library_path(self, env: Iterable[EnvVar], own: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
+        """The directories of LD_LIBRARY_PATH: the user's, the plan's, the image's own."""
+        env, users = tuple(env), tuple(users)
+        before = _values(env, "LD_LIBRARY_PATH", ("set", "prepend"))
+        after = (*_values(env, "LD_LIBRARY_PATH", ("append",)), *_values(users, "LD_LIBRARY_PATH", ("append",)))
+        images = [own] if own else []
+        return tuple(dict.fromkeys((*self.users_path, *self._elements((*before, *images, *after)))))
+
+    def _elements(self, values: Iterable[str]) -> tuple[str, ...]:
+        """The directories in *values* of LD_LIBRARY_PATH; an empty one is the working directory."""
+        found = []
+        for part in (part for value in values for part in value.replace(";", ":").split(":")):
+            if part.startswith("/"):
+                found.append(part)
+            elif self.working_directory is not None:
+                found.append(normpath(f"{self.working_directory}/{part}"))
+        return tuple(found)
 
     def _search(
         self, soname: str, rpaths: Iterable[str], runpath: Iterable[str], asker: Optional[ElfFacts]
@@ -209,10 +238,10 @@ class Container:
         if names is None:
             glibc = self._libc_version()
             firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
-            there = {first for first in firsts if self._is_directory(f"{directory}/{first}")}
+            there = {first for first in firsts if self._has(f"{directory}/{first}")}
             # Most images have none: the processor is not asked for.
             every = hwcaps_subdirectories(arch, glibc, self._processor()) if there else ()
-            names = tuple(name for name in every if self._is_directory(f"{directory}/{name}"))
+            names = tuple(name for name in every if self._has(f"{directory}/{name}"))
             self._below[directory, arch] = names
         return names
 
@@ -247,12 +276,12 @@ class Container:
         like = asker.ident
         return found if (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order) else None
 
-    def _is_directory(self, path: str) -> bool:
+    def _has(self, directory: str) -> bool:
+        """Whether *directory* is there; a recorded host may not know."""
         try:
-            found = self.image.tree.stat(path)
+            return directory.startswith("/") and self.is_directory(directory)
         except NotRecordedError:
             return False
-        return not isinstance(found, Missing) and found.kind == "dir"
 
     def _processor(self) -> Optional[Cpu]:
         if self._cpu == "unread":
@@ -298,6 +327,7 @@ class Container:
         objects = [Object(first, facts, tuple(_directories(facts.rpath, origin) if facts.runpath is None else ()))]
         names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[Failure] = []
+        self._preload(objects, names)
         for here in objects:  # grows on the way: breadth first
             is_first = here is objects[0]
             runpath = tuple(_directories(here.elf.runpath, origin if is_first else dirname(here.file.path)))
@@ -319,6 +349,17 @@ class Container:
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
         return Closure(tuple(objects), names, tuple(missing))
+
+    def _preload(self, objects: list[Object], names: dict[str, Optional[Object]]) -> None:
+        """Add the libraries of LD_PRELOAD; the loader goes on without those that it does not find."""
+        for name in self.preloaded:
+            found = self._search(name, (), (), objects[0].elf)
+            elf = None if found is None else found.tree.elf(found.at)
+            if found is None or elf is None or isinstance(elf, Missing) or (elf.soname or basename(name)) in names:
+                continue
+            own = () if elf.runpath is not None else tuple(_directories(elf.rpath, dirname(found.path)))
+            objects.append(Object(found, elf, own))
+            names[elf.soname or basename(name)] = names[basename(name)] = objects[-1]
 
 
 def _why_not(name: str, found: Optional[Located]) -> str:
@@ -349,21 +390,32 @@ def _missing_versions(here: Object, names: dict[str, Optional[Object]]) -> Itera
                 yield Failure("version", version, where, here.file.path, text)
 
 
-def _library_path(env: Iterable[EnvVar], own: str) -> tuple[str, ...]:
-    """The directories of LD_LIBRARY_PATH in the container. An empty element means the working directory: not known."""
-    before: list[str] = []
-    after: list[str] = []
-    for variable in env:
-        if variable.name == "LD_LIBRARY_PATH" and variable.value:
-            (after if variable.op == "append" else before).append(variable.value)
-    elements = [part for value in (*before, own, *after) for part in value.replace(";", ":").split(":")]
-    return tuple(dict.fromkeys(part for part in elements if part.startswith("/")))
+def _values(env: Iterable[EnvVar], name: str, ops: tuple[str, ...] = ("set", "prepend", "append")) -> tuple[str, ...]:
+    """What the operations *ops* on variable *name* say, in order."""
+    return tuple(variable.value for variable in env if variable.name == name and variable.op in ops and variable.value)
+
+
+def _planned(mount: Mount, host: Tree) -> Cover:
+    source = host.rooted(mount.source or "")
+    return Cover(mount.target, None if source is None else host, source or "", mount.kind == "directory", mount)
+
+
+def _bound(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover], list[str]]:
+    """*binds* as they lie in *local*; and those of which nothing can be known."""
+    covers, unseen = [], []
+    for bind in binds:
+        source = None if local is None else local.rooted(bind.source)
+        found = Missing("unreadable") if local is None or source is None else local.stat(source)
+        if not isinstance(found, Missing):
+            covers.append(Cover(bind.target, local, source or "", found.kind == "dir", None, bind))
+        elif found.why != "absent":  # the runtime passes over what is not there, or does not start
+            unseen.append(f"{bind.source}, bound to {bind.target}")
+    return covers, unseen
 
 
 def _origin(file: Located, elf: ElfFacts) -> str:
     """The value of $ORIGIN: a library's directory as it was asked for; a program's with links followed."""
-    is_program = elf.interpreter is not None and file.mount is None
-    return dirname(file.at if is_program else file.path)
+    return dirname(file.real if elf.interpreter is not None and file.real else file.path)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ version which the providing library does not define.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Optional
 
 from gpubind.formats.elf import ElfFacts, ElfIdent, VersionNeed
@@ -61,6 +61,26 @@ def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
     return max(versions, key=lambda version: [int(part) for part in version.split(".")], default=None)
 
 
+def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> ImageFit:
+    """*fit*, and what it takes to decide between the compat libcuda of an image and the libcuda among *files*."""
+    unfit: dict[RootedPath, str] = {}
+    for library in fit.facts.compat:
+        elf = image.tree.elf(library.path)
+        reason = None if isinstance(elf, Missing) else _loads_nowhere(elf, fit.facts) or _version_unfit(elf, (), image)
+        if reason is not None:
+            unfit[library.path] = reason.detail
+    libcuda = (file for file in files if file.soname == "libcuda.so.1" and file.capability != "compat32")
+    notes = (elf.cuda_note for elf in map(host.elf, (file.path for file in libcuda)) if not isinstance(elf, Missing))
+    note = next((note for note in notes if note is not None), None)
+    return fit._replace(unfit_compat=unfit, serves=note.cuda if note is not None else None)
+
+
+def _loads_nowhere(elf: ElfFacts, facts: ImageFacts) -> Optional[Unfit]:
+    if facts.arch is not None and elf.ident.arch != facts.arch:
+        return Unfit("architecture", f"it is {elf.ident.arch}, the image is {facts.arch}")
+    return None if facts.libc_family == "glibc" else Unfit("no-libc", "it needs glibc, which the image has not")
+
+
 def runs_here(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> Optional[Unfit]:
     """Why no such file runs in the image at all: its machine, its C library, its loader."""
     ident = host.ident(file.path)
@@ -87,7 +107,7 @@ def _unfit(host: Tree, file: HostFile, brought: frozenset[str], image: Loader, f
     return None if isinstance(elf, Missing) else _version_unfit(elf, brought, image)
 
 
-def _version_unfit(elf: ElfFacts, brought: frozenset[str], image: Loader) -> Optional[Unfit]:
+def _version_unfit(elf: ElfFacts, brought: Container[str], image: Loader) -> Optional[Unfit]:
     for need in elf.version_needs:
         if need.library in brought:
             continue

@@ -9,10 +9,12 @@ from gpubind.errors import UsageError
 from gpubind.formats.gpu_ids import GpuId, parse_gpus
 from gpubind.model import Gpu, Inventory
 from gpubind.planner.choice import (
+    BY,
     CUDA,
     Choice,
     Chosen,
     divided,
+    is_uuid,
     merged,
     mig_named,
     mig_unresolved,
@@ -21,8 +23,6 @@ from gpubind.planner.choice import (
     part_of,
     usable,
 )
-
-BY = "--gpus"
 
 
 class _Found(NamedTuple):
@@ -57,7 +57,9 @@ def asked(text: str, inventories: Sequence[Inventory]) -> tuple[Choice, ...]:
         by_uuid = any(one.item.spelling == "mig-uuid" for one in unresolved) and None not in names
         spelled = ((CUDA, ",".join(dict.fromkeys(name or "" for name in names))),) if by_uuid else ()
         findings = tuple(mig_unresolved(one.item.text, f"{BY} {text}") for one in unresolved)
-        choices.append(Choice(BY, merged(c for one in ours for c in one.chosen), spelled, findings=findings))
+        chosen = merged(c for one in ours for c in one.chosen)
+        uuids = any(is_uuid(one.item.text) for one in ours)
+        choices.append(Choice(BY, chosen, spelled, findings=findings, uuids=uuids))
     return tuple(choices)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.model import Finding, Gpu, Inventory, MigDevice
@@ -10,6 +10,8 @@ from gpubind.model import Finding, Gpu, Inventory, MigDevice
 if TYPE_CHECKING:
     from gpubind.formats.gpu_ids import GpuId
 
+BY = "--gpus"
+"""What chooses where the environment does not."""
 CUDA = "CUDA_VISIBLE_DEVICES"
 CUDA_ORDER = "CUDA_DEVICE_ORDER"
 PCI_ORDER = "PCI_BUS_ID"
@@ -38,6 +40,10 @@ class Choice(NamedTuple):
     """What is handed on as it is, instead of what `gpus` would give."""
     everything: bool = False
     """All were asked for by name, whatever the environment says."""
+    own: bool = False
+    """Whether the caller's own variables say exactly this, as the vendor's library reads them on the host."""
+    uuids: bool = False
+    """Whether the caller named them by UUID."""
     findings: tuple[Finding, ...] = ()
 
 
@@ -45,6 +51,16 @@ def usable(inventory: Inventory) -> tuple[Gpu, ...]:
     """The GPUs that are not excluded, in the order of their indexes."""
     gpus = [gpu for gpu in inventory.gpus if gpu.index is not None]
     return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
+
+
+def alike(gpus: Sequence[Gpu]) -> bool:
+    """Whether CUDA counts *gpus* by PCI address whatever `CUDA_DEVICE_ORDER` says: none of them is faster."""
+    return len(gpus) < 2 or (gpus[0].model is not None and all(gpu.model == gpus[0].model for gpu in gpus))
+
+
+def is_uuid(name: str) -> bool:
+    """Whether *name* is a UUID, or a name made of one."""
+    return name.upper().startswith(("GPU-", "MIG-"))
 
 
 def named(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:

@@ -38,6 +38,9 @@ and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator."""
 REQUIRED = ("libcuda.so.1", "libnvidia-ml.so.1")
 """Without these the driver is of no use; every other mount may be left out where a target cannot be made."""
 
+ABOUT_NODES = ("device-number", "device-permission")
+"""Findings about a node, which matter only if the container gets it."""
+
 FILE_OPTIONS = ("ro", "nosuid", "nodev")
 SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
 
@@ -65,7 +68,7 @@ def make_plan(
     devices: list[DeviceNode] = []
     findings: list[Finding] = [*found]
     for inventory in inventories:
-        findings += inventory.findings
+        findings += _that_matter(inventory, request, wanted)
         asked = [file for file in inventory.files if _is_asked(file, wanted)]
         kept, side_decisions, side_findings = host_side(asked, request, fit)
         decisions += side_decisions
@@ -90,7 +93,14 @@ def make_plan(
     nodes = tuple(sorted(devices, key=lambda node: node.target))
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
     said_by_cdi = (variable for inventory in inventories for variable in inventory.env)
-    env = (*_environment(ordered, layout), *said_by_cdi, *(variable for _, _, said in selected for variable in said))
+    compat_env, compat_decisions = _compat(request, inventories, fit, layout)
+    decisions += compat_decisions
+    env = (
+        *compat_env,
+        *_environment(ordered, layout),
+        *said_by_cdi,
+        *(variable for _, _, said in selected for variable in said),
+    )
     return Plan(
         request=request,
         layout=layout.name,
@@ -121,13 +131,31 @@ def _selected(
 ) -> Iterable[tuple[Inventory, tuple[Decision, ...], tuple[EnvVar, ...]]]:
     """Each inventory with the GPUs that are chosen of it, why nodes are left out, and how the container is told.
 
-    Where nothing chooses, all stay, and what reads choices is not even loaded.
+    Where nothing chooses, and no cgroup hides a GPU, all stay, and what reads choices is not even loaded.
     """
-    if request.gpus is None and not any(name in environ for name in GPU_VARIABLES):
+    is_asked = request.gpus is not None or any(name in environ for name in GPU_VARIABLES)
+    if not is_asked and not any(inventory.hidden for inventory in inventories):
         return tuple((inventory, (), ()) for inventory in inventories)
     from gpubind.planner.selection import select
 
     return select(inventories, request.gpus, environ, isolated=layout.isolated)
+
+
+def _that_matter(inventory: Inventory, request: Request, wanted: frozenset[Capability]) -> Iterator[Finding]:
+    """The findings of *inventory*, but for those about nodes that the container does not get.
+
+    Whoever did not ask for graphics by name can do without its nodes: that they are not to be opened is a note.
+    """
+    nodes = {node.target: node for node in inventory.devices}
+    for finding in inventory.findings:
+        node = nodes.get(ContainerPath(finding.subject)) if finding.code in ABOUT_NODES else None
+        if node is not None and not _is_wanted(node.capability, wanted):
+            continue
+        is_for_display = node is not None and (node.capability == "graphics" or "/dri/card" in node.target)
+        by_name = request.caps_explicit and "graphics" in wanted
+        if finding.code == "device-permission" and finding.severity == "warning" and is_for_display and not by_name:
+            finding = finding._replace(severity="note")
+        yield finding
 
 
 def wanted_capabilities(request: Request) -> frozenset[Capability]:
@@ -248,6 +276,19 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
         yield EnvVar("GBM_BACKENDS_PATH", "set", layout.libdir, None, "gbm-backend")
     if f"{layout.libdir}/libvdpau_nvidia.so.1" in names:
         yield EnvVar("VDPAU_DRIVER_PATH", "set", layout.libdir, None, "vdpau-driver")
+
+
+def _compat(
+    request: Request, inventories: Iterable[Inventory], fit: Optional[ImageFit], layout: Layout
+) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
+    """What puts the image's compat libcuda before the host's libcuda, and why it does or does not."""
+    nvidia = next((inventory for inventory in inventories if inventory.driver.vendor == "nvidia"), None)
+    asked = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
+    if fit is None or nvidia is None or not asked or "compute" not in wanted_capabilities(request):
+        return (), ()
+    from gpubind.planner.compat import cuda_compat, node_of  # few images have one
+
+    return cuda_compat(request, node_of(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)
 
 
 _VERDICTS = {"taken": 0, "left-out": 1, "rejected": 2, "absent": 3}

@@ -1,9 +1,11 @@
-"""Findings about variables that list GPUs."""
+"""Findings about the choice of GPUs, most of them about variables that list GPUs."""
 
 from __future__ import annotations
 
-from gpubind.model import Finding, Severity
-from gpubind.planner.choice import divided, usable
+from collections.abc import Iterator
+
+from gpubind.model import Finding, Inventory, Severity
+from gpubind.planner.choice import BY, Choice, divided, usable
 from gpubind.planner.names import Names
 
 
@@ -85,3 +87,45 @@ def uuid_unknown(names: Names) -> Finding:
         else "some AMD GPUs have no unique_id",
         "use the GPUs once on the host, let nvidia-persistenced keep them ready, or choose with --gpus by PCI address",
     )
+
+
+def slurm_ambiguous(names: Names, token: str) -> Finding:
+    return Finding(
+        "slurm-gpu-ambiguous",
+        "warning",
+        names.vendor,
+        names.variable,
+        f"{names.variable} names `{token}`, which is taken for NVIDIA's GPU, and may be AMD's",
+        names.where,
+        f"Slurm's numbers are those of device files: /dev/nvidia{token} has this one; AMD's GPU {token} has it where "
+        "gres.conf counts AMD's GPUs from 0. It chooses none of AMD's",
+        "choose with --gpus, by UUID or PCI address, or ask for one vendor (--nv, --rocm)",
+        "scontrol show job -d $SLURM_JOB_ID | grep GRES",
+    )
+
+
+def forbidden(choice: Choice, inventory: Inventory) -> Iterator[Finding]:
+    """Findings about GPUs that the container is to have and that a device cgroup forbids: those that were named, or all
+    if there is no other.
+
+    A scheduler's cgroup forbids the GPUs of other jobs: so long as those are not asked for, that is as it should be.
+    """
+    there = {node.gpu for node in inventory.devices}
+    wanted = usable(inventory) if choice.gpus is None else [one.gpu for one in choice.gpus]
+    closed = [gpu for gpu in wanted if gpu.index in inventory.hidden and gpu.index in there]
+    is_lost = all(gpu.index in inventory.hidden for gpu in wanted)
+    by_name = choice.by == BY and choice.gpus is not None
+    for gpu in closed if by_name else closed[:1] if is_lost else ():
+        node = f"/dev/nvidia{gpu.minor}"
+        yield Finding(
+            "gpu-forbidden",
+            "error" if by_name and is_lost else "warning",
+            inventory.driver.vendor,
+            node,
+            f"this process may not open {node}, " + (f"which {BY} chooses" if by_name else "nor any other GPU"),
+            f"open({node}): Operation not permitted (EPERM)",
+            "a device cgroup forbids it, and holds in the container, too: CUDA and NVML do not list the GPU; without "
+            "another CUDA answers 100 (CUDA_ERROR_NO_DEVICE)",
+            "choose a GPU that the job has, or ask the scheduler for one (`--gres=gpu:1`)",
+            f"cat /proc/self/cgroup; : < {node}",
+        )

@@ -1,26 +1,19 @@
-"""Which GPUs a container gets: the nodes that stay, and the variables that say it to the libraries in there.
-
-UUIDs wherever they are known, for they mean the same with and without isolation. Numbers are said only where they must
-be, counted in what the container's /dev will have.
-"""
+"""Which GPUs a container gets: the nodes that stay, and the variables that say it to the libraries in there."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
 from gpubind.planner.asked import asked
-from gpubind.planner.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, Choice, Chosen, names_of, usable
-from gpubind.planner.ordinals import ORDINALS, renumbered
+from gpubind.planner.choice import CUDA, Choice, Chosen, usable
+from gpubind.planner.plan import ABOUT_NODES
+from gpubind.planner.remarks import forbidden
+from gpubind.planner.variables import hip, variables
 from gpubind.planner.visible import visible
 
-NO_GPU = "-1"
-"""CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
-ABOUT_NODES = ("device-number", "device-permission")
-"""Findings about a node, which matter only if the container gets it."""
-_PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
 _GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
 
 
@@ -43,12 +36,12 @@ def select(
     that is not there, or that cannot be told.
     """
     choices = _choices(inventories, gpus, environ)
-    envs = [tuple(_environment(c, i, environ, isolated)) for c, i in zip(choices, inventories)]
+    envs = [tuple(variables(c, i, environ, isolated=isolated)) for c, i in zip(choices, inventories)]
     said = any(variable.name == CUDA and variable.op == "set" for env in envs for variable in env)
     selections = []
     for choice, inventory, env in zip(choices, inventories, envs):
         if inventory.driver.vendor == "amd":
-            env += tuple(_hip(choice, inventory, environ, said))
+            env += tuple(hip(choice, inventory, environ, isolated=isolated, said=said))
         selections.append(_selection(choice, inventory, env))
     return tuple(selections)
 
@@ -64,80 +57,8 @@ def _choices(inventories: Sequence[Inventory], gpus: Optional[str], environ: Map
     return tuple(choices)
 
 
-def _environment(choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool) -> Iterator[EnvVar]:
-    variable = ROCR if inventory.driver.vendor == "amd" else CUDA
-    if choice.variables:
-        yield from _handed_on(choice.variables)
-        return
-    if choice.everything:
-        # Only what the caller's own variable would take away again has to be said.
-        gpus = usable(inventory)
-        if variable not in environ or not gpus:
-            return
-        if any(gpu.mig for gpu in gpus):
-            yield EnvVar(variable, "unset", None, None, "gpus")  # nothing names whole and divided GPUs at once
-            return
-        # All numbers together mean all GPUs, in whatever order they are counted.
-        uuids = [gpu.uuid for gpu in gpus if gpu.uuid is not None]
-        value = ",".join(uuids if len(uuids) == len(gpus) else map(str, range(len(gpus))))
-        yield EnvVar(variable, "set", value, None, "gpus")
-        return
-    if choice.gpus is None:
-        return
-    if not choice.gpus:
-        yield EnvVar(variable, "set", NO_GPU, None, "gpus")
-        return
-    names = [name for chosen in choice.gpus for name in names_of(chosen)]
-    if None not in names:
-        yield EnvVar(variable, "set", ",".join(name or "" for name in names), None, "gpus")
-    elif any(chosen.parts or chosen.gpu.mig for chosen in choice.gpus):
-        # A part has no number. The nodes alone choose it, and a number of the caller's would hide it.
-        if variable in environ:
-            yield EnvVar(variable, "unset", None, None, "gpus")
-    else:
-        yield from _ordinals(choice, variable, inventory, environ, isolated)
-
-
-def _handed_on(variables: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
-    """The caller's own values, as they are. What no list of GPUs holds is left to the runtime: some evaluate values."""
-    for name, value in variables:
-        if _PLAIN.fullmatch(value):
-            yield EnvVar(name, "set", value, None, "handed-on")
-
-
-def _ordinals(
-    choice: Choice, variable: str, inventory: Inventory, environ: Mapping[str, str], isolated: bool
-) -> Iterator[EnvVar]:
-    """The chosen GPUs by number: counted anew where only they are, else as on the host."""
-    if not isolated and inventory.confined:
-        # The job's cgroup holds in the container, too, and so does what the caller's value means in it.
-        if variable in environ:
-            yield from _handed_on([(variable, environ[variable])])
-        return
-    value = ",".join(str(chosen.gpu.index) for chosen in choice.gpus or ())
-    if isolated:
-        value = renumbered(value, (chosen.gpu for chosen in choice.gpus or ()))
-    if variable == CUDA:
-        yield EnvVar(CUDA_ORDER, "set", PCI_ORDER, None, "gpus")
-    yield EnvVar(variable, "set", value, None, ORDINALS)
-
-
-def _hip(choice: Choice, inventory: Inventory, environ: Mapping[str, str], said: bool) -> Iterator[EnvVar]:
-    """HIP counts once more in what ROCr shows: by its own variable, or by CUDA's, which may be meant for NVIDIA's GPUs.
-
-    All of what ROCr shows, by number, undoes that. *said*: whether the plan sets CUDA's.
-    """
-    if choice.variables or choice.gpus == ():
-        return
-    made = choice.gpus is not None or choice.everything
-    if said or (made and (HIP in environ or CUDA in environ)):
-        count = len(usable(inventory) if choice.gpus is None else choice.gpus)
-        if count:
-            yield EnvVar(HIP, "set", ",".join(map(str, range(count))), None, "gpus")
-
-
 def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) -> Selection:
-    findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings)
+    findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings, *forbidden(choice, inventory))
     if choice.gpus is None:
         return Selection(inventory._replace(findings=findings), (), env)
     chosen = {one.gpu.index: one for one in choice.gpus}
@@ -171,6 +92,9 @@ def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[in
     if node.gpu is not None:
         return None if node.gpu in chosen else f"belongs to GPU {node.gpu}, which is not chosen ({by})"
     if _GPU_NODE.fullmatch(node.target):
+        minors = [gpu.minor for gpu in inventory.gpus]
+        if any(one.gpu.minor is None for one in chosen.values()) and _minor(node) not in minors:
+            return None  # it may be the one of a chosen GPU that has not told its number
         return f"belongs to a GPU that is not chosen, or is excluded ({by})"
     for guard in inventory.mig_nodes:
         if guard.target == node.target:
@@ -180,6 +104,12 @@ def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[in
             part = f"{guard.gi}" if guard.ci is None else f"{guard.gi}/{guard.ci}"
             return f"guards part {part} of the GPU with minor number {guard.minor}, which is not chosen ({by})"
     return None
+
+
+def _minor(node: DeviceNode) -> Optional[int]:
+    """The number in the name of a GPU's node."""
+    digits = node.target[len("/dev/nvidia") :]
+    return int(digits) if node.target.startswith("/dev/nvidia") and digits.isdigit() else None
 
 
 def _guards(gi: int, ci: Optional[int], chosen: Chosen) -> bool:

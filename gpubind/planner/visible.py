@@ -1,7 +1,8 @@
 """What the environment chooses: Slurm's numbers, then the vendors' own variables.
 
 A variable is read as its vendor's library would read it. Where that cannot be done for certain, everything stays and
-the variable is handed on: the library in the container then decides as it would have on the host.
+the variable is handed on: the library in the container then decides as it would have on the host. So it is where the
+scheduler's variable and the vendor's name different GPUs: the container gets what both name.
 
 Sources: CUDA Programming Guide, "CUDA Environment Variables"; srun(1), sbatch(1): SLURM_STEP_GPUS and SLURM_JOB_GPUS
 are never relative to a cgroup; ROCr `core/util/flag.h`, HIP documentation, "GPU isolation techniques".
@@ -24,7 +25,9 @@ from gpubind.planner.choice import (
     SLURM,
     Choice,
     Chosen,
+    alike,
     divided,
+    is_uuid,
     merged,
     mig_named,
     mig_unresolved,
@@ -32,8 +35,8 @@ from gpubind.planner.choice import (
     part_of,
     usable,
 )
-from gpubind.planner.names import Names, read_names
-from gpubind.planner.remarks import list_ends, none_visible, order_unknown, unknown_name, uuid_unknown
+from gpubind.planner.names import Names, Read, read_names
+from gpubind.planner.remarks import list_ends, none_visible, order_unknown, slurm_ambiguous, unknown_name, uuid_unknown
 
 _HIDE_ALL = ("", "-1", "NoDevFiles")
 """Slurm says NoDevFiles in a job that asked for no GPU."""
@@ -47,7 +50,9 @@ def visible(inventory: Inventory, others: Sequence[Gpu], environ: Mapping[str, s
         return Choice()
     job = _job(inventory, others, environ)
     if inventory.driver.vendor == "amd":
-        return _composed(_first(_names(ROCR, inventory, environ), job), inventory, environ)
+        # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
+        own = (ROCR, HIP) if others else (ROCR, HIP, CUDA)
+        return _amds(inventory, job, environ)._replace(own=any(name in environ for name in own))
     names = _names(CUDA, inventory, environ)
     if names is not None and names.value.strip().startswith("MIG-") and divided(inventory):
         job = Choice()  # Slurm counts MIG devices, not GPUs, where it hands out those
@@ -66,9 +71,7 @@ def _names(variable: str, inventory: Inventory, environ: Mapping[str, str]) -> O
 
 def _is_cudas_order_known(inventory: Inventory, environ: Mapping[str, str]) -> bool:
     """CUDA counts the fastest GPU first, unless it is told to count by PCI address; of divided ones, only one part."""
-    gpus = usable(inventory)
-    alike = len(gpus) == 1 or (gpus[0].model is not None and all(gpu.model == gpus[0].model for gpu in gpus))
-    return not divided(inventory) and (alike or environ.get(CUDA_ORDER) == PCI_ORDER)
+    return not divided(inventory) and (alike(usable(inventory)) or environ.get(CUDA_ORDER) == PCI_ORDER)
 
 
 def _job(inventory: Inventory, others: Sequence[Gpu], environ: Mapping[str, str]) -> Choice:
@@ -76,19 +79,31 @@ def _job(inventory: Inventory, others: Sequence[Gpu], environ: Mapping[str, str]
     variable = next((name for name in SLURM if environ.get(name, "").strip()), None)
     if variable is None:
         return Choice()
-    chosen, unknown = [], []
+    chosen, unknown, either = [], [], []
+    # In a cgroup the kernel shows the job's AMD GPUs alone, and has moved their indexes up.
+    is_moved = inventory.driver.vendor == "amd" and inventory.confined
     for token in split_visible(environ[variable]):
-        gpu = _slurms(token, usable(inventory), alone=not others)
+        gpu = _slurms(token, usable(inventory), alone=not others and not is_moved)
         if gpu is not None:
             chosen.append(Chosen(gpu))
+        elif is_moved and token.isascii() and token.isdigit() and len(token) < 3:
+            continue
         elif _slurms(token, others, alone=False) is None:
             unknown.append(token)
+        elif _slurms(token, usable(inventory), alone=True) is not None:
+            either.append(token)
+    names = Names(variable, environ[variable], True, inventory)
     findings: tuple[Finding, ...] = ()
+    # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
+    if either and not chosen and not (CUDA in environ and ROCR in environ):
+        findings = (slurm_ambiguous(names, either[0]),)
     if unknown and (chosen or not others):
-        names = Names(variable, environ[variable], True, inventory)
         why = "Slurm's numbers are those of device files; a variable from another node, or by hand, does not fit here"
         effect = "the others are taken" if chosen else "it is not heeded"
-        findings = (unknown_name(names, unknown[0], "warning", effect, why),)
+        findings = (
+            *findings,
+            unknown_name(names, unknown[0], "warning", effect, why),
+        )
     return Choice(variable, merged(chosen) if chosen else None, findings=findings)
 
 
@@ -112,22 +127,67 @@ def _first(names: Optional[Names], job: Choice) -> Choice:
     if names is None:
         return job
     if split_visible(names.value)[0] in _HIDE_ALL:
-        return Choice(names.variable, (), findings=(*job.findings, none_visible(names)))
+        return Choice(names.variable, (), findings=(*job.findings, none_visible(names)), own=True)
     if job.gpus is None:
         return _read_choice(names, job.findings)
-    mine = [chosen.gpu for chosen in job.gpus]
-    tokens = split_visible(names.value)
-    if not all(token.isascii() and token.isdigit() and len(token) < 10 for token in tokens):
+    return _in_cgroup(names, job, job.gpus) if names.inventory.confined else _in_the_open(names, job, job.gpus)
+
+
+def _in_cgroup(names: Names, job: Choice, gpus: Sequence[Chosen]) -> Choice:
+    """The choice in a job whose cgroup hides the other GPUs: there numbers count the job's."""
+    mine = [chosen.gpu for chosen in gpus]
+    job = job._replace(own=True, uuids=_has_uuid(names))
+    numbers = _numbers(names)
+    if numbers is None:
         read = read_names(names._replace(ordered=False), usable(names.inventory))
         both = tuple(chosen for chosen in read.chosen if chosen.gpu in mine)
         return job._replace(gpus=both or job.gpus) if read.unsure is None and read.unresolved is None else job
-    readings = _readings([int(token) for token in tokens], mine, names)
+    readings = _readings(numbers, mine, names)
     if len(readings) == 1:
         return job._replace(gpus=merged(map(Chosen, readings[0])))
-    # As many as the job has: Slurm's own value, whether it counts in the cgroup or on the host.
-    if len(tokens) >= len(mine):
-        return job
+    # As many as the job has: Slurm's own value. In the cgroup's count it stays, in whatever order CUDA counts there.
+    if len(numbers) >= len(mine):
+        is_count = max(numbers) < len(mine)
+        return job._replace(variables=(*names.beside, (names.variable, names.value))) if is_count else job
     return _handed_on(names, (*job.findings, order_unknown(names, f"{job.by} names {len(mine)} GPUs")))
+
+
+def _in_the_open(names: Names, job: Choice, gpus: Sequence[Chosen]) -> Choice:
+    """The choice in a job that hides no GPU from this process: the vendor's library counts all of the host's.
+
+    Numbers that may be meant within the job, or that name others' GPUs, are handed on, and all nodes stay.
+    """
+    mine = sorted((chosen.gpu for chosen in gpus), key=lambda gpu: gpu.index or 0)
+    read = read_names(names, usable(names.inventory))
+    numbers = _numbers(names)
+    is_outside = any(chosen.gpu not in mine for chosen in read.chosen)
+    if read.unsure or read.unresolved or not read.chosen or (numbers is None and is_outside):
+        return _read_choice(names, job.findings)
+    if numbers is not None:
+        within = [mine[number] for number in numbers] if max(numbers) < len(mine) else None
+        if is_outside or within not in (None, [chosen.gpu for chosen in read.chosen]):
+            return _handed_on(names, (*job.findings, order_unknown(names, f"{job.by} names {len(mine)} GPUs")))
+    findings = (*job.findings, *_list_end(names, read))
+    return job._replace(gpus=merged(read.chosen), findings=findings, own=True, uuids=_has_uuid(names))
+
+
+def _numbers(names: Names) -> Optional[list[int]]:
+    """The list in *names*, if it is one of numbers alone."""
+    tokens = split_visible(names.value)
+    if all(token.isascii() and token.isdigit() and len(token) < 10 for token in tokens):
+        return [int(token) for token in tokens]
+    return None
+
+
+def _has_uuid(names: Names) -> bool:
+    return any(is_uuid(token) for token in split_visible(names.value))
+
+
+def _list_end(names: Names, read: Read) -> tuple[Finding, ...]:
+    if read.unknown is None:
+        return ()
+    severity: Severity = "warning" if read.chosen or read.unresolved else "error"
+    return (list_ends(names, read.unknown, len(read.chosen) + bool(read.unresolved), severity),)
 
 
 def _readings(numbers: Sequence[int], mine: Sequence[Gpu], names: Names) -> list[tuple[Gpu, ...]]:
@@ -146,11 +206,8 @@ def _readings(numbers: Sequence[int], mine: Sequence[Gpu], names: Names) -> list
 
 def _read_choice(names: Names, findings: tuple[Finding, ...] = ()) -> Choice:
     """What the vendor's variable says where no scheduler has said anything."""
-    gpus = usable(names.inventory)
-    read = read_names(names, gpus)
-    if read.unknown is not None:
-        severity: Severity = "warning" if read.chosen or read.unresolved else "error"
-        findings = (*findings, list_ends(names, read.unknown, len(read.chosen) + bool(read.unresolved), severity))
+    read = read_names(names, usable(names.inventory))
+    findings = (*findings, *_list_end(names, read))
     if read.unsure == "order":
         return _handed_on(names, (*findings, order_unknown(names, "")))
     if read.unsure == "uuid":
@@ -161,7 +218,15 @@ def _read_choice(names: Names, findings: tuple[Finding, ...] = ()) -> Choice:
         return _handed_on(names, (*findings, finding))._replace(gpus=everything)
     if not read.chosen:
         return _handed_on(names, findings)
-    return Choice(names.variable, merged(read.chosen), findings=findings)
+    return Choice(names.variable, merged(read.chosen), findings=findings, own=True, uuids=_has_uuid(names))
+
+
+def _amds(inventory: Inventory, job: Choice, environ: Mapping[str, str]) -> Choice:
+    """What is chosen of AMD's GPUs: by ROCr's variable in the job, then by HIP's in what those leave."""
+    rocr, hip = _names(ROCR, inventory, environ), _names(HIP, inventory, environ)
+    if rocr is None and hip is not None and job.gpus is not None and not inventory.confined:
+        return _first(hip, job)  # ROCr shows all of the host's, and in those HIP counts
+    return _composed(_first(rocr, job), inventory, environ)
 
 
 def _composed(choice: Choice, inventory: Inventory, environ: Mapping[str, str]) -> Choice:
@@ -179,26 +244,27 @@ def _composed(choice: Choice, inventory: Inventory, environ: Mapping[str, str]) 
         names = names._replace(inventory=inventory._replace(confined=False))  # ROCR or the job said which there are
     shown = usable(inventory) if choice.gpus is None else tuple(chosen.gpu for chosen in choice.gpus)
     read = read_names(names, shown)
-    findings = choice.findings
-    if read.unknown is not None:
-        severity: Severity = "warning" if read.chosen else "error"
-        findings = (*findings, list_ends(names, read.unknown, len(read.chosen), severity))
+    findings = (*choice.findings, *_list_end(names, read))
     if read.unsure is not None or not read.chosen:
         finding = {"order": (order_unknown(names, ""),), "uuid": (uuid_unknown(names),), None: ()}[read.unsure]
         # ROCR stays as it is beside it: the two are read together.
         rocr = ((ROCR, environ[ROCR]),) if ROCR in environ else ()
         return choice._replace(gpus=None, variables=(*rocr, (HIP, names.value)), findings=(*findings, *finding))
-    return Choice(HIP, merged(read.chosen), findings=findings)
+    return Choice(HIP, merged(read.chosen), findings=findings, uuids=choice.uuids)
 
 
 def _narrowed(choice: Choice, names: Optional[Names]) -> Choice:
     """NVIDIA_VISIBLE_DEVICES says what a container may have at most; it never adds anything.
 
-    Source: nvidia-container-toolkit: `all`, `void` and empty choose nothing there, `none` hides all.
+    Source: nvidia-container-toolkit: `all`, `void` and empty choose nothing there, `none` hides all. One of these
+    words decides wherever it stands in a list: `void` before `none`, `none` before `all`.
     """
-    if names is None or names.value.strip() in ("", "all", "void") or choice.gpus == ():
+    if names is None or choice.gpus == ():
         return choice
-    if names.value.strip() == "none":
+    words = {token.strip() for token in names.value.split(",")} & {"", "void", "none", "all"}
+    if words & {"", "void"} or words == {"all"}:
+        return choice
+    if words:
         return Choice(NVIDIA, (), findings=(*choice.findings, none_visible(names)))
     gpus = usable(names.inventory)
     allowed: list[Chosen] = []
@@ -217,11 +283,11 @@ def _narrowed(choice: Choice, names: Optional[Names]) -> Choice:
     if not allowed or choice.variables:
         return choice._replace(findings=findings)
     if choice.gpus is None:
-        return Choice(NVIDIA, merged(allowed), findings=findings)
+        return Choice(NVIDIA, merged(allowed), findings=findings, uuids=_has_uuid(names))
     both = tuple(one for chosen in choice.gpus for one in _common(chosen, merged(allowed)))
     if not both:
         return Choice(NVIDIA, (), findings=(*findings, none_visible(names, f"{choice.by} names others")))
-    return choice._replace(gpus=both, findings=findings)
+    return choice._replace(gpus=both, findings=findings, own=choice.own and both == choice.gpus)
 
 
 def _common(chosen: Chosen, allowed: Sequence[Chosen]) -> tuple[Chosen, ...]:
@@ -241,15 +307,15 @@ def _toolkits(token: str, names: Names, gpus: Sequence[Gpu]) -> Union[Chosen, Fi
     why = f"nvidia-container-cli would say `device error: {token}: unknown device`"
     unknown = unknown_name(names, token, "note", "it is not heeded", why)
     if gpu_id is None or (spelling == "part" and not gpu_id.value.startswith("gpu-")):
-        is_plain = (token.isascii() and token.isdigit()) or token.startswith(("GPU-", "MIG-"))
-        return unknown if is_plain else None
+        # Not CDI's `nvidia.com/gpu=0`, nor the directory by which Kubernetes' plugin names devices.
+        return None if "/" in token else unknown
     if spelling in ("mig-uuid", "mig-index"):
         known = mig_named(token, names.inventory)
         if known is not None or divided(names.inventory):
             return known or mig_unresolved(token, names.where)
         return unknown if spelling == "mig-uuid" else None
     if spelling not in ("index", "uuid", "part", "pci"):
-        return None
+        return unknown
     matches = named(gpu_id, gpus)
     if len(matches) == 1:
         if spelling == "index" and names.inventory.confined:
@@ -263,4 +329,5 @@ def _toolkits(token: str, names: Names, gpus: Sequence[Gpu]) -> Union[Chosen, Fi
 
 def _handed_on(names: Names, findings: tuple[Finding, ...]) -> Choice:
     """Everything stays, and the variable goes on as it is."""
-    return Choice(names.variable, None, (*names.beside, (names.variable, names.value)), findings=findings)
+    variables = (*names.beside, (names.variable, names.value))
+    return Choice(names.variable, None, variables, findings=findings, own=True)

@@ -7,62 +7,59 @@ by which a compat library is used.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
-from gpubind.formats.require import holds, parse_require, version_key
+from gpubind.formats.require import holds, parse_require
 from gpubind.model import CudaNote, Finding, ImageLibrary, Missing
+from gpubind.planner.compat import RULE, is_newer, node_of, refusal, serves, wanted_cuda
 from gpubind.rules.looking import is_wanted, nvidia_driver
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.cuda import minimum_driver
+from gpubind.sources.cuda import minimum_driver, minor_compatible, minor_floor
 
-MINOR_COMPATIBLE = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
-"""CUDA major version -> the oldest driver on which every toolkit of that major version runs."""
-
-_CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
 _FALSE = ("", "0", "false", "no", "f", "n")
 
 
 class _Cuda(NamedTuple):
+    name: str
+    """The libcuda in the words of a finding: `the driver 550.163.01`."""
     driver: str
-    """Version of the driver."""
+    """Its version."""
     serves: str
-    """The newest CUDA version that the driver serves by itself."""
+    """The newest CUDA version that it serves by itself."""
     known_from: str
 
 
 def cuda_too_new(preflight: Preflight) -> Iterator[Finding]:
-    """The image's CUDA is newer than the driver serves, and no rule of compatibility bridges it."""
-    wanted, cuda = _wanted(preflight), _cuda(preflight)
-    if wanted is None or cuda is None or _serves(preflight, cuda, wanted) or _minor_compatible(cuda, wanted):
+    """The image's CUDA is newer than its libcuda serves, and no rule of compatibility bridges it."""
+    wanted, cuda = _wanted(preflight), _in_use(preflight)
+    if wanted is None or cuda is None or not is_newer(wanted, cuda.serves) or minor_compatible(cuda.driver, wanted):
         return
-    need = MINOR_COMPATIBLE.get(int(wanted.partition(".")[0])) or minimum_driver(wanted) or "a newer one"
+    need = minor_floor(wanted) or minimum_driver(wanted) or "a newer one"
     yield Finding(
         "cuda-too-new",
         "error",
         "nvidia",
         wanted,
-        f"the image is for CUDA {wanted}, the driver {cuda.driver} serves up to {cuda.serves}",
+        f"the image is for CUDA {wanted}, {cuda.name} serves up to {cuda.serves}",
         cuda.known_from,
         "CUDA driver version is insufficient for CUDA runtime version (cudaErrorInsufficientDriver, 35)",
-        f"use an image for CUDA {cuda.serves} or older, a host with driver {need} or newer, or NVIDIA's cuda-compat "
-        "package in the image, on data-centre GPUs",
+        f"use an image for CUDA {cuda.serves} or older, a host with driver {need} or newer, or {_bridge(preflight)}",
     )
 
 
 def cuda_minor_version(preflight: Preflight) -> Iterator[Finding]:
     """The image's CUDA is newer, but of a major version that this driver runs: all but some features work."""
-    wanted, cuda = _wanted(preflight), _cuda(preflight)
-    if wanted is None or cuda is None or _serves(preflight, cuda, wanted) or not _minor_compatible(cuda, wanted):
+    wanted, cuda = _wanted(preflight), _in_use(preflight)
+    if wanted is None or cuda is None or not is_newer(wanted, cuda.serves) or not minor_compatible(cuda.driver, wanted):
         return
     yield Finding(
         "cuda-minor-version",
         "note",
         "nvidia",
         wanted,
-        f"the image is for CUDA {wanted}, the driver {cuda.driver} for {cuda.serves}: minor-version compatibility",
+        f"the image is for CUDA {wanted}, {cuda.name} for {cuda.serves}: minor-version compatibility",
         cuda.known_from,
         "programs run, but PTX that is compiled at run time may be too new: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222), "
         "the provided PTX was compiled with an unsupported toolchain",
@@ -119,27 +116,28 @@ def bad_require(preflight: Preflight) -> Iterator[Finding]:
 
 def compat_used(preflight: Preflight) -> Iterator[Finding]:
     """The image's forward-compatibility libcuda comes first, and the driver allows it."""
-    library, cuda = _used_compat(preflight), _cuda(preflight)
-    if library is None or cuda is None or _harm(preflight, library, cuda) is not None:
+    library = _used_compat(preflight)
+    if library is None or _cuda(preflight) is None or _harm(preflight, library) is not None:
         return
-    serves = f" (CUDA {library.note.cuda})" if library.note else ""
+    served = serves(library)
     yield Finding(
         "compat-used",
         "note",
         "nvidia",
         library.path,
-        f"programs will use the image's forward-compatibility libcuda{serves} instead of the host's",
+        f"programs will use the image's forward-compatibility libcuda{f' (CUDA {served})' if served else ''} instead "
+        "of the host's",
         library.path,
         "it works on data-centre GPUs and some RTX ones; elsewhere: CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804), "
         "forward compatibility was attempted on non supported HW",
-        "nothing, if that is meant; else take the compat directory out of the image's LD_LIBRARY_PATH",
+        f"nothing, if that is meant; else {_the_hosts_first(preflight)}",
     )
 
 
 def compat_harmful(preflight: Preflight) -> Iterator[Finding]:
     """The image's forward-compatibility libcuda comes first, and cannot work with this kernel module or GPU."""
-    library, cuda = _used_compat(preflight), _cuda(preflight)
-    why = None if library is None or cuda is None else _harm(preflight, library, cuda)
+    library = _used_compat(preflight)
+    why = None if library is None or _cuda(preflight) is None else _harm(preflight, library)
     if library is None or why is None:
         return
     yield Finding(
@@ -150,19 +148,18 @@ def compat_harmful(preflight: Preflight) -> Iterator[Finding]:
         "programs will use the image's forward-compatibility libcuda, which does not work here",
         library.path,
         why,
-        "take the compat directory out of the image's LD_LIBRARY_PATH, so that the host's libcuda is used",
+        _the_hosts_first(preflight),
     )
 
 
 def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
     """A forward-compatibility libcuda in the image would help, but comes after the host's."""
     assert preflight.image is not None
-    wanted, cuda = _wanted(preflight), _cuda(preflight)
-    if wanted is None or cuda is None or _serves(preflight, cuda, wanted):
+    wanted, cuda = _wanted(preflight), _in_use(preflight)
+    if wanted is None or cuda is None or _used_compat(preflight) is not None or not is_newer(wanted, cuda.serves):
         return
     for library in preflight.image.facts.compat:
-        if _harm(preflight, library, cuda) is None:
-            directory = library.path.rpartition("/")[0]
+        if _would_help(preflight, library):
             yield Finding(
                 "compat-ignored",
                 "warning",
@@ -171,8 +168,45 @@ def compat_ignored(preflight: Preflight) -> Iterator[Finding]:
                 f"the image brings a forward-compatibility libcuda for CUDA {wanted}, but the host's comes first",
                 library.path,
                 "the job runs with the host's libcuda: unsupported PTX (222), or insufficient driver (35)",
-                f"on a data-centre GPU, put {directory} first in the container's LD_LIBRARY_PATH yourself",
+                f"on a data-centre GPU: {_the_images_first(preflight, library)}",
             )
+            return
+
+
+def _the_hosts_first(preflight: Preflight) -> str:
+    if _is_ours(preflight):
+        return "let the host's be used: --cuda-compat host"
+    return "take the compat directory out of the image's LD_LIBRARY_PATH, so that the host's libcuda is used"
+
+
+def _the_images_first(preflight: Preflight, library: ImageLibrary) -> str:
+    by_hand = f"give the container LD_LIBRARY_PATH={library.path.rpartition('/')[0]} yourself"
+    if preflight.plan.layout == "cdi":
+        return by_hand
+    return f"--cuda-compat image (GPUBIND_CUDA_COMPAT=image), or {by_hand}"
+
+
+def _would_help(preflight: Preflight, library: ImageLibrary) -> bool:
+    """Whether *library* works here, and serves a newer CUDA than the host's libcuda."""
+    cuda, served = _cuda(preflight), serves(library)
+    newer = cuda is None or served is None or is_newer(served, cuda.serves)
+    return newer and _harm(preflight, library) is None
+
+
+def _is_ours(preflight: Preflight) -> bool:
+    """Whether the plan itself puts a compat libcuda first."""
+    return any(variable.rule == RULE for variable in preflight.plan.env)
+
+
+def _bridge(preflight: Preflight) -> str:
+    """What to say of CUDA's forward compatibility where it would help."""
+    assert preflight.image is not None
+    why = ""
+    for library in preflight.image.facts.compat:
+        if _would_help(preflight, library) and not _is_ours(preflight):
+            return f"the image's own compat libcuda: {_the_images_first(preflight, library)}"
+        why = why or f"; {library.path} does not do here: {_harm(preflight, library) or 'it is too old'}"
+    return f"NVIDIA's cuda-compat package in the image, on data-centre GPUs{why}"
 
 
 def _requirements(preflight: Preflight) -> Iterator[tuple[str, str, Optional[bool], dict[str, str]]]:
@@ -180,9 +214,8 @@ def _requirements(preflight: Preflight) -> Iterator[tuple[str, str, Optional[boo
     assert preflight.image is not None
     if cuda is None or preflight.image.facts.env.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
         return
-    used = _used_compat(preflight)
-    serves = used.note.cuda if used is not None and used.note is not None else cuda.serves
-    facts = {"cuda": serves, "driver": cuda.driver}
+    in_use = _in_use(preflight) or cuda
+    facts = {"cuda": in_use.serves, "driver": cuda.driver}
     for name, value in _expressions(preflight):
         try:
             requirement = parse_require(value)
@@ -199,10 +232,19 @@ def _expressions(preflight: Preflight) -> Iterator[tuple[str, str]]:
 
 
 def _wanted(preflight: Preflight) -> Optional[str]:
-    """`12.6`: what the image is for; None if nothing in it says so."""
     assert preflight.image is not None
-    match = re.match(r"([0-9]{1,3}\.[0-9]{1,3})(\.|$)", preflight.image.facts.cuda or "")
-    return match.group(1) if match else None
+    return wanted_cuda(preflight.image.facts)
+
+
+def _in_use(preflight: Preflight) -> Optional[_Cuda]:
+    """The libcuda that programs will use: the image's compat one where that works, else the host's."""
+    cuda, used = _cuda(preflight), _used_compat(preflight)
+    if cuda is None or used is None or _harm(preflight, used) is not None:
+        return cuda
+    served = serves(used)
+    if served is None:
+        return None  # nothing tells what it serves
+    return _Cuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
 
 
 def _cuda(preflight: Preflight) -> Optional[_Cuda]:
@@ -210,12 +252,13 @@ def _cuda(preflight: Preflight) -> Optional[_Cuda]:
     driver = nvidia_driver(preflight.plan)
     if driver is None or driver.version is None or driver.kind != "linux" or not is_wanted(preflight.plan, "compute"):
         return None
+    name = f"the driver {driver.version}"
     note = _host_note(preflight)
     if note is not None:
-        return _Cuda(driver.version, note.cuda, "the note in the host's libcuda")
+        return _Cuda(name, driver.version, note.cuda, "the note in the host's libcuda")
     if driver.cuda_max is None:
         return None
-    return _Cuda(driver.version, driver.cuda_max, f"CUDA's release notes for driver {driver.version}")
+    return _Cuda(name, driver.version, driver.cuda_max, f"CUDA's release notes for driver {driver.version}")
 
 
 def _host_note(preflight: Preflight) -> Optional[CudaNote]:
@@ -228,19 +271,6 @@ def _host_note(preflight: Preflight) -> Optional[CudaNote]:
     return None
 
 
-def _serves(preflight: Preflight, cuda: _Cuda, wanted: str) -> bool:
-    """Whether the libcuda that programs will use serves *wanted*."""
-    used = _used_compat(preflight)
-    if used is not None and _harm(preflight, used, cuda) is None:
-        return used.note is None or version_key(wanted) <= version_key(used.note.cuda)
-    return version_key(wanted) <= version_key(cuda.serves)
-
-
-def _minor_compatible(cuda: _Cuda, wanted: str) -> bool:
-    floor = MINOR_COMPATIBLE.get(int(wanted.partition(".")[0]))
-    return floor is not None and version_key(cuda.driver) >= version_key(floor)
-
-
 def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
     """The compat libcuda that a program in the container would open; None if it is another libcuda."""
     assert preflight.container is not None
@@ -251,24 +281,12 @@ def _used_compat(preflight: Preflight) -> Optional[ImageLibrary]:
     return next((library for library in preflight.image.facts.compat if library.path == found.at), None)
 
 
-def _harm(preflight: Preflight, library: ImageLibrary, cuda: _Cuda) -> Optional[str]:
-    """The error that a compat libcuda would meet here; None if it would work as far as files tell."""
-    branch = int(cuda.driver.partition(".")[0])
-    mismatch = (
-        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has unsupported display driver / cuda driver combination"
-    )
-    if library.note is not None:
-        if branch not in library.note.drivers:
-            drivers = ", ".join(map(str, library.note.drivers))
-            return f"{mismatch}; it is made for the drivers {drivers}, here is {branch}"
-        if version_key(library.note.cuda) <= version_key(cuda.serves):
-            return f"{mismatch}; it serves CUDA {library.note.cuda}, no more than the host's {cuda.serves}"
-    elif library.version is not None and int(library.version.partition(".")[0]) <= branch:
-        return f"{mismatch}; it is {library.version}, no newer than the host's {cuda.driver}"
-    consumer = [gpu.model for gpu in preflight.plan.gpus if gpu.model and _CONSUMER.search(gpu.model)]
-    if consumer:
-        return (
-            "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804): forward compatibility was attempted on non supported HW; "
-            f"the GPU is a {consumer[0]}"
-        )
-    return None
+def _harm(preflight: Preflight, library: ImageLibrary) -> Optional[str]:
+    """What the loader or CUDA would say of a compat libcuda here; None if it would work as far as files tell."""
+    assert preflight.container is not None
+    failures = preflight.container.failures(library.path)
+    if failures:
+        return failures[0].message
+    driver, cuda = nvidia_driver(preflight.plan), _cuda(preflight)
+    node = node_of(driver, preflight.plan.gpus, cuda.serves if cuda else None) if driver else None
+    return None if node is None else refusal(library, node)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from shlex import quote
 
+from gpubind.formats.stub import STUBBED
 from gpubind.model import ContainerPath, Decision, Finding
 from gpubind.rules.looking import (
     PCI_DEVICES,
@@ -116,18 +117,19 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
 
 
 _STAND_INS = {
-    "stub": "a program that finds it gets CUDA_ERROR_STUB_LIBRARY (34): `CUDA driver is a stub library`",
+    "stub": "a program that finds it gets CUDA_ERROR_STUB_LIBRARY (34), `CUDA driver is a stub library`, or from NVML "
+    "NVML_ERROR_DRIVER_NOT_LOADED (9)",
     "cuda-compat": "beside another kernel module it gives CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803), or on a GPU that "
     "it is not for CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804)",
 }
 
 
 def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
-    """A libcuda that is not the driver's: passed over here, but other programs take what the cache offers."""
+    """A libcuda or NVML that is not the driver's: passed over here, but other programs take what the cache offers."""
     rejected: dict[str, Decision] = {}
     for decision in preflight.plan.decisions:
-        is_libcuda = decision.rule in _STAND_INS and decision.subject.startswith("libcuda.so")
-        if is_libcuda and decision.path and (decision.found_by == LD_CACHE or decision.path not in rejected):
+        is_stand_in = decision.rule in _STAND_INS and decision.subject.startswith(STUBBED)
+        if is_stand_in and decision.path and (decision.found_by == LD_CACHE or decision.path not in rejected):
             rejected[decision.path] = decision
     for path, decision in rejected.items():
         cached = decision.found_by == LD_CACHE
@@ -139,7 +141,7 @@ def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
             f"{decision.found_by} offers a {decision.subject} that is not the driver's; it is passed over",
             f"{path} ({decision.rule})",
             _STAND_INS[decision.rule],
-            "take its directory out of /etc/ld.so.conf.d and run `ldconfig` as root"
+            "remove it, or take its directory out of /etc/ld.so.conf.d, and run `ldconfig` as root"
             if cached
             else "keep its directory out of LD_LIBRARY_PATH; gpubind does not use it",
         )
@@ -192,7 +194,8 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
 
 def gpu_uninitialised(preflight: Preflight) -> Iterator[Finding]:
     """`GPU UUID: GPU-????????`: nothing has used the GPU since its driver was loaded (nv-procfs.c)."""
-    gpus = [gpu for gpu in gpus_in_use(preflight.plan) if gpu.uuid is None and gpu.pci]
+    # One without a model has told nothing at all: `gpu-unreadable`.
+    gpus = [gpu for gpu in gpus_in_use(preflight.plan) if gpu.uuid is None and gpu.pci and gpu.model]
     if gpus and is_linux_driver(preflight.plan):
         yield Finding(
             "gpu-uninitialised",

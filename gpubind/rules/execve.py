@@ -13,7 +13,7 @@ from gpubind.formats.elf import COMPAT32, ElfIdent
 from gpubind.formats.env_arguments import EnvError, parse_env_arguments
 from gpubind.host import Identity
 from gpubind.ldso.container import Container, Located
-from gpubind.model import Missing, Stat
+from gpubind.model import Missing
 
 SCRIPTS_LIMIT = 5
 """Interpreters of interpreters that the kernel follows: fs/exec.c, exec_binprm."""
@@ -48,14 +48,20 @@ class Caller(NamedTuple):
     machine: Optional[str] = None
     """As uname(2) has it; None if that is not known: then it runs what is in the image."""
     identity: Optional[Identity] = None
-    """None if the modes of files say nothing about the caller: a mounted SIF file is its user's."""
+    """None if that is not known."""
+    modes_count: bool = True
+    """Whether owners and modes in the image say something about the caller: a mounted SIF file is its user's."""
 
-    def may(self, found: Stat, wanted: Literal[1, 4]) -> bool:
-        """Whether the caller may execute (1) or read (4) a file of these facts."""
-        if self.identity is None or self.identity.euid == 0:
-            return wanted == 4 or bool(found.mode & 0o111)
+    def may_execute(self, file: Located) -> bool:
+        """Whether the caller may execute *file*, by its mode."""
+        found = file.tree.stat(file.at)
+        if isinstance(found, Missing):
+            return False
+        is_images = file.mount is None and file.bind is None
+        if self.identity is None or self.identity.euid == 0 or (is_images and not self.modes_count):
+            return bool(found.mode & 0o111)
         shift = 6 if found.uid == self.identity.euid else 3 if found.gid in self.identity.groups else 0
-        return bool(found.mode >> shift & wanted)
+        return bool(found.mode >> shift & 1)
 
     def runs(self, arch: str, image: Optional[str]) -> bool:
         """Whether the kernel runs programs for *arch*, in an image for *image*."""
@@ -105,8 +111,7 @@ def _stop(arch: Optional[str], names: list[str], file: Optional[Located], caller
     if file is None:
         said = "bad interpreter: No such file or directory" if len(names) > 1 else "No such file or directory"
         return Stop("missing", f"{name}: {said} (127)")
-    found = file.tree.stat(file.at)
-    if not isinstance(found, Missing) and not caller.may(found, 1):
+    if not caller.may_execute(file):
         return Stop("mode", f"{name}: Permission denied (126)")
     ident = file.tree.ident(file.at)
     if isinstance(ident, Missing):
@@ -122,17 +127,16 @@ def _stop(arch: Optional[str], names: list[str], file: Optional[Located], caller
 
 
 def _find(container: Container, name: str, path: str, caller: Caller) -> Optional[Located]:
-    """*name* as a shell finds it: a path, or a name in PATH's directories; what may not be executed is passed over."""
+    """*name* as a shell finds it: a path, or the first that may be executed of that name in PATH's directories."""
     if "/" in name:
         return container.locate(name)
-    refused: Optional[Located] = None
+    first = None
     for directory in path.split(":"):
-        found = container.locate(f"{directory.rstrip('/')}/{name}") if directory.startswith("/") else None
-        facts = Missing("absent") if found is None else found.tree.stat(found.at)
-        if not isinstance(facts, Missing) and caller.may(facts, 1):
+        found = container.locate(f"{directory or '.'}/{name}")
+        if found is not None and caller.may_execute(found):
             return found
-        refused = refused or found
-    return refused
+        first = first or found
+    return first
 
 
 def _first_line(file: Located) -> Optional[tuple[str, str]]:

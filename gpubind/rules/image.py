@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from posixpath import basename
 
 from gpubind.image.facts import DRIVER_SONAMES, image_library
-from gpubind.model import Finding, ImageLibrary, Missing
+from gpubind.model import Finding, ImageLibrary, Missing, Severity
 from gpubind.rules.looking import counted, nvidia_driver
+from gpubind.rules.order import FIRST, LIBCUDAS, Winner, winner
 from gpubind.rules.preflight import Preflight
 
-LIBCUDAS = ("libcuda.so.1", "libcuda.so")
-"""The names by which programs open libcuda."""
+MISMATCH = "`Driver/library version mismatch`"
+_STUBS = {
+    **dict.fromkeys(LIBCUDAS, "CUDA_ERROR_STUB_LIBRARY (34): CUDA driver is a stub library"),
+    "libnvidia-ml.so.1": "it says that it is a stub library, and nvmlInit answers NVML_ERROR_DRIVER_NOT_LOADED (9)",
+}
+"""What stubs are for, by the names that programs open, and what calling one comes to."""
 
 
 def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
@@ -22,26 +27,44 @@ def driver_in_image(preflight: Preflight) -> Iterator[Finding]:
     driver = nvidia_driver(preflight.plan)
     for library in _drivers(preflight):
         brought = library.soname in planned
-        found = preflight.container.find(library.soname)
-        wins = found is not None and found.mount is None
+        first = winner(preflight, library.soname)
+        wins = first is not None and first.file.bind is None and first.file.at == library.path
         same = library.version is not None and driver is not None and library.version == driver.version
         version = f" ({library.version})" if library.version else ""
-        if brought and not wins:
-            why = "it waits for programs that do not follow LD_LIBRARY_PATH: `Driver/library version mismatch`"
+        what = f"the image has a driver library of its own, {library.path}{version}"
+        hint = "take the driver out of the image"
+        if first is not None and wins:
+            what = (
+                f"programs in the container get the image's {library.soname}, {library.path}{version}, not the host's"
+            )
+            why = f"it comes before the host's in the loader's order: {MISMATCH}"
+            hint = f"{hint}{_or_its_directory(first)}"
         elif brought:
-            why = "it comes before the host's in the loader's order: `Driver/library version mismatch`"
+            why = f"it waits for programs that do not follow LD_LIBRARY_PATH: {MISMATCH}"
+            hint = f"{hint}; the host's comes first only through LD_LIBRARY_PATH"
         else:
-            why = "the plan brings none, so programs will use it: `Driver/library version mismatch`"
-        yield Finding(
-            "driver-in-image",
-            "warning" if same or (brought and not wins) else "error",
-            "nvidia",
-            library.soname,
-            f"the image has a driver library of its own, {library.path}{version}",
-            library.path,
-            why,
-            "take the driver out of the image; the host's comes first only through LD_LIBRARY_PATH",
-        )
+            why = f"the plan brings none, so programs will use it: {MISMATCH}"
+        severity: Severity = "warning" if same or (brought and not wins) else "error"
+        yield Finding("driver-in-image", severity, "nvidia", library.soname, what, library.path, why, hint)
+
+
+def _or_its_directory(first: Winner) -> str:
+    if first.directory is None:
+        return ""
+    return f", or {first.directory} out of {'your' if first.is_users else 'its'} LD_LIBRARY_PATH"
+
+
+def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
+    """The findings about a libcuda or NVML that programs will get in place of the plan's, with the file that wins.
+
+    A few files are looked for by name, and none is read but for its first bytes: each start can afford that.
+    """
+    winners = {soname: first for soname in FIRST if (first := winner(preflight, soname)) is not None}
+    if not winners:
+        return ()
+    found = (*stub_in_image(preflight), *driver_in_image(preflight), *_before_the_plans(preflight))
+    named = {soname: (first.file.at, first.file.path) for soname, first in winners.items()}
+    return tuple(finding for finding in found if finding.where in named.get(finding.subject, ()))
 
 
 def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
@@ -58,25 +81,63 @@ def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stub_in_image(preflight: Preflight) -> Iterator[Finding]:
-    """A link-time stand-in for libcuda that programs would open: it answers every call with an error."""
+    """A stub of libcuda or NVML that programs would open, or that waits behind the host's library."""
+    assert preflight.image is not None
     assert preflight.container is not None
-    for name in LIBCUDAS:
+    for name, answer in _STUBS.items():
         found = preflight.container.find(name)
-        if found is not None and found.mount is None and "/stubs/" in f"{found.at}{found.path}":
+        if found is None:
+            continue
+        own = preflight.image.loader.find(name) or ""
+        if found.mount is None and found.tree.is_stub(found.at):
             yield Finding(
                 "stub-in-image",
-                "error",
+                "error" if name in LIBCUDAS else "warning",
                 "nvidia",
                 name,
                 f"programs in the container will open a stub as {name}: {found.path}",
                 found.path,
-                "CUDA_ERROR_STUB_LIBRARY (34): CUDA driver is a stub library",
-                "take /usr/local/cuda/lib64/stubs out of the image's LD_LIBRARY_PATH; it is for linking only",
+                answer,
+                "remove it from the image, or take its directory out of the image's LD_LIBRARY_PATH and ld.so.conf; it "
+                "is for linking only",
+            )
+        elif found.mount is not None and own and preflight.image.tree.is_stub(own):
+            yield Finding(
+                "stub-in-image",
+                "note",
+                "nvidia",
+                name,
+                f"the image has a stub as {name}, {own}; the host's comes before it",
+                own,
+                f"programs that do not follow LD_LIBRARY_PATH will open it: {answer}",
+                "remove it from the image; it is for linking only",
             )
 
 
 def library_path_order(preflight: Preflight) -> Iterator[Finding]:
-    """The image's own LD_LIBRARY_PATH holds copies of what the plan brings, or names the working directory."""
+    """LD_LIBRARY_PATH holds copies of what the plan brings, or names the working directory."""
+    yield from _before_the_plans(preflight)
+    yield from _copies_in_the_images(preflight)
+
+
+def _before_the_plans(preflight: Preflight) -> Iterator[Finding]:
+    """What the user puts in front in LD_LIBRARY_PATH has a libcuda or NVML: it is used, for the user's word counts."""
+    for soname in FIRST:
+        first = winner(preflight, soname)
+        if first is not None and first.is_users:
+            yield Finding(
+                "library-path-order",
+                "warning",
+                "nvidia",
+                soname,
+                f"programs in the container get {first.file.path} as {soname}, not the driver's",
+                first.file.path,
+                f"you put {first.directory} before it in LD_LIBRARY_PATH; if it is not the kernel module's: {MISMATCH}",
+                f"take {first.directory} out of the LD_LIBRARY_PATH that you set for the container",
+            )
+
+
+def _copies_in_the_images(preflight: Preflight) -> Iterator[Finding]:
     assert preflight.image is not None
     assert preflight.container is not None
     own = preflight.image.facts.env.get("LD_LIBRARY_PATH", "")

@@ -13,6 +13,7 @@ from gpubind.ldso.container import Container, Failure
 from gpubind.model import Capability, Finding, Missing, Mount, Plan, Severity
 from gpubind.planner.sides import is_minor
 from gpubind.rules.preflight import Preflight
+from gpubind.rules.unseen import softened, unseen_libraries
 from gpubind.sources.table import NameTable, capability_of, driver_version_of
 
 SPECIAL = (
@@ -128,11 +129,12 @@ def _by_cause(preflight: Preflight, kind: str) -> Iterator[Finding]:
         if kind == "missing":
             what = f"{name} is neither in the image nor in the plan; without it {these}"
             hint = f"install {name} in the image{package_of(name)}{_special(files)}"
-            yield Finding("library-missing", severity, refused[0][0].vendor, name, what, names, message, hint)
+            found = Finding("library-missing", severity, refused[0][0].vendor, name, what, names, message, hint)
         else:
             what = f"{provider} of the container does not define {name}; without it {these}"
             hint = "plan with --image (and without --like), so that what the image cannot load is left out"
-            yield Finding("library-version", severity, refused[0][0].vendor, name, what, names, message, hint)
+            found = Finding("library-version", severity, refused[0][0].vendor, name, what, names, message, hint)
+        yield softened(found, unseen_libraries(preflight))
 
 
 def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:

@@ -10,7 +10,7 @@ from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.image.facts import DEFAULT_PATH
 from gpubind.ldso.container import Container
-from gpubind.model import Finding, Plan, Severity
+from gpubind.model import Brought, Finding, Plan, Severity
 from gpubind.rules.execve import Caller, Chain, follow
 from gpubind.rules.looking import processor
 from gpubind.runtimes import bwrap, singularity
@@ -34,6 +34,8 @@ class Preflight(NamedTuple):
     """The image with the plan in place; with an image only."""
     chain: Optional[Chain] = None
     """What starting *program* comes to; with both only."""
+    brought: Optional[Brought] = None
+    """What comes into the container beside the plan; None if nothing is known of that."""
     words: Optional[Words] = None
     """The plan in the runtime's words; with what is known of the runtime only."""
     limit: Optional[RuntimeLimitError] = None
@@ -48,30 +50,38 @@ def preflight(
     backend: Optional[str] = None,
     start: Optional[Start] = None,
     program: Optional[str] = None,
+    brought: Optional[Brought] = None,
 ) -> Preflight:
-    """The start of *program* in *image* with *plan* by *backend*; what is None is not known."""
+    """The start of *program* in *image* with *plan* by *backend*, with what is *brought* beside it; what is None is not
+    known.
+    """
     container = None
     if image is not None:
         own = image.facts.env.get("LD_LIBRARY_PATH", "")
-        container = Container(image.loader, host.driver, plan.mounts, plan.env, own, lambda: processor(host))
+        beside, cpu = brought or Brought(), lambda: processor(host)
+        container = Container(image.loader, host.driver, plan.mounts, plan.env, own, beside, host.local, cpu)
     chain = None
     if container is not None and program is not None and image is not None:
-        identity = host.identity if image.facts.kind == "directory" else None
-        chain = follow(container, program, search_path(image, plan), Caller(host.uname.machine, identity))
+        caller = Caller(host.uname.machine, host.identity, image.facts.kind == "directory")
+        chain = follow(container, program, search_path(image, plan, brought), caller)
     words = limit = None
     if start is not None:
         try:
             words = _words(plan, start, image, backend)
         except RuntimeLimitError as error:
             limit = error
-    return Preflight(host, plan, image, backend, program, container, chain, words, limit)
+    return Preflight(host, plan, image, backend, program, container, chain, brought, words, limit)
 
 
-def search_path(image: Optional[Image], plan: Plan) -> str:
-    """PATH in the container of *plan*."""
+def search_path(image: Optional[Image], plan: Plan, brought: Optional[Brought] = None) -> str:
+    """PATH in the container of *plan*: what the user sets, else the image's own; then what others put around it."""
     own = image.facts.env.get("PATH") if image is not None else None
-    added = [variable.value for variable in plan.env if variable.name == "PATH" and variable.value]
-    return ":".join([own or DEFAULT_PATH, *added])
+    path = own or DEFAULT_PATH
+    for variable in (*(brought.env if brought else ()), *plan.env):
+        if variable.name == "PATH" and variable.value:
+            parts = {"set": (variable.value,), "prepend": (variable.value, path)}
+            path = ":".join(parts.get(variable.op, (path, variable.value)))
+    return path
 
 
 def _words(plan: Plan, start: Start, image: Optional[Image], backend: Optional[str]) -> Optional[Words]:

@@ -6,17 +6,19 @@ What execve would start is in execve.py; for the rest: ld.so(8).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from posixpath import basename
+from posixpath import basename, dirname
 
 from gpubind.formats.elf import ElfIdent
 from gpubind.image.facts import DRIVER_SONAMES
+from gpubind.ldso.container import Located
 from gpubind.model import Finding, Missing, Severity
 from gpubind.rules.execve import Chain
 from gpubind.rules.libraries import package_of
 from gpubind.rules.preflight import Preflight, search_path
+from gpubind.rules.unseen import softened, unseen_libraries, unseen_programs
 
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
-"""Directories that runtimes bind from the host: what is there is not the image's to know."""
+"""Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
 
 
 def program_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -25,25 +27,42 @@ def program_missing(preflight: Preflight) -> Iterator[Finding]:
     if chain.stop is None or chain.stop.kind != "missing":
         return
     name = chain.names[-1]
+    if _is_uncounted(preflight, name):
+        return
     script = len(chain.names) > 1
     what = f"{name} is not in the container" + (f"; the script {chain.names[-2]} asks for it" if script else "")
     hint = "look with `gpubind shell IMAGE`; install it in the image, or give its full path"
     left = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
     if left and left[0].detail:
         hint = f"it {left[0].detail}: name that capability with --caps, too"
-    host = name.startswith(FROM_THE_HOST)
-    if host:
-        hint = "if the runtime binds that directory from the host, this does not count"
-    yield Finding(
-        "program-missing",
-        "warning" if host else "error",
-        None,
-        name,
-        what,
-        search_path(preflight.image, preflight.plan),
-        chain.stop.why,
-        hint,
-    )
+    here = _is_here(preflight, name)
+    if here:
+        hint = f"it is on this host, and nothing brings it in: bind {dirname(name)}"
+    is_known = preflight.backend is not None and preflight.brought is not None
+    severity: Severity = "error"
+    if not is_known and (here or name.startswith(FROM_THE_HOST)):
+        severity = "warning"
+        hint = "if the runtime binds that directory from the host, this does not count; --backend tells which runtime"
+    where = search_path(preflight.image, preflight.plan, preflight.brought)
+    found = Finding("program-missing", severity, None, name, what, where, chain.stop.why, hint)
+    yield softened(found, unseen_programs(preflight, name))
+
+
+def program_on_host(preflight: Preflight) -> Iterator[Finding]:
+    """The program is a file of this host, and no runtime is named: it is checked where runtimes mostly bring it."""
+    chain = _chain(preflight)
+    if preflight.backend is None and chain.file is not None and chain.file.bind is not None:
+        name = chain.names[-1]
+        yield Finding(
+            "program-on-host",
+            "note",
+            None,
+            name,
+            f"{name} is a file of this host, {chain.file.at}; it is checked as if the runtime binds it",
+            f"{chain.file.bind.source}, bound to {chain.file.bind.target}",
+            "no runtime is named; Apptainer, SingularityCE and `gpubind exec` bind home, working directory and /tmp",
+            "name the runtime with --backend: then its configuration, your variables and your options count",
+        )
 
 
 def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
@@ -66,12 +85,18 @@ def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
     }[chain.stop.kind]
     where = chain.file.path if chain.file else None
     severity: Severity = "warning" if chain.stop.kind == "empty" else "error"
-    yield Finding("program-not-executable", severity, None, name, what, where, chain.stop.why, hint)
+    found = Finding("program-not-executable", severity, None, name, what, where, chain.stop.why, hint)
+    yield softened(found, unseen_programs(preflight, name))
 
 
 def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
     """It is there and may well run, but could not be looked at: nothing is known of what it needs."""
     chain = _chain(preflight)
+    if chain.stop is not None and _is_uncounted(preflight, chain.names[-1]):
+        name = chain.names[-1]
+        what = f"{name} is not checked: the directory that it counts from is not known"
+        yield Finding("program-unreadable", "note", None, name, what, None, None, "give its full path in the container")
+        return
     why = chain.stop.why if chain.stop is not None and chain.stop.kind == "unreadable" else None
     if why is None and chain.stop is None and chain.file is not None:
         elf = chain.file.tree.elf(chain.file.at)
@@ -97,7 +122,9 @@ def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
     found = preflight.container.locate(loader)
     ident = None if found is None else found.tree.ident(found.at)
     name = chain.names[-1]
+    things: tuple[str, ...] = ()
     if found is None:
+        things = preflight.container.unseen
         what = f"the loader of {name}, {loader}, is not in the container"
         why = f"{name}: No such file or directory, though it is there"
     elif not isinstance(ident, ElfIdent) or (ident.bits, ident.machine) != (elf.ident.bits, elf.ident.machine):
@@ -106,7 +133,7 @@ def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
     else:
         return
     hint = "the program was built for another C library (musl, glibc) or distribution than the image has"
-    yield Finding("program-interpreter", "error", None, name, what, chain.file.path, why, hint)
+    yield softened(Finding("program-interpreter", "error", None, name, what, chain.file.path, why, hint), things)
 
 
 def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -119,7 +146,8 @@ def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
             hint = "mend the permissions in the image"
         where = f"needed by {needed_by}"
         why = f"error while loading shared libraries: {message}"
-        yield Finding("program-library-missing", "error", None, name, what, where, why, hint)
+        found = Finding("program-library-missing", "error", None, name, what, where, why, hint)
+        yield softened(found, unseen_libraries(preflight))
 
 
 def program_library_version(preflight: Preflight) -> Iterator[Finding]:
@@ -127,7 +155,9 @@ def program_library_version(preflight: Preflight) -> Iterator[Finding]:
     for name, message, path, needed_by in _failures(preflight, "version"):
         what = f"no library in the container defines {name}; {path} does not start without it"
         hint = "use a newer base image, or build the program for this one"
-        yield Finding("program-library-version", "error", None, name, what, f"needed by {needed_by}", message, hint)
+        where = f"needed by {needed_by}"
+        found = Finding("program-library-version", "error", None, name, what, where, message, hint)
+        yield softened(found, unseen_libraries(preflight))
 
 
 def program_driver(preflight: Preflight) -> Iterator[Finding]:
@@ -136,16 +166,45 @@ def program_driver(preflight: Preflight) -> Iterator[Finding]:
     assert preflight.container is not None
     if chain.stop is not None or chain.file is None:
         return
-    planned = {basename(mount.target) for mount in preflight.plan.mounts if mount.kind == "library"}
+    planned = {basename(mount.target): mount.source for mount in preflight.plan.mounts if mount.kind == "library"}
     for file in preflight.container.load(chain.file.path).files:
         soname = basename(file.path)
-        if file.mount is None and soname in planned and soname in DRIVER_SONAMES:
-            what = f"{chain.names[-1]} loads the image's own {soname}, not the host's"
+        is_planned = file.tree.real(file.at) == planned.get(soname)
+        if file.mount is None and soname in planned and soname in DRIVER_SONAMES and not is_planned:
+            # What the user puts in front is the user's to answer for; compat libraries have rules of their own.
+            is_users = dirname(file.path) in preflight.container.users_path
+            if is_users and "/compat/" in file.at:
+                continue
+            whose = "the image's own" if file.bind is None else "another"
+            what = f"{chain.names[-1]} loads {whose} {soname}, {file.path}, not the host's"
             why = "`Driver/library version mismatch`, or CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"
-            hint = (
-                "its RPATH comes before LD_LIBRARY_PATH: take the driver out of the image, or link without that RPATH"
-            )
-            yield Finding("program-driver", "error", "nvidia", soname, what, file.path, why, hint)
+            severity: Severity = "warning" if is_users else "error"
+            hint = _way_out(preflight, file)
+            yield Finding("program-driver", severity, "nvidia", soname, what, file.path, why, hint)
+
+
+def _way_out(preflight: Preflight, file: Located) -> str:
+    """What makes a program load the plan's library, not *file*."""
+    assert preflight.container is not None
+    directory = dirname(file.path)
+    if directory in preflight.container.users_path:
+        return f"take {directory} out of the LD_LIBRARY_PATH that you set for the container"
+    if file.bind is not None:
+        return f"leave out the bind of {file.bind.source}, or link without the RPATH that leads to {directory}"
+    return "its RPATH comes before LD_LIBRARY_PATH: take the driver out of the image, or link without that RPATH"
+
+
+def _is_uncounted(preflight: Preflight, name: str) -> bool:
+    """Whether *name* counts from a working directory that is not known."""
+    assert preflight.container is not None
+    return "/" in name and not name.startswith("/") and preflight.container.working_directory is None
+
+
+def _is_here(preflight: Preflight, name: str) -> bool:
+    """Whether the file *name* is on this machine."""
+    local = preflight.host.local
+    found = Missing("absent") if local is None or not name.startswith("/") else local.stat(name)
+    return not isinstance(found, Missing) and found.kind == "file"
 
 
 def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[str, str, str, str]]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Optional
+from typing import Literal, Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.model import Decision, Finding, ImageFacts, Missing, Mount, Plan
-from gpubind.planner.ordinals import ORDINALS, renumbered
-from gpubind.planner.placement import SINGULARITY
+from gpubind.model import Decision, EnvVar, Finding, ImageFacts, Missing, Mount, Plan
+from gpubind.planner.placement import GPUBIND, SINGULARITY, Layout
+from gpubind.runtimes.flags import map_word
+from gpubind.runtimes.singularity_options import Said, user_value
 from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
 from gpubind.tree import Tree
 
@@ -27,18 +28,22 @@ NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 """Ours never meet the program's own binds: one of a pair cancels the variable, the other the site's directive."""
 
 NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
-_CONTAIN = {"-c", "--contain", "-C", "--containall", "--compat"}
-_NO_EVAL = {"--no-eval", "--compat"}
-_WRITABLE = {"-w", "--writable"}
+_ESCAPED = re.compile(r"[\\$`]")
 _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
+
+
+def layout_of(start: Start) -> Layout:
+    """Where a plan for *start* lands, and whether the container's /dev will hold the planned nodes alone."""
+    return LAYOUT._replace(isolated=dev_of(start) == "minimal")
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
     """The options that bring *plan* into a container.
 
     Device binds only where /dev will be minimal: a node that is bound over the whole /dev cannot be opened (nodev).
-    An optional file whose place the container does not have, where none can be made, is left out.
+    An optional file whose place the container does not have, where none can be made, is left out. Errors:
+    `RuntimeLimitError` for a path or a value that no option can say.
     """
     decisions: list[Decision] = []
     binds = []
@@ -50,12 +55,11 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
             decisions.append(no_mount_point(mount, NO_PLACE))
         else:
             binds.append(_sayable(Bind(source, mount.target, "ro" in mount.options), start))
-    minimal = minimal_dev(start)
-    nodes = plan.devices if minimal else ()
+    nodes = plan.devices if dev_of(start) == "minimal" else ()
     binds += [Bind(node.source, node.target, False) for node in nodes]
-    findings = list(_device_findings(plan, minimal))
+    findings = list(_start_findings(plan, start))
     env, env_findings = _environment(plan, start)
-    unset = tuple(variable.name for variable in plan.env if variable.op == "unset")
+    unset = tuple(v.name for v in plan.env if v.op == "unset" and _said(v.name, start) is None)
     plain = [bind for bind in binds if not _needs_mount(bind)]
     options = list(NO_GPU_FLAGS)
     if plain:
@@ -64,7 +68,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
         if _needs_mount(bind):
             options += ["--mount", mount_word(bind)]
     for name, value in env:
-        options += ["--env", f"{name}={value}"]
+        options += ["--env", _env_word(name, value)]
     return Words(tuple(options), tuple(binds), env, tuple(decisions), (*findings, *env_findings), unset)
 
 
@@ -111,30 +115,54 @@ def _need_no_unset(made: Words, program: str) -> None:
         )
 
 
-def exports(made: Words, prefix: str) -> str:
-    """Shell lines that say the same through variables; appends to what the user already has in `*_BIND`.
+def exports_layout(start: Start) -> Layout:
+    """Where a plan lands that variables bring.
 
-    *prefix* is APPTAINER or SINGULARITY.
+    A later `--nv` has libraries of its own, and two of one name in its directory are fatal. So ours get a directory of
+    their own, unless the site lets the program make no place for it.
+    """
+    made = layout_of(start)
+    return made if _is_fixed(start) else made._replace(libdir=GPUBIND.libdir)
+
+
+def exports(made: Words, prefix: str) -> str:
+    """Shell lines that say the same through variables; what the user already has in those stays, and comes first.
+
+    Evaluated twice, the lines change nothing more. *prefix* is APPTAINER or SINGULARITY.
     """
     lines = [f"unset {prefix}_NV {prefix}_NVCCLI {prefix}_ROCM"]
     lines += [f"export {prefix}_NO_NV=1 {prefix}_NO_ROCM=1"]
     plain = ",".join(bind_word(bind) for bind in made.binds if not _needs_mount(bind))
     if plain:
-        lines.append(f'export {prefix}_BIND="${{{prefix}_BIND:+${prefix}_BIND,}}"{shlex.quote(plain)}')
+        lines += _appended(prefix, "BIND", plain, ",")
     mounts = "\n".join(mount_word(bind) for bind in made.binds if _needs_mount(bind))
     if mounts:
-        # One mount a line; the newline stands in the quotes.
-        lines.append(f'export {prefix}_MOUNT="${{{prefix}_MOUNT:+${prefix}_MOUNT\n}}"{shlex.quote(mounts)}')
+        lines += _appended(prefix, "MOUNT", mounts, "\n")
     if made.unset:
         lines.append("unset " + " ".join(f"{name} {prefix}ENV_{name}" for name in made.unset))
     for name, value in made.env:
-        variable = f"{prefix}ENV_{name}"
-        if name == "LD_LIBRARY_PATH":
-            lines.append(f'if [ -n "${{{variable}-}}" ]; then export {variable}={LIBDIR}:"${variable}"')
-            lines.append(f"else export {variable}={shlex.quote(value)}; fi")
+        if name.endswith("LD_LIBRARY_PATH"):
+            lines += _appended(f"{prefix}ENV", name, value, ":")
         else:
-            lines.append(f"export {variable}={shlex.quote(value)}")
+            lines.append(f"export {prefix}ENV_{name}={shlex.quote(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _appended(prefix: str, variable: str, value: str, separator: str) -> list[str]:
+    """Lines that add *value* to a variable whose values add up, unless it is there already.
+
+    Apptainer reads a variable's older name, SINGULARITY_..., only where the new one is not set. What that name says
+    must not be lost, so it becomes the beginning.
+    """
+    name = f"{prefix}_{variable}"
+    older = f"${{{name.replace('APPTAINER', 'SINGULARITY', 1)}-}}" if prefix.startswith("APPTAINER") else ""
+    first = f"${{{name}-{older}}}"
+    quoted = shlex.quote(value)
+    return [
+        f'case "{first}" in *{quoted}*) ;;',
+        f'"") export {name}={quoted} ;;',
+        f'*) export {name}="{first}{separator}"{quoted} ;; esac',
+    ]
 
 
 def bind_word(bind: Bind) -> str:
@@ -150,19 +178,13 @@ def mount_word(bind: Bind) -> str:
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\n\r]', f) else f for f in fields)
 
 
-def minimal_dev(start: Start) -> bool:
-    """Whether the container's /dev will hold only what is put there."""
-    return start.site.get("mount dev") == "minimal" or any(word in _CONTAIN for word in start.arguments)
-
-
-def parse_site(text: str) -> dict[str, str]:
-    """apptainer.conf, singularity.conf: `directive = value` lines."""
-    site: dict[str, str] = {}
-    for line in text.split("\n"):
-        name, equals, value = line.partition("=")
-        if equals and not line.lstrip().startswith("#"):
-            site[name.strip()] = value.strip()
-    return site
+def dev_of(start: Start) -> Literal["whole", "minimal", "none"]:
+    """What the container's /dev will be: the host's, one that holds only what is put there, or none from outside."""
+    if "dev" in start.options.all("no-mount"):
+        return "none"
+    if start.options.contain or start.directive("mount dev") == "minimal":
+        return "minimal"
+    return "none" if start.directive("mount dev") == "no" else "whole"
 
 
 def parse_version(text: str) -> tuple[str, Optional[tuple[int, ...]]]:
@@ -187,32 +209,6 @@ def _sayable(bind: Bind, start: Start) -> Bind:
     return bind
 
 
-def env_file_options(arguments: Sequence[str]) -> list[str]:
-    """The files that --env-file options name, in order; a later one wins."""
-    files: list[str] = []
-    for number, word in enumerate(arguments):
-        if word == "--env-file" and number + 1 < len(arguments):
-            files += arguments[number + 1].split(",")
-        elif word.startswith("--env-file="):
-            files += word[len("--env-file=") :].split(",")
-    return files
-
-
-def parse_env_file(text: str) -> dict[str, str]:
-    """The plain assignments of an environment file. What a shell would have to evaluate is left out."""
-    values: dict[str, str] = {}
-    for line in text.split("\n"):
-        name, equals, value = line.strip().partition("=")
-        name = name[len("export ") :].strip() if name.startswith("export ") else name
-        if equals and name.isidentifier():
-            value = value.strip()
-            if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-                value = value[1:-1]
-            if not set(value) & set("$`\\\"'"):
-                values[name] = value
-    return values
-
-
 def _needs_mount(bind: Bind) -> bool:
     """Whether --bind cannot say this path in either program."""
     return bool(_NO_BIND_CHARS.search(bind.source) or _NO_BIND_CHARS.search(bind.target))
@@ -220,17 +216,21 @@ def _needs_mount(bind: Bind) -> bool:
 
 def _impossible(mount: Mount, start: Start, image: Optional[Tree]) -> bool:
     """Whether an optional bind would be fatal: its place is not there and cannot be made."""
-    if mount.required or mount.target.startswith(LIBRARIES_PREFIX + "/"):
-        return False
-    layers = (start.site.get("enable overlay", "yes"), start.site.get("enable underlay", "yes"))
-    fixed = any(word in _WRITABLE for word in start.arguments) or layers == ("no", "no")
-    if not fixed:
+    if mount.required or mount.target.startswith(LIBRARIES_PREFIX + "/") or not _is_fixed(start):
         return False
     return image is None or isinstance(image.stat(mount.target), Missing)
 
 
-def _device_findings(plan: Plan, minimal: bool) -> Iterator[Finding]:
-    if (plan.devices or plan.gpus) and not minimal:
+def _is_fixed(start: Start) -> bool:
+    """Whether the program can make no places in the container that the image lacks."""
+    layers = (start.directive("enable overlay", "yes"), start.directive("enable underlay", "yes"))
+    return start.options.has("writable") or layers == ("no", "no")
+
+
+def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
+    """What the site or the user's options mean for the plan's nodes and binds."""
+    dev = dev_of(start)
+    if (plan.devices or plan.gpus) and dev == "whole":
         yield Finding(
             "devices-not-isolated",
             "note",
@@ -239,75 +239,140 @@ def _device_findings(plan: Plan, minimal: bool) -> Iterator[Finding]:
             "the container will have the host's whole /dev",
             None,
             "that is this program's default; a node that is bound over it could not be opened",
-            "with --contain only the planned nodes are there",
+            "with --contain the container has the planned nodes only; `gpubind plan` must be told, by "
+            "--backend-arg=--contain",
+        )
+    if plan.devices and dev == "none":
+        yield Finding(
+            "no-dev",
+            "error",
+            "nvidia",
+            "/dev",
+            "the container will have no /dev of the host's: no GPU can be opened in it",
+            None,
+            "the option --no-mount dev, or `mount dev = no` in the program's configuration; --nv would not help either",
+            "leave out --no-mount dev, use --contain, or ask the administrator for `mount dev = yes` or `minimal`",
+        )
+    if plan.mounts and start.directive("user bind control", "yes") == "no":
+        yield Finding(
+            "binds-forbidden",
+            "error",
+            "nvidia",
+            "user bind control",
+            "this program brings in no file that a user asks for: the container will have no driver",
+            None,
+            "`user bind control = no` in its configuration; its own --nv brings nothing either",
+            "ask the administrator for `user bind control = yes`, or use another runtime",
         )
 
 
 def _environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], list[Finding]]:
+    """The variables that options set, as the program will evaluate them. What the user says for the container stays."""
     env: list[tuple[str, str]] = []
-    findings: list[Finding] = []
     for variable in plan.env:
-        if variable.name == "LD_LIBRARY_PATH":
-            continue
-        if variable.name == "PATH" and variable.op in ("prepend", "append") and variable.value:
-            env.append((f"{variable.op.upper()}_PATH", variable.value))
-        elif variable.op == "set" and variable.value is not None:
-            # The plan counts GPUs as on the host, for this program's /dev is the host's; but a minimal one is not.
-            anew = variable.rule == ORDINALS and minimal_dev(start)
-            env.append((variable.name, renumbered(variable.value, plan.gpus) if anew else variable.value))
-    prepended = [v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value]
-    ours = ":".join(dict.fromkeys(value for value in prepended if value != SINGULARITY.libdir32))
-    if ours:
-        pair, finding = _library_path(plan.image, start, ours)
-        env += [pair] if pair else []
-        findings += [finding] if finding else []
-    if any(variable.value == SINGULARITY.libdir32 for variable in plan.env):
-        env = [(n, f"{v}:{SINGULARITY.libdir32}" if n.endswith("LD_LIBRARY_PATH") else v) for n, v in env]
-        if not any(name.endswith("LD_LIBRARY_PATH") for name, _ in env):
-            env.append(("LD_LIBRARY_PATH", f"{LIBDIR}:{SINGULARITY.libdir32}"))
-    return tuple(env), findings
+        if variable.name != "LD_LIBRARY_PATH":
+            env += _variable(variable, start)
+    ours = dict.fromkeys(v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value)
+    if not ours:
+        return tuple(env), []
+    pair, findings = _library_path(plan.image, start, ":".join(ours))
+    return (*env, *([pair] if pair else [])), findings
+
+
+def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
+    value = _to_the_letter(variable.value or "", start)
+    if variable.name == "PATH" and variable.op in ("prepend", "append") and value:
+        name = f"{variable.op.upper()}_PATH"
+        said = _said(name, start)
+        parts = [said.text, value] if said is not None and said.text else [value]
+        if said is None or said.text is not None:
+            yield name, ":".join(parts)
+    elif variable.op == "set" and variable.value is not None and _said(variable.name, start) is None:
+        yield variable.name, value
 
 
 def _library_path(
     image: Optional[ImageFacts], start: Start, ours: str
-) -> tuple[Optional[tuple[str, str]], Optional[Finding]]:
-    """How LD_LIBRARY_PATH gets *ours* in front, with everybody's own value kept."""
-    if start.program == "apptainer" and start.version is not None and start.version >= (1, 5):
-        return ("PREPEND_LD_LIBRARY_PATH", ours), None
-    user = user_value("LD_LIBRARY_PATH", start)
-    if user:
-        return ("LD_LIBRARY_PATH", f"{ours}:{user}"), None
+) -> tuple[Optional[tuple[str, str]], list[Finding]]:
+    """How LD_LIBRARY_PATH gets the user's value first, then *ours*, then the image's; None where nothing is to be said.
+
+    The program itself puts its directory of libraries behind whatever is there in the end.
+    """
+    name = "LD_LIBRARY_PATH"
+    said = _said(name, start)
+    newer = start.program == "apptainer" and start.version is not None and start.version >= (1, 5)
+    if newer and said is None:
+        name = "PREPEND_LD_LIBRARY_PATH"
+        said = _said(name, start)
+        if said is None or said.text is not None:
+            return (name, f"{said.text}:{ours}" if said is not None and said.text else ours), []
+    if said is not None and said.text is None:
+        # Only the program's shell knows the user's value. The program puts its own directory behind it.
+        return None, [] if ours == LIBDIR else [_left_last(f"{name} of --env-file", ours)]
+    if said is not None and not said.text:
+        return (name, ours), []
+    first = f"{said.text}:{ours}" if said is not None else ours
+    if newer:
+        return (name, first), []
+    kept = _kept(image, start, ours)
+    if kept is None:
+        return None, [_left_last("the image's LD_LIBRARY_PATH", ours)]
+    if said is not None and said.text is not None and said.text.endswith(ours + kept):
+        return None, []  # a plan in the caller's environment has said it already
+    return (name, first + kept), []
+
+
+def _kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
+    """What keeps the image's own value behind ours; None if nothing can.
+
+    The container's shell knows that value best: an image's environment files are shell, and no parser knows what they
+    will say. The default in it makes no empty element where nothing is set, and the whole still begins with our
+    directories where a --no-eval that gpubind was not told of takes it literally.
+    """
+    if not start.options.no_eval:
+        return f":${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
     if image is None or "LD_LIBRARY_PATH" in image.undecided:
-        if any(word in _NO_EVAL for word in start.arguments):
-            what = "LD_LIBRARY_PATH is set to the driver's directory alone"
-            why = "with --no-eval the image's own value cannot be kept, and no image is known to read it from"
-            finding = Finding(
-                "library-path-lost", "warning", "nvidia", "LD_LIBRARY_PATH", what, None, why, "give --image"
-            )
-            return ("LD_LIBRARY_PATH", ours), finding
-        return ("LD_LIBRARY_PATH", f"{ours}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"), None
-    own = image.env.get("LD_LIBRARY_PATH")
-    if own:
-        return ("LD_LIBRARY_PATH", f"{ours}:{own}"), None
-    # The image's base script sets it; a plain directory has none.
-    return (None if image.singularity and ours == LIBDIR else ("LD_LIBRARY_PATH", ours)), None
+        return None
+    own = image.env.get("LD_LIBRARY_PATH", "")
+    return None if "$" in own else f":{own}" if own else ""
 
 
-def user_value(name: str, start: Start) -> Optional[str]:
-    """The user's own value for *name* in the container: --env, else --env-file, else the prefixed variables."""
-    value: Optional[str] = None
-    for number, word in enumerate(start.arguments):
-        following = start.arguments[number + 1] if number + 1 < len(start.arguments) else ""
-        pairs = following if word == "--env" else word[len("--env=") :] if word.startswith("--env=") else ""
-        # With one `=` the argument is taken whole, commas and all.
-        for pair in pairs.split(",") if pairs.count("=") > 1 else [pairs]:
-            key, equals, given = pair.partition("=")
-            value = given if equals and key == name else value
-    prefixes = ("APPTAINERENV_", "SINGULARITYENV_") if start.program == "apptainer" else ("SINGULARITYENV_",)
-    value = value or start.env_files.get(name)
-    return value or next(
-        (start.environ[prefix + name] for prefix in prefixes if start.environ.get(prefix + name)), None
+def _left_last(what: str, ours: str) -> Finding:
+    return Finding(
+        "library-path-last",
+        "warning",
+        "nvidia",
+        "LD_LIBRARY_PATH",
+        f"{what} comes before the driver's directory",
+        ours,
+        "only a shell can tell that value, and with --no-eval, or from a file, it cannot be put behind ours; another "
+        "libcuda in one of its directories wins",
+        "leave out --no-eval, or set APPTAINERENV_LD_LIBRARY_PATH to what the program needs",
     )
+
+
+def _said(name: str, start: Start) -> Optional[Said]:
+    """The user's own value for *name* in the container."""
+    return user_value(name, start.options, start.env_files, start.environ, start.program)
+
+
+def _to_the_letter(value: str, start: Start) -> str:
+    """*value* as it must be written to arrive: the container's shell evaluates it in double quotes, but quotes stay."""
+    return value if start.options.no_eval else _ESCAPED.sub(r"\\\g<0>", value)
+
+
+def _env_word(name: str, value: str) -> str:
+    """The value of an --env option. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+    word = map_word(name, value)
+    why = "it has a carriage return before a newline, which --env changes" if word is None else ""
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        why = "it is not UTF-8, and this program hands values on as JSON"
+    if word is None or why:
+        hint = "use --backend bwrap, or leave out the CDI device that sets it"
+        raise RuntimeLimitError(
+            "unsayable-value", "a variable cannot be said to this program", where=name, why=why, hint=hint
+        )
+    return word
 
 
 def without_gpu_switches(environ: Mapping[str, str]) -> dict[str, str]:

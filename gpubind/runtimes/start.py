@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, Optional
 
-from gpubind.model import Decision, Finding, HostPath, Mount
+from gpubind.model import ContainerPath, Decision, Finding, HostPath, Mount
+from gpubind.runtimes.singularity_options import Options
 
 Action = Literal["exec", "run", "shell"]
 
@@ -21,14 +22,24 @@ class Start(NamedTuple):
     """The user's own options for the runtime."""
     environ: Mapping[str, str] = {}
     """The caller's environment."""
-    site: Mapping[str, str] = {}
-    """The runtime's configuration file: directive -> value."""
-    env_files: Mapping[str, str] = {}
-    """What the files of the user's --env-file options set, where they do so in plain words."""
-    staged: Mapping[str, HostPath] = {}
+    options: Options = Options()
+    """What the arguments and the environment ask of Apptainer or SingularityCE."""
+    site: Mapping[str, tuple[str, ...]] = {}
+    """The runtime's configuration file: directive -> values."""
+    env_files: Mapping[str, Optional[str]] = {}
+    """What the files of the user's --env-file options set; None for a value that only a shell can tell."""
+    staged: Mapping[ContainerPath, HostPath] = {}
     """Where generated content was written: container path -> host path."""
     directories: frozenset[str] = frozenset()
     """Those of the caller's home and working directory that are there."""
+    home: Optional[str] = None
+    """The caller's home, as the user database has it."""
+    working_directory: Optional[str] = None
+    """Where the caller is; None if that directory is gone."""
+
+    def directive(self, name: str, default: str = "") -> str:
+        """The value of directive *name* of the site's configuration; the last one counts."""
+        return self.site.get(name, (default,))[-1]
 
 
 class Words(NamedTuple):

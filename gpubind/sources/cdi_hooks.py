@@ -19,8 +19,8 @@ NOT_NEEDED = {
     "chmod": "it changes modes of directories for users of the container; a bind keeps the host's",
     "disable-device-node-modification": "it keeps root in the container from making nodes anew; who starts without "
     "privileges cannot make any, and the nodes are the host's own",
-    "enable-cuda-compat": "it prefers the image's own newer libcuda in /usr/local/cuda/compat; `gpubind check` says "
-    "whether that would help (compat-ignored)",
+    "enable-cuda-compat": "it prefers the image's own newer libcuda in /usr/local/cuda/compat; with an image, the plan "
+    "decides that itself (--cuda-compat)",
     "update-application-profile": "it chooses the GPU for OpenGL where only some are visible",
 }
 """Hooks that are not done, and why that is no loss."""

@@ -49,10 +49,32 @@ def cuda_max(version: Optional[str]) -> Optional[str]:
     return next((cuda for first, cuda in reversed(_CUDA) if numbers >= first), None)
 
 
+MINOR_COMPATIBLE = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
+"""CUDA major version -> the oldest driver on which every toolkit of that major version runs.
+
+Source: CUDA Compatibility guide, "Minor Version Compatibility".
+"""
+
+
+def minor_floor(cuda: str) -> Optional[str]:
+    """The oldest driver on which every toolkit of the major version of *cuda* runs: `12.4` -> `525.60.13`."""
+    return _printed(MINOR_COMPATIBLE.get(int(cuda.partition(".")[0])))
+
+
+def minor_compatible(driver: str, cuda: str) -> bool:
+    """Whether a toolkit of version *cuda* runs on *driver* by minor-version compatibility."""
+    floor = MINOR_COMPATIBLE.get(int(cuda.partition(".")[0]))
+    return floor is not None and tuple(int(part) for part in driver.split(".")) >= floor
+
+
 def minimum_driver(cuda: str) -> Optional[str]:
     """The first driver that serves CUDA version *cuda*: `12.4` -> `550.54.14`; None if it is not in the table."""
     first = next((first for first, known in _CUDA if known == cuda), None)
-    if first is None:
+    return _printed(first)
+
+
+def _printed(version: Optional[tuple[int, ...]]) -> Optional[str]:
+    if version is None:
         return None
     # The last part is printed with two digits in the vendor's names of its drivers.
-    return ".".join([str(part) for part in first[:2]] + [f"{part:02}" for part in first[2:]])
+    return ".".join([str(part) for part in version[:2]] + [f"{part:02}" for part in version[2:]])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.formats.procfs import normal_pci, parse_devices, parse_gpu_information
+from gpubind.formats.procfs import GpuInformation, normal_pci, parse_devices, parse_gpu_information
 from gpubind.host import Host
 from gpubind.model import (
     Capability,
@@ -65,9 +65,11 @@ def read_devices(host: Host) -> Devices:
     Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number is not what the kernel says
     now is a finding, and is planned all the same.
     """
-    gpus = read_gpus(host)
+    told = tuple(_information(host))
+    gpus = _gpus(host, told)
     groups = read_groups(host)
     majors, findings = read_majors(host)
+    findings += [_unreadable(one, gpus) for one in told if one.why is not None]
     decisions: list[Decision] = []
     nodes: list[DeviceNode] = []
     for name, number_names, capability in _node_names(host):
@@ -88,37 +90,89 @@ def read_devices(host: Host) -> Devices:
     return Devices(gpus, unique, sockets, tuple(decisions), tuple(findings))
 
 
-def read_gpus(host: Host) -> tuple[Gpu, ...]:
-    """The GPUs that the kernel driver knows, in PCI order; the index counts those that are not excluded."""
+class _Told(NamedTuple):
+    """What the driver tells of one GPU."""
+
+    address: str
+    """The name of its directory."""
+    info: GpuInformation
+    why: Optional[str] = None
+    """Why that is nothing."""
+
+
+def _information(host: Host) -> Iterator[_Told]:
+    """Every GPU that the kernel driver has a directory for, in PCI order, whether or not its file can be read."""
     addresses = host.dev.list(PROC_GPUS)
-    if isinstance(addresses, Missing):
-        return ()
+    for address in () if isinstance(addresses, Missing) else sorted(addresses, key=lambda a: normal_pci(a) or a):
+        text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
+        info = parse_gpu_information("" if isinstance(text, Missing) else text)
+        is_silent = (info.model, info.uuid, info.minor, info.pci) == (None, None, None, None)
+        if not is_silent:
+            yield _Told(address, info)
+        elif normal_pci(address) is not None:
+            yield _Told(address, info, str(text) if isinstance(text, Missing) else "it has none of the lines of a GPU")
+
+
+def _gpus(host: Host, told: tuple[_Told, ...]) -> tuple[Gpu, ...]:
+    """The GPUs, in PCI order; the index counts those that are not excluded.
+
+    A GPU whose file tells nothing keeps its place, or the index of those after it would be another GPU's. The only
+    /dev/nvidiaN that is nobody else's is the node of the only GPU without a minor number.
+    """
+    minors = [one.info.minor for one in told]
+    spare = [minor for minor in _minors_in_dev(host) if minor not in minors]
+    only = spare[0] if len(spare) == 1 and minors.count(None) == 1 else None
     gpus: list[Gpu] = []
     index = 0
-    for address in sorted(addresses, key=lambda a: normal_pci(a) or a):
-        text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
-        if isinstance(text, Missing):
-            continue
-        info = parse_gpu_information(text)
+    for address, info, _ in told:
         pci = normal_pci(info.pci or address)
         render = next((RootedPath(n) for n in drm_nodes(host, pci) if "/renderD" in n), None)
         number = None if info.excluded else index
         index += not info.excluded
-        mig = _mig(host, info.minor)
-        gpus.append(Gpu("nvidia", number, info.uuid, pci, info.minor, info.model, render, not info.excluded, mig))
+        minor = only if info.minor is None else info.minor
+        mig = _mig(host, minor)
+        gpus.append(Gpu("nvidia", number, info.uuid, pci, minor, info.model, render, not info.excluded, mig))
     return tuple(gpus)
 
 
-def is_confined(host: Host, devices: Devices) -> bool:
-    """Whether some GPUs are hidden from this process: their nodes are not in its /dev, or a device cgroup forbids them.
+def _minors_in_dev(host: Host) -> list[int]:
+    names = host.dev.list("/dev")
+    matches = [_GPU_NODE.fullmatch(name) for name in (() if isinstance(names, Missing) else names)]
+    return [int(match.group(1)) for match in matches if match]
 
-    Where no GPU has a node, nothing has asked the driver for them yet.
+
+def _unreadable(told: _Told, gpus: tuple[Gpu, ...]) -> Finding:
+    gpu = next(gpu for gpu in gpus if gpu.pci == normal_pci(told.address))
+    node = "its device node cannot be told" if gpu.minor is None else f"its node is taken to be /dev/nvidia{gpu.minor}"
+    return Finding(
+        "gpu-unreadable",
+        "warning",
+        "nvidia",
+        gpu.pci or told.address,
+        f"the driver's file about the GPU at {gpu.pci} tells nothing: {node}",
+        f"{PROC_GPUS}/{told.address}/information: {told.why}",
+        f"it keeps its index, {gpu.index}; its UUID, model and minor number are unknown",
+        "see who hides a part of /proc (a container, a sandbox), or look for the GPU in the kernel's log",
+        f"cat {PROC_GPUS}/{told.address}/information; dmesg | grep -i nvrm",
+    )
+
+
+def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
+    """The indexes of the GPUs that this process cannot open: their nodes are missing, or a device cgroup forbids them.
+
+    Where no GPU has a node, nothing has asked the driver for them yet. A GPU whose node is unknown is none of these.
     """
     nodes = {node.target: node for node in devices.nodes}
-    found = [nodes.get(ContainerPath(f"/dev/nvidia{gpu.minor}")) for gpu in devices.gpus if gpu.index is not None]
-    there = [node for node in found if node is not None]
-    forbidden = any(node.access == "rw" and not host.may_open(node.source) for node in there)
-    return forbidden or 0 < len(there) < len(found)
+    known = [
+        (gpu, nodes.get(ContainerPath(f"/dev/nvidia{gpu.minor}"))) for gpu in devices.gpus if gpu.minor is not None
+    ]
+    if all(node is None for _, node in known):
+        return ()
+    return tuple(
+        gpu.index
+        for gpu, node in known
+        if gpu.index is not None and (node is None or (node.access == "rw" and not host.may_open(node.source)))
+    )
 
 
 def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:

@@ -72,14 +72,18 @@ def _other_versions(kernel: Kernel, version: Optional[str], found: Found) -> Ite
 
 def _no_libcuda(host: Host, found: Found) -> Iterator[Finding]:
     if not has_libcuda(found.files) and not found.other_versions and "libcuda.so.1" not in found.outside:
+        stubs = {d.path: None for d in found.decisions if d.rule == "stub" and d.subject == "libcuda.so.1" and d.path}
+        looked = LD_CACHE_PATH + ", " + ", ".join(library_directories(host.uname.machine)[:3]) + ", ..."
         yield Finding(
             "no-libcuda",
             "error",
             "nvidia",
             "libcuda.so.1",
             "there are NVIDIA devices but no libcuda.so.1 of this driver",
-            LD_CACHE_PATH + ", " + ", ".join(library_directories(host.uname.machine)[:3]) + ", ...",
-            "programs will say `libcuda.so.1: cannot open shared object file`",
+            ", ".join(f"{path} (a stub)" for path in stubs) if stubs else looked,
+            "what has its name is a stub, for linking programs only: CUDA_ERROR_STUB_LIBRARY (34)"
+            if stubs
+            else "programs will say `libcuda.so.1: cannot open shared object file`",
             "install the driver's user-space libraries, or name their place with --root or --library-path",
         )
 

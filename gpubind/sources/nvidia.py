@@ -28,7 +28,7 @@ from gpubind.model import (
 from gpubind.sources import nvidia_container_cli
 from gpubind.sources import printed as printed_list
 from gpubind.sources.cuda import cuda_max
-from gpubind.sources.devices import is_confined, read_devices
+from gpubind.sources.devices import hidden_gpus, read_devices
 from gpubind.sources.files import host_only, programs_and_files
 from gpubind.sources.findings import driver_findings, manifest_findings, nothing_to_bind
 from gpubind.sources.kernel import driver_kind, read_kernel
@@ -103,6 +103,7 @@ def read_inventory(
     files = [answer for answer in answers if isinstance(answer, HostFile)]
     decisions += [answer for answer in answers if isinstance(answer, Decision)]
     devices = read_devices(host)
+    hidden = hidden_gpus(host, devices)
     if edits is not None:
         devices = edits.chosen(devices)
         findings += edits.findings
@@ -144,7 +145,8 @@ def read_inventory(
         findings=(*findings, *devices.findings),
         mig_nodes=guards,
         mig_names=find_mig_names(host, request, guards, ask=printed is not None and edits is None),
-        confined=is_confined(host, devices),
+        confined=bool(hidden if edits is None else hidden_gpus(host, devices)),
+        hidden=hidden,
         env=edits.env if edits else (),
     )
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional, Union
 
 from gpubind.formats.elf import COMPAT32, NotElf
 from gpubind.formats.ldcache import LdCache
+from gpubind.formats.stub import STUBBED
 from gpubind.model import Decision, Finding, Missing, RootedPath, Severity, Vendor
 from gpubind.sources.layouts import SUBDIRECTORIES
 from gpubind.sources.table import driver_version_of
@@ -96,16 +97,14 @@ class Search:
             if real.why == "absent":
                 return Refused("dangling", f"{candidate.found_by} names it, but it leads nowhere")
             return Refused(f"path-{real.why}", str(real))
+        if (candidate.name.startswith(STUBBED) or "/stubs/" in real) and self.tree.is_stub(real):
+            return Refused("stub", "a stand-in from the CUDA toolkit, for linking programs only; no driver", real)
         answer = self._judged.get(real)
         if answer is None:
             answer = self._judged[real] = self._judge_file(real)
-        if isinstance(answer, Accepted) and "/stubs/" in candidate.path:
-            return _stub(real)
         return answer
 
     def _judge_file(self, real: RootedPath) -> Union[Accepted, Refused]:
-        if "/stubs/" in real:
-            return _stub(real)
         ident = self.tree.ident(real)
         if isinstance(ident, Missing):
             return Refused("unreadable", str(ident), real)
@@ -139,10 +138,6 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
     decision = Decision(vendor, LD_CACHE_PATH, "rejected", code, "search", None, None, LD_CACHE_PATH, None, None, why)
     severity: Severity = "note" if code == "no-ldcache" else "warning"
     return None, [Finding(code, severity, vendor, LD_CACHE_PATH, what, where, why, hint)], [decision]
-
-
-def _stub(real: RootedPath) -> Refused:
-    return Refused("stub", "a link-time stand-in from the CUDA toolkit, not a driver", real)
 
 
 def existing_directories(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:

@@ -14,6 +14,7 @@ from typing import Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.formats.stub import STUB_LIMIT, is_stub
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 
 LINKS_LIMIT = 40  # as in Linux, fs/namei.c MAXSYMLINKS
@@ -40,6 +41,7 @@ class Tree:
         self._resolved: dict[str, Union[RootedPath, Missing]] = {}
         self.globbed = 0
         self._elfs: dict[str, Union[ElfFacts, Missing]] = {}
+        self._stubs: dict[str, bool] = {}
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
 
     # What callers ask.
@@ -123,6 +125,20 @@ class Tree:
             answer = self._elfs[here] = self._elf(here)
         return answer
 
+    def is_stub(self, path: str) -> bool:
+        """Whether *path* leads to a stub of libcuda or NVML; False for what cannot be read.
+
+        Small files in a directory called `stubs` are for linking, too, whatever they hold.
+        """
+        here = self._regular(path)
+        found = here if isinstance(here, Missing) else self._stat(here)
+        if isinstance(here, Missing) or isinstance(found, Missing) or found.size > STUB_LIMIT:
+            return False
+        answer = self._stubs.get(here)
+        if answer is None:
+            answer = self._stubs[here] = "/stubs/" in here or self._is_stub(here)
+        return answer
+
     def steps(self, path: str) -> Iterator[str]:
         """Each link-free path that following *path* looks at, up to the first that is not there."""
         todo = path.split("/")[::-1]
@@ -169,6 +185,10 @@ class Tree:
 
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
         raise NotImplementedError
+
+    def _is_stub(self, path: str) -> bool:
+        data = self._read(path, STUB_LIMIT)
+        return not isinstance(data, Missing) and is_stub(data)
 
     # Link chasing.
 

@@ -72,6 +72,9 @@ class RecordedTree(Tree):
             self._not_recorded(path)
         return elf
 
+    def _is_stub(self, path: str) -> bool:
+        return self._entry(path).stub
+
     def _not_recorded(self, path: str) -> NoReturn:
         raise NotRecordedError(
             "not-recorded",

@@ -100,6 +100,16 @@ def elf(
     return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note, *flags))
 
 
+def stub(soname: str = "libcuda.so.1", imports: Sequence[str] = ()) -> bytes:
+    """A library with the names, and NVML's confession, of the CUDA toolkit's stub of *soname*."""
+    if soname == "libcuda.so.1":
+        has: tuple[str, ...] = ("cuInit", "cuDeviceGetCount", "cuGetProcAddress")
+    else:
+        has = ("nvmlInit_v2", "libnvidia-ml.so in GDK package is a stub library that is attached only for", "printf")
+    names = "\0".join(("", *has, *imports, ""))
+    return elf(soname, needed=("libc.so.6",) if imports else ()) + names.encode()
+
+
 def build_elf(facts: ElfFacts, sections: bool = True, says_stack: bool = True) -> bytes:
     """The file that *facts* tell of. Of version definitions, each but the first two has the one before it as parent.
 

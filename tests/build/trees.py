@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple, Optional, Union
 from gpubind.errors import FormatError
 from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, parse_elf, parse_ident
 from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
+from gpubind.formats.stub import is_stub
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import HostPath, Missing, Stat
 from gpubind.tree import LiveTree
@@ -197,7 +198,8 @@ def _recorded(item: Item) -> RecordedEntry:
                 facts = parse_elf(io.BytesIO(file.data))
             except FormatError as error:
                 facts = Missing("unreadable", f"{error.what}: {error.why}")
-        return RecordedEntry(Stat("file", file.mode, 0, 0, len(file.data)), None, file.data, ident, facts)
+        found = Stat("file", file.mode, 0, 0, len(file.data))
+        return RecordedEntry(found, None, file.data, ident, facts, is_stub(file.data))
     if isinstance(item, Link):
         return RecordedEntry(Stat("link", 0o777, 0, 0, 0), item.target)
     if isinstance(item, Dir):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
-from build.elf import elf
+from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
 from build.trees import ABSENT, FORBIDDEN, Dir, Fifo, File, Hidden, Item, Link, Node, Socket, make_tree, record
 
@@ -128,6 +128,22 @@ def test_a_record_answers_like_the_host_for_every_path_of_it(host: LiveHost, rec
 def without_owner_of_link(found: object) -> object:
     """A record knows of a link only where it leads."""
     return found.kind if isinstance(found, Stat) and found.kind == "link" else found
+
+
+def test_a_record_knows_stubs_by_what_they_held(tmp_path: Path) -> None:
+    cached = [entry(name, f"/usr/local/lib/{name}") for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")]
+    spec: dict[str, Item] = {
+        "/etc/ld.so.cache": build_ldcache(cached),
+        "/usr/local/lib/libcuda.so.1": stub(),
+        "/usr/local/lib/libcuda.so": stub(imports=("dlopen",)),
+        "/usr/local/lib/libnvidia-ml.so.1": Link("libnvidia-ml.so.12"),
+        "/usr/local/lib/libnvidia-ml.so.12": stub("libnvidia-ml.so.1"),
+    }
+    host = live_host(tmp_path, spec)
+    for tree in (host.driver, again(host).driver):
+        assert tree.is_stub("/usr/local/lib/libcuda.so.1")
+        assert not tree.is_stub("/usr/local/lib/libcuda.so")
+        assert tree.is_stub("/usr/local/lib/libnvidia-ml.so.1")
 
 
 def test_two_surveys_of_one_host_are_the_same_text(host: LiveHost) -> None:

@@ -38,7 +38,7 @@ def container(
     host = recorded_tree({f"/lib/{name}": item for name, item in brought.items()}, "/host")
     mounts = [mount(name) for name in brought] + [mount(name, target) for name, target in links]
     env = (EnvVar("LD_LIBRARY_PATH", "prepend", LIBS, ":", "libraries"),)
-    return Container(image(glibc(version), inside).loader, host, mounts, env, own, lambda: cpu)
+    return Container(image(glibc(version), inside).loader, host, mounts, env, own, cpu=lambda: cpu)
 
 
 def needs(*names: str, soname: str = "libx.so.1", **facts: object) -> bytes:
@@ -132,9 +132,10 @@ def test_a_loop_of_needs_ends() -> None:
 
 def test_a_bind_lies_where_the_links_of_the_image_lead() -> None:
     made = container(
-        {"/usr/lib/app": Link("/opt/app"), "/opt/app/keep": b""}, {}, links=(("libx.so.1", "/usr/lib/app/libx.so.1"),)
+        {"/usr/lib/app": Link("/opt/app"), "/opt/app/keep": b""},
+        {"libx.so.1": elf("libx.so.1")},
+        links=(("libx.so.1", "/usr/lib/app/libx.so.1"),),
     )
-    made.host = recorded_tree({"/lib/libx.so.1": elf("libx.so.1")}, "/host")
     for path in ("/usr/lib/app/libx.so.1", "/opt/app/libx.so.1"):
         found = made.locate(path)
         assert found is not None

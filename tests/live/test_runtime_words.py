@@ -20,6 +20,8 @@ PROBE = "import ctypes, os; print(os.environ['LD_LIBRARY_PATH'], ctypes.CDLL('li
 SUBSTITUTION = "probe apptainer exec {own} $(gpubind plan --nv --format apptainer {image}) {path}"
 EVAL = 'eval "probe apptainer exec {own} $(gpubind plan --format apptainer --format sh {image}) {path}"'
 VARIABLES = 'eval "$(gpubind plan --format apptainer-env {image})"; probe apptainer exec {own} {path}'
+FIRST = {SUBSTITUTION: LIBDIR, EVAL: LIBDIR, VARIABLES: "/.gpubind/libs"}
+"""The driver's directory: what variables bring must not meet what a later --nv brings."""
 FORMS = pytest.mark.parametrize("form", [SUBSTITUTION, EVAL, VARIABLES], ids=["substitution", "eval", "variables"])
 
 WHO = pytest.mark.parametrize("user", [False, True], ids=["root", "user"])
@@ -46,30 +48,48 @@ def test_exec_starts_whatever_switches_the_programs_own_binds_on(
 def test_words_start_whatever_switches_the_programs_own_binds_on(
     trixie: Machine, tmp_path: Path, form: str, env: Mapping[str, str], always: str
 ) -> None:
-    assert started(trixie, form, "bookworm-sb", user=True, env=env, binds=[site(trixie, tmp_path, always)])[0] == LIBDIR
+    assert (
+        started(trixie, form, "bookworm-sb", user=True, env=env, binds=[site(trixie, tmp_path, always)])[0]
+        == FIRST[form]
+    )
 
 
 @FORMS
 @WHO
 def test_words_go_through_a_shell(trixie: Machine, form: str, user: bool) -> None:
-    assert set(started(trixie, form, "bookworm-sb", user=user)) == {LIBDIR}
+    assert set(started(trixie, form, "bookworm-sb", user=user)) == {FIRST[form], LIBDIR}
 
 
 @FORMS
 @pytest.mark.parametrize("known", [True, False], ids=["image-known", "image-unknown"])
 def test_words_keep_the_values_of_the_user_and_of_the_image(trixie: Machine, form: str, known: bool) -> None:
     elements = started(trixie, form, "bookworm-path-sb", user=True, known=known)
-    assert elements[:2] == [LIBDIR, OWN]
+    assert elements[:2] == [FIRST[form], OWN]
     env = {"APPTAINERENV_LD_LIBRARY_PATH": "/user/lib:/other"}
     elements = started(trixie, form, "bookworm-path-sb", user=True, known=known, env=env)
-    assert elements[:3] == [LIBDIR, "/user/lib", "/other"]
+    assert elements[:4] == ["/user/lib", "/other", FIRST[form], OWN]
 
 
-def test_variables_add_to_the_binds_that_the_user_has(trixie: Machine) -> None:
+@pytest.mark.parametrize("variable", ["APPTAINER_BIND", "SINGULARITY_BIND", "APPTAINER_BINDPATH"])
+def test_variables_add_to_the_binds_that_the_user_has(trixie: Machine, variable: str) -> None:
     form = VARIABLES + "; apptainer exec {own} {path} test -x /mnt/build"
     rig = Bind(f"{CHECKOUT}/tests/live/rig", "/srv/rig")
-    env = {"APPTAINER_BIND": f"{rig.target}:/mnt"}
-    assert set(started(trixie, form, "bookworm-sb", user=True, env=env, binds=[rig])) == {LIBDIR}
+    env = {variable: f"{rig.target}:/mnt"}
+    assert started(trixie, form, "bookworm-sb", user=True, env=env, binds=[rig])[0] == FIRST[VARIABLES]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        VARIABLES.replace("; probe", '; eval "$(gpubind plan --format apptainer-env {image})"; probe'),
+        VARIABLES.replace("apptainer exec", "apptainer exec --nv"),
+        VARIABLES.replace("apptainer exec", "apptainer exec --no-eval"),
+        VARIABLES.replace("; probe", "; export APPTAINER_NO_EVAL=1; probe"),
+    ],
+    ids=["twice", "later-nv", "no-eval", "no-eval-variable"],
+)
+def test_variables_serve_every_later_start(trixie: Machine, form: str) -> None:
+    assert started(trixie, form, "bookworm-sb", user=True)[0] == FIRST[VARIABLES]
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -82,35 +102,35 @@ def test_the_drivers_directory_comes_first_and_nothing_is_empty(trixie: Machine,
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_a_variable_of_the_users_stays_behind_ours(trixie: Machine, name: str) -> None:
+def test_a_variable_of_the_users_stays_in_front(trixie: Machine, name: str) -> None:
     env = {"APPTAINERENV_LD_LIBRARY_PATH": "/user/lib"}
     elements = library_path(trixie, Case("apptainer", name, True), env=env)
-    assert elements[:2] == [LIBDIR, "/user/lib"]
+    assert elements[:2] == ["/user/lib", LIBDIR]
     assert "" not in elements
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_an_option_of_the_users_stays_behind_ours(trixie: Machine, name: str) -> None:
+def test_an_option_of_the_users_stays_in_front(trixie: Machine, name: str) -> None:
     option = ("--backend-arg=--env", "--backend-arg=LD_LIBRARY_PATH=/x")
     elements = library_path(trixie, Case("apptainer", name, True, option))
-    assert elements[:2] == [LIBDIR, "/x"]
+    assert elements[:2] == ["/x", LIBDIR]
     assert "" not in elements
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_a_file_of_the_users_stays_behind_ours(trixie: Machine, tmp_path: Path, name: str) -> None:
+def test_a_file_of_the_users_stays_in_front(trixie: Machine, tmp_path: Path, name: str) -> None:
     (tmp_path / "env").write_text("LD_LIBRARY_PATH=/from/file\n")
     option = ("--backend-arg=--env-file", "--backend-arg=/srv/given/env")
     given = Bind(readable(str(tmp_path)), "/srv/given")
     elements = library_path(trixie, Case("apptainer", name, True, option), binds=[given])
-    assert elements[:2] == [LIBDIR, "/from/file"]
+    assert elements[:2] == ["/from/file", LIBDIR]
     assert "" not in elements
 
 
 def test_without_evaluation_a_sif_is_known_and_nothing_is_lost(trixie: Machine) -> None:
     case = Case("apptainer", "bookworm.sif", True, ("--backend-arg=--no-eval",))
     assert library_path(trixie, case)[0] == LIBDIR
-    assert "library-path-lost" not in start(trixie, case, "true").stderr
+    assert "library-path-last" not in start(trixie, case, "true").stderr
 
 
 def test_without_evaluation_a_known_image_keeps_its_own_value(trixie: Machine) -> None:

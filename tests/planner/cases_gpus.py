@@ -54,7 +54,7 @@ ROWS: dict[str, Row] = {
     "nothing is asked": Row("two", None, {}, ALL),
     "all": Row("two", "all", {}, ALL),
     "ALL": Row("two", " ALL ", {}, ALL),
-    "all wins over the environment": Row("two", "all", {CUDA: "1", STEP: "0"}, ALL, {CUDA: u(0, 1)}),
+    "all wins over the environment": Row("two", "all", {CUDA: "1", STEP: "0"}, ALL, {CUDA: "0,1"}),
     "all, without UUIDs": Row("all-untold", "all", {CUDA: "1"}, ALL, {CUDA: "0,1,2,3"}),
     "all of divided GPUs has no name": Row("mig", "all", {CUDA: "1"}, ALL, {CUDA: None}),
     "none": Row("two", "none", {}, "", NONE),
@@ -63,43 +63,43 @@ ROWS: dict[str, Row] = {
     "none on a host without GPUs": Row("none", "none", {}, "", NONE),
     "all on a host without GPUs": Row("none", "all", {CUDA: "0"}, ALL),
     # --gpus: one spelling each.
-    "index": Row("eight", "3", {}, f"nvidia3 {CTL}", {CUDA: u(3)}),
-    "index with zeros": Row("eight", "03", {}, f"nvidia3 {CTL}", {CUDA: u(3)}),
-    "index, not minor": Row("minors", "0", {}, f"nvidia3 {CTL}", {CUDA: u(0)}),
-    "index counts no excluded GPU": Row("excluded", "1", {}, f"nvidia2 dri/card2 dri/renderD130 {CTL}", {CUDA: u(2)}),
-    "two digits are a number": Row("sixteen", "2,10", {}, f"nvidia2 nvidia10 {CTL}", {CUDA: u(2, 10)}),
-    "the order of the list is kept": Row("eight", "5,1", {}, f"nvidia1 nvidia5 {CTL}", {CUDA: u(5, 1)}),
-    "twice is once": Row("eight", "1,minor:1,1", {}, f"nvidia1 {CTL}", {CUDA: u(1)}),
-    "blanks do not matter": Row("eight", " 1 , 2 ", {}, f"nvidia1 nvidia2 {CTL}", {CUDA: u(1, 2)}),
+    "index": Row("eight", "3", {}, f"nvidia3 {CTL}", {CUDA: "0"}),
+    "index with zeros": Row("eight", "03", {}, f"nvidia3 {CTL}", {CUDA: "0"}),
+    "index, not minor": Row("minors", "0", {}, f"nvidia3 {CTL}", {CUDA: "0"}),
+    "index counts no excluded GPU": Row("excluded", "1", {}, f"nvidia2 dri/card2 dri/renderD130 {CTL}", {CUDA: "0"}),
+    "two digits are a number": Row("sixteen", "2,10", {}, f"nvidia2 nvidia10 {CTL}", {CUDA: "0,1"}),
+    "the order of the list is kept": Row("eight", "5,1", {}, f"nvidia1 nvidia5 {CTL}", {CUDA: "1,0"}),
+    "twice is once": Row("eight", "1,minor:1,1", {}, f"nvidia1 {CTL}", {CUDA: "0"}),
+    "blanks do not matter": Row("eight", " 1 , 2 ", {}, f"nvidia1 nvidia2 {CTL}", {CUDA: "0,1"}),
     "uuid": Row("eight", u(6), {}, f"nvidia6 {CTL}", {CUDA: u(6)}),
     "uuid in capitals": Row("sixteen", u(10).upper(), {}, f"nvidia10 {CTL}", {CUDA: u(10)}),
     "beginning of a uuid": Row("eight", "GPU-00000006-1", {}, f"nvidia6 {CTL}", {CUDA: u(6)}),
-    "pci address": Row("eight", "0000:03:00.0", {}, f"nvidia2 {CTL}", {CUDA: u(2)}),
-    "pci address of eight digits": Row("eight", "00000000:03:00.0", {}, f"nvidia2 {CTL}", {CUDA: u(2)}),
-    "pci address without domain": Row("eight", "03:00.0", {}, f"nvidia2 {CTL}", {CUDA: u(2)}),
-    "minor": Row("minors", "minor:0", {}, f"nvidia0 {CTL}", {CUDA: u(3)}),
-    "render node": Row("two-drm", "renderD129", {}, f"nvidia1 dri/card1 dri/renderD129 {CTL}", {CUDA: u(1)}),
-    "render node's path": Row("amd", "/dev/dri/renderD129", {}, "kfd dri/renderD129", {ROCR: h(1)}),
+    "pci address": Row("eight", "0000:03:00.0", {}, f"nvidia2 {CTL}", {CUDA: "0"}),
+    "pci address of eight digits": Row("eight", "00000000:03:00.0", {}, f"nvidia2 {CTL}", {CUDA: "0"}),
+    "pci address without domain": Row("eight", "03:00.0", {}, f"nvidia2 {CTL}", {CUDA: "0"}),
+    "minor": Row("minors", "minor:0", {}, f"nvidia0 {CTL}", {CUDA: "0"}),
+    "render node": Row("two-drm", "renderD129", {}, f"nvidia1 dri/card1 dri/renderD129 {CTL}", {CUDA: "0"}),
+    "render node's path": Row("amd", "/dev/dri/renderD129", {}, "kfd dri/renderD129", {ROCR: "0"}),
     "nodes of the display go with the GPU": Row(
-        "two-drm", "0", {}, f"nvidia0 dri/card0 dri/renderD128 {CTL}", {CUDA: u(0)}
+        "two-drm", "0", {}, f"nvidia0 dri/card0 dri/renderD128 {CTL}", {CUDA: "0"}
     ),
-    "one of one": Row("one", "0", {}, f"nvidia0 {CTL}", {CUDA: u(0)}),
+    "one of one": Row("one", "0", {}, f"nvidia0 {CTL}", {CUDA: "0"}),
     "the list wins over the environment": Row(
-        "eight", "1", {STEP: "2", CUDA: "0", NVIDIA: "3"}, f"nvidia1 {CTL}", {CUDA: u(1)}
+        "eight", "1", {STEP: "2", CUDA: "0", NVIDIA: "3"}, f"nvidia1 {CTL}", {CUDA: "0"}
     ),
-    "with the host's /dev the uuid does it": Row("eight", "1", {}, f"nvidia1 {CTL}", {CUDA: u(1)}, isolated=False),
+    "with the host's /dev the host's number does it": Row(
+        "eight", "1", {}, f"nvidia1 {CTL}", {CUDA: "1"}, isolated=False
+    ),
     # --gpus: without UUIDs.
-    "numbers count anew": Row(
-        "sixteen-untold", "10,2", {}, f"nvidia2 nvidia10 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "1,0"}
-    ),
+    "numbers count anew": Row("sixteen-untold", "10,2", {}, f"nvidia2 nvidia10 {CTL}", {CUDA: "1,0"}),
     "numbers as on the host": Row(
-        "sixteen-untold", "10,2", {}, f"nvidia2 nvidia10 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "10,2"}, isolated=False
+        "sixteen-untold", "10,2", {}, f"nvidia2 nvidia10 {CTL}", {CUDA: "10,2"}, isolated=False
     ),
-    "numbers that a cgroup has counted are left": Row(
+    "numbers as the cgroup counts": Row(
         "cgroup-untold", "2", {CUDA: "0"}, f"nvidia2 {CTL}", {CUDA: "0"}, isolated=False
     ),
-    "one UUID is missing, and is not chosen": Row("untold", "2,0", {}, f"nvidia0 nvidia2 {CTL}", {CUDA: u(2, 0)}),
-    "one UUID is missing": Row("untold", "2,1", {}, f"nvidia1 nvidia2 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "1,0"}),
+    "one UUID is missing, and is not chosen": Row("untold", "2,0", {}, f"nvidia0 nvidia2 {CTL}", {CUDA: "1,0"}),
+    "one UUID is missing": Row("untold", "2,1", {}, f"nvidia1 nvidia2 {CTL}", {CUDA: "1,0"}),
     # --gpus: MIG.
     "part": Row("mig", "0:2/0", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: part(0, "2/0")}),
     "part by uuid": Row(
@@ -119,7 +119,7 @@ ROWS: dict[str, Row] = {
         f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}",
         {CUDA: part(0, "1/0", "2/0")},
     ),
-    "a whole GPU beside divided ones": Row("mig", "2", {}, f"nvidia2 {MIG_CAPS}2 {CTL}", {CUDA: u(2)}),
+    "a whole GPU beside divided ones": Row("mig", "2", {}, f"nvidia2 {MIG_CAPS}2 {CTL}", {CUDA: "0"}),
     "part of a GPU without UUID": Row(
         "mig-untold", "0:1/0", {CUDA: "0"}, f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}2 {CTL}", {CUDA: None}
     ),
@@ -143,19 +143,19 @@ ROWS: dict[str, Row] = {
     ),
     "the only place": Row("mig-one", "0:0", {}, ALL, {CUDA: part(0, "1/0")}),
     # --gpus: AMD, and both.
-    "AMD's index": Row("amd", "2,0", {}, "kfd dri/renderD128 dri/renderD130", {ROCR: h(2, 0)}),
+    "AMD's index": Row("amd", "2,0", {}, "kfd dri/renderD128 dri/renderD130", {ROCR: "1,0"}),
     "AMD's unique_id": Row("amd", h(3), {}, "kfd dri/renderD131", {ROCR: h(3)}),
     "AMD without unique_id": Row("amd-untold", "2,1", {}, "kfd dri/renderD129 dri/renderD130", {ROCR: "1,0"}),
     "AMD without unique_id, and the host's /dev": Row(
         "amd-untold", "2,1", {}, "kfd dri/renderD129 dri/renderD130", {ROCR: "2,1"}, isolated=False
     ),
     "HIP would count again": Row(
-        "amd", "3,1", {HIP: "2"}, "kfd dri/renderD129 dri/renderD131", {ROCR: h(3, 1), HIP: "0,1"}
+        "amd", "3,1", {HIP: "2"}, "kfd dri/renderD129 dri/renderD131", {ROCR: "1,0", HIP: "0,1"}
     ),
     "one of each": Row(
-        "both", f"{u(1)},renderD128", {}, f"nvidia1 {CTL} kfd dri/renderD128", {CUDA: u(1), ROCR: h(0), HIP: "0"}
+        "both", f"{u(1)},renderD128", {}, f"nvidia1 {CTL} kfd dri/renderD128", {CUDA: u(1), ROCR: "0", HIP: "0"}
     ),
-    "NVIDIA's alone": Row("both", "0000:01:00.0", {}, f"nvidia0 {CTL}", {CUDA: u(0), ROCR: "-1"}),
+    "NVIDIA's alone": Row("both", "0000:01:00.0", {}, f"nvidia0 {CTL}", {CUDA: "0", ROCR: "-1"}),
     "AMD's alone": Row("both", h(1), {}, "kfd dri/renderD129", {CUDA: "-1", ROCR: h(1), HIP: "0"}),
     # --gpus: errors.
     "no such index": Row("eight", "8", {}, "unknown-gpu"),
@@ -180,19 +180,22 @@ ROWS: dict[str, Row] = {
     "another script's digits": Row("two", "\u0661", {}, "bad-gpus"),
     "far too long": Row("two", "0," * 20000 + "0", {}, "bad-gpus"),
     # Slurm.
-    "step": Row("eight", None, {STEP: "2,3", CUDA: "0,1"}, f"nvidia2 nvidia3 {CTL}", {CUDA: u(2, 3)}),
-    "job": Row("eight", None, {JOB: "4"}, f"nvidia4 {CTL}", {CUDA: u(4)}),
-    "step before job": Row("eight", None, {STEP: "2", JOB: "2,3"}, f"nvidia2 {CTL}", {CUDA: u(2)}),
-    "an empty step does not count": Row("eight", None, {STEP: "", JOB: "3"}, f"nvidia3 {CTL}", {CUDA: u(3)}),
-    "Slurm's numbers are minors": Row("minors", None, {STEP: "0"}, f"nvidia0 {CTL}", {CUDA: u(3)}),
-    "Slurm in a cgroup": Row("cgroup", None, {STEP: "2,3", CUDA: "0,1"}, f"nvidia2 nvidia3 {CTL}", {CUDA: u(2, 3)}),
-    "Slurm's ten is after nine": Row(
-        "sixteen", None, {STEP: "9,10", CUDA: "9,10"}, f"nvidia9 nvidia10 {CTL}", {CUDA: u(9, 10)}
+    "step": Row("eight", None, {STEP: "2,3"}, f"nvidia2 nvidia3 {CTL}", {CUDA: "0,1"}),
+    "numbers that are not the job's": Row(
+        "eight", None, {STEP: "2,3", CUDA: "0,1"}, ALL, {CUDA: "0,1"}, "warning gpu-order-unknown"
     ),
-    "the order within a job": Row("eight", None, {STEP: "2,3", CUDA: "1,0"}, f"nvidia2 nvidia3 {CTL}", {CUDA: u(3, 2)}),
-    "less than the job, counted in it": Row("eight", None, {STEP: "4,5,6", CUDA: "2"}, f"nvidia6 {CTL}", {CUDA: u(6)}),
+    "job": Row("eight", None, {JOB: "4"}, f"nvidia4 {CTL}", {CUDA: "0"}),
+    "step before job": Row("eight", None, {STEP: "2", JOB: "2,3"}, f"nvidia2 {CTL}", {CUDA: "0"}),
+    "an empty step does not count": Row("eight", None, {STEP: "", JOB: "3"}, f"nvidia3 {CTL}", {CUDA: "0"}),
+    "Slurm's numbers are minors": Row("minors", None, {STEP: "0"}, f"nvidia0 {CTL}", {CUDA: "0"}),
+    "Slurm in a cgroup": Row("cgroup", None, {STEP: "2,3", CUDA: "0,1"}, f"nvidia2 nvidia3 {CTL}", {CUDA: "0,1"}),
+    "Slurm's ten is after nine": Row(
+        "sixteen", None, {STEP: "9,10", CUDA: "9,10"}, f"nvidia9 nvidia10 {CTL}", {CUDA: "0,1"}
+    ),
+    "the order within a job": Row("cgroup", None, {STEP: "2,3", CUDA: "1,0"}, f"nvidia2 nvidia3 {CTL}", {CUDA: "1,0"}),
+    "less than the job, counted in it": Row("cgroup", None, {STEP: "2,3", CUDA: "1"}, f"nvidia3 {CTL}", {CUDA: "0"}),
     "less than the job, counted on the host": Row(
-        "eight", None, {STEP: "4,5", CUDA: "5"}, f"nvidia5 {CTL}", {CUDA: u(5)}
+        "eight", None, {STEP: "4,5", CUDA: "5"}, f"nvidia5 {CTL}", {CUDA: "0"}
     ),
     "less than the job, counted who knows where": Row(
         "eight", None, {STEP: "1,2", CUDA: "1"}, ALL, {CUDA: "1"}, "warning gpu-order-unknown"
@@ -200,48 +203,65 @@ ROWS: dict[str, Row] = {
     "less than the job, by uuid": Row("eight", None, {STEP: "1,2", CUDA: u(2)}, f"nvidia2 {CTL}", {CUDA: u(2)}),
     "nothing of the job": Row("eight", None, {STEP: "1,2", CUDA: ""}, "", NONE, "warning visible-devices-none"),
     "as many as the job, of several models": Row(
-        "eight-mixed", None, {STEP: "1,7", CUDA: "0,1"}, f"nvidia1 nvidia7 {CTL}", {CUDA: u(1, 7)}
+        "cgroup-mixed", None, {STEP: "1,3", CUDA: "0,1"}, f"nvidia1 nvidia3 {CTL}", {CUDA: "0,1"}
+    ),
+    "as many as the job, of several models, counted on the host": Row(
+        "cgroup-mixed",
+        None,
+        {STEP: "1,3", CUDA: "1,3"},
+        f"nvidia1 nvidia3 {CTL}",
+        {ORDER: "PCI_BUS_ID", CUDA: "0,1"},
+    ),
+    "the job's numbers, of several models, where nothing is hidden": Row(
+        "eight-mixed", None, {STEP: "1,7", CUDA: "1,7"}, ALL, {CUDA: "1,7"}, "warning gpu-order-unknown"
     ),
     "MIG devices are not what Slurm counts": Row(
         "mig-known",
         None,
         {STEP: "1", CUDA: "MIG-aaaa"},
         f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}",
-        {CUDA: part(0, "2/0")},
+        {CUDA: "MIG-aaaa"},
     ),
     "Slurm names what is not here": Row(
-        "two", None, {JOB: "1,5"}, f"nvidia1 {CTL}", {CUDA: u(1)}, "warning visible-devices-unknown"
+        "two", None, {JOB: "1,5"}, f"nvidia1 {CTL}", {CUDA: "0"}, "warning visible-devices-unknown"
     ),
     "Slurm names nothing that is here": Row("two", None, {JOB: "gpu:a100"}, ALL, {}, "warning visible-devices-unknown"),
     "Slurm without UUIDs": Row(
-        "all-untold", None, {STEP: "2,3", CUDA: "0,1"}, f"nvidia2 nvidia3 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "0,1"}
+        "cgroup-untold", None, {STEP: "2,3", CUDA: "0,1"}, f"nvidia2 nvidia3 {CTL}", {CUDA: "0,1"}
     ),
     "Slurm without UUIDs, in a cgroup, with the host's /dev": Row(
-        "cgroup-untold", None, {STEP: "2,3", CUDA: "1,0"}, f"nvidia2 nvidia3 {CTL}", {CUDA: "1,0"}, isolated=False
+        "cgroup-untold", None, {STEP: "2,3", CUDA: "1,0"}, f"nvidia2 nvidia3 {CTL}", isolated=False
     ),
-    "Slurm's AMD by render node": Row("amd", None, {STEP: "129"}, "kfd dri/renderD129", {ROCR: h(1)}),
-    "Slurm's AMD by index": Row("amd", None, {STEP: "1", ROCR: "0"}, "kfd dri/renderD129", {ROCR: h(1)}),
+    "Slurm's AMD by render node": Row("amd", None, {STEP: "129"}, "kfd dri/renderD129", {ROCR: "0"}),
+    "Slurm's AMD by index": Row("amd", None, {STEP: "1", ROCR: "1"}, "kfd dri/renderD129", {ROCR: "0"}),
+    "Slurm's AMD by index, and others' numbers": Row(
+        "amd", None, {STEP: "1", ROCR: "0"}, ALL, {ROCR: "0"}, "warning gpu-order-unknown"
+    ),
+    "Slurm's AMD in a cgroup": Row(
+        "amd-cgroup", None, {STEP: "5,6", ROCR: "0,1"}, ALL, {ROCR: "0,1"}, "warning gpu-order-unknown"
+    ),
+    "HIP's own in a job": Row("amd", None, {STEP: "1,2", HIP: "1"}, ALL, {HIP: "1"}, "warning gpu-order-unknown"),
     "Slurm sets CUDA's for AMD, too": Row(
         "amd",
         None,
-        {STEP: "1,2", ROCR: "0,1", CUDA: "0,1"},
+        {STEP: "1,2", ROCR: "1,2", CUDA: "0,1"},
         "kfd dri/renderD129 dri/renderD130",
-        {ROCR: h(1, 2), HIP: "0,1"},
+        {ROCR: "0,1", HIP: "0,1"},
     ),
     "Slurm on both vendors": Row(
-        "both", None, {STEP: "1,128"}, f"nvidia1 {CTL} kfd dri/renderD128", {CUDA: u(1), ROCR: h(0), HIP: "0"}
+        "both", None, {STEP: "1,128"}, f"nvidia1 {CTL} kfd dri/renderD128", {CUDA: "0", ROCR: "0", HIP: "0"}
     ),
     # CUDA_VISIBLE_DEVICES.
-    "number": Row("eight", None, {CUDA: "3"}, f"nvidia3 {CTL}", {CUDA: u(3)}),
-    "numbers": Row("sixteen", None, {CUDA: "10, 9,"}, f"nvidia9 nvidia10 {CTL}", {CUDA: u(10, 9)}),
-    "number of an only GPU": Row("one", None, {CUDA: "0"}, f"nvidia0 {CTL}", {CUDA: u(0)}),
+    "number": Row("eight", None, {CUDA: "3"}, f"nvidia3 {CTL}", {CUDA: "0"}),
+    "numbers": Row("sixteen", None, {CUDA: "10, 9,"}, f"nvidia9 nvidia10 {CTL}", {CUDA: "1,0"}),
+    "number of an only GPU": Row("one", None, {CUDA: "0"}, f"nvidia0 {CTL}", {CUDA: "0"}),
     "number with the excluded": Row(
-        "excluded", None, {CUDA: "1"}, f"nvidia2 dri/card2 dri/renderD130 {CTL}", {CUDA: u(2)}
+        "excluded", None, {CUDA: "1"}, f"nvidia2 dri/card2 dri/renderD130 {CTL}", {CUDA: "0"}
     ),
     "number among several models": Row(
         "mixed-models", None, {CUDA: "0"}, ALL, {CUDA: "0"}, "warning gpu-order-unknown"
     ),
-    "number in PCI order": Row("mixed-models", None, {CUDA: "0", ORDER: "PCI_BUS_ID"}, f"nvidia0 {CTL}", {CUDA: u(0)}),
+    "number in PCI order": Row("mixed-models", None, {CUDA: "0", ORDER: "PCI_BUS_ID"}, f"nvidia0 {CTL}", {CUDA: "0"}),
     "number in the order of speed": Row(
         "mixed-models",
         None,
@@ -261,20 +281,17 @@ ROWS: dict[str, Row] = {
     ),
     "uuid in a cgroup": Row("cgroup", None, {CUDA: u(2)}, f"nvidia2 {CTL}", {CUDA: u(2)}),
     "number of a divided GPU": Row("mig", None, {CUDA: "0"}, ALL, {CUDA: "0"}, "warning gpu-order-unknown"),
-    "number without UUIDs": Row("all-untold", None, {CUDA: "2"}, f"nvidia2 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "0"}),
-    "number without UUIDs, and the host's /dev": Row(
-        "all-untold", None, {CUDA: "2"}, f"nvidia2 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "2"}, isolated=False
-    ),
+    "number without UUIDs": Row("all-untold", None, {CUDA: "2"}, f"nvidia2 {CTL}", {CUDA: "0"}),
+    "number without UUIDs, and the host's /dev": Row("all-untold", None, {CUDA: "2"}, f"nvidia2 {CTL}", isolated=False),
     "several models without UUIDs, in PCI order, and the host's /dev": Row(
         "untold-models",
         None,
         {CUDA: "2,0", ORDER: "PCI_BUS_ID"},
         f"nvidia0 nvidia2 {CTL}",
-        {CUDA: "2,0", ORDER: "PCI_BUS_ID"},
         isolated=False,
     ),
     "uuids": Row("eight", None, {CUDA: u(7, 1)}, f"nvidia1 nvidia7 {CTL}", {CUDA: u(7, 1)}),
-    "beginning": Row("eight", None, {CUDA: "GPU-00000007"}, f"nvidia7 {CTL}", {CUDA: u(7)}),
+    "beginning": Row("eight", None, {CUDA: "GPU-00000007"}, f"nvidia7 {CTL}", {CUDA: "GPU-00000007"}),
     "beginning of more than one": Row(
         "two", None, {CUDA: "GPU-0000000"}, ALL, {CUDA: "GPU-0000000"}, "error visible-devices-unknown"
     ),
@@ -283,7 +300,7 @@ ROWS: dict[str, Row] = {
     ),
     "uuid, while another is untold": Row("untold", None, {CUDA: u(2)}, f"nvidia2 {CTL}", {CUDA: u(2)}),
     "the list ends": Row(
-        "two", None, {CUDA: "1,7,0"}, f"nvidia1 {CTL}", {CUDA: u(1)}, "warning visible-devices-unknown"
+        "two", None, {CUDA: "1,7,0"}, f"nvidia1 {CTL}", {CUDA: "0"}, "warning visible-devices-unknown"
     ),
     "the list is empty": Row("two", None, {CUDA: "7,0"}, ALL, {CUDA: "7,0"}, "error visible-devices-unknown"),
     "no name at all": Row("two", None, {CUDA: "all"}, ALL, {CUDA: "all"}, "error visible-devices-unknown"),
@@ -297,7 +314,7 @@ ROWS: dict[str, Row] = {
     "minus one hides": Row("two", None, {CUDA: "-1"}, "", NONE, "warning visible-devices-none"),
     "Slurm's word hides": Row("two", None, {CUDA: "NoDevFiles"}, "", NONE, "warning visible-devices-none"),
     "it is nothing to AMD's": Row(
-        "both", None, {CUDA: "1"}, f"nvidia1 {CTL} kfd dri/renderD128 dri/renderD129", {CUDA: u(1), HIP: "0,1"}
+        "both", None, {CUDA: "1"}, f"nvidia1 {CTL} kfd dri/renderD128 dri/renderD129", {CUDA: "0", HIP: "0,1"}
     ),
     "part by its GPU": Row(
         "mig",
@@ -319,12 +336,12 @@ ROWS: dict[str, Row] = {
     "it says void": Row("two", None, {NVIDIA: "void"}, ALL),
     "it says nothing": Row("two", None, {NVIDIA: ""}, ALL),
     "it says none": Row("two", None, {NVIDIA: "none"}, "", NONE, "warning visible-devices-none"),
-    "it narrows": Row("eight", None, {NVIDIA: "2,3"}, f"nvidia2 nvidia3 {CTL}", {CUDA: u(2, 3)}),
-    "its numbers go by address": Row("mixed-models", None, {NVIDIA: "1"}, f"nvidia1 {CTL}", {CUDA: u(1)}),
+    "it narrows": Row("eight", None, {NVIDIA: "2,3"}, f"nvidia2 nvidia3 {CTL}", {CUDA: "0,1"}),
+    "its numbers go by address": Row("mixed-models", None, {NVIDIA: "1"}, f"nvidia1 {CTL}", {CUDA: "0"}),
     "it narrows what CUDA's names": Row(
-        "eight", None, {CUDA: "1,2,3", NVIDIA: f"{u(2)},7"}, f"nvidia2 {CTL}", {CUDA: u(2)}
+        "eight", None, {CUDA: "1,2,3", NVIDIA: f"{u(2)},7"}, f"nvidia2 {CTL}", {CUDA: "0"}
     ),
-    "it never widens": Row("eight", None, {CUDA: "1", NVIDIA: "all"}, f"nvidia1 {CTL}", {CUDA: u(1)}),
+    "it never widens": Row("eight", None, {CUDA: "1", NVIDIA: "all"}, f"nvidia1 {CTL}", {CUDA: "0"}),
     "it has nothing in common": Row("eight", None, {CUDA: "1", NVIDIA: "2"}, "", NONE, "warning visible-devices-none"),
     "it names a part": Row(
         "mig",
@@ -343,25 +360,31 @@ ROWS: dict[str, Row] = {
     ),
     "it names what is not here": Row("two", None, {NVIDIA: "7"}, ALL, {}, "note visible-devices-unknown"),
     "it names what is here and what is not": Row(
-        "two", None, {NVIDIA: "1,7,8"}, f"nvidia1 {CTL}", {CUDA: u(1)}, "note visible-devices-unknown"
+        "two", None, {NVIDIA: "1,7,8"}, f"nvidia1 {CTL}", {CUDA: "0"}, "note visible-devices-unknown"
     ),
+    "a word in its list decides": Row("two", None, {NVIDIA: "0,all"}, ALL),
+    "a word in its list hides": Row("two", None, {NVIDIA: "0,none"}, "", NONE, "warning visible-devices-none"),
+    "the void in its list": Row("two", None, {NVIDIA: "none,void"}, ALL),
+    "a place in its list is empty": Row("two", None, {NVIDIA: "0,,1"}, ALL),
+    "it has an unknown word": Row("two", None, {NVIDIA: "any"}, ALL, {}, "note visible-devices-unknown"),
+    "it is a directory": Row("two", None, {NVIDIA: "/var/run/nvidia-container-devices"}, ALL),
     "it names a CDI device": Row("two", None, {NVIDIA: "nvidia.com/gpu=0"}, ALL),
     "it counts in a cgroup": Row("cgroup", None, {NVIDIA: "1"}, ALL, {}, "warning gpu-order-unknown"),
     "it is nothing where numbers are unsure": Row(
         "mixed-models", None, {CUDA: "0", NVIDIA: "1"}, ALL, {CUDA: "0"}, "warning gpu-order-unknown"
     ),
     # AMD's variables.
-    "ROCR's numbers": Row("amd", None, {ROCR: "3,1"}, "kfd dri/renderD129 dri/renderD131", {ROCR: h(3, 1)}),
+    "ROCR's numbers": Row("amd", None, {ROCR: "3,1"}, "kfd dri/renderD129 dri/renderD131", {ROCR: "1,0"}),
     "ROCR's uuids": Row("amd", None, {ROCR: h(2)}, "kfd dri/renderD130", {ROCR: h(2)}),
     "ROCR's list ends": Row(
-        "amd", None, {ROCR: "2,9,1"}, "kfd dri/renderD130", {ROCR: h(2)}, "warning visible-devices-unknown"
+        "amd", None, {ROCR: "2,9,1"}, "kfd dri/renderD130", {ROCR: "0"}, "warning visible-devices-unknown"
     ),
-    "ROCR's list ends at a repetition": Row("amd", None, {ROCR: "2,2,1"}, "kfd dri/renderD130", {ROCR: h(2)}),
+    "ROCR's list ends at a repetition": Row("amd", None, {ROCR: "2,2,1"}, "kfd dri/renderD130", {ROCR: "0"}),
     "ROCR hides": Row("amd", None, {ROCR: "-1"}, "", {ROCR: "-1"}, "warning visible-devices-none"),
     "ROCR in a cgroup": Row("amd-cgroup", None, {ROCR: "1"}, ALL, {ROCR: "1"}, "warning gpu-order-unknown"),
-    "HIP alone": Row("amd", None, {HIP: "1"}, "kfd dri/renderD129", {ROCR: h(1), HIP: "0"}),
+    "HIP alone": Row("amd", None, {HIP: "1"}, "kfd dri/renderD129", {ROCR: "0", HIP: "0"}),
     "HIP counts in ROCR's": Row(
-        "amd", None, {ROCR: "1,3,2", HIP: "2,0"}, "kfd dri/renderD129 dri/renderD130", {ROCR: h(2, 1), HIP: "0,1"}
+        "amd", None, {ROCR: "1,3,2", HIP: "2,0"}, "kfd dri/renderD129 dri/renderD130", {ROCR: "1,0", HIP: "0,1"}
     ),
     "HIP hides": Row("amd", None, {ROCR: "1", HIP: "-1"}, "", {ROCR: "-1"}, "warning visible-devices-none"),
     "HIP names too much": Row(
@@ -371,4 +394,118 @@ ROWS: dict[str, Row] = {
         "amd-cgroup", None, {ROCR: "1", HIP: "0"}, ALL, {ROCR: "1", HIP: "0"}, "warning gpu-order-unknown"
     ),
     "HIP without unique_id": Row("amd-untold", None, {HIP: "2"}, "kfd dri/renderD130", {ROCR: "0", HIP: "0"}),
+    # The host's /dev: the caller's own value and spelling.
+    "the caller's numbers stay": Row("two", None, {STEP: "0,1", CUDA: "0,1"}, f"nvidia0 nvidia1 {CTL}", isolated=False),
+    "the caller's spelling stays": Row("eight", None, {CUDA: " 3, 1,"}, f"nvidia1 nvidia3 {CTL}", isolated=False),
+    "the caller's uuids stay": Row("eight", None, {CUDA: u(5)}, f"nvidia5 {CTL}", isolated=False),
+    "the caller's beginning of a uuid stays": Row(
+        "eight", None, {CUDA: "GPU-00000005"}, f"nvidia5 {CTL}", isolated=False
+    ),
+    "the caller's MIG device stays": Row("mig-one", None, {CUDA: part(0, "1/0")}, ALL, isolated=False),
+    "the cgroup's count stays": Row(
+        "cgroup", None, {STEP: "2,3", CUDA: "0,1"}, f"nvidia2 nvidia3 {CTL}", isolated=False
+    ),
+    "less than the job stays": Row("cgroup", None, {STEP: "2,3", CUDA: "1"}, f"nvidia3 {CTL}", isolated=False),
+    "what is unsure stays": Row(
+        "mixed-models", None, {CUDA: "0"}, ALL, {}, "warning gpu-order-unknown", isolated=False
+    ),
+    "numbers that are not the job's stay": Row(
+        "eight", None, {STEP: "2,3", CUDA: "0,1"}, ALL, {}, "warning gpu-order-unknown", isolated=False
+    ),
+    "what hides all stays": Row("two", None, {CUDA: ""}, "", {}, "warning visible-devices-none", isolated=False),
+    "all by name, over the caller's": Row("eight", "all", {CUDA: "3"}, ALL, {CUDA: "0,1,2,3,4,5,6,7"}, isolated=False),
+    "all by name, in a cgroup": Row("cgroup", "all", {CUDA: "0"}, ALL, {CUDA: "0,1"}, isolated=False),
+    "Slurm alone": Row("eight", None, {JOB: "4,6"}, f"nvidia4 nvidia6 {CTL}", {CUDA: "4,6"}, isolated=False),
+    "Slurm alone, in a cgroup": Row("cgroup", None, {JOB: "3"}, f"nvidia3 {CTL}", {CUDA: "1"}, isolated=False),
+    "Slurm alone, of several models": Row(
+        "eight-mixed", None, {JOB: "7"}, f"nvidia7 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "7"}, isolated=False
+    ),
+    "Slurm alone, beside a divided GPU": Row(
+        "mig", None, {JOB: "2"}, f"nvidia2 {MIG_CAPS}2 {CTL}", {CUDA: u(2)}, isolated=False
+    ),
+    "asked by number": Row("eight", "5,1", {CUDA: "0"}, f"nvidia1 nvidia5 {CTL}", {CUDA: "5,1"}, isolated=False),
+    "asked by number, of several models": Row(
+        "mixed-models", "1", {}, f"nvidia1 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "1"}, isolated=False
+    ),
+    "asked by number, several models, /dev of its own": Row(
+        "eight-mixed", "7,1", {}, f"nvidia1 nvidia7 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "1,0"}
+    ),
+    "asked by number, one of several models, /dev of its own": Row(
+        "eight-mixed", "7", {}, f"nvidia7 {CTL}", {CUDA: "0"}
+    ),
+    "asked by uuid": Row("eight", u(5), {CUDA: "0"}, f"nvidia5 {CTL}", {CUDA: u(5)}, isolated=False),
+    "asked by uuid and by number": Row(
+        "eight", f"1,{u(5)}", {}, f"nvidia1 nvidia5 {CTL}", {CUDA: u(1, 5)}, isolated=False
+    ),
+    "asked by address": Row("eight", "03:00.0", {}, f"nvidia2 {CTL}", {CUDA: "2"}, isolated=False),
+    "asked beside a divided GPU": Row("mig", "2", {}, f"nvidia2 {MIG_CAPS}2 {CTL}", {CUDA: u(2)}, isolated=False),
+    "asked in a cgroup": Row("cgroup", "3,2", {CUDA: "0"}, f"nvidia2 nvidia3 {CTL}", {CUDA: "1,0"}, isolated=False),
+    "narrowed": Row(
+        "eight", None, {CUDA: "1,2,3", NVIDIA: "3,2"}, f"nvidia2 nvidia3 {CTL}", {CUDA: "2,3"}, isolated=False
+    ),
+    "narrowed by nothing": Row("eight", None, {CUDA: "1", NVIDIA: "1,2"}, f"nvidia1 {CTL}", isolated=False),
+    "narrowed, by uuid": Row(
+        "eight", None, {CUDA: u(1, 2), NVIDIA: "2"}, f"nvidia2 {CTL}", {CUDA: u(2)}, isolated=False
+    ),
+    "NVIDIA's variable alone": Row("eight", None, {NVIDIA: u(2)}, f"nvidia2 {CTL}", {CUDA: u(2)}, isolated=False),
+    "ROCR's numbers stay": Row("amd", None, {ROCR: "3,1", HIP: "1"}, "kfd dri/renderD129", isolated=False),
+    "HIP's numbers stay": Row("amd", None, {HIP: "1"}, "kfd dri/renderD129", isolated=False),
+    "CUDA's numbers stay for AMD": Row(
+        "amd", None, {STEP: "1,2", CUDA: "2"}, "kfd dri/renderD129 dri/renderD130", isolated=False
+    ),
+    "CUDA's numbers stay for both": Row(
+        "both", None, {CUDA: "1"}, f"nvidia1 {CTL} kfd dri/renderD128 dri/renderD129", isolated=False
+    ),
+    "AMD's asked by number": Row(
+        "amd",
+        "3,1",
+        {ROCR: "0", HIP: "0"},
+        "kfd dri/renderD129 dri/renderD131",
+        {ROCR: "3,1", HIP: "0,1"},
+        isolated=False,
+    ),
+    "AMD's asked by uuid": Row("amd", h(3), {}, "kfd dri/renderD131", {ROCR: h(3)}, isolated=False),
+    # A job whose cgroup forbids what is asked for.
+    "a forbidden GPU": Row("cgroup", "0", {}, f"nvidia0 {CTL}", {CUDA: u(0)}, "error gpu-forbidden"),
+    "a forbidden GPU without UUID": Row("cgroup-untold", "0", {}, f"nvidia0 {CTL}", NONE, "error gpu-forbidden"),
+    "a forbidden GPU beside another": Row(
+        "cgroup", "2,0", {}, f"nvidia0 nvidia2 {CTL}", {CUDA: "0"}, "warning gpu-forbidden"
+    ),
+    "a GPU of the job's": Row("cgroup", "2", {}, f"nvidia2 {CTL}", {CUDA: "0"}),
+    "all GPUs are forbidden": Row("closed", None, {}, ALL, {}, "warning gpu-forbidden"),
+    "all GPUs are forbidden, and none is asked for": Row("closed", "none", {}, "", NONE),
+    "the others' GPUs are forbidden": Row("cgroup", None, {}, ALL),
+    # Slurm's numbers where both vendors' GPUs are.
+    "a small number": Row(
+        "both",
+        None,
+        {JOB: "1"},
+        f"nvidia1 {CTL} kfd dri/renderD128 dri/renderD129",
+        {CUDA: "0", HIP: "0,1"},
+        "warning slurm-gpu-ambiguous",
+    ),
+    "a small number, and NVIDIA's own": Row(
+        "both",
+        None,
+        {JOB: "1", CUDA: "1"},
+        f"nvidia1 {CTL} kfd dri/renderD128 dri/renderD129",
+        {CUDA: "0", HIP: "0,1"},
+        "warning slurm-gpu-ambiguous",
+    ),
+    "a small number, and both vendors' own": Row(
+        "both",
+        None,
+        {JOB: "1", CUDA: "1", ROCR: "0"},
+        f"nvidia1 {CTL} kfd dri/renderD128",
+        {CUDA: "0", ROCR: "0", HIP: "0"},
+    ),
+    # A GPU that has told nothing.
+    "the one after it keeps its number": Row("silent", "2", {}, f"nvidia2 {CTL}", {CUDA: "0"}),
+    "it is chosen by number, and any node may be its": Row(
+        "silent", "1", {}, f"nvidia1 nvidia3 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "0"}
+    ),
+    "it is chosen on the host's /dev": Row(
+        "silent", "3", {}, f"nvidia1 nvidia3 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "3"}, isolated=False
+    ),
+    "it and another": Row("silent", "3,2", {}, f"nvidia1 nvidia2 nvidia3 {CTL}", {ORDER: "PCI_BUS_ID", CUDA: "2,1"}),
 }

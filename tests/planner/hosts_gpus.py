@@ -54,9 +54,13 @@ def nvidia(
     mig: Optional[dict[int, tuple[tuple[int, int], ...]]] = None,
     names: tuple[MigName, ...] = (),
     render: bool = False,
-    confined: bool = False,
+    hidden: tuple[int, ...] = (),
+    silent: tuple[int, ...] = (),
 ) -> Inventory:
-    """*count* GPUs by position on the bus; *untold* have no UUID yet, *excluded* no index."""
+    """*count* GPUs by position on the bus.
+
+    *untold* have no UUID yet, *excluded* no index; *hidden* cannot be opened; of *silent* only the address is known.
+    """
     gpus: list[Gpu] = []
     nodes: list[DeviceNode] = []
     guards: list[MigNode] = []
@@ -65,13 +69,15 @@ def nvidia(
         number = None if place in excluded else index
         index += place not in excluded
         minor = (minors or {}).get(place, place)
+        is_silent = place in silent
         drm = RootedPath(f"/dev/dri/renderD{128 + place}") if render else None
         parts = tuple(MigDevice(gi, ci, None) for gi, ci in (mig or {}).get(place, ()))
-        model = (models or {}).get(place, A100)
+        model = None if is_silent else (models or {}).get(place, A100)
         pci = f"0000:{place + 1:02x}:00.0"
-        told = None if place in untold else uuid(place)
-        gpus.append(Gpu("nvidia", number, told, pci, minor, model, drm, number is not None, parts))
-        nodes.append(node("nvidia", f"nvidia{minor}", number))
+        told = None if place in untold or is_silent else uuid(place)
+        known = None if is_silent else minor
+        gpus.append(Gpu("nvidia", number, told, pci, known, model, drm, number is not None, parts))
+        nodes.append(node("nvidia", f"nvidia{minor}", None if is_silent else number))
         if drm:
             nodes += [
                 node("nvidia", f"dri/card{place}", number),
@@ -88,7 +94,7 @@ def nvidia(
         nodes.append(node("nvidia", "nvidia-caps/nvidia-cap2"))
     nodes += [node("nvidia", "nvidiactl"), node("nvidia", "nvidia-uvm")]
     made = inventory("nvidia", tuple(gpus), tuple(nodes))
-    return made._replace(mig_nodes=tuple(guards), mig_names=names, confined=confined)
+    return made._replace(mig_nodes=tuple(guards), mig_names=names, confined=bool(hidden), hidden=hidden)
 
 
 def amd(count: int, untold: tuple[int, ...] = (), first: int = 128, confined: bool = False) -> Inventory:
@@ -119,8 +125,11 @@ HOSTS: dict[str, tuple[Inventory, ...]] = {
     "minors": (nvidia(4, minors={0: 3, 1: 2, 2: 1, 3: 0}),),
     "eight": (nvidia(8),),
     "eight-mixed": (nvidia(8, models={7: T4}),),
-    "cgroup": (nvidia(4, confined=True),),
-    "cgroup-untold": (nvidia(4, untold=(0, 1, 2, 3), confined=True),),
+    "cgroup": (nvidia(4, hidden=(0, 1)),),
+    "cgroup-mixed": (nvidia(4, models={3: T4}, hidden=(0, 2)),),
+    "closed": (nvidia(2, hidden=(0, 1)),),
+    "silent": (nvidia(4, silent=(1, 3)),),
+    "cgroup-untold": (nvidia(4, untold=(0, 1, 2, 3), hidden=(0, 1)),),
     "sixteen": (nvidia(16),),
     "sixteen-untold": (nvidia(16, untold=tuple(range(16))),),
     "mig": (nvidia(3, mig=MIG),),

@@ -6,7 +6,7 @@ import json
 from typing import Any, Optional
 
 from build.driver import SONAMES, V, kernel, libraries, rhel
-from build.elf import elf
+from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
 from build.trees import Dir, File, Item, Link, Node, Socket, Spec
 
@@ -276,11 +276,11 @@ CASES: dict[str, Case] = {
     "stub-libcuda": Case(
         Situation(
             healthy(
-                cached(("libcuda.so.1", "/usr/local/cuda/lib64/stubs/libcuda.so.1")),
-                {"/usr/local/cuda/lib64/stubs/libcuda.so.1": elf("libcuda.so.1")},
+                cached(("libcuda.so.1", "/usr/local/lib/libcuda.so.1")),
+                {"/usr/local/lib/libcuda.so.1": stub()},
             )
         ),
-        Situation(healthy({"/usr/local/cuda/lib64/stubs/libcuda.so.1": elf("libcuda.so.1")})),
+        Situation(healthy({"/usr/local/cuda/lib64/stubs/libcuda.so.1": stub()})),
     ),
     "tegra": Case(
         Situation(healthy({"/etc/nv_tegra_release": "# R36\n"})), Situation(healthy({"/etc/nv_release": "# R36\n"}))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from build.driver import V, kernel, rhel
-from build.elf import elf
+from build.elf import elf, stub
 from build.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
-from build.trees import File, Link, Spec
+from build.starts import start
+from build.trees import File, Link, Spec, recorded_tree
 
-from gpubind.model import CudaNote
-from gpubind.runtimes.start import Start
+from gpubind.model import Brought, ContainerPath, CudaNote, HostPath, UserBind
 from rules.situations import Case, Situation, without
 
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -50,10 +50,13 @@ def runs(spec: Spec, name: str = SELF_MADE) -> Situation:
     return Situation(HOST, image(spec), program=name)
 
 
+MACHINE = recorded_tree({"/home/me/a.out": File(elf(kind=2, needed=("libc.so.6",)), 0o755)})
+HOME = Brought((UserBind(HostPath("/home/me"), ContainerPath("/home/me")),))
+
 NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
 GRAPHICS = {"caps": ("graphics",), "caps_explicit": True}
 REQUIRE = 'export NVIDIA_REQUIRE_CUDA="${NVIDIA_REQUIRE_CUDA:-"%s"}"'
-NO_LAYERS = {"enable overlay": "no", "enable underlay": "no"}
+NO_LAYERS = {"enable overlay": ("no",), "enable underlay": ("no",)}
 
 IMAGES: dict[str, Case] = {
     "bad-require": Case(
@@ -61,16 +64,16 @@ IMAGES: dict[str, Case] = {
         Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12"))),
     ),
     "compat-harmful": Case(
-        Situation((NO_LIBCUDA, kernel()), image(compat(drivers=(535,)))),
-        Situation((NO_LIBCUDA, kernel()), image(compat(drivers=(535, 550)))),
+        Situation(HOST, image(compat(drivers=(535,))), {"cuda_compat": "image"}),
+        Situation(HOST, image(compat(drivers=(535,)))),
     ),
     "compat-ignored": Case(
+        Situation(HOST, image(compat(first=False)), {"cuda_compat": "host"}),
         Situation(HOST, image(compat(first=False))),
-        Situation(HOST, image(compat(drivers=(535,), first=False))),
     ),
     "compat-used": Case(
-        Situation((NO_LIBCUDA, kernel()), image(compat())),
         Situation(HOST, image(compat())),
+        Situation(HOST, image(compat()), {"cuda_compat": "host"}),
     ),
     "cuda-minor-version": Case(
         Situation(HOST, image(cuda("12.6.1"))),
@@ -156,22 +159,8 @@ IMAGES: dict[str, Case] = {
         ),
     ),
     "stub-in-image": Case(
-        Situation(
-            (NO_LIBCUDA, kernel()),
-            image(
-                glibc(),
-                sandbox("export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs"),
-                {"/usr/local/cuda/lib64/stubs/libcuda.so": elf("libcuda.so.1")},
-            ),
-        ),
-        Situation(
-            HOST,
-            image(
-                glibc(),
-                sandbox("export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs"),
-                {"/usr/local/cuda/lib64/stubs/libcuda.so": elf("libcuda.so.1")},
-            ),
-        ),
+        Situation((NO_LIBCUDA, kernel()), image(glibc(), {"/usr/lib/libcuda.so.1": stub()})),
+        Situation((NO_LIBCUDA, kernel()), image(glibc(), {"/usr/lib/libcuda.so.1": stub(imports=("ioctl",))})),
     ),
     "vendor-neutral-missing": Case(
         Situation(
@@ -230,6 +219,10 @@ PROGRAMS: dict[str, Case] = {
         ),
         runs({**glibc(), SELF_MADE: File(b"#!/bin/sh\n", 0o755)}),
     ),
+    "program-on-host": Case(
+        Situation(HOST, image(glibc()), program="/home/me/a.out", brought=HOME, local=MACHINE),
+        Situation(HOST, image(glibc()), program="/home/me/a.out", brought=HOME, local=MACHINE, backend="apptainer"),
+    ),
     "program-unreadable": Case(
         runs({**glibc(), SELF_MADE: File(elf(kind=2, needed=("libc.so.6",))[:100], 0o755)}),
         runs({**glibc(), SELF_MADE: File(elf(kind=2, needed=("libc.so.6",)), 0o755)}),
@@ -240,21 +233,29 @@ PROGRAMS: dict[str, Case] = {
 }
 
 RUNTIMES: dict[str, Case] = {
-    "devices-not-isolated": Case(
-        Situation(HOST, backend="apptainer", start=Start()),
-        Situation(HOST, backend="apptainer", start=Start(arguments=("--contain",))),
+    "binds-forbidden": Case(
+        Situation(HOST, backend="apptainer", start=start(site={"user bind control": ("no",)})),
+        Situation(HOST, backend="apptainer", start=start(site={"user bind control": ("yes",)})),
     ),
-    "library-path-lost": Case(
-        Situation(HOST, backend="singularity", start=Start("singularity", arguments=("--no-eval",))),
-        Situation(HOST, image(glibc()), backend="singularity", start=Start("singularity", arguments=("--no-eval",))),
+    "devices-not-isolated": Case(
+        Situation(HOST, backend="apptainer", start=start()),
+        Situation(HOST, backend="apptainer", start=start("--contain")),
+    ),
+    "library-path-last": Case(
+        Situation(HOST, backend="singularity", start=start("--no-eval", program="singularity")),
+        Situation(HOST, image(glibc()), backend="singularity", start=start("--no-eval", program="singularity")),
+    ),
+    "no-dev": Case(
+        Situation(HOST, backend="apptainer", start=start("--no-mount", "tmp,dev")),
+        Situation(HOST, backend="apptainer", start=start("--no-mount", "tmp")),
     ),
     "no-mount-point": Case(
-        Situation(HOST, image(glibc()), backend="apptainer", start=Start(site=NO_LAYERS)),
-        Situation(HOST, image(glibc()), backend="apptainer", start=Start()),
+        Situation(HOST, image(glibc()), backend="apptainer", start=start(site=NO_LAYERS)),
+        Situation(HOST, image(glibc()), backend="apptainer", start=start()),
     ),
     "runtime-limit": Case(
-        Situation((rhel(), kernel()), facts={"root": "/mnt/a:b"}, backend="apptainer", start=Start()),
-        Situation((rhel(), kernel()), facts={"root": "/mnt/a-b"}, backend="apptainer", start=Start()),
+        Situation((rhel(), kernel()), facts={"root": "/mnt/a:b"}, backend="apptainer", start=start()),
+        Situation((rhel(), kernel()), facts={"root": "/mnt/a-b"}, backend="apptainer", start=start()),
     ),
 }
 

@@ -12,11 +12,12 @@ from gpubind.errors import NothingToBindError
 from gpubind.facade import plan
 from gpubind.host import ListFile
 from gpubind.image import Image
-from gpubind.model import Finding, Request
+from gpubind.model import Brought, Finding, Request
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
-from gpubind.rules import check, nothing_to_bind, preflight
+from gpubind.rules import Preflight, check, nothing_to_bind, preflight
 from gpubind.runtimes.start import Start
+from gpubind.tree import Tree
 
 
 class Situation(NamedTuple):
@@ -34,6 +35,10 @@ class Situation(NamedTuple):
     """What is known of the runtime, where its words matter."""
     program: Optional[str] = None
     listfile: Optional[ListFile] = None
+    brought: Optional[Brought] = None
+    """What the start brings beside the plan."""
+    local: Optional[Tree] = None
+    """The machine that it is brought from; None for a host that is elsewhere."""
 
 
 class Case(NamedTuple):
@@ -45,14 +50,27 @@ class Case(NamedTuple):
 
 def found(situation: Situation) -> tuple[Finding, ...]:
     """Everything that check says."""
+    return check(started(situation))
+
+
+def started(situation: Situation) -> Preflight:
+    """What the rules look at."""
     layout = SINGULARITY if situation.backend in ("apptainer", "singularity") else GPUBIND
     machine = host(*situation.parts, **situation.facts)
+    machine.local = situation.local
     try:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)
     except NothingToBindError as error:
         made = empty_plan()._replace(findings=(nothing_to_bind(error),))
-    start, program = situation.start, situation.program
-    return check(preflight(machine, made, situation.image, backend=situation.backend, start=start, program=program))
+    return preflight(
+        machine,
+        made,
+        situation.image,
+        backend=situation.backend,
+        start=situation.start,
+        program=situation.program,
+        brought=situation.brought,
+    )
 
 
 def without(spec: Spec, *paths: str) -> dict[str, Item]:

@@ -475,6 +475,40 @@ def test_what_is_wrong_with_other_gpus_does_not_count() -> None:
     assert severities("device-permission", Situation(parts, request={"gpus": "1"})) == []
 
 
+NO_DRI: Spec = {
+    "/dev/dri/by-path/pci-0000:01:00.0-render": Link("../renderD128"),
+    "/dev/dri/renderD128": Node("char", 226, 128, 0o660, 0, 105),
+    "/dev/nvidia-modeset": Node("char", 195, 254, 0o660, 0, 44),
+}
+
+
+@pytest.mark.parametrize(
+    ("request_", "wanted"),
+    [
+        pytest.param({}, ["note", "note"], id="by-default"),
+        pytest.param({"caps": ("compute", "utility"), "caps_explicit": True}, [], id="not-planned"),
+        pytest.param({"caps": ("compute", "graphics"), "caps_explicit": True}, ["warning", "warning"], id="by-name"),
+        pytest.param({"caps": ("compute", "display"), "caps_explicit": True}, ["warning", "warning"], id="implied"),
+    ],
+)
+def test_nodes_of_graphics_matter_to_whoever_asked_for_graphics(request_: dict[str, Any], wanted: list[str]) -> None:
+    assert severities("device-permission", Situation(healthy(NO_DRI), request=request_)) == wanted
+
+
+def test_a_forbidden_gpu_is_an_error_whatever_is_asked_for() -> None:
+    parts = healthy({"/dev/nvidia0": Node("char", 195, 0, 0o600)})
+    for caps in (("compute",), ("graphics",), ("utility",)):
+        request = {"caps": caps, "caps_explicit": True}
+        assert severities("device-permission", Situation(parts, request=request)) == ["error"]
+
+
+def test_a_wrong_number_of_a_node_that_nobody_wants_does_not_count() -> None:
+    parts = healthy({"/dev/nvidia-uvm": Node("char", 510, 0)})
+    assert severities("device-number", Situation(parts)) == ["error"]
+    utility = {"caps": ("utility",), "caps_explicit": True}
+    assert severities("device-number", Situation(parts, request=utility)) == []
+
+
 # The page.
 
 

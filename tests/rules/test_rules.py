@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from build.driver import kernel, rhel
-from build.elf import elf
+from build.elf import elf, stub
 from build.images import glibc, image
+from build.ldcache import build_ldcache, entry
+from build.trees import Link, Spec
 
 from gpubind.rules import RULES
 from rules import cases_amd, cases_host, cases_image
@@ -45,6 +48,48 @@ def test_a_driver_in_the_image_is_an_error_if_the_plan_brings_none() -> None:
     opened = image(glibc(), {cases_image.LIBCUDA: elf("libcuda.so.1")})
     severities = [f.severity for f in found(Situation((kernel(),), opened)) if f.code == "driver-in-image"]
     assert severities == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "soname", "severity"),
+    [
+        pytest.param((kernel(),), "libcuda.so.1", "error", id="programs-open-it"),
+        pytest.param((kernel(),), "libnvidia-ml.so.1", "warning", id="nvml"),
+        pytest.param((rhel(), kernel()), "libcuda.so.1", "note", id="behind-the-hosts"),
+    ],
+)
+def test_a_stub_in_the_images_own_place_is_a_stub_and_no_driver(
+    parts: tuple[Spec, ...], soname: str, severity: str
+) -> None:
+    opened = image(glibc(), {f"/usr/lib/{soname}": stub(soname)})
+    told = [(f.code, f.severity) for f in found(Situation(parts, opened)) if f.code.endswith("-in-image")]
+    assert told == [("stub-in-image", severity)]
+
+
+def test_a_copy_of_a_stub_on_the_host_is_called_a_stub_and_no_collision() -> None:
+    names = [entry("libcuda.so", "/usr/local/lib/libcuda.so"), entry("libcuda.so.1", "/lib64/libcuda.so.1")]
+    cache = build_ldcache(names)
+    copy: Spec = {"/usr/local/lib/libcuda.so": stub(), "/lib64": Link("usr/lib64"), "/etc/ld.so.cache": cache}
+    codes = {f.code: f for f in found(Situation((without(rhel(), "/etc/ld.so.cache"), copy, kernel())))}
+    assert "name-collision" not in codes
+    assert codes["stub-libcuda"].severity == "warning"
+    assert (codes["stub-libcuda"].where or "").startswith("/usr/local/lib/libcuda.so ")
+
+
+@pytest.mark.parametrize(
+    ("request_", "severity"),
+    [
+        pytest.param({"caps": ("graphics",), "caps_explicit": False}, "note", id="by-default"),
+        pytest.param({"caps": ("graphics",), "caps_explicit": True}, "warning", id="by-name"),
+        pytest.param({}, "warning", id="compute-and-utility-are-among-them"),
+    ],
+)
+def test_a_place_that_is_missing_matters_for_what_was_asked_for(request_: dict[str, Any], severity: str) -> None:
+    text = '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}'
+    case = CASES["no-mount-point"].fires
+    case = case._replace(parts=(*case.parts, {"/usr/share/glvnd/egl_vendor.d/10_nvidia.json": text}), request=request_)
+    (finding,) = [finding for finding in found(case) if finding.code == "no-mount-point"]
+    assert finding.severity == severity
 
 
 def test_errors_come_first() -> None:

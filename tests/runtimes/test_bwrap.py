@@ -12,11 +12,11 @@ from build.trees import Dir, Spec
 from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.image.facts import DEFAULT_PATH
-from gpubind.model import HostPath, Request
+from gpubind.model import ContainerPath, HostPath, Request
 from gpubind.runtimes.bwrap import LAYOUT, REBUILD_LIMIT, command, words
 from gpubind.runtimes.start import Start, Words
 
-ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
+ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
 STAGED = {ICD: HostPath("/cache/icd.json")}
 
 
@@ -110,7 +110,7 @@ def test_the_chosen_gpu_is_said_and_its_node_alone_is_there() -> None:
     opened = image(glibc())
     made = plan(host(rhel(), kernel()), Request(gpus="1"), image=opened, layout=LAYOUT)
     said = words(made, Start(program="bwrap", staged=STAGED), opened.tree)
-    assert ("CUDA_VISIBLE_DEVICES", "GPU-00000001-1111-2222-3333-444444444444") in pairs(said, "--setenv")
+    assert ("CUDA_VISIBLE_DEVICES", "0") in pairs(said, "--setenv")
     nodes = [target for _, target in pairs(said, "--dev-bind")]
     assert "/dev/nvidia1" in nodes
     assert "/dev/nvidia0" not in nodes

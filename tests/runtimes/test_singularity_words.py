@@ -11,6 +11,7 @@ from typing import Any, Optional
 import pytest
 from build.driver import host, kernel, rhel
 from build.images import glibc, image, sandbox
+from build.starts import start as begin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,20 +24,22 @@ from gpubind.runtimes.singularity import (
     NO_GPU_FLAGS,
     bind_word,
     command,
-    env_file_options,
     exports,
+    exports_layout,
+    layout_of,
     mount_word,
-    parse_env_file,
-    parse_site,
     parse_version,
     quoted,
     raw,
     without_variables,
     words,
 )
+from gpubind.runtimes.singularity_options import parse_site, read_env_file
 from gpubind.runtimes.start import Bind, Start, Words
 
 LIBS = "/.singularity.d/libs"
+PREFIXES = ("APPTAINER", "SINGULARITY")
+CONTAINED = ("CONTAIN", "CONTAINALL", "COMPAT")
 STAGED = {"/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": HostPath("/cache/icd.json")}
 
 
@@ -45,7 +48,7 @@ def make(opened: Optional[Image] = None, root: str = "/", **request: Any) -> Pla
 
 
 def start(*arguments: str, **facts: Any) -> Start:
-    return Start(**{"program": "apptainer", "version": (1, 4, 5), "staged": STAGED, **facts, "arguments": arguments})
+    return begin(*arguments, **{"staged": STAGED, **facts})
 
 
 def env(made: Words) -> dict[str, str]:
@@ -73,13 +76,48 @@ def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
     ]
 
 
-@pytest.mark.parametrize("word", ["-c", "--contain", "-C", "--containall", "--compat"])
-def test_devices_are_bound_where_dev_is_minimal(word: str) -> None:
-    assert "/dev/nvidia0" in targets(words(make(), start(word)))
+@pytest.mark.parametrize(
+    "begun",
+    [
+        *(
+            start(word)
+            for word in ("-c", "--contain", "-C", "--containall", "--compat", "--contain=1", "--contain=true")
+        ),
+        *(start(word) for word in ("-ec", "-ecw", "-c=true", "--contain=T")),
+        *(
+            start(environ={f"{prefix}_{name}": "1"})
+            for prefix in PREFIXES
+            for name in ("CONTAIN", "CONTAINALL", "COMPAT")
+        ),
+        start("--bind", "/a", "-c"),
+        start("-B/a", "--env=A=b", "-c"),
+        start(site={"mount dev": ("yes", "minimal")}),
+        start("-c", site={"mount dev": ("no",)}),
+    ],
+)
+def test_devices_are_bound_where_dev_is_minimal(begun: Start) -> None:
+    assert "/dev/nvidia0" in targets(words(make(), begun))
+    assert layout_of(begun).isolated
 
 
-def test_devices_are_bound_where_the_site_makes_dev_minimal() -> None:
-    assert "/dev/nvidia0" in targets(words(make(), start(site={"mount dev": "minimal"})))
+@pytest.mark.parametrize(
+    "begun",
+    [
+        start(),
+        start("--contain=false", environ={"APPTAINER_CONTAIN": "1"}),
+        start(environ={"APPTAINER_CONTAIN": "0", "SINGULARITY_CONTAIN": "1"}),
+        start(environ={"APPTAINER_CONTAIN": " "}),
+        start("--bind", "-c"),
+        start("--", "--contain"),
+        start("img.sif", "--contain"),
+        start(program="singularity", environ={"APPTAINER_CONTAIN": "1"}),
+        start("--no-mount", "dev", "--contain"),
+        start(site={"mount dev": ("no",)}),
+    ],
+)
+def test_devices_are_not_bound_where_dev_is_whole_or_none(begun: Start) -> None:
+    assert "/dev/nvidia0" not in targets(words(make(), begun))
+    assert not layout_of(begun).isolated
 
 
 def test_devices_are_not_bound_over_the_whole_dev_and_that_is_told() -> None:
@@ -91,54 +129,97 @@ def test_devices_are_not_bound_over_the_whole_dev_and_that_is_told() -> None:
 SANDBOX = image(glibc(), sandbox())
 VALUED = image(glibc(), sandbox("export LD_LIBRARY_PATH=/own:/other"))
 PLAIN = image(glibc())
-KEEP = f"{LIBS}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+OWN = f"{LIBS}:${{LD_LIBRARY_PATH:-{LIBS}}}"
+"""Our directory, then whatever the image's shell makes of its own value."""
+UNDECIDED = image(glibc(), sandbox("export LD_LIBRARY_PATH=$(cat /a)"))
+UNEXPANDED = image(glibc(), sandbox("export LD_LIBRARY_PATH=$HOME/lib"))
 
 
-@pytest.mark.parametrize(
-    ("opened", "facts", "expected"),
-    [
-        (None, {}, {"LD_LIBRARY_PATH": KEEP}),
-        (SANDBOX, {}, {}),
-        (VALUED, {}, {"LD_LIBRARY_PATH": f"{LIBS}:/own:/other"}),
-        (PLAIN, {}, {"LD_LIBRARY_PATH": LIBS}),
-        (None, {"version": (1, 5, 0)}, {"PREPEND_LD_LIBRARY_PATH": LIBS}),
-        (VALUED, {"version": (1, 5, 3)}, {"PREPEND_LD_LIBRARY_PATH": LIBS}),
-        (None, {"program": "singularity", "version": (4, 5, 0)}, {"LD_LIBRARY_PATH": KEEP}),
-        (None, {"program": "singularity", "version": None}, {"LD_LIBRARY_PATH": KEEP}),
-        (VALUED, {"environ": {"APPTAINERENV_LD_LIBRARY_PATH": "/mine"}}, {"LD_LIBRARY_PATH": f"{LIBS}:/mine"}),
-        (SANDBOX, {"environ": {"SINGULARITYENV_LD_LIBRARY_PATH": "/mine"}}, {"LD_LIBRARY_PATH": f"{LIBS}:/mine"}),
-    ],
-    ids=["unknown", "sandbox", "valued", "plain", "1.5", "1.5-valued", "ce", "ce-unknown", "user", "user-old-prefix"],
-)
-def test_our_libraries_come_first_and_everybodys_value_is_kept(
-    opened: Optional[Image], facts: dict[str, Any], expected: dict[str, str]
+def library_path(opened: Optional[Image], begun: Start) -> dict[str, str]:
+    return {name: value for name, value in env(words(make(opened), begun)).items() if "LD_LIBRARY_PATH" in name}
+
+
+@pytest.mark.parametrize("opened", [None, SANDBOX, VALUED, PLAIN, UNDECIDED], ids=str)
+@pytest.mark.parametrize("facts", [{}, {"program": "singularity"}, {"version": None}], ids=str)
+def test_the_containers_own_shell_puts_the_images_value_behind_ours(
+    opened: Optional[Image], facts: dict[str, Any]
 ) -> None:
-    made = env(words(make(opened), start(**facts)))
-    assert {k: v for k, v in made.items() if "LD_LIBRARY_PATH" in k} == expected
+    assert library_path(opened, start(**facts)) == {"LD_LIBRARY_PATH": OWN}
+
+
+@pytest.mark.parametrize("opened", [None, VALUED], ids=["unknown", "valued"])
+def test_apptainer_1_5_is_told_to_put_ours_in_front(opened: Optional[Image]) -> None:
+    assert library_path(opened, start(version=(1, 5, 3))) == {"PREPEND_LD_LIBRARY_PATH": LIBS}
+    said = start(version=(1, 5, 3), environ={"APPTAINERENV_PREPEND_LD_LIBRARY_PATH": "/mine"})
+    assert library_path(opened, said) == {"PREPEND_LD_LIBRARY_PATH": f"/mine:{LIBS}"}
+    said = start(version=(1, 5, 3), environ={"APPTAINERENV_LD_LIBRARY_PATH": "/mine"})
+    assert library_path(opened, said) == {"LD_LIBRARY_PATH": f"/mine:{LIBS}"}
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "begun",
     [
-        ("--env", "LD_LIBRARY_PATH=/x,y"),
-        ("--env=LD_LIBRARY_PATH=/x,y",),
-        ("--env", "A=1", "--env", "LD_LIBRARY_PATH=/x,y"),
+        start(environ={"APPTAINERENV_LD_LIBRARY_PATH": "/x,y"}),
+        start(environ={"SINGULARITYENV_LD_LIBRARY_PATH": "/x,y"}),
+        start(environ={"APPTAINERENV_LD_LIBRARY_PATH": "/x,y", "SINGULARITYENV_LD_LIBRARY_PATH": "/z"}),
+        start("--env", "LD_LIBRARY_PATH=/x,y", environ={"APPTAINERENV_LD_LIBRARY_PATH": "/z"}),
+        start("--env=LD_LIBRARY_PATH=/x,y"),
+        start("--env", "A=1", "--env", "LD_LIBRARY_PATH=/x,y"),
+        start("--env", 'A=1,"LD_LIBRARY_PATH=/x,y",B=2'),
+        start("-e", "--env", "LD_LIBRARY_PATH=/z", "--env", "LD_LIBRARY_PATH=/x,y"),
+        start(env_files={"LD_LIBRARY_PATH": "/x,y"}, environ={"APPTAINERENV_LD_LIBRARY_PATH": "/z"}),
+        start("--env", "LD_LIBRARY_PATH=/x,y", env_files={"LD_LIBRARY_PATH": "/z"}),
     ],
 )
-def test_the_users_env_option_stays_behind_ours(arguments: tuple[str, ...]) -> None:
-    assert env(words(make(SANDBOX), start(*arguments)))["LD_LIBRARY_PATH"] == f"{LIBS}:/x,y"
+def test_the_users_value_stays_in_front_of_ours(begun: Start) -> None:
+    assert library_path(VALUED, begun) == {"LD_LIBRARY_PATH": f"/x,y:{OWN}"}
 
 
-def test_several_pairs_in_one_env_option_are_told_apart() -> None:
-    made = words(make(), start("--env", "A=1,LD_LIBRARY_PATH=/x,B=2"))
-    assert env(made)["LD_LIBRARY_PATH"] == f"{LIBS}:/x"
+def test_a_value_that_only_the_programs_shell_knows_is_left_to_it() -> None:
+    begun = start(env_files={"LD_LIBRARY_PATH": None})
+    assert library_path(VALUED, begun) == {}
+    assert "library-path-last" not in [finding.code for finding in words(make(), begun).findings]
 
 
-def test_without_evaluation_an_unknown_image_is_a_finding_and_a_known_one_a_literal() -> None:
-    made = words(make(), start("--no-eval"))
-    assert env(made)["LD_LIBRARY_PATH"] == LIBS
-    assert "library-path-lost" in [f.code for f in made.findings]
-    assert env(words(make(VALUED), start("--compat")))["LD_LIBRARY_PATH"] == f"{LIBS}:/own:/other"
+def test_a_user_who_empties_the_library_path_has_the_drivers_directory_alone() -> None:
+    assert library_path(VALUED, start("--env", "LD_LIBRARY_PATH=")) == {"LD_LIBRARY_PATH": LIBS}
+
+
+@pytest.mark.parametrize("word", ["--no-eval", "--compat", "--no-eval=1"])
+@pytest.mark.parametrize(
+    ("opened", "expected"),
+    [
+        (VALUED, f"{LIBS}:/own:/other"),
+        (SANDBOX, LIBS),
+        (PLAIN, LIBS),
+        (None, None),
+        (UNDECIDED, None),
+        (UNEXPANDED, None),
+    ],
+    ids=["valued", "sandbox", "plain", "unknown", "undecided", "unexpanded"],
+)
+def test_without_evaluation_the_images_value_is_said_or_left_where_it_is(
+    opened: Optional[Image], expected: Optional[str], word: str
+) -> None:
+    made = words(make(opened), start(word))
+    assert env(made).get("LD_LIBRARY_PATH") == expected
+    assert ("library-path-last" in [f.code for f in made.findings]) == (expected is None)
+
+
+def test_a_library_path_that_a_plan_has_said_already_is_not_said_again() -> None:
+    assert library_path(VALUED, start(environ={"APPTAINERENV_LD_LIBRARY_PATH": f"/mine:{OWN}"})) == {}
+
+
+def test_a_gpu_variable_that_the_user_gives_to_the_container_is_not_said() -> None:
+    said = plan(host(rhel(), kernel()), Request(gpus="1"), layout=LAYOUT)
+    assert "CUDA_VISIBLE_DEVICES" in env(words(said, start()))
+    for begun in (
+        start("--env", "CUDA_VISIBLE_DEVICES=0"),
+        start(environ={"APPTAINERENV_CUDA_VISIBLE_DEVICES": "0"}),
+        start(environ={"SINGULARITYENV_CUDA_VISIBLE_DEVICES": ""}),
+        start(env_files={"CUDA_VISIBLE_DEVICES": None}),
+    ):
+        assert "CUDA_VISIBLE_DEVICES" not in env(words(said, begun))
 
 
 def test_32_bit_libraries_have_a_directory_that_is_not_flattened() -> None:
@@ -147,14 +228,19 @@ def test_32_bit_libraries_have_a_directory_that_is_not_flattened() -> None:
     i386 = libraries("/usr/lib/i386-linux-gnu", machine=3, bits=32)
     made = plan(host(rhel(), i386, kernel()), Request(caps=CAPABILITIES), layout=LAYOUT)
     assert "/.gpubind/libs32/libcuda.so.1" in targets(words(made, start()))
-    assert env(words(made, start()))["LD_LIBRARY_PATH"].endswith(":/.gpubind/libs32")
+    assert env(words(made, start()))["LD_LIBRARY_PATH"].startswith(f"{LIBS}:/.gpubind/libs32:")
 
 
 @pytest.mark.parametrize(
-    "facts", [{"arguments": ("--writable",)}, {"site": {"enable overlay": "no", "enable underlay": "no"}}]
+    "begun",
+    [
+        start("--writable"),
+        start("-ew"),
+        start(environ={"APPTAINER_WRITABLE": "true"}),
+        start(site={"enable overlay": ("no",), "enable underlay": ("no",)}),
+    ],
 )
-def test_an_optional_file_without_a_place_is_left_out_where_none_can_be_made(facts: dict[str, Any]) -> None:
-    begun = Start(**{"staged": STAGED, **facts})
+def test_an_optional_file_without_a_place_is_left_out_where_none_can_be_made(begun: Start) -> None:
     made = words(make(), begun)
     assert "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json" not in targets(made)
     assert f"{LIBS}/libcuda.so.1" in targets(made)
@@ -209,11 +295,33 @@ def test_exports_append_to_the_users_binds_and_take_back_the_gpu_switches() -> N
     assert run_exports(made, "export APPTAINER_NV=1", "${APPTAINER_NV-unset}$APPTAINER_NO_NV") == "unset1"
 
 
-def test_exports_keep_the_users_library_path_behind_ours() -> None:
+def test_exports_keep_the_users_library_path_in_front_of_ours() -> None:
     made = words(make(), start())
     show = "$APPTAINERENV_LD_LIBRARY_PATH"
-    assert run_exports(made, "APPTAINERENV_LD_LIBRARY_PATH=/mine", show) == f"{LIBS}:/mine"
-    assert run_exports(made, "", show) == KEEP
+    assert run_exports(made, "APPTAINERENV_LD_LIBRARY_PATH=/mine", show) == f"/mine:{OWN}"
+    assert run_exports(made, "SINGULARITYENV_LD_LIBRARY_PATH=/mine", show) == f"/mine:{OWN}"
+    assert run_exports(made, "", show) == OWN
+
+
+def test_exports_keep_binds_that_the_older_variable_says() -> None:
+    binds = run_exports(words(make(), start()), "export SINGULARITY_BIND=/mine", "$APPTAINER_BIND")
+    assert binds.startswith("/mine,/")
+
+
+@pytest.mark.parametrize("before", ["", "APPTAINER_BIND=/mine:/there", "SINGULARITY_MOUNT='type=bind,src=/a b,dst=/c'"])
+def test_exports_that_are_evaluated_twice_say_the_same_as_once(before: str) -> None:
+    made = words(make(root="/a b"), start())
+    show = "$(env)"
+    once = run_exports(made, before, show)
+    assert run_exports(made, f"{before}\n{exports(made, 'APPTAINER')}", show) == once
+
+
+def test_exports_have_a_library_directory_of_their_own() -> None:
+    begun = start()
+    made = words(plan(host(rhel(), kernel()), Request(), layout=exports_layout(begun)), begun)
+    assert "/.gpubind/libs/libcuda.so.1" in targets(made)
+    fixed = start(site={"enable overlay": ("no",), "enable underlay": ("no",)})
+    assert exports_layout(fixed).libdir == LIBS
 
 
 def test_exports_for_singularity_use_its_own_prefix() -> None:
@@ -275,18 +383,11 @@ def test_a_path_that_apptainer_cannot_take_is_refused_and_named(root: str) -> No
     assert caught.value.where.startswith(root)
 
 
-def test_a_value_from_the_users_env_file_stays_behind_ours_and_env_wins_over_it() -> None:
-    files = {"LD_LIBRARY_PATH": "/file"}
-    environ = {"APPTAINERENV_LD_LIBRARY_PATH": "/variable"}
-    assert env(words(make(SANDBOX), start(env_files=files, environ=environ)))["LD_LIBRARY_PATH"] == f"{LIBS}:/file"
-    made = words(make(SANDBOX), start("--env", "LD_LIBRARY_PATH=/env", env_files=files))
-    assert env(made)["LD_LIBRARY_PATH"] == f"{LIBS}:/env"
-
-
-def test_environment_files_are_read_for_plain_words_only() -> None:
+def test_of_an_environment_file_what_only_a_shell_can_tell_is_not_known() -> None:
     text = "# c\nexport A=/a\nB='/b c'\nC=$HOME/x\nD=`id`\nE=\nnot a name=1\nA=/a2\n"
-    assert parse_env_file(text) == {"A": "/a2", "B": "/b c", "E": ""}
-    assert env_file_options(["--env-file", "a,b", "x", "--env-file=c", "--env-file"]) == ["a", "b", "c"]
+    values = read_env_file(text, {"HOME": "/h", "OTHER": "1"})
+    assert {name: values[name] for name in "ABCDE"} == {"A": "/a2", "B": "/b c", "C": "/h/x", "D": None, "E": ""}
+    assert "OTHER" not in values
 
 
 @pytest.mark.parametrize(
@@ -304,10 +405,8 @@ def test_the_version_tells_the_program_behind_a_name(text: str, expected: Any) -
 
 
 def test_the_sites_configuration_is_directives_and_values() -> None:
-    assert parse_site("# mount dev = minimal\nmount dev = yes\n  enable overlay=try\nnonsense\n") == {
-        "mount dev": "yes",
-        "enable overlay": "try",
-    }
+    text = "# mount dev = minimal\nmount dev = yes\n  enable overlay=try\nnonsense\nbind path = /a\nbind path = /b\n"
+    assert parse_site(text) == {"mount dev": ("yes",), "enable overlay": ("try",), "bind path": ("/a", "/b")}
 
 
 def test_quoting_uses_the_shells_own_rules() -> None:
@@ -322,14 +421,20 @@ UNTOLD = {
 }
 
 
-def chosen(gpus: str, **environ: str) -> Plan:
-    return plan(host(rhel(), kernel(), UNTOLD, environ=environ), Request(gpus=gpus), layout=LAYOUT)
-
-
-def test_the_chosen_gpu_is_said_by_its_uuid() -> None:
+def test_the_chosen_gpu_is_said_by_the_hosts_number() -> None:
     made = words(make(gpus="1"), start())
-    assert env(made)["CUDA_VISIBLE_DEVICES"] == "GPU-00000001-1111-2222-3333-444444444444"
-    assert "CUDA_VISIBLE_DEVICES=GPU-00000001-1111-2222-3333-444444444444" in raw(made, "apptainer").split()
+    assert env(made)["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "CUDA_VISIBLE_DEVICES=1" in raw(made, "apptainer").split()
+
+
+def test_the_chosen_gpu_is_said_by_its_uuid_where_it_was_asked_for_so() -> None:
+    uuid = "GPU-00000001-1111-2222-3333-444444444444"
+    assert env(words(make(gpus=uuid), start()))["CUDA_VISIBLE_DEVICES"] == uuid
+
+
+def test_what_the_callers_own_variable_chooses_is_not_said_again() -> None:
+    made = plan(host(rhel(), kernel(), environ={"CUDA_VISIBLE_DEVICES": "1"}), Request(), layout=LAYOUT)
+    assert not [name for name in env(words(made, start())) if name.startswith("CUDA")]
 
 
 def test_none_hides_all_gpus_and_says_that_their_nodes_are_there() -> None:
@@ -341,8 +446,9 @@ def test_none_hides_all_gpus_and_says_that_their_nodes_are_there() -> None:
 
 @pytest.mark.parametrize(("arguments", "number"), [((), "1"), (("--contain",), "0")])
 def test_numbers_are_counted_anew_where_dev_is_minimal(arguments: tuple[str, ...], number: str) -> None:
-    made = env(words(chosen("1"), start(*arguments)))
-    assert (made["CUDA_VISIBLE_DEVICES"], made["CUDA_DEVICE_ORDER"]) == (number, "PCI_BUS_ID")
+    begun = start(*arguments)
+    made = plan(host(rhel(), kernel()), Request(gpus="1"), layout=layout_of(begun))
+    assert env(words(made, begun))["CUDA_VISIBLE_DEVICES"] == number
 
 
 def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:

@@ -249,7 +249,7 @@ def test_a_node_that_cannot_be_read_is_no_gpu_and_a_finding_of_check(text: Any) 
     ("groups", "findings"),
     [
         ((VIDEO, RENDER), []),
-        ((RENDER,), [("warning", "/dev/dri/card1", "video")]),
+        ((RENDER,), [("note", "/dev/dri/card1", "video")]),
         (
             (VIDEO,),
             [("error", "/dev/dri/renderD128", "render"), ("error", "/dev/kfd", "render")],

@@ -14,7 +14,7 @@ from gpubind.facade import plan
 from gpubind.formats.record import RecordedRun
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import HostPath, Plan, Request
-from gpubind.sources.devices import is_confined, read_devices
+from gpubind.sources.devices import hidden_gpus, read_devices
 from gpubind.sources.mig import read_mig_nodes
 
 CAPS = "/dev/nvidia-caps/nvidia-cap"
@@ -101,7 +101,8 @@ def test_a_cdi_spec_that_names_no_one_part_leaves_all_nodes(caps: tuple[int, ...
 def test_names_in_the_environment_are_asked_about_too() -> None:
     facts: dict[str, Any] = {"environ": {"CUDA_VISIBLE_DEVICES": "MIG-abcd"}, "runs": answers("MIG-abcd", 1)}
     made = plan(host(rhel(), kernel(), divided(), **facts), Request())
-    assert variables(made) == {"CUDA_VISIBLE_DEVICES": "MIG-GPU-00000000-1111-2222-3333-444444444444/1/0"}
+    assert variables(made) == {"CUDA_VISIBLE_DEVICES": "MIG-abcd"}
+    assert [(part.gi, part.ci) for part in made.gpus[0].mig] == [(1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -149,16 +150,16 @@ def test_a_gpu_whose_node_is_hidden_makes_numbers_unsure_but_not_if_none_has_one
     spec = dict(kernel(gpus=3))
     del spec["/dev/nvidia0"]
     on = host(rhel(), spec)
-    assert is_confined(on, read_devices(on))
+    assert hidden_gpus(on, read_devices(on)) == (0,)
     on = host(rhel(), {path: item for path, item in spec.items() if not path.startswith("/dev/nvidia")})
-    assert not is_confined(on, read_devices(on))
+    assert hidden_gpus(on, read_devices(on)) == ()
 
 
 def test_slurms_numbers_hold_in_a_cgroup() -> None:
     facts = {"environ": {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "2"}}
     made = plan(in_cgroup("/dev/nvidia2", **facts), Request())
     assert nodes(made) == ["/dev/nvidia2"]
-    assert variables(made) == {"CUDA_VISIBLE_DEVICES": "GPU-00000002-1111-2222-3333-444444444444"}
+    assert variables(made) == {"CUDA_VISIBLE_DEVICES": "0"}
 
 
 def test_a_gpu_that_is_not_there_is_an_error_that_lists_those_that_are() -> None:

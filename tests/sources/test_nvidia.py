@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 from build.driver import SONAMES, V, cache, debian, host, kernel, libraries, rhel, run_directory, ubuntu
-from build.elf import elf
+from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
 from build.trees import Dir, File, Hidden, Item, Link, Spec
 
@@ -130,6 +130,8 @@ def test_a_directory_that_cannot_be_read_is_told_where_nothing_is_found() -> Non
 
 BAD_FILES: list[tuple[str, Spec, str]] = [
     ("stub", {"/usr/local/cuda/lib64/stubs/libcuda.so.1": elf("libcuda.so.1")}, "stub"),
+    ("copy of a stub", {"/usr/local/lib/libcuda.so.1": stub()}, "stub"),
+    ("link to a copy", {"/bad/libcuda.so.1": Link("cuda-stub"), "/bad/cuda-stub": stub()}, "stub"),
     ("dangling", {"/bad/libcuda.so.1": Link("gone.so")}, "dangling"),
     ("loop", {"/bad/libcuda.so.1": Link("libcuda.so.1")}, "path-loop"),
     ("linker script", {"/bad/libcuda.so.1": "/* GNU ld script */\nGROUP ( libx.so )\n"}, "linker-script"),
@@ -156,6 +158,47 @@ def test_a_bad_file_that_the_cache_names_first_is_passed_over_with_its_rule(bad:
     found = inventory(libraries("/usr/lib64"), bad, {"/etc/ld.so.cache": build_ldcache(names)}, kernel())
     assert named(found, "libcuda.so.1").path == f"/usr/lib64/libcuda.so.{V}"
     assert ("rejected", rule) in decided(found, "libcuda.so.1")
+
+
+@pytest.mark.parametrize("soname", ["libcuda.so.1", "libnvidia-ml.so.1"])
+def test_a_copy_of_a_stub_takes_no_name_from_the_driver(soname: str) -> None:
+    development = soname[:-2]
+    names = [entry(development, f"/usr/local/lib/{development}"), entry(soname, f"/usr/lib64/{soname}")]
+    parts: Spec = {f"/usr/local/lib/{development}": stub(soname), "/etc/ld.so.cache": build_ldcache(names)}
+    found = inventory(libraries("/usr/lib64"), parts, kernel())
+    assert [file.path for file in found.files if {soname, development} & set(file.names)] == [
+        f"/usr/lib64/{development}.{V}"
+    ]
+    assert ("rejected", "stub") in decided(found, development)
+
+
+@pytest.mark.parametrize("place", [f"/usr/lib64/libcuda.so.{V}", "/usr/lib64/libcuda.so.1"])
+def test_a_stub_in_the_drivers_own_place_is_no_libcuda_and_named(place: str) -> None:
+    parts = {**libraries("/usr/lib64"), place: stub()}
+    if place.endswith(".1"):
+        del parts[f"/usr/lib64/libcuda.so.{V}"]
+    found = inventory(parts, kernel())
+    assert not any("libcuda.so.1" in file.names for file in found.files)
+    (finding,) = [finding for finding in found.findings if finding.code == "no-libcuda"]
+    assert finding.where == f"{place} (a stub)"
+
+
+def test_a_small_libcuda_that_can_load_another_is_the_drivers() -> None:
+    loader: Spec = {"/usr/lib/wsl/lib/libcuda.so.1": stub(imports=("dlopen", "dlsym"))}
+    found = inventory(without_libcuda(), loader, kernel())
+    assert named(found, "libcuda.so.1").path == "/usr/lib/wsl/lib/libcuda.so.1"
+
+
+def test_the_driver_behind_a_link_in_a_directory_of_stubs_is_the_driver() -> None:
+    names = [entry("libcuda.so.1", "/opt/cuda/lib64/stubs/libcuda.so.1")]
+    link: Spec = {"/opt/cuda/lib64/stubs/libcuda.so.1": Link(f"/usr/lib64/libcuda.so.{V}")}
+    found = inventory(libraries("/usr/lib64"), link, {"/etc/ld.so.cache": build_ldcache(names)}, kernel())
+    assert named(found, "libcuda.so.1").path == f"/usr/lib64/libcuda.so.{V}"
+    assert ("rejected", "stub") not in decided(found, "libcuda.so.1")
+
+
+def without_libcuda() -> Spec:
+    return {path: item for path, item in libraries("/usr/lib64").items() if "libcuda" not in path}
 
 
 def test_a_cache_entry_with_a_relative_path_is_ignored() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 import tempfile
@@ -352,6 +353,7 @@ def test_a_file_of_proc_is_read_though_it_says_no_size() -> None:
 # The kernel's own answer: openat2(2) with RESOLVE_IN_ROOT.
 
 _OPENAT2, _RESOLVE_IN_ROOT = 437, 0x10
+_TRIES = 1000  # `..` while anything on the machine is renamed is EAGAIN, and openat2(2) says to try again
 _PARTS = st.sampled_from(["a", "b", "c", "f", "l", "m", "..", ".", ""])
 _PATHS = st.lists(_PARTS, min_size=1, max_size=5).map("/".join)
 _TARGETS = st.tuples(st.sampled_from(["", "/"]), _PATHS).map("".join).filter(bool)
@@ -362,9 +364,13 @@ def of_kernel(root: int, path: str, follow: bool) -> str:
     """Where *path* leads below the directory that is open as *root*, or why nowhere."""
     how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), 0, _RESOLVE_IN_ROOT)
     libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = libc.syscall(_OPENAT2, root, path.encode(), how, len(how))
-    if descriptor < 0:
+    descriptor, number = -1, errno.EAGAIN
+    for _ in range(_TRIES):
+        descriptor = libc.syscall(_OPENAT2, root, path.encode(), how, len(how))
         number = ctypes.get_errno()
+        if descriptor >= 0 or number != errno.EAGAIN:
+            break
+    if descriptor < 0:
         if number not in (2, 20, 40):
             raise OSError(number, os.strerror(number))
         return "loop" if number == 40 else "absent"

@@ -1,5 +1,7 @@
-"""Make the programs below a directory that becomes /opt/t of each image. With gcc, without any C library: what a program
-needs is then exactly what its case says, and the same file can be tried in images of every age.
+"""Make the programs below a directory that becomes /opt/t of each image.
+
+With gcc, without any C library: what a program needs is then exactly what its case says, and the same file can be tried
+in images of every age.
 """
 
 from __future__ import annotations

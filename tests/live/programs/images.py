@@ -1,5 +1,6 @@
-"""Images to try programs in: hard-link copies of the rig's own, to which files are added and in which some are replaced,
-never written to.
+"""Images to try programs in: hard-link copies of the rig's own.
+
+Files are added, and some are replaced; none is written to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""try.py IMAGE PROGRAM...   what check says of each program in the image, and whether it starts there. As JSON.
+"""attempt.py IMAGE PROGRAM...   what check says of each program in the image, and whether it starts there. As JSON.
 
 Runs on a machine of the rig. check is asked in this process; each program is started by Apptainer with the words that
 `gpubind plan --format apptainer` prints.
@@ -10,10 +10,11 @@ import json
 import shlex
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import gpubind
+from gpubind.host import Host
+from gpubind.model import Request
 from gpubind.planner.placement import SINGULARITY
 
 REQUEST = ("--nv", "--caps", "compute,utility")
@@ -22,20 +23,18 @@ REQUEST = ("--nv", "--caps", "compute,utility")
 def main(reference: str, programs: list[str]) -> None:
     host = gpubind.open_host(None)
     image = gpubind.open_image(reference)
-    request = gpubind.Request(caps=("compute", "utility"), caps_explicit=True)
+    request = Request(caps=("compute", "utility"), caps_explicit=True)
     plan = gpubind.plan(host, request, None, image, SINGULARITY)
     command = [sys.executable, "-m", "gpubind", "plan", *REQUEST, "--image", reference, "--format", "apptainer"]
     words = shlex.split(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
     with ThreadPoolExecutor(2) as starters:
         started = {program: starters.submit(start, [*words, reference, program]) for program in programs}
-        clock = time.perf_counter()
         said = {program: findings(host, plan, image, program) for program in programs}
-        print(f"{reference}: {time.perf_counter() - clock:.1f} s for {len(programs)} checks", file=sys.stderr)
         answers = {program: (*said[program], *started[program].result()) for program in programs}
     json.dump(answers, sys.stdout)
 
 
-def findings(host: gpubind.LiveHost, plan: gpubind.Plan, image: object, program: str) -> tuple[list[str], list[str]]:
+def findings(host: Host, plan: gpubind.Plan, image: object, program: str) -> tuple[list[str], list[str]]:
     """The codes of the error findings about *program*, and of the warnings."""
     found = gpubind.check(host, plan, image, backend="apptainer", program=program)  # type: ignore[arg-type]
     about = [finding for finding in found if finding.code.startswith("program")]

@@ -1,0 +1,124 @@
+"""How a container is told which GPUs were chosen: the variables of CUDA, ROCr and HIP.
+
+The caller's own value and spelling stay. Where the container's /dev counts GPUs as the host's does, and the caller's
+variables say the choice, nothing is said at all: the runtime hands those on, and does with them what it does without
+gpubind. What must be said is said by number, for vLLM, DeepSpeed and others read CUDA_VISIBLE_DEVICES with `int()`: the
+place of a GPU among those that programs in the container can open.
+
+UUIDs are said where the caller used them, and where no number is right: beside a divided GPU (MIG), for of those CUDA
+lists one part and no whole GPU; and for a GPU that this process cannot open, which has no place in the count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpubind.model import EnvVar, Gpu, Inventory
+from gpubind.planner.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, Choice, alike, names_of, usable
+
+NO_GPU = "-1"
+"""CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
+_PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
+
+
+def variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool) -> Iterator[EnvVar]:
+    """What must be said of *choice* to the library that counts the GPUs of *inventory*.
+
+    *isolated*: whether the container's /dev has the nodes of the chosen GPUs alone.
+    """
+    variable = ROCR if inventory.driver.vendor == "amd" else CUDA
+    if choice.own and not isolated:
+        return
+    if choice.variables:
+        yield from _handed_on(choice.variables)
+    elif choice.everything:
+        if variable in environ:  # only what the caller's own would take away again has to be said
+            yield from _all(variable, inventory)
+    elif choice.gpus == ():
+        yield _set(variable, NO_GPU)
+    elif choice.gpus is not None:
+        if choice.own and choice.uuids and choice.by == CUDA:
+            yield from _handed_on([(CUDA, environ[CUDA])])
+        else:
+            yield from _named(variable, choice, inventory, environ, isolated)
+
+
+def hip(
+    choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool, said: bool
+) -> Iterator[EnvVar]:
+    """HIP counts once more in what ROCr shows: by its own variable, or by CUDA's, which may be meant for NVIDIA's GPUs.
+
+    All of what ROCr shows, by number, undoes that. *said*: whether the plan sets CUDA's.
+    """
+    stays = choice.own and not isolated
+    if choice.variables or choice.gpus == () or (stays and HIP in environ):
+        return
+    made = choice.gpus is not None or choice.everything
+    if said or (made and not stays and (HIP in environ or CUDA in environ)):
+        count = len(usable(inventory) if choice.gpus is None else choice.gpus)
+        if count:
+            yield _set(HIP, ",".join(map(str, range(count))))
+
+
+def _set(variable: str, value: str) -> EnvVar:
+    return EnvVar(variable, "set", value, None, "gpus")
+
+
+def _handed_on(pairs: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
+    """The caller's own values, as they are. What no list of GPUs holds is left to the runtime: some evaluate values."""
+    for name, value in pairs:
+        if _PLAIN.fullmatch(value):
+            yield EnvVar(name, "set", value, None, "handed-on")
+
+
+def _all(variable: str, inventory: Inventory) -> Iterator[EnvVar]:
+    gpus = usable(inventory)
+    if any(gpu.mig for gpu in gpus):
+        yield EnvVar(variable, "unset", None, None, "gpus")  # nothing names whole and divided GPUs at once
+    elif gpus:
+        # All numbers together mean all GPUs, in whatever order they are counted.
+        count = len([gpu for gpu in gpus if gpu.index not in inventory.hidden]) or len(gpus)
+        yield _set(variable, ",".join(map(str, range(count))))
+
+
+def _named(
+    variable: str, choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool
+) -> Iterator[EnvVar]:
+    """The chosen GPUs, in their order: by UUID or by number, whichever the module's rule says."""
+    chosen = choice.gpus or ()
+    names = [name for one in chosen for name in names_of(one)]
+    counted = _counted(choice, inventory, isolated)
+    places = [counted.index(one.gpu) for one in chosen if one.gpu in counted]
+    numbered = bool(places) and not any(gpu.mig for gpu in counted)
+    if None not in names and (choice.uuids or not numbered):
+        yield _set(variable, ",".join(name or "" for name in names))
+    elif numbered:
+        if variable == CUDA and not alike(counted):
+            yield _set(CUDA_ORDER, PCI_ORDER)
+        yield _set(variable, ",".join(map(str, places)))
+    elif not places:
+        yield _set(variable, NO_GPU)  # none of them can be opened
+    elif variable in environ:
+        # A part has no number. The nodes alone choose it, and a number of the caller's would hide it.
+        yield EnvVar(variable, "unset", None, None, "gpus")
+
+
+def _counted(choice: Choice, inventory: Inventory, isolated: bool) -> list[Gpu]:
+    """The GPUs that programs in the container will count, in the order of their numbers."""
+    gpus = [gpu for gpu in usable(inventory) if gpu.index not in inventory.hidden]
+    if not isolated:
+        return gpus
+    chosen = [one.gpu.index for one in choice.gpus or ()]
+    there = {node.gpu for node in inventory.devices}
+    # The node of a GPU that has not told its minor number may be any: it stays where one such is chosen.
+    untold = any(_is_untold(one.gpu) for one in choice.gpus or ())
+    return [
+        gpu
+        for gpu in gpus
+        if (untold and _is_untold(gpu)) or (gpu.index in chosen and (gpu.index in there or _is_untold(gpu)))
+    ]
+
+
+def _is_untold(gpu: Gpu) -> bool:
+    return gpu.vendor == "nvidia" and gpu.minor is None

@@ -1,0 +1,140 @@
+"""Options on a command line, as pflag reads them: the library of Apptainer, SingularityCE, podman and docker.
+
+Source: spf13/pflag 1.0 `flag.go` (parseArgs, parseLongArg, parseSingleShortArg), `bool.go`, `string_slice.go`,
+`string_to_string.go`; Go's `strconv.ParseBool` and `encoding/csv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, Optional
+
+FlagKind = Literal["bool", "string", "array", "list", "map"]
+"""`array`: each value whole, repeatable; `list`: each value a line of CSV, repeatable; `map`: NAME=VALUE, as `list`."""
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_FALSE = ("0", "f", "F", "FALSE", "false", "False")
+
+
+class Flag(NamedTuple):
+    """An option of a program."""
+
+    name: str
+    """Without the dashes."""
+    kind: FlagKind
+    short: str = ""
+    """Its letter, if it has one."""
+    variables: tuple[str, ...] = ()
+    """The environment variables that say the same, without the program's prefix, in the order of their rank."""
+
+
+class Given(NamedTuple):
+    """An option that a command line gives."""
+
+    name: str
+    value: str
+
+
+class CommandLine(NamedTuple):
+    """The options at the start of a command line."""
+
+    given: tuple[Given, ...]
+    """In their order. An option without a value has the value `true`."""
+    unknown: tuple[str, ...]
+    """Words that look like options and are none of the program's."""
+    rest: tuple[str, ...]
+    """What follows the options: the first word that is none, and everything behind it."""
+
+
+def parse_command_line(words: Sequence[str], flags: Sequence[Flag]) -> CommandLine:
+    """The options in *words*, up to the first word that is no option, or `--`. Never raises."""
+    names = {flag.name: flag for flag in flags}
+    letters = {flag.short: flag for flag in flags if flag.short}
+    given: list[Given] = []
+    unknown: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if not word.startswith("-") or word == "-":
+            break
+        at += 1
+        if word == "--":
+            break
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            flag = names.get(name)
+            if flag is None:
+                unknown.append(word)
+                continue
+            if not equals:
+                value, at = _value(flag, words, at)
+            given.append(Given(name, value))
+        else:
+            at = _read_letters(word[1:], letters, words, at, given, unknown)
+    return CommandLine(tuple(given), tuple(unknown), tuple(words[at:]))
+
+
+def _value(flag: Flag, words: Sequence[str], at: int) -> tuple[str, int]:
+    """The value of an option that has none behind a `=`, and where to go on: the next word is it, whatever it is."""
+    if flag.kind == "bool":
+        return "true", at
+    return (words[at], at + 1) if at < len(words) else ("", at)
+
+
+def _read_letters(
+    cluster: str, letters: Mapping[str, Flag], words: Sequence[str], at: int, given: list[Given], unknown: list[str]
+) -> int:
+    """Read `-ec`, `-B/a:/b`, `-B=/a:/b`, `-B /a:/b` (without the dash); where to go on."""
+    while cluster:
+        flag, behind = letters.get(cluster[0]), cluster[1:]
+        if flag is None:
+            unknown.append(f"-{cluster}")
+            return at
+        if len(behind) > 1 and behind[0] == "=":
+            given.append(Given(flag.name, behind[1:]))
+            return at
+        if flag.kind != "bool":
+            value, at = (behind, at) if behind else _value(flag, words, at)
+            given.append(Given(flag.name, value))
+            return at
+        given.append(Given(flag.name, "true"))
+        cluster = behind
+    return at
+
+
+def parse_bool(text: str) -> Optional[bool]:
+    """What *text* says of a `bool`; None where the program refuses it."""
+    return True if text in _TRUE else False if text in _FALSE else None
+
+
+def parse_list(text: str) -> tuple[str, ...]:
+    """The elements of a `list`: the fields of one line of CSV. Empty where the program refuses it."""
+    if not text:
+        return ()
+    import csv  # only where a list is given
+
+    try:
+        return tuple(next(csv.reader([text], strict=True), ()))
+    except csv.Error:
+        return ()
+
+
+def parse_map(text: str) -> dict[str, str]:
+    """The pairs of a `map`. With one `=` the text is one pair, without the quotes at its ends; else it is CSV."""
+    count = text.count("=")
+    pairs = [text.strip('"')] if count == 1 else parse_list(text) if count else ()
+    return {name: value for name, equals, value in (pair.partition("=") for pair in pairs) if equals}
+
+
+def map_word(name: str, value: str) -> Optional[str]:
+    """The text of a `map` that gives *name* exactly *value*; None where there is none.
+
+    One `=` in the text means one pair as it stands, less the quotes at its ends. With more of them it is CSV, where
+    quotes protect everything but a carriage return before a newline. A pair that is given twice has more of them.
+    """
+    pair = f"{name}={value}"
+    if pair.count("=") == 1 and pair.strip('"') == pair:
+        return pair
+    if "\r\n" in pair:
+        return None
+    field = '"' + pair.replace('"', '""') + '"'
+    return field if pair.count("=") > 1 else f"{field},{field}"

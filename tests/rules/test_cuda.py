@@ -1,0 +1,101 @@
+"""What check says of CUDA versions where the image has a libcuda of its own for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from build.driver import kernel, rhel
+from build.images import image, sandbox
+from build.trees import Spec
+from planner.cases_compat import COMPAT, NOTE, NOTE_13, built_for, package
+
+from gpubind.model import CudaNote, Finding
+from rules.situations import Situation, found
+
+FIRST = f"export LD_LIBRARY_PATH={COMPAT}"
+NEWER = {**built_for("12.9.0"), **package()}
+NEWER_13 = {**built_for("13.1.0"), **package("590.44.01", NOTE_13)}
+CODES = ("compat-harmful", "compat-ignored", "compat-used", "cuda-minor-version", "cuda-too-new")
+
+
+def said(spec: Spec, driver: str = "550.54.14", model: str = "", **request: Any) -> dict[str, Finding]:
+    side = dict(kernel(driver))
+    for path, item in side.items():
+        if model and isinstance(item, str):
+            side[path] = item.replace("NVIDIA A100", model)
+    situation = Situation((rhel(driver), side), image(spec), request)
+    return {finding.code: finding for finding in found(situation) if finding.code in CODES}
+
+
+def test_a_cuda_that_is_too_new_for_the_driver_is_not_with_the_compat_libcuda_in_use() -> None:
+    assert set(said(NEWER_13)) == {"compat-used"}
+    assert set(said(NEWER_13, cuda_compat="host")) == {"compat-ignored", "cuda-too-new"}
+
+
+def test_a_compat_libcuda_that_is_in_use_and_too_old_itself_is_told() -> None:
+    old = {**built_for("13.1.0", FIRST), **package("550.54.14", CudaNote("12.4", (470, 535, 550)))}
+    finding = said(old, "535.54.03")["cuda-too-new"]
+    assert "the image's compat libcuda serves up to 12.4" in finding.what
+    assert finding.where == f"{COMPAT}/libcuda.so.550.54.14"
+
+
+def test_minor_versions_count_from_the_compat_libcuda_that_is_in_use() -> None:
+    near = {**built_for("13.3.0"), **package("590.44.01", NOTE_13)}
+    assert set(said(near)) == {"compat-used", "cuda-minor-version"}
+
+
+def test_without_a_note_the_version_of_a_compat_libcuda_tells_what_it_serves() -> None:
+    old = {**built_for("13.1.0", FIRST), **package("550.54.14", None)}
+    assert "cuda-too-new" in said(old, "535.54.03")
+
+
+@pytest.mark.parametrize(
+    ("driver", "harmful"),
+    [("575.10.10", False), ("570.211.01", False), ("575.57.08", False), ("575.99.99", True), ("590.44.01", True)],
+)
+def test_harmful_is_what_nvidias_toolkit_would_not_use(driver: str, harmful: bool) -> None:
+    """Source: nvidia-container-toolkit, TestUseCompat; but for the driver's own version, which does no harm."""
+    codes = said({**built_for("12.9.0"), **package("575.57.08", NOTE)}, driver, cuda_compat="image")
+    assert ("compat-harmful" in codes, "compat-used" in codes) == (harmful, not harmful)
+
+
+def test_an_image_that_puts_a_harmful_one_first_is_mended_by_the_plan() -> None:
+    harmful = {**built_for("12.4.0", FIRST), **package()}
+    assert set(said(harmful, "590.44.01")) == set()
+    assert set(said(harmful, "590.44.01", cuda_compat="image")) == {"compat-harmful"}
+    assert said(harmful, "590.44.01", cuda_compat="image")["compat-harmful"].hint == (
+        "let the host's be used: --cuda-compat host"
+    )
+
+
+def test_one_that_the_images_c_library_cannot_load_is_harmful_and_not_ignored() -> None:
+    spec = {**built_for("13.1.0", libc="2.28"), **package("590.44.01", NOTE_13, needs={"libc.so.6": ("GLIBC_2.34",)})}
+    finding = said(spec, cuda_compat="image")["compat-harmful"]
+    assert "version `GLIBC_2.34' not found" in (finding.why or "")
+    assert set(said(spec)) == {"cuda-too-new"}
+
+
+def test_one_that_would_help_on_some_gpus_alone_is_ignored_with_the_option_that_uses_it() -> None:
+    finding = said(NEWER, model="NVIDIA RTX A6000")["compat-ignored"]
+    assert "--cuda-compat image (GPUBIND_CUDA_COMPAT=image)" in (finding.hint or "")
+    assert f"LD_LIBRARY_PATH={COMPAT}" in (finding.hint or "")
+    assert "compat-ignored" not in said(NEWER, model="NVIDIA GeForce RTX 4090")
+
+
+def test_cuda_too_new_says_why_the_images_own_package_does_not_serve() -> None:
+    hint = said(NEWER_13, model="NVIDIA GeForce RTX 4090")["cuda-too-new"].hint or ""
+    assert f"{COMPAT}/libcuda.so.590.44.01" in hint
+    assert "(804)" in hint
+    assert "NVIDIA's cuda-compat package" in (said({**built_for("13.1.0"), **sandbox()})["cuda-too-new"].hint or "")
+
+
+def test_a_compat_libcuda_of_the_image_is_no_stand_in_of_the_hosts() -> None:
+    assert "stub-libcuda" not in [f.code for f in found(Situation((rhel(), kernel()), image(NEWER_13)))]
+
+
+def test_a_compat_libcuda_of_the_drivers_own_version_would_not_help() -> None:
+    same = {**built_for("13.1.0"), **package("550.54.14", CudaNote("12.4", (535, 550)))}
+    codes = said(same)
+    assert set(codes) == {"cuda-too-new"}
+    assert "libcuda.so.550.54.14 does not do here: it is too old" in (codes["cuda-too-new"].hint or "")
