@@ -440,10 +440,10 @@ class Inventory(NamedTuple):
     mig_names: tuple[MigName, ...] = ()
     """What could be found out of the names in the request and the environment."""
     confined: bool = False
-    """Whether a device cgroup, or a /dev of its own, hides some of these GPUs from this process: then programs count
-    the others only."""
+    """Whether a device cgroup, a mode or a /dev of its own hides some of these GPUs from this process: then programs
+    count the others only."""
     hidden: tuple[int, ...] = ()
-    """The indexes of those GPUs, as far as their nodes tell."""
+    """The indexes of the GPUs that this process cannot open, as far as their nodes tell."""
     env: tuple[EnvVar, ...] = ()
     """What a CDI spec sets."""
 

@@ -168,7 +168,7 @@ def _compat(tree: Tree) -> Iterator[ImageLibrary]:
             directory = real.rpartition("/")[0]
             if "compat" not in directory.split("/") or tree.resolve(f"{directory}/libcuda.so.1") != real:
                 continue  # a link out of the package: the directory holds more than that
-            elf = tree.elf(real)
+            elf = Missing("absent") if tree.is_stub(real) else tree.elf(real)
             if not isinstance(elf, Missing):
                 yield ImageLibrary("libcuda.so.1", real, _version_of(real), elf.cuda_note)
 

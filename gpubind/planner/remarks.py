@@ -53,7 +53,7 @@ def order_unknown(names: Names, job: str) -> Finding:
     if job:
         reason = f"{job}; in a cgroup numbers count those, on the host all"
     elif names.inventory.confined:
-        reason = "a cgroup or a /dev of its own hides GPUs from this process, and numbers count what is left"
+        reason = "a cgroup, a mode or a /dev of its own hides GPUs from this process, and numbers count what is left"
     elif divided(names.inventory):
         reason = "of divided GPUs (MIG) CUDA lists one part, and numbers do not say which"
     else:
@@ -110,7 +110,7 @@ def forbidden(choice: Choice, inventory: Inventory) -> Iterator[Finding]:
 
     A scheduler's cgroup forbids the GPUs of other jobs: so long as those are not asked for, that is as it should be.
     """
-    there = {node.gpu for node in inventory.devices}
+    there = {node.gpu for node in inventory.devices if node.access == "rw" and "/dri/" not in node.target}
     wanted = usable(inventory) if choice.gpus is None else [one.gpu for one in choice.gpus]
     closed = [gpu for gpu in wanted if gpu.index in inventory.hidden and gpu.index in there]
     is_lost = all(gpu.index in inventory.hidden for gpu in wanted)

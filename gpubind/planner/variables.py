@@ -78,8 +78,7 @@ def _all(variable: str, inventory: Inventory) -> Iterator[EnvVar]:
         yield EnvVar(variable, "unset", None, None, "gpus")  # nothing names whole and divided GPUs at once
     elif gpus:
         # All numbers together mean all GPUs, in whatever order they are counted.
-        count = len([gpu for gpu in gpus if gpu.index not in inventory.hidden]) or len(gpus)
-        yield _set(variable, ",".join(map(str, range(count))))
+        yield _set(variable, ",".join(map(str, range(len(_open(inventory))))))
 
 
 def _named(
@@ -106,7 +105,7 @@ def _named(
 
 def _counted(choice: Choice, inventory: Inventory, isolated: bool) -> list[Gpu]:
     """The GPUs that programs in the container will count, in the order of their numbers."""
-    gpus = [gpu for gpu in usable(inventory) if gpu.index not in inventory.hidden]
+    gpus = _open(inventory)
     if not isolated:
         return gpus
     chosen = [one.gpu.index for one in choice.gpus or ()]
@@ -118,6 +117,12 @@ def _counted(choice: Choice, inventory: Inventory, isolated: bool) -> list[Gpu]:
         for gpu in gpus
         if (untold and _is_untold(gpu)) or (gpu.index in chosen and (gpu.index in there or _is_untold(gpu)))
     ]
+
+
+def _open(inventory: Inventory) -> list[Gpu]:
+    """The GPUs that this process can open, in the order of their indexes; all of them, where it can open none."""
+    gpus = usable(inventory)
+    return [gpu for gpu in gpus if gpu.index not in inventory.hidden] or list(gpus)
 
 
 def _is_untold(gpu: Gpu) -> bool:

@@ -158,7 +158,9 @@ def _unreadable(told: _Told, gpus: tuple[Gpu, ...]) -> Finding:
 
 
 def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
-    """The indexes of the GPUs that this process cannot open: their nodes are missing, or a device cgroup forbids them.
+    """The indexes of the GPUs that this process cannot open, and that CUDA does not count in it.
+
+    Their nodes are missing, or their mode or a device cgroup forbids them.
 
     Where no GPU has a node, nothing has asked the driver for them yet. A GPU whose node is unknown is none of these.
     """
@@ -171,8 +173,13 @@ def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
     return tuple(
         gpu.index
         for gpu, node in known
-        if gpu.index is not None and (node is None or (node.access == "rw" and not host.may_open(node.source)))
+        if gpu.index is not None and (node is None or node.access != "rw" or not host.may_open(node.source))
     )
+
+
+def is_confined(devices: Devices, hidden: tuple[int, ...]) -> bool:
+    """Whether numbers count other GPUs for this process than for the whole host: some are hidden, and some are left."""
+    return 0 < len(hidden) < sum(1 for gpu in devices.gpus if gpu.index is not None)
 
 
 def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from gpubind.model import (
 from gpubind.sources import nvidia_container_cli
 from gpubind.sources import printed as printed_list
 from gpubind.sources.cuda import cuda_max
-from gpubind.sources.devices import hidden_gpus, read_devices
+from gpubind.sources.devices import hidden_gpus, is_confined, read_devices
 from gpubind.sources.files import host_only, programs_and_files
 from gpubind.sources.findings import driver_findings, manifest_findings, nothing_to_bind
 from gpubind.sources.kernel import driver_kind, read_kernel
@@ -145,7 +145,7 @@ def read_inventory(
         findings=(*findings, *devices.findings),
         mig_nodes=guards,
         mig_names=find_mig_names(host, request, guards, ask=printed is not None and edits is None),
-        confined=bool(hidden if edits is None else hidden_gpus(host, devices)),
+        confined=is_confined(devices, hidden if edits is None else hidden_gpus(host, devices)),
         hidden=hidden,
         env=edits.env if edits else (),
     )

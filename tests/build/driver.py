@@ -9,6 +9,7 @@ from build.elf import elf
 from build.ldcache import build_ldcache, entry
 from build.trees import Item, Link, Node, Spec, record
 from gpubind.host.recorded import RecordedHost
+from gpubind.model import HostPath
 
 V = "550.54.14"
 
@@ -149,3 +150,20 @@ def run_directory(version: str = V) -> Spec:
         "/nvidia.icd": "libnvidia-opencl.so.1\n",
         "/nvoptix.bin": b"weights",
     }
+
+
+class InCgroup(RecordedHost):
+    """A host on which a device cgroup forbids some nodes to this process, whatever their mode."""
+
+    forbidden: tuple[str, ...] = ()
+
+    def may_open(self, path: HostPath) -> bool:
+        return path not in self.forbidden
+
+
+def in_cgroup(on: RecordedHost, *forbidden: str) -> InCgroup:
+    """*on*, in a cgroup that forbids these nodes."""
+    on.__class__ = InCgroup
+    assert isinstance(on, InCgroup)
+    on.forbidden = forbidden
+    return on

@@ -473,6 +473,9 @@ ROWS: dict[str, Row] = {
     ),
     "a GPU of the job's": Row("cgroup", "2", {}, f"nvidia2 {CTL}", {CUDA: "0"}),
     "all GPUs are forbidden": Row("closed", None, {}, ALL, {}, "warning gpu-forbidden"),
+    "all GPUs are forbidden, and one is asked for": Row(
+        "closed", "1", {}, f"nvidia1 {CTL}", {CUDA: "0"}, "error gpu-forbidden"
+    ),
     "all GPUs are forbidden, and none is asked for": Row("closed", "none", {}, "", NONE),
     "the others' GPUs are forbidden": Row("cgroup", None, {}, ALL),
     # Slurm's numbers where both vendors' GPUs are.

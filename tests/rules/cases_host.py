@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Optional
 
+from build.amd import kernel as amds_kernel
+from build.amd import opt
 from build.driver import SONAMES, V, kernel, libraries, rhel
 from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
-from build.trees import Dir, File, Item, Link, Node, Socket, Spec
+from build.trees import Dir, File, Hidden, Item, Link, Node, Socket, Spec
 
 from gpubind.host import ListFile
 from gpubind.model import CAPABILITIES
@@ -79,6 +81,7 @@ def site_list(text: str) -> ListFile:
 
 
 UNTOLD = "GPU-????????-????-????-????-????????????"
+BOTH = {"vendors": ("nvidia", "amd")}
 ONE = {"gpus": "0000:01:00.0"}
 OTHER_MODEL: Spec = {
     INFORMATION: "Model: NVIDIA T4\nGPU UUID: GPU-00000000-1111-2222-3333-444444444444\nBus Location: 0000:01:00.0\n"
@@ -342,6 +345,18 @@ CASES: dict[str, Case] = {
             healthy(OTHER_MODEL),
             facts={"environ": {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}},
         ),
+    ),
+    "gpu-forbidden": Case(
+        Situation(healthy(), request={"gpus": "0"}, forbidden=("/dev/nvidia0",)),
+        Situation(healthy(), forbidden=("/dev/nvidia0",)),  # another job's
+    ),
+    "gpu-unreadable": Case(
+        Situation(healthy({INFORMATION: Hidden()})),
+        Situation(healthy({INFORMATION: "Model: X\nDevice Minor: 0\n"})),
+    ),
+    "slurm-gpu-ambiguous": Case(
+        Situation((*healthy(), amds_kernel(gpus=2), opt()), facts={"environ": {"SLURM_JOB_GPUS": "1"}}, request=BOTH),
+        Situation((*healthy(), amds_kernel(gpus=2), opt()), facts={"environ": {"SLURM_JOB_GPUS": "129"}}, request=BOTH),
     ),
     "gpu-uuid-unknown": Case(
         Situation(healthy(information(UNTOLD)), facts={"environ": {"CUDA_VISIBLE_DEVICES": "GPU-dead"}}),

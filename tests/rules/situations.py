@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from build.driver import host
+from build.driver import host, in_cgroup
 from build.trees import Item, Spec
 
 from gpubind.errors import NothingToBindError
@@ -35,10 +35,8 @@ class Situation(NamedTuple):
     """What is known of the runtime, where its words matter."""
     program: Optional[str] = None
     listfile: Optional[ListFile] = None
-    brought: Optional[Brought] = None
-    """What the start brings beside the plan."""
-    local: Optional[Tree] = None
-    """The machine that it is brought from; None for a host that is elsewhere."""
+    machine = in_cgroup(host(*situation.parts, **situation.facts), *situation.forbidden)
+    machine.local = situation.local
 
 
 class Case(NamedTuple):
@@ -56,7 +54,7 @@ def found(situation: Situation) -> tuple[Finding, ...]:
 def started(situation: Situation) -> Preflight:
     """What the rules look at."""
     layout = SINGULARITY if situation.backend in ("apptainer", "singularity") else GPUBIND
-    machine = host(*situation.parts, **situation.facts)
+    machine = in_cgroup(host(*situation.parts, **situation.facts), *situation.forbidden)
     machine.local = situation.local
     try:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from build.driver import host, kernel
-from build.trees import Dir, Item, Link, Node, Socket, Spec
+from build.driver import host, in_cgroup, kernel, rhel
+from build.trees import Dir, Hidden, Item, Link, Node, Socket, Spec
 
-from gpubind.sources.devices import Devices, natural, read_devices
+from gpubind.facade import plan
+from gpubind.model import Request
+from gpubind.planner.placement import SINGULARITY
+from gpubind.sources.devices import Devices, hidden_gpus, natural, read_devices
 
 
 def devices(*parts: Spec, **facts: Any) -> Devices:
@@ -99,6 +102,72 @@ def test_the_index_counts_gpus_in_pci_order_without_the_excluded() -> None:
         ("0000:ff:00.0", 1, 2, True),
     ]
     assert {g.uuid for g in gpus} == {None}
+
+
+SECOND = "/proc/driver/nvidia/gpus/0000:02:00.0/information"
+
+
+@pytest.mark.parametrize("silent", [Hidden(), "", "\0\0\0", "rm_get_gpu_info failed\n", Dir(), Link("/nowhere")])
+def test_a_gpu_whose_file_tells_nothing_keeps_its_place(silent: Item) -> None:
+    found = devices(kernel(gpus=3), {SECOND: silent})
+    assert [(g.pci, g.index, g.minor, g.uuid is None) for g in found.gpus] == [
+        ("0000:01:00.0", 0, 0, False),
+        ("0000:02:00.0", 1, 1, True),
+        ("0000:03:00.0", 2, 2, False),
+    ]
+    assert codes(found) == [("gpu-unreadable", "warning", "0000:02:00.0")]
+    assert [node.gpu for node in found.nodes if node.target == "/dev/nvidia1"] == [1]
+
+
+def test_a_gpu_that_has_only_a_directory_keeps_its_place() -> None:
+    spec = {path: item for path, item in kernel(gpus=3).items() if path != SECOND}
+    gpus = devices(spec, {"/proc/driver/nvidia/gpus/0000:02:00.0/registry": "Binary: \n"}).gpus
+    assert [(g.index, g.minor) for g in gpus] == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_a_directory_that_is_no_address_and_tells_nothing_is_no_gpu() -> None:
+    assert len(devices(kernel(), {"/proc/driver/nvidia/gpus/other/information": ""}).gpus) == 2
+
+
+def test_the_node_of_a_gpu_that_tells_nothing_is_not_guessed_among_several() -> None:
+    first = SECOND.replace("0000:02", "0000:01")
+    found = devices(kernel(gpus=3), {first: Hidden(), SECOND: Hidden()})
+    assert [(g.index, g.minor) for g in found.gpus] == [(0, None), (1, None), (2, 2)]
+    assert [(n.target, n.gpu) for n in found.nodes if n.target[-1].isdigit()] == [
+        ("/dev/nvidia0", None),
+        ("/dev/nvidia1", None),
+        ("/dev/nvidia2", 2),
+    ]
+
+
+def test_a_gpu_that_tells_nothing_has_no_node_of_anothers() -> None:
+    spec = {path: item for path, item in kernel(gpus=2).items() if path != "/dev/nvidia1"}
+    assert [g.minor for g in devices(spec, {SECOND: Hidden()}).gpus] == [0, None]
+
+
+def test_a_gpu_is_chosen_by_its_number_whatever_the_one_before_it_tells() -> None:
+    on = host(rhel(), kernel(gpus=3), {SECOND: Hidden()})
+    made = plan(on, Request(gpus="2"))
+    assert [n.target for n in made.devices if n.gpu is not None] == ["/dev/nvidia2"]
+    assert [(g.pci, g.chosen) for g in made.gpus][2] == ("0000:03:00.0", True)
+
+
+def test_gpus_that_a_cgroup_or_their_mode_forbids_are_hidden() -> None:
+    spec: Spec = {"/dev/nvidia1": Node("char", 195, 1, 0o600)}
+    on = in_cgroup(host(kernel(gpus=3), spec, euid=1000), "/dev/nvidia0")
+    assert hidden_gpus(on, read_devices(on)) == (0, 1)
+
+
+def test_a_number_counts_no_gpu_whose_mode_forbids_it() -> None:
+    on = host(rhel(), kernel(gpus=3), {"/dev/nvidia0": Node("char", 195, 0, 0o600)}, euid=1000)
+    made = plan(on, Request(gpus="2"), layout=SINGULARITY)
+    assert [variable.value for variable in made.env if variable.name == "CUDA_VISIBLE_DEVICES"] == ["1"]
+
+
+def test_where_no_gpu_may_be_opened_numbers_are_the_hosts() -> None:
+    spec = {f"/dev/nvidia{number}": Node("char", 195, number, 0o600) for number in range(3)}
+    made = plan(host(rhel(), kernel(gpus=3), spec, euid=1000), Request(gpus="2"), layout=SINGULARITY)
+    assert [variable.value for variable in made.env if variable.name == "CUDA_VISIBLE_DEVICES"] == ["2"]
 
 
 def test_mig_instances_are_read_from_the_capabilities_directory() -> None:

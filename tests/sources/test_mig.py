@@ -6,14 +6,13 @@ import json
 from typing import Any, Optional
 
 import pytest
-from build.driver import host, kernel, rhel
+from build.driver import InCgroup, host, in_cgroup, kernel, rhel
 from build.trees import Item, Node, Spec
 
 from gpubind.errors import UsageError
 from gpubind.facade import plan
 from gpubind.formats.record import RecordedRun
-from gpubind.host.recorded import RecordedHost
-from gpubind.model import HostPath, Plan, Request
+from gpubind.model import Plan, Request
 from gpubind.sources.devices import hidden_gpus, read_devices
 from gpubind.sources.mig import read_mig_nodes
 
@@ -121,28 +120,16 @@ def test_a_program_that_does_not_know_either_leaves_all_nodes(answer: RecordedRu
     assert "mig-unresolved" in [finding.code for finding in made.findings]
 
 
-class InCgroup(RecordedHost):
-    """A host on which this process may open some nodes only, whatever their mode."""
-
-    may: tuple[str, ...] = ()
-
-    def may_open(self, path: HostPath) -> bool:
-        return path in self.may
-
-
-def in_cgroup(*may: str, **facts: Any) -> InCgroup:
-    on = host(rhel(), kernel(gpus=3), **facts)
-    on.__class__ = InCgroup
-    assert isinstance(on, InCgroup)
-    on.may = may
-    return on
+def confined_to(node: str, **facts: Any) -> InCgroup:
+    nodes = [f"/dev/nvidia{number}" for number in range(3)]
+    return in_cgroup(host(rhel(), kernel(gpus=3), **facts), *(path for path in nodes if path != node))
 
 
 def test_a_gpu_that_a_cgroup_forbids_makes_numbers_unsure() -> None:
     facts = {"environ": {"CUDA_VISIBLE_DEVICES": "0"}}
-    made = plan(in_cgroup("/dev/nvidia1", **facts), Request())
+    made = plan(confined_to("/dev/nvidia1", **facts), Request())
     assert [f.code for f in made.findings if f.subject == "CUDA_VISIBLE_DEVICES"] == ["gpu-order-unknown"]
-    free = plan(in_cgroup("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", **facts), Request())
+    free = plan(host(rhel(), kernel(gpus=3), **facts), Request())
     assert nodes(free) == ["/dev/nvidia0"]
 
 
@@ -157,7 +144,7 @@ def test_a_gpu_whose_node_is_hidden_makes_numbers_unsure_but_not_if_none_has_one
 
 def test_slurms_numbers_hold_in_a_cgroup() -> None:
     facts = {"environ": {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "2"}}
-    made = plan(in_cgroup("/dev/nvidia2", **facts), Request())
+    made = plan(confined_to("/dev/nvidia2", **facts), Request())
     assert nodes(made) == ["/dev/nvidia2"]
     assert variables(made) == {"CUDA_VISIBLE_DEVICES": "0"}
 
