@@ -91,3 +91,44 @@ def _replace(path: str, text: str) -> None:
     with open(path, "w") as file:
         file.write(text)
     os.chmod(path, 0o755)
+
+
+LIBRARIES = frozenset(
+    [
+        "lib",
+        "default",
+        "usrlib",
+        "local",
+        "env",
+        "cached",
+        "chain",
+        "own",
+        "wrong",
+        "origin",
+        "undefined",
+        "cpu",
+        "default-hwcaps",
+        "v0",
+        "v1",
+        "v2",
+        "lib32",
+        "default32",
+        "stack",
+        "text",
+        "short",
+        "zero",
+        "secret",
+    ]
+)
+"""Directories that hold no programs."""
+BY_NAME = ("sh", "python3", "by-name", "only-here", "nobody-knows")
+
+
+def programs() -> list[str]:
+    """Every program that was built, as the containers name it; and some by name, and what is none."""
+    found = [f"{INSIDE}/directory", f"{INSIDE}/nothing", *BY_NAME]
+    base = f"{PLACE}/programs"
+    for directory, below, files in os.walk(base):
+        below[:] = [name for name in below if directory != base or name not in LIBRARIES]
+        found += [f"{INSIDE}{directory[len(base) :]}/{name}" for name in files]
+    return sorted(found)
