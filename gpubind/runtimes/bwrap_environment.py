@@ -139,8 +139,9 @@ def _script(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]], na
     parts += [_RESTORE.format(names=words)] if names else []
     ends = _ends(plan_env, users, None, None)
     if "PATH" not in ends:
-        added = "".join(f":{variable.value}" for variable in plan_env if variable.name == "PATH" and variable.value)
-        parts.append(f'export PATH="${{PATH-{DEFAULT_PATH}}}"{shlex.quote(added) if added else ""}\n')
+        before, after = _around_path(plan_env)
+        first, last = "".join(f"{part}:" for part in before), "".join(f":{part}" for part in after)
+        parts.append(f'export PATH={shlex.quote(first)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(last)}\n')
     if "LD_LIBRARY_PATH" not in ends:
         parts.append(_LIBRARY_PATH.format(first=shlex.quote(_first(plan_env, users))))
     parts += [_BEHIND[v.op].format(name=v.name, value=shlex.quote(v.value or "")) for v in _lists(plan_env, users)]
@@ -163,16 +164,23 @@ def _ends(
             ends[variable.name] = variable.value
     ends.update(users)
     ends.pop("LD_LIBRARY_PATH", None)
-    added = [variable.value for variable in plan_env if variable.name == "PATH" and variable.value]
+    before, after = _around_path(plan_env)
     path = users.get("PATH", path)
     if path is not None:
-        ends["PATH"] = ":".join([path, *added])
+        ends["PATH"] = ":".join([*before, path, *after])
     if "LD_LIBRARY_PATH" in users and users["LD_LIBRARY_PATH"] is None:
         ends["LD_LIBRARY_PATH"] = None
     elif library_path is not None:
         elements = f"{_first(plan_env, users)}:{library_path}".split(":")
         ends["LD_LIBRARY_PATH"] = ":".join(element for element in elements if element) or None
     return ends
+
+
+def _around_path(plan_env: tuple[EnvVar, ...]) -> tuple[list[str], list[str]]:
+    """What the plan puts before PATH, and behind it."""
+    added = [variable for variable in plan_env if variable.name == "PATH" and variable.value]
+    before = [variable.value or "" for variable in added if variable.op == "prepend"]
+    return before[::-1], [variable.value or "" for variable in added if variable.op != "prepend"]
 
 
 def _lists(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> list[EnvVar]:

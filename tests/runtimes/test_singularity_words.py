@@ -384,10 +384,11 @@ def test_a_path_that_apptainer_cannot_take_is_refused_and_named(root: str) -> No
 
 
 def test_of_an_environment_file_what_only_a_shell_can_tell_is_not_known() -> None:
-    text = "# c\nexport A=/a\nB='/b c'\nC=$HOME/x\nD=`id`\nE=\nnot a name=1\nA=/a2\n"
+    text = "# c\nexport A=/a\nB='/b c'\nC=$HOME/x\nD=`id`\nE=\nA=/a2\n"
     values = read_env_file(text, {"HOME": "/h", "OTHER": "1"})
-    assert {name: values[name] for name in "ABCDE"} == {"A": "/a2", "B": "/b c", "C": "/h/x", "D": None, "E": None}
+    assert {name: values[name] for name in "ABCDE"} == {"A": "/a2", "B": "/b c", "C": "/h/x", "D": None, "E": ""}
     assert "OTHER" not in values
+    assert read_env_file("A=/a\nif true; then A=/b; fi\n", {}) == {"A": None}
 
 
 @pytest.mark.parametrize(
