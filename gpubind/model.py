@@ -155,7 +155,7 @@ class ImageFacts(NamedTuple):
     """What it sets itself, in its configuration or environment files, of what concerns a plan: LD_LIBRARY_PATH, PATH,
     NVIDIA_*, CUDA_VERSION."""
     undecided: tuple[str, ...]
-    """Those of the same that it sets in a way that only a shell could tell; `env` has their value from before."""
+    """Those of the same that it sets in a way that only a shell could tell; `env` does not have them."""
     driver: tuple[ImageLibrary, ...]
     """Libraries of a driver that its loader would find: they should not be there. No stubs, no empty files."""
     vendor_neutral: tuple[str, ...]

@@ -113,7 +113,7 @@ def preflight_of(
     from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND, SINGULARITY
     from gpubind.rules import nothing_to_bind, preflight
-    from gpubind.runtimes import bwrap, bwrap_brought, singularity, singularity_brought
+    from gpubind.runtimes import bwrap, singularity, singularity_brought
 
     known = backend if like is None and backend in RUNTIMES else None
     found = find_program(known, os.environ) if known is not None and options.host is None else None
@@ -132,8 +132,11 @@ def preflight_of(
         mostly = mostly_brought(os.environ) if is_here else None
         return preflight(host, plan, opened, backend=backend, program=program, brought=mostly)
     start = staged(start, plan, write=False)
-    follow = bwrap_brought.brought if known == "bwrap" else singularity_brought.brought
-    brought = follow(start) if options.host is None else None
+    brought = None
+    if options.host is None and known != "bwrap":
+        brought = singularity_brought.brought(start)
+    elif options.host is None and opened is not None:
+        brought = bwrap.brought(plan, start, opened.tree)
     made = preflight(host, plan, opened, backend=backend, start=start, program=program, brought=brought)
     if options.host is None and found is None:
         hint = "install it, or name another with --backend"

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from glob import glob
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
@@ -104,7 +105,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     from gpubind.execute import execute, find_program, need_program
     from gpubind.planner import empty_plan
     from gpubind.rules import nothing_to_bind, order_findings, preflight
-    from gpubind.runtimes import bwrap, bwrap_brought, singularity, singularity_brought
+    from gpubind.runtimes import bwrap, singularity, singularity_brought
 
     environ = dict(os.environ)
     if image.startswith("-"):  # the runtime would take it for an option
@@ -130,12 +131,13 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         assert opened is not None
         _need_command(argv, opened, plan)
         words = bwrap.words(plan, start, opened.tree)
-        line = bwrap.command(program, action, start, words, opened.tree, argv)
+        line = bwrap.command(program, action, words, opened.tree, argv)
+        brought = bwrap.brought(plan, start, opened.tree)
     else:
         words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
         environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
-    brought = bwrap_brought.brought(start) if name == "bwrap" else singularity_brought.brought(start)
+        brought = singularity_brought.brought(start)
     first = argv[0] if wanted.check and action == "exec" else None
     made = preflight(host, plan, opened, backend=name, program=first, brought=brought)._replace(words=words)
     if wanted.check:
@@ -258,7 +260,7 @@ def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], envi
     """What the runtime's words depend on: version, configuration, the user's own options, values and directories."""
     from gpubind.execute import probe_version
     from gpubind.host.open import read_file
-    from gpubind.runtimes import singularity
+    from gpubind.runtimes import bwrap, singularity
     from gpubind.runtimes.singularity_options import Options, parse_site, read_env_file, read_options
     from gpubind.runtimes.start import Start
 
@@ -273,6 +275,9 @@ def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], envi
         for path in options.all("env-file"):
             env_files.update(read_env_file(_text(read_file(path, ENV_FILE_LIMIT)), environ))
     directories = frozenset(path for path in (environ.get("HOME"), environ.get("PWD")) if path and os.path.isdir(path))
+    nodes: tuple[Any, ...] = ()
+    if name == "bwrap":
+        nodes = tuple(path for pattern in bwrap.NODES for path in sorted(glob(pattern)))
     return Start(
         program=flavour,
         version=version,
@@ -284,6 +289,7 @@ def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], envi
         directories=directories,
         home=_home(),
         working_directory=_working_directory(environ),
+        nodes=nodes,
     )
 
 

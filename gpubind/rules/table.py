@@ -152,7 +152,7 @@ PROGRAM_RULES = (
 )
 
 RUNTIME_RULES = (
-    Rule("no-mount-point", ("warning", "note"), "runtime", runtime.no_mount_point),
+    Rule("no-mount-point", ("warning", "note"), "runtime"),
     Rule("runtime-limit", ("error",), "runtime", runtime.runtime_limit),
 )
 

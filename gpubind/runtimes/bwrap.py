@@ -12,23 +12,44 @@ from __future__ import annotations
 from posixpath import dirname
 from typing import Optional
 
-from gpubind.image.facts import DEFAULT_PATH
-from gpubind.model import Decision, Missing, Plan
+from gpubind.model import Brought, ContainerPath, Decision, EnvVar, HostPath, Missing, Plan, UserBind
 from gpubind.planner.placement import GPUBIND
-from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
+from gpubind.runtimes.bwrap_environment import environment
+from gpubind.runtimes.bwrap_options import Given, read_options
+from gpubind.runtimes.start import Action, Bind, Start, Words, left_out, no_mount_point
 from gpubind.tree import Tree
 
 LAYOUT = GPUBIND
 REBUILD_LIMIT = 150
 """Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
 
-FROM_HOST = ("/etc/resolv.conf", "/etc/hosts", "/etc/passwd", "/etc/group")
-"""Bound where the image has a place for them, as Singularity does."""
+FROM_HOST = ("/etc/resolv.conf", "/etc/hosts", "/etc/passwd", "/etc/group", "/etc/localtime")
+"""Bound where the image has a place for them, as Apptainer does."""
+SHARED = ("/dev/shm", "/dev/mqueue")
+"""What processes in separate containers share: NCCL, UCX and MPI use /dev/shm."""
+NODES = (
+    "/dev/infiniband",
+    "/dev/gdrdrv",
+    "/dev/nvidia-fs*",
+    "/dev/nvidia-caps-imex-channels",
+    "/dev/hugepages*",
+    "/dev/cxi*",
+    "/dev/hfi1_*",
+    "/dev/knem",
+    "/dev/xpmem",
+)
+"""Of the host's /dev, beside the GPUs, what programs that use several GPUs or nodes open."""
 MADE_BY_BWRAP = ("proc", "dev", "sys", "tmp")
+NOT_A_WORKING_DIRECTORY = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
+"""Not bound, as with Apptainer: the image's own would be hidden."""
+VIRTUAL = ("/sys", "/proc", "/dev")
 
 
 def words(plan: Plan, start: Start, image: Tree) -> Words:
-    """The options that make a container of *image* with *plan* in it; `bwrap WORDS -- COMMAND`."""
+    """The options that make a container of *image* with *plan* in it, and the shell that reads its environment.
+
+    The user's own options are among them, behind ours: `bwrap WORDS COMMAND`.
+    """
     decisions: list[Decision] = []
     binds: list[Bind] = []
     rebuilt: dict[str, None] = {"/": None}
@@ -44,35 +65,34 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
         if place is not None:
             rebuilt[place] = None
         binds.append(Bind(source, mount.target, "ro" in mount.options))
-    homes = _user_directories(start, image, rebuilt)
+    homes = _user_directories(start)
+    for path in homes:
+        place = _place_to_rebuild(image, path)
+        if place is not None:
+            rebuilt[place] = None
     options: list[str] = []
     for place in sorted(rebuilt):
         options += _rebuild(image, place)
-    options += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys", "--bind", "/tmp", "/tmp"]
-    for path in FROM_HOST:
-        found = image.lstat(path)
-        if not isinstance(found, Missing) and found.kind == "file":  # bubblewrap refuses to mount on a link
-            options += ["--ro-bind-try", path, path]
-    options += homes
+    options += ["--proc", "/proc", "--dev", "/dev"]
+    for option, path in _of_host(start, image):
+        options += [option, path, path]
+    for path in homes:
+        options += ["--bind", path, path]
+    if _working_directory(start, homes):
+        options += ["--chdir", start.environ["PWD"]]
     for bind in binds:
         options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
     for node in plan.devices:
         options += ["--dev-bind", node.source, node.target]
+    made = environment(plan.env, start.environ, read_options(start.arguments), image)
+    options += [*start.arguments, *made.options]  # a mount point of the user's may have to be made
     for place in sorted(rebuilt, reverse=True):
         options += ["--remount-ro", place]
-    env = _environment(plan)
-    options += ["--unsetenv", "LD_LIBRARY_PATH"]  # the host's own means nothing in there
-    for variable in plan.env:
-        if variable.op == "unset":
-            options += ["--unsetenv", variable.name]
-    for name, value in env:
-        options += ["--setenv", name, value]
-    return Words(tuple(options), tuple(binds), env, tuple(decisions), ())
+    findings = tuple(left_out(decisions, plan))
+    return Words((*options, "--", *made.prefix), tuple(binds), made.env, tuple(decisions), findings)
 
 
-def command(
-    program: str, action: Action, start: Start, made: Words, image: Tree, argv: tuple[str, ...]
-) -> tuple[str, ...]:
+def command(program: str, action: Action, made: Words, image: Tree, argv: tuple[str, ...]) -> tuple[str, ...]:
     """The whole command line; `run` starts the image's runscript, `shell` its shell."""
     if action == "run" and not isinstance(image.stat("/.singularity.d/runscript"), Missing):
         argv = ("/.singularity.d/runscript", *argv)
@@ -80,7 +100,46 @@ def command(
         shell = "/bin/sh" if isinstance(image.stat("/bin/bash"), Missing) else "/bin/bash"
         argv = (shell, *argv)
     # bubblewrap stays as the parent of the container; without the first word a signal would end it alone.
-    return (program, "--die-with-parent", *made.options, *start.arguments, "--", *argv)
+    return (program, "--die-with-parent", *made.options, *argv)
+
+
+def brought(plan: Plan, start: Start, image: Tree) -> Brought:
+    """What a container of *image* has beside *plan*: of the host by itself, and by the user's own options."""
+    given = read_options(start.arguments)
+    homes = _user_directories(start)
+    paths = [*(path for _, path in _of_host(start, image)), *homes]
+    own = tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
+    return Brought((*own, *given.binds), _user_env(plan, start, given), _directory(start, image, given), given.unseen)
+
+
+def _user_env(plan: Plan, start: Start, given: Given) -> tuple[EnvVar, ...]:
+    users = dict(given.env)
+    operations: list[EnvVar] = []
+    preload = None if given.cleared else start.environ.get("LD_PRELOAD")
+    if preload and "LD_PRELOAD" not in users:
+        operations.append(EnvVar("LD_PRELOAD", "set", preload, None, "caller"))
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"):
+        value = users.get(name)
+        if name in users and value is None:
+            operations.append(EnvVar(name, "unset", None, None, "user"))
+        elif value is not None and name == "LD_LIBRARY_PATH":
+            operations.append(EnvVar(name, "prepend", value, ":", "user"))
+        elif value is not None:
+            added = [variable.value for variable in plan.env if variable.name == name == "PATH" and variable.value]
+            operations.append(EnvVar(name, "set", ":".join([value, *added]), None, "user"))
+    return tuple(operations)
+
+
+def _directory(start: Start, image: Tree, given: Given) -> Optional[ContainerPath]:
+    """Where the program starts: bubblewrap falls back from the caller's directory to the home and to the root."""
+    if given.working_directory is not None:
+        return given.working_directory
+    working, home = start.environ.get("PWD", ""), start.environ.get("HOME", "")
+    if not working.startswith("/"):
+        return None
+    if _working_directory(start, _user_directories(start)) or not isinstance(image.stat(working), Missing):
+        return ContainerPath(working)
+    return ContainerPath(home if home in start.directories else "/")
 
 
 def _place_to_rebuild(image: Tree, target: str) -> Optional[str]:
@@ -120,41 +179,37 @@ def _rebuild(image: Tree, directory: str) -> list[str]:
     return words
 
 
-def _user_directories(start: Start, image: Tree, rebuilt: dict[str, None]) -> list[str]:
-    """The caller's home and working directory, writable at their own paths, as Singularity has them."""
-    words: list[str] = []
+def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
+    """(option, path) of what every container has of the host, at its own path, in the order of the mounts."""
+    found = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
+    if _has(image, "/var/tmp", "dir"):
+        found.append(("--bind-try", "/var/tmp"))
+    found += [("--bind-try", path) for path in SHARED]
+    found += [("--dev-bind", path) for path in start.nodes]
+    # bubblewrap refuses to mount on a link.
+    return [*found, *(("--ro-bind-try", path) for path in FROM_HOST if _has(image, path, "file"))]
+
+
+def _has(image: Tree, path: str, kind: str) -> bool:
+    found = image.lstat(path)
+    return not isinstance(found, Missing) and found.kind == kind
+
+
+def _user_directories(start: Start) -> list[str]:
+    """The caller's home and working directory, which are writable at their own paths, as with Apptainer."""
     home, working = start.environ.get("HOME", ""), start.environ.get("PWD", "")
-    covered: list[str] = ["/tmp"]
-    for path in (home, working):
-        outside = path.startswith("/") and path != "/" and "\0" not in path
-        if not outside or any(path == c or path.startswith(c + "/") for c in covered) or path not in start.directories:
-            continue
-        place = _place_to_rebuild(image, path)
-        if place is not None and _entries(image, place) > REBUILD_LIMIT:
-            continue
-        if place is not None:
-            rebuilt[place] = None
-        words += ["--bind", path, path]
-        covered.append(path)
-    if any(working == c or working.startswith(c + "/") for c in covered):
-        words += ["--chdir", working]
-    return words
-
-
-def _environment(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Values, composed: ours first, then the image's; the host's own LD_LIBRARY_PATH means nothing in a container."""
-    image = plan.image.env if plan.image else {}
-    env = {"PATH": image.get("PATH") or DEFAULT_PATH}
     paths: list[str] = []
-    for variable in plan.env:
-        value = variable.value or ""
-        if variable.name == "PATH":
-            env["PATH"] = f"{value}:{env['PATH']}" if variable.op == "prepend" else f"{env['PATH']}:{value}"
-        elif variable.name == "LD_LIBRARY_PATH":
-            paths.append(value)
-        elif variable.op == "set":
-            env[variable.name] = value
-    own = image.get("LD_LIBRARY_PATH")
-    if paths or own:
-        env["LD_LIBRARY_PATH"] = ":".join([*paths, *([own] if own else [])])
-    return tuple(sorted(env.items()))
+    for path in (home, working):
+        outside = path.startswith("/") and path not in NOT_A_WORKING_DIRECTORY and "\0" not in path
+        if outside and path in start.directories and not _inside(path, [*VIRTUAL, "/tmp", "/var/tmp", *paths]):
+            paths.append(path)
+    return paths
+
+
+def _working_directory(start: Start, homes: list[str]) -> bool:
+    """Whether the caller's working directory is there in the container."""
+    return _inside(start.environ.get("PWD", ""), ["/tmp", *homes])
+
+
+def _inside(path: str, directories: list[str]) -> bool:
+    return any(path == directory or path.startswith(directory + "/") for directory in directories)

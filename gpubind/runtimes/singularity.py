@@ -17,7 +17,7 @@ from gpubind.model import Decision, EnvVar, Finding, ImageFacts, Missing, Mount,
 from gpubind.planner.placement import GPUBIND, SINGULARITY, Layout
 from gpubind.runtimes.flags import map_word
 from gpubind.runtimes.singularity_options import Said, user_value
-from gpubind.runtimes.start import Action, Bind, Start, Words, no_mount_point
+from gpubind.runtimes.start import Action, Bind, Start, Words, left_out, no_mount_point
 from gpubind.tree import Tree
 
 LAYOUT = SINGULARITY
@@ -69,7 +69,8 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
             options += ["--mount", mount_word(bind)]
     for name, value in env:
         options += ["--env", _env_word(name, value)]
-    return Words(tuple(options), tuple(binds), env, tuple(decisions), (*findings, *env_findings), unset)
+    findings += [*env_findings, *left_out(decisions, plan)]
+    return Words(tuple(options), tuple(binds), env, tuple(decisions), tuple(findings), unset)
 
 
 def command(

@@ -262,10 +262,9 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
     The program's own shell evaluates the file, with the caller's variables at hand.
     """
     exports = parse_exports(text, Exports(dict(environ)))
-    named = set(re.findall(r"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)\+?=", text))
-    values: dict[str, Optional[str]] = {name: exports.env.get(name) for name in sorted(named)}
-    values.update(dict.fromkeys(name for name in exports.undecided if name in named))
-    return values
+    named = sorted(set(re.findall(r"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)\+?=", text)))
+    values = {name: exports.env.get(name) if exports.decided(name) else None for name in named}
+    return {name: value for name, value in values.items() if value is not None or not exports.decided(name)}
 
 
 def parse_site(text: str) -> dict[str, tuple[str, ...]]:

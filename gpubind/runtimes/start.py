@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, Optional
 
-from gpubind.model import ContainerPath, Decision, Finding, HostPath, Mount
+from gpubind.model import ContainerPath, Decision, Finding, HostPath, Mount, Plan
+from gpubind.planner.sides import BY_DEFAULT
 from gpubind.runtimes.singularity_options import Options
 
+NO_MOUNT_POINT = "no-mount-point"
 Action = Literal["exec", "run", "shell"]
 
 
@@ -36,6 +38,8 @@ class Start(NamedTuple):
     """The caller's home, as the user database has it."""
     working_directory: Optional[str] = None
     """Where the caller is; None if that directory is gone."""
+    nodes: tuple[HostPath, ...] = ()
+    """What this host's /dev has of `bwrap.NODES`."""
 
     def directive(self, name: str, default: str = "") -> str:
         """The value of directive *name* of the site's configuration; the last one counts."""
@@ -68,6 +72,28 @@ class Bind(NamedTuple):
 def no_mount_point(mount: Mount, detail: str) -> Decision:
     """The Decision about an optional mount that has no place in the container, and for which none can be made."""
     return Decision(
-        mount.vendor, mount.target, "left-out", "no-mount-point", "place",
+        mount.vendor, mount.target, "left-out", NO_MOUNT_POINT, "place",
         None, None, mount.source, None, mount.target, detail,
     )  # fmt: skip
+
+
+def left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
+    """The finding about mounts of *plan* that have no place in the container, if there are any.
+
+    A note if all of them are for capabilities that came by default: nobody asked for them by name.
+    """
+    left = {decision.target or decision.subject: decision for decision in decisions if decision.rule == NO_MOUNT_POINT}
+    if not left:
+        return
+    mounts = [mount for mount in plan.mounts if mount.target in left]
+    by_default = not plan.request.caps_explicit and all(mount.capability in BY_DEFAULT for mount in mounts)
+    yield Finding(
+        NO_MOUNT_POINT,
+        "note" if by_default else "warning",
+        mounts[0].vendor if mounts else None,
+        "mounts",
+        f"{len(left)} file{'s' if len(left) > 1 else ''} left out: the container has no place for what the plan brings",
+        ", ".join(sorted(left)),
+        next(iter(left.values())).detail,
+        "make the mount points in the image, or use a runtime that can make them",
+    )

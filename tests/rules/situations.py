@@ -35,8 +35,12 @@ class Situation(NamedTuple):
     """What is known of the runtime, where its words matter."""
     program: Optional[str] = None
     listfile: Optional[ListFile] = None
-    machine = in_cgroup(host(*situation.parts, **situation.facts), *situation.forbidden)
-    machine.local = situation.local
+    brought: Optional[Brought] = None
+    """What the start brings beside the plan."""
+    local: Optional[Tree] = None
+    """The machine that it is brought from; None for a host that is elsewhere."""
+    forbidden: tuple[str, ...] = ()
+    """Nodes that a device cgroup forbids."""
 
 
 class Case(NamedTuple):

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any, Optional
 
+import pytest
 from build.driver import host, kernel, rhel
 from build.elf import elf
 from build.images import glibc, image, sandbox
-from build.trees import Dir, Spec
+from build.trees import Dir, File, Link, Spec
 
 from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.image.facts import DEFAULT_PATH
-from gpubind.model import ContainerPath, HostPath, Request
-from gpubind.runtimes.bwrap import LAYOUT, REBUILD_LIMIT, command, words
+from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, Request
+from gpubind.runtimes.bwrap import LAYOUT, REBUILD_LIMIT, brought, command, words
+from gpubind.runtimes.bwrap_environment import environment
+from gpubind.runtimes.bwrap_options import Given, read_options
 from gpubind.runtimes.start import Start, Words
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
@@ -70,13 +76,168 @@ def test_a_very_large_directory_is_not_rebuilt_for_an_optional_file() -> None:
     made = make(image(glibc(), many))
     assert ICD not in [target for _, target in pairs(made, "--ro-bind")]
     assert [(d.subject, d.rule) for d in made.decisions] == [(ICD, "no-mount-point")]
+    assert [(f.code, f.where) for f in made.findings] == [("no-mount-point", ICD)]
 
 
 def test_the_environment_is_ours_then_the_images() -> None:
-    env = dict(make(image(glibc(), sandbox("export LD_LIBRARY_PATH=/own\nexport PATH=/opt/bin:/bin"))).env)
+    no_shell = {"/usr/bin/sh": File(b"", 0o644)}
+    env = dict(make(image(glibc(), sandbox("export LD_LIBRARY_PATH=/own\nexport PATH=/opt/bin:/bin"), no_shell)).env)
     assert env["LD_LIBRARY_PATH"] == "/.gpubind/libs:/own"
-    assert env["PATH"] == "/opt/bin:/bin:/.gpubind/bin"
+    assert env["PATH"].startswith("/opt/bin:/bin:/usr/local/sbin:")
+    assert env["PATH"].endswith(":/sbin:/.gpubind/bin")
     assert dict(make().env)["PATH"] == f"{DEFAULT_PATH}:/.gpubind/bin"
+
+
+SHELL: Spec = {"/usr/bin/sh": File(elf(kind=2), 0o755), "/bin": Link("usr/bin")}
+PLAN_ENV = (
+    EnvVar("LD_LIBRARY_PATH", "prepend", "/.gpubind/libs", ":", "libdir"),
+    EnvVar("PATH", "append", "/.gpubind/bin", ":", "bindir"),
+    EnvVar("CUDA_VISIBLE_DEVICES", "set", "0", None, "gpus"),
+    EnvVar("ROCR_VISIBLE_DEVICES", "unset", None, None, "gpus"),
+)
+
+
+def shell_of(spec: Spec, environ: dict[str, str], *arguments: str) -> tuple[str, ...]:
+    """The shell and its script that stand before the command."""
+    return environment(PLAN_ENV, environ, read_options(arguments), image(spec).tree).prefix
+
+
+def test_a_shell_of_the_image_reads_its_environment_files() -> None:
+    assert shell_of({**sandbox(), **SHELL}, {})[:2] == ("/bin/sh", "-c")
+    assert shell_of({**sandbox(), **SHELL, "/usr/bin/bash": File(elf(kind=2), 0o755)}, {})[0] == "/bin/bash"
+    assert shell_of(sandbox(), {}) == ()
+    assert shell_of(SHELL, {}) == ()
+
+
+def test_no_value_of_the_callers_is_in_the_command_line() -> None:
+    prefix = shell_of({**sandbox(), **SHELL}, {"TOKEN": "secret", "BASH_FUNC_f%%": "() { :; }"})
+    assert "TOKEN" in prefix[2]
+    assert not any("secret" in word or "BASH_FUNC" in word for word in prefix)
+
+
+@pytest.mark.parametrize("shell", [["dash"], ["bash", "-p"], ["busybox", "sh"]], ids=lambda words: str(words[0]))
+def test_the_script_gives_what_apptainer_would(tmp_path: Path, shell: list[str]) -> None:
+    if not shutil.which(shell[0]):
+        shell = ["sh"]
+    environ = {
+        "KEPT": "host\n'two' lines ", "WON": "host", "EMPTIED": "host", "NOTHING": "", "LATER": "host", "HOME": "/h",
+        "CUDA_VISIBLE_DEVICES": "7", "ROCR_VISIBLE_DEVICES": "7", "PYTHONPATH": "/host", "USERS": "host", "GONE": "x",
+        "PLAIN": "host",
+    }  # fmt: skip
+    files = {
+        "10-docker2singularity.sh": 'export PATH=/opt/bin:/bin WON="image"\n',
+        "90-environment.sh": 'export SEEN="[$KEPT$PYTHONPATH$CUDA_VISIBLE_DEVICES$USERS]" PYTHONPATH=/image\n',
+        "91-environment.sh": "set -e\nif true; then export LD_LIBRARY_PATH=/own::$LD_LIBRARY_PATH; fi\nIFS=x\n",
+        "92-a.sh": "export EMPTIED= CUDA_VISIBLE_DEVICES=3 USERS=image ROCR_VISIBLE_DEVICES=3\nPLAIN=image; set -u\n",
+        "99-base.sh": "export WRONG=base\n",
+        "99-zz.sh": "set -a; AFTER=1\n",
+        "x.txt": "export WRONG=text\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    _, _, script, name = shell_of({**sandbox(), **SHELL}, environ, "--setenv", "USERS", "it's", "--unsetenv", "GONE")
+    script = script.replace("/.singularity.d/env", str(tmp_path))
+    words = [*shell, "-c", script, name, "/usr/bin/env", "-0"]
+    around = {**environ, "PATH": "/usr/bin:/bin"}
+    del around["GONE"]
+    done = subprocess.run(words, env=around, capture_output=True, text=True, check=True)
+    found = dict(part.split("=", 1) for part in done.stdout.split("\0")[:-1])
+    assert done.stderr == ""
+    for shells_own in ("_", "PWD", "OLDPWD", "SHLVL"):
+        found.pop(shells_own, None)
+    assert found == {
+        "KEPT": environ["KEPT"],
+        "WON": "image",
+        "NOTHING": "",
+        "LATER": "host",
+        "HOME": "/h",
+        "SEEN": "[]",
+        "PYTHONPATH": "/image",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "USERS": "it's",
+        "AFTER": "1",
+        "PATH": "/opt/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/.gpubind/bin",
+        "LD_LIBRARY_PATH": "/.gpubind/libs:/own",
+    }
+
+
+def test_the_users_search_path_comes_first_and_nothing_is_empty() -> None:
+    tree = image(sandbox("export LD_LIBRARY_PATH=/own::/other:")).tree
+    given = read_options(("--setenv", "LD_LIBRARY_PATH", "/user"))
+    made = dict(environment(PLAN_ENV, {"LD_LIBRARY_PATH": "/host"}, given, tree).env)
+    assert made["LD_LIBRARY_PATH"] == "/user:/.gpubind/libs:/own:/other"
+
+
+def test_without_a_shell_what_is_known_of_the_image_is_set() -> None:
+    tree = image(sandbox("export FOO=a BAR=b\nPLAIN=x\nexport CUDA_VISIBLE_DEVICES=3")).tree
+    made = environment(PLAN_ENV, {"FOO": "host"}, read_options(("--setenv", "BAR", "user")), tree)
+    env = dict(made.env)
+    assert (env["FOO"], env["BAR"], env["CUDA_VISIBLE_DEVICES"]) == ("a", "user", "0")
+    assert "PLAIN" not in env
+    assert "ROCR_VISIBLE_DEVICES" in [made.options[i + 1] for i, w in enumerate(made.options) if w == "--unsetenv"]
+
+
+def test_a_caller_whose_variables_are_cleared_keeps_the_plans_and_the_images() -> None:
+    opened = image(sandbox("export FOO=a"))
+    options = make(opened, arguments=("--clearenv",), environ={"X": "1"}).options
+    assert options.index("--clearenv") < options.index("FOO")
+    assert options.index("--clearenv") < options.index("LD_LIBRARY_PATH", options.index("--setenv"))
+
+
+def test_options_of_the_users_can_make_mount_points() -> None:
+    options = make(arguments=("--bind", "/data", "/data")).options
+    assert options.index("/data") < options.index("--remount-ro")
+
+
+def test_shared_memory_and_interconnects_are_the_hosts() -> None:
+    made = make(nodes=(HostPath("/dev/infiniband"), HostPath("/dev/nvidia-fs0")))
+    assert ("/dev/shm", "/dev/shm") in pairs(made, "--bind-try")
+    assert ("/dev/infiniband", "/dev/infiniband") in pairs(made, "--dev-bind")
+    assert ("/dev/nvidia-fs0", "/dev/nvidia-fs0") in pairs(made, "--dev-bind")
+
+
+@pytest.mark.parametrize("directory", ["/usr", "/etc", "/opt", "/lib64", "/", "/dev/x", "/proc/1", "/sys/x"])
+def test_a_working_directory_of_the_system_hides_nothing_of_the_images(directory: str) -> None:
+    made = make(environ={"PWD": directory}, directories=frozenset([directory]))
+    assert directory not in [target for _, target in pairs(made, "--bind")]
+    assert "--chdir" not in made.options
+
+
+def brings(*arguments: str, **facts: Any) -> Brought:
+    opened = facts.pop("opened", None) or image(glibc())
+    made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
+    return brought(made, Start("bwrap", arguments=arguments, **facts), opened.tree)
+
+
+def test_what_a_start_brings_is_said_in_the_order_of_its_mounts() -> None:
+    environ = {"HOME": "/home/u", "PWD": "/scratch/x"}
+    opened = image(glibc(), {"/etc/hosts": "", "/etc/localtime": Link("../usr/zone"), "/usr/zone": ""})
+    made = brings("--ro-bind-try", "/a", "/b", environ=environ, directories=frozenset(environ.values()), opened=opened)
+    targets = [bind.target for bind in made.binds if bind.target not in ("/etc/passwd", "/etc/group")]
+    assert targets == ["/sys", "/tmp", "/dev/shm", "/dev/mqueue", "/etc/hosts", "/home/u", "/scratch/x", "/b"]
+    assert made.binds[-1].source == "/a"
+    assert made.working_directory == "/scratch/x"
+    assert brings("--chdir", "/y", environ=environ).working_directory == "/y"
+    assert brings(environ=environ).working_directory == "/"
+
+
+def test_the_users_variables_and_what_cannot_be_looked_at_are_said() -> None:
+    words = ("--setenv", "LD_LIBRARY_PATH", "/u", "--setenv", "PATH", "/p", "--tmpfs", "/opt", "--args", "3")
+    made = brings(*words, environ={"LD_PRELOAD": "/x.so"})
+    assert [(v.name, v.op, v.value) for v in made.env] == [
+        ("LD_PRELOAD", "set", "/x.so"),
+        ("LD_LIBRARY_PATH", "prepend", "/u"),
+        ("PATH", "set", "/p:/.gpubind/bin"),
+    ]
+    assert made.unseen == ("--tmpfs /opt", "--args 3")
+    assert brings("--clearenv", environ={"LD_PRELOAD": "/x.so"}).env == ()
+    assert [v.op for v in brings("--unsetenv", "LD_PRELOAD", environ={"LD_PRELOAD": "/x.so"}).env] == ["unset"]
+
+
+def test_options_are_read_as_bubblewrap_reads_them() -> None:
+    given = read_options(("--setenv", "A", "--bind", "--uid", "0", "--clearenv", "--setenv", "B", "1", "--chdir"))
+    assert given == Given(env=(("B", "1"),), cleared=True)
+    assert read_options(("--size", "--bind", "--tmpfs", "/x")).unseen == ("--tmpfs /x",)
 
 
 def test_home_and_working_directory_are_there_and_writable() -> None:
@@ -91,19 +252,18 @@ def test_a_home_that_is_no_directory_is_not_bound() -> None:
 
 
 def test_the_command_follows_a_double_dash() -> None:
-    opened = image(glibc(), sandbox())
-    made = make(opened)
-    begun = Start(program="bwrap", arguments=("--unshare-net",))
-    line = command("/usr/bin/bwrap", "exec", begun, made, opened.tree, ("--odd", "x"))
-    assert line[-4:] == ("--unshare-net", "--", "--odd", "x")
+    opened = image(glibc())
+    made = make(opened, arguments=("--unshare-net",))
+    line = command("/usr/bin/bwrap", "exec", made, opened.tree, ("--odd", "x"))
+    assert line[-3:] == ("--", "--odd", "x")
+    assert "--unshare-net" in line
 
 
 def test_run_starts_the_images_runscript_and_shell_its_shell() -> None:
     opened = image(glibc(), sandbox(), {"/usr/bin/bash": elf(kind=2)})
-    begun = Start(program="bwrap")
-    assert command("bwrap", "run", begun, Words(()), opened.tree, ("a",))[-2:] == ("/.singularity.d/runscript", "a")
-    assert command("bwrap", "shell", begun, Words(()), opened.tree, ())[-1] == "/bin/bash"
-    assert command("bwrap", "shell", begun, Words(()), image(glibc()).tree, ())[-1] == "/bin/sh"
+    assert command("bwrap", "run", Words(()), opened.tree, ("a",))[-2:] == ("/.singularity.d/runscript", "a")
+    assert command("bwrap", "shell", Words(()), opened.tree, ())[-1] == "/bin/bash"
+    assert command("bwrap", "shell", Words(()), image(glibc()).tree, ())[-1] == "/bin/sh"
 
 
 def test_the_chosen_gpu_is_said_and_its_node_alone_is_there() -> None:

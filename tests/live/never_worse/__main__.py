@@ -1,0 +1,40 @@
+"""python -m live.never_worse [--seed N] [--starts N] [--only TEXT]: compare starts, and print each that is worse."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+
+from live.conftest import dependencies
+from live.machine import DRIVER, RIG, Machine
+from live.never_worse import report
+from live.never_worse.compare import WORSE
+from live.never_worse.run import compared
+from live.never_worse.sample import SEED, STARTS, starts
+
+LOOKED_AT = 100_000
+"""Starts that are dealt at most to find those of --only."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="never_worse", description=__doc__)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--starts", type=int, default=STARTS)
+    parser.add_argument("--only", default="", metavar="TEXT", help="starts alone whose description holds TEXT")
+    options = parser.parse_args()
+    machine = Machine(f"{RIG}/hosts/trixie", dependencies(RIG, "3.13"), DRIVER)
+    dealt = (start for start in itertools.islice(starts(options.seed), LOOKED_AT) if options.only in str(start))
+    began = time.monotonic()
+    rows = compared(machine, dealt, options.starts)
+    sys.stdout.write(report.how_to_repeat(machine) + "\n")
+    sys.stdout.write(report.not_startable(rows) + "\n")
+    sys.stdout.write(report.worse(rows) + "\n")
+    sys.stdout.write(report.summary(rows) + "\n" + report.by_rule(rows))
+    sys.stdout.write(f"seed {options.seed}, {len(rows)} starts, {time.monotonic() - began:.0f} s\n")
+    return int(any(row.outcome == WORSE for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""What was compared, in text and as the docs show it."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from live.machine import ENTER, Machine
+from live.never_worse import ways
+from live.never_worse.compare import OUTCOMES, WORSE
+from live.never_worse.recipes import IMAGES
+from live.never_worse.run import PROBE, Row, entering, job_of
+from live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
+from live.never_worse.ways import WAYS
+
+SAID = 12
+"""Lines of gpubind's standard error that a report shows."""
+KINDS = ("sandbox", "directory", "SIF")
+
+
+def worse(rows: Sequence[Row]) -> str:
+    """Each start that is worse: why, and both command lines."""
+    return "\n".join(f"{number}. {_row(row)}" for number, row in enumerate(rows) if row.outcome == WORSE)
+
+
+def not_startable(rows: Sequence[Row]) -> str:
+    """Each start that the real program could not make on the rig, and what it said."""
+    lines = []
+    for row in rows:
+        if not row.startable:
+            last = row.real.stderr.strip().splitlines()[-1:] or [f"status {row.real.status}"]
+            lines.append(f"not startable: {row.start}: {last[0]}\n")
+    return "".join(lines)
+
+
+def by_rule(rows: Sequence[Row]) -> str:
+    """How many starts each rule calls worse."""
+    rules = Counter(rule for row in rows for rule in {v.rule for v in row.verdicts if v.outcome == WORSE})
+    return "".join(f"{number:5} {rule}\n" for rule, number in rules.most_common())
+
+
+def how_to_repeat(machine: Machine) -> str:
+    """The way into the machine; the site's configuration has to be bound by hand."""
+    env = entering(machine)
+    words = ["env", *(f"{name}={value}" for name, value in env.items()), ENTER, machine.root]
+    user = "setpriv --reuid 1000 --regid 1000 --clear-groups"
+    return f"in the machine: {shlex.join(words)}\nthere: PROBE=$(cat {_PROBE}); as user: {user} COMMAND\n"
+
+
+_PROBE = "/srv/gpubind/tests/live/never_worse/probe.py"
+
+
+def _row(row: Row) -> str:
+    verdicts = "".join(f"   {v.outcome}: {v.rule}: {v.why}\n" for v in row.verdicts)
+    real, ours = (_line(row, way) for way in (ways.real, WAYS[row.start.way]))
+    told = "".join(f"   said: {line}\n" for line in row.ours.stderr.splitlines()[:SAID])
+    return f"{row.start}\n{verdicts}{told}   real: {real}\n   ours: {ours}\n"
+
+
+def _line(row: Row, way: ways.Way) -> str:
+    job = job_of(row.start, way)
+    env = [f"{name}={value}" for name, value in job.env.items()]
+    program = f"$PROBE{shlex.quote('')}"
+    text = shlex.join(["cd", job.cwd]) + "; " + shlex.join(["env", "-i", *env, *job.argv])
+    for quoting in (shlex.quote(PROBE), shlex.quote(shlex.quote(PROBE))[1:-1]):
+        text = text.replace(quoting, '"$PROBE"')
+    return text.replace(program, '"$PROBE"')
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Number of starts by way and kind of image, and outcome; as a table for the docs."""
+    lines = ["| started by | image | " + " | ".join(OUTCOMES) + " |", "| --- | --- |" + " --- |" * len(OUTCOMES)]
+    for way in WAYS:
+        for kind in KINDS:
+            counted = Counter(row.outcome for row in rows if row.startable and _is(row, way, kind))
+            if counted:
+                numbers = " | ".join(str(counted[outcome]) for outcome in OUTCOMES)
+                lines.append(f"| {way} | {kind} | {numbers} |")
+    total = Counter(row.outcome for row in rows if row.startable)
+    lines.append("| all | | " + " | ".join(str(total[outcome]) for outcome in OUTCOMES) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _is(row: Row, way: str, kind: str) -> bool:
+    return (row.start.way, row.start.kind) == (way, kind)
+
+
+def tables() -> str:
+    """What varies, as lists for the docs."""
+    environments = (" ".join(f"{name}={shlex.quote(value)}" for name, value in row.items()) for row in ENVIRONMENTS)
+    changed = [image.name for image in IMAGES if image.steps]
+    listed = {
+        f"{len(changed)} images with one change": changed,
+        "bases": sorted({image.base for image in IMAGES}),
+        f"{len(OPTIONS)} groups of options": map(shlex.join, OPTIONS),
+        f"{len(ENVIRONMENTS)} callers' environments": environments,
+        f"{len(SITES)} site configurations": SITES,
+        f"{len(WAYS)} ways to start": WAYS,
+    }
+    return "".join(f"- {what}: {_codes(rows)}\n" for what, rows in listed.items())
+
+
+def _codes(rows: Iterable[str]) -> str:
+    """Each as code; a backquote in it needs two around it."""
+    return ", ".join(f"`` {row} ``" if "`" in row else f"`{row}`" for row in rows)

@@ -1,0 +1,97 @@
+"""Deals starts from the tables: each row of a table comes once before any comes twice."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from live.never_worse.recipes import IMAGES, Image
+from live.never_worse.tables import CALLERS, ENVIRONMENTS, OPTIONS, SITES, Caller
+from live.never_worse.ways import WAYS
+
+T = TypeVar("T")
+
+DEFAULT_SEED, DEFAULT_STARTS = 1, 400
+SEED = int(os.environ.get("NEVER_WORSE_SEED") or DEFAULT_SEED)
+STARTS = int(os.environ.get("NEVER_WORSE_STARTS") or DEFAULT_STARTS)
+
+SHARES = {"exec": 12, "bubblewrap": 2}
+"""How many cards a way has in its deck; the others one each."""
+INSTALLED = "as installed"
+_ROOTS_OPTIONS = ("--no-privs",)
+"""Root of the rig may lack capabilities that Apptainer would give to root of the container."""
+
+
+class Start(NamedTuple):
+    """One start of a container, and the way of gpubind's that shall be no worse."""
+
+    image: Image
+    kind: str
+    caller: Caller
+    options: tuple[tuple[str, ...], ...]
+    environments: tuple[int, ...]
+    """Rows of the table of environments."""
+    site: str
+    way: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The user's options."""
+        own = () if self.caller.user else _ROOTS_OPTIONS
+        return (*own, *(word for group in self.options for word in group))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What the caller's environment has beside the plain one."""
+        return {name: value for row in self.environments for name, value in ENVIRONMENTS[row].items()}
+
+    def __str__(self) -> str:
+        who = "user" if self.caller.user else "root"
+        parts = [f"{self.way}: {self.image.name} ({self.kind}), {who} in {self.caller.directory}"]
+        parts += [" ".join(group) for group in self.options]
+        parts += [f"{name}={value}" for name, value in self.variables.items()]
+        return ", ".join([*parts, *([f"site: {self.site}"] if self.site != INSTALLED else [])])
+
+
+def starts(seed: int) -> Iterator[Start]:
+    """Starts without end; the same for the same seed."""
+    dice = random.Random(seed)
+    images = Deck(dice, [(image, kind) for image in IMAGES for kind in _weighted(image)])
+    options = Deck(dice, OPTIONS)
+    environments = Deck(dice, range(len(ENVIRONMENTS)))
+    callers = Deck(dice, (CALLERS[0], *CALLERS))
+    sites = Deck(dice, [INSTALLED] * (3 * len(SITES)) + list(SITES))
+    ways = Deck(dice, [way for way in WAYS for _ in range(SHARES.get(way, 1))])
+    while True:
+        way = ways.card()
+        (image, kind), caller, site = images.card(), callers.card(), sites.card()
+        chosen = tuple(options.card() for _ in range(dice.choice((0, 1, 1, 2))))
+        rows = tuple(environments.card() for _ in range(dice.choice((0, 1, 1, 2))))
+        if way == "bubblewrap":  # knows nothing of Apptainer's options, variables, sites and files
+            chosen, site = (), INSTALLED
+            rows = tuple(row for row in rows if not _is_for_apptainer(row))
+            kind = image.kinds[0]
+        yield Start(image, kind, caller, chosen, rows, site, way)
+
+
+class Deck(Generic[T]):
+    """Cards in the order of chance, shuffled anew when all were dealt."""
+
+    def __init__(self, dice: random.Random, cards: Sequence[T]) -> None:
+        self.dice, self.cards, self.left = dice, list(cards), list[T]()
+
+    def card(self) -> T:
+        if not self.left:
+            self.left = self.dice.sample(self.cards, len(self.cards))
+        return self.left.pop()
+
+
+def _weighted(image: Image) -> tuple[str, ...]:
+    """Few images are SIF files, but most starts in the field are of such."""
+    return (*image.kinds, *(("SIF",) if image.sif else ()))
+
+
+def _is_for_apptainer(row: int) -> bool:
+    return any(name.startswith(("APPTAINER", "SINGULARITY")) for name in ENVIRONMENTS[row])

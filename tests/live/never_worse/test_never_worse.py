@@ -1,0 +1,56 @@
+"""Nothing that works with `apptainer exec --nv` is worse with gpubind.
+
+NEVER_WORSE_SEED and NEVER_WORSE_STARTS choose other starts, and more of them. docs/runtimes.md shows what the default
+ones came to: `pytest -m live tests/live/never_worse --update-golden` writes it anew.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from live.machine import CHECKOUT, Machine
+from live.never_worse import report
+from live.never_worse.compare import WORSE
+from live.never_worse.run import Row, compared
+from live.never_worse.sample import DEFAULT_SEED, DEFAULT_STARTS, SEED, STARTS, starts
+
+pytestmark = pytest.mark.live
+
+PAGE = f"{CHECKOUT}/docs/runtimes.md"
+BEGIN, END = "<!-- never worse, starts: begin -->\n", "<!-- never worse, starts: end -->"
+
+
+@functools.cache
+def rows(machine: Machine) -> list[Row]:
+    """The starts of this session, made once."""
+    return compared(machine, starts(SEED), STARTS)
+
+
+def test_no_start_is_worse_than_the_real_programs(trixie: Machine) -> None:
+    seen = rows(trixie)
+    print(f"NEVER_WORSE_SEED={SEED} NEVER_WORSE_STARTS={STARTS}", report.not_startable(seen), sep="\n")  # noqa: T201
+    print(report.how_to_repeat(trixie))  # noqa: T201
+    number = sum(row.outcome == WORSE for row in seen)
+    if number:
+        pytest.fail(f"{number} of {STARTS} starts are worse (seed {SEED}):\n{report.worse(seen)}", pytrace=False)
+
+
+def test_nearly_every_start_can_be_made_on_the_rig(trixie: Machine) -> None:
+    seen = rows(trixie)
+    assert sum(row.startable for row in seen) == STARTS
+    assert sum(not row.startable for row in seen) < 0.1 * STARTS
+
+
+def test_the_table_in_the_docs_is_what_was_seen(trixie: Machine, update_golden: bool) -> None:
+    if (SEED, STARTS) != (DEFAULT_SEED, DEFAULT_STARTS):
+        return  # other starts than the page is about
+    with open(PAGE) as file:
+        page = file.read()
+    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    if update_golden:
+        with open(PAGE, "w") as file:
+            file.write(page[:start] + report.summary(rows(trixie)) + page[end:])
+    else:
+        assert page[start:end] == report.summary(rows(trixie))

@@ -1,0 +1,88 @@
+"""The ways to start a container: by the real program, and each by which gpubind can do it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Callable, NamedTuple
+
+
+class Command(NamedTuple):
+    """What is to be started."""
+
+    image: str
+    options: tuple[str, ...]
+    """The user's own, for Apptainer."""
+    program: tuple[str, ...]
+
+
+Way = Callable[[Command], tuple[str, ...]]
+
+
+def real(command: Command) -> tuple[str, ...]:
+    """As users do without gpubind."""
+    return ("apptainer", "exec", "--nv", *command.options, command.image, *command.program)
+
+
+def by_exec(command: Command) -> tuple[str, ...]:
+    gpubind = ("gpubind", "exec", "--nv", "--backend", "apptainer", *_own(command))
+    return (*gpubind, command.image, *command.program)
+
+
+def by_bubblewrap(command: Command) -> tuple[str, ...]:
+    """Without the options, which are Apptainer's."""
+    return ("gpubind", "exec", "--nv", "--backend", "bwrap", command.image, *command.program)
+
+
+def by_words(command: Command) -> tuple[str, ...]:
+    return _script(_WORDS, command, "--format", "apptainer", "--image", command.image)
+
+
+def by_words_without_image(command: Command) -> tuple[str, ...]:
+    return _script(_WORDS, command, "--format", "apptainer")
+
+
+def by_quoted_words(command: Command) -> tuple[str, ...]:
+    return _script(_QUOTED, command, "--format", "apptainer", "--format", "sh", "--image", command.image)
+
+
+def by_variables(command: Command) -> tuple[str, ...]:
+    return _script(_VARIABLES, command, "--format", "apptainer-env", "--image", command.image)
+
+
+def by_variables_without_image(command: Command) -> tuple[str, ...]:
+    return _script(_VARIABLES, command, "--format", "apptainer-env")
+
+
+_WORDS = "words=$({plan}) && apptainer exec {options} $words {rest}"
+_QUOTED = 'words=$({plan}) && eval "set -- $words" && apptainer exec {options} "$@" {rest}'
+_VARIABLES = 'lines=$({plan}) && eval "$lines" && apptainer exec {options} {rest}'
+"""What a user's own script says."""
+
+
+def checked(command: Command) -> tuple[str, ...]:
+    """The preflight of the same image: it may tell what the start itself does not."""
+    check = ("gpubind", "check", "--nv", "--backend", "apptainer", *_own(command), "--format", "text")
+    return (*check, "--image", command.image)
+
+
+WAYS: dict[str, Way] = {
+    "exec": by_exec,
+    "words": by_words,
+    "words, image unknown": by_words_without_image,
+    "quoted words": by_quoted_words,
+    "variables": by_variables,
+    "variables, image unknown": by_variables_without_image,
+    "bubblewrap": by_bubblewrap,
+}
+"""Name -> way. Each starts what `real` starts."""
+
+
+def _own(command: Command) -> tuple[str, ...]:
+    """The user's options, for gpubind to know."""
+    return tuple(f"--backend-arg={word}" for word in command.options)
+
+
+def _script(text: str, command: Command, *form: str) -> tuple[str, ...]:
+    plan = shlex.join(("gpubind", "plan", "--nv", *_own(command), *form))
+    rest = shlex.join((command.image, *command.program))
+    return ("sh", "-c", text.format(plan=plan, options=shlex.join(command.options), rest=rest))
