@@ -65,7 +65,7 @@ WORKS = {
     "script-of-the-home": Job("./run.sh"),
     "runpath": Job("./found"),
     "bwrap-home": Job("./found", image=PLAIN, by="bwrap"),
-    "bwrap-bind": Job("/opt/mine/bin/alone", backend("--ro-bind", HOME, "/opt/mine"), image=PLAIN, by="bwrap"),
+    "bwrap-bind": Job("/mnt/bin/alone", backend("--ro-bind", HOME, "/mnt"), image=PLAIN, by="bwrap"),
     "bwrap-tmp": Job("/tmp/alone", image=PLAIN, by="bwrap"),
     "bwrap-library-path": Job(
         "solve",
