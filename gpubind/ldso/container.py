@@ -182,6 +182,8 @@ class Container:
     def _library_path(self, env: Iterable[EnvVar], own: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
         """The directories of LD_LIBRARY_PATH: the user's, the plan's, the image's own."""
         env, users = tuple(env), tuple(users)
+        if any(variable.name == "LD_LIBRARY_PATH" and variable.op == "unset" for variable in users):
+            return ()
         before = _values(env, "LD_LIBRARY_PATH", ("set", "prepend"))
         after = (*_values(env, "LD_LIBRARY_PATH", ("append",)), *_values(users, "LD_LIBRARY_PATH", ("append",)))
         images = [own] if own else []
