@@ -21,7 +21,7 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.image import Image
-    from gpubind.model import Finding, Plan
+    from gpubind.model import Brought, Finding, Plan
     from gpubind.rules import Preflight
     from gpubind.runtimes.start import Action, Start
 
@@ -124,7 +124,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     start = facts_of(name, program, wanted.arguments, environ, plan, stage_content=not wanted.dry_run)
     if name == "bwrap":
         assert opened is not None
-        _need_command(argv, opened, plan)
+        _need_command(argv, opened, plan, bwrap.brought(plan, start, opened.tree))
         words = bwrap.words(plan, start, opened.tree)
         line = bwrap.command(program, action, words, opened.tree, argv)
     else:
@@ -284,13 +284,15 @@ def facts_of(
     return Start(flavour, version, arguments, environ, site, env_files, staged, directories, nodes)
 
 
-def _need_command(argv: tuple[str, ...], image: "Image", plan: "Plan") -> None:
+def _need_command(argv: tuple[str, ...], image: "Image", plan: "Plan", brought: "Brought") -> None:
     """Say 127 or 126 as a shell would, where bubblewrap itself would exit 1. What the plan brings counts."""
     from gpubind.image.facts import DEFAULT_PATH
     from gpubind.model import Missing
 
-    if not argv or any(mount.target.rpartition("/")[2] == argv[0] for mount in plan.mounts):
+    if not argv or any(mount.target.rpartition("/")[2] == argv[0] for mount in plan.mounts) or brought.unseen:
         return
+    if "PATH" in image.facts.undecided or any(variable.name == "PATH" for variable in brought.env):
+        return  # the container's shell knows better
     directories = (image.facts.env.get("PATH") or DEFAULT_PATH).split(":")
     places = [argv[0]] if argv[0].startswith("/") else [f"{d}/{argv[0]}" for d in directories if d.startswith("/")]
     if "/" in argv[0] and not argv[0].startswith("/"):
@@ -300,7 +302,7 @@ def _need_command(argv: tuple[str, ...], image: "Image", plan: "Plan") -> None:
         facts = image.tree.stat(place)
         if isinstance(facts, Missing):
             # What is bound from the host (home, /tmp) is not the image's to know.
-            if argv[0].startswith(("/tmp/", "/home/", "/root/")):
+            if any(place.startswith(bind.target.rstrip("/") + "/") for bind in brought.binds):
                 return
             continue
         found = True
