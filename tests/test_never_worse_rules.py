@@ -132,6 +132,17 @@ def test_driver_answers_where_it_did() -> None:
     assert said(compare.driver_answers, silent, silent) == EQUAL
 
 
+def test_driver_answers_of_nvml_are_nothing_where_no_gpu_is_chosen() -> None:
+    nvml = Library(HOST, "/x", "/x", compare.DRIVER_NOT_LOADED)
+    real, ours = (
+        seen(libraries={"libnvidia-ml.so.1": nvml}),
+        seen(libraries={"libnvidia-ml.so.1": nvml._replace(status=4)}),
+    )
+    assert said(compare.driver_answers, real, ours) == WORSE
+    hidden = {**real.environ, compare.CUDA: "-1"}
+    assert said(compare.driver_answers, real._replace(environ=hidden), ours) == EQUAL
+
+
 @pytest.mark.parametrize(
     ("there", "here", "nodes", "outcome"),
     [
@@ -188,6 +199,12 @@ def test_gpu_variables_keep_their_spelling(
     assert (
         said(compare.gpu_variables, seen(environ={compare.CUDA: there}), seen(environ=environ, nodes=nodes)) == outcome
     )
+
+
+def test_gpu_variables_may_lose_what_another_variable_leaves_out() -> None:
+    real, caller = seen(environ={compare.CUDA: "0,1"}), {"NVIDIA_VISIBLE_DEVICES": "1"}
+    assert said(compare.gpu_variables, real, seen(environ={compare.CUDA: "1"}), caller=caller) == EQUAL
+    assert said(compare.gpu_variables, real, seen(environ={compare.CUDA: UUIDS[1]}), caller=caller) == WORSE
 
 
 def test_nodes_can_be_used_as_before() -> None:

@@ -194,8 +194,11 @@ def gpus(pair: Pair) -> Iterator[Verdict]:
 
 
 def gpu_variables(pair: Pair) -> Iterator[Verdict]:
-    """A GPU variable arrives as it is where /dev counts as the host's; elsewhere numbers stay numbers."""
-    whole = _gpu_nodes(pair.ours) == list(UUIDS)
+    """A GPU variable arrives as it is where /dev counts as the host's; elsewhere numbers stay numbers.
+
+    Where another variable of the caller's leaves GPUs out (NVIDIA_VISIBLE_DEVICES), they may go from the list.
+    """
+    whole = _gpu_nodes(pair.ours) == list(UUIDS) and chosen(pair) == reached(pair.real)
     for name in GPU_VARIABLES:
         there, here = pair.real.environ.get(name), pair.ours.environ.get(name)
         if there is None or there == here:
