@@ -361,7 +361,8 @@ class EnvVar(NamedTuple):
     """One operation on a variable of the container."""
 
     name: str
-    op: Literal["set", "prepend", "append", "unset"]
+    op: Literal["set", "default", "prepend", "append", "unset"]
+    """`default`: set it where neither the caller nor the image has a value for it."""
     value: Optional[str]
     separator: Optional[str]
     rule: str

@@ -397,6 +397,21 @@ def test_the_program_is_looked_for_in_the_image(tmp_path: Path) -> None:
     assert "program-missing" not in codes(gpubind(*words, "sh"))
 
 
+def test_a_program_of_this_host_is_checked_in_the_image(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_bytes(elf(kind=2, needed=("libfar.so.1",)))
+    mine.chmod(0o755)
+    image = images(tmp_path)
+    words = ("check", "--nv", "--root", str(tmp_path), "--image", image, "--program")
+    for program in ("./mine", str(mine)):
+        found = codes(gpubind(*words, program, cwd=tmp_path))
+        assert {"program-library-missing", "program-on-host"} <= set(found)
+    assert "program-missing" in codes(gpubind(*words, "./nothing", cwd=tmp_path))
+    recorded = ("check", "--nv", "--host", HOST, "--image", image, "--program", "./mine")
+    assert "program-unreadable" in codes(gpubind(*recorded, cwd=tmp_path))
+    assert "no-program" in gpubind(*words, "").stderr
+
+
 def test_explain_prints_the_page_of_a_code() -> None:
     done = gpubind("explain", "uvm-missing")
     assert done.returncode == 0

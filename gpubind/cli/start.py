@@ -129,7 +129,6 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     start = staged(start, plan, write=not wanted.dry_run)
     if name == "bwrap":
         assert opened is not None
-        _need_command(argv, opened, plan)
         words = bwrap.words(plan, start, opened.tree)
         line = bwrap.command(program, action, words, opened.tree, argv)
         brought = bwrap.brought(plan, start, opened.tree)
@@ -138,11 +137,13 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         line = singularity.command(program, action, start, words, image, argv)
         environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
         brought = singularity_brought.brought(start)
-    first = argv[0] if wanted.check and action == "exec" else None
+    first = argv[0] if action == "exec" and (wanted.check or name == "bwrap") else None
     made = preflight(host, plan, opened, backend=name, program=first, brought=brought)._replace(words=words)
     if wanted.check:
         _checked(made, wanted)
-    elif not wanted.quiet:
+    elif name == "bwrap":
+        _need_command(made)
+    if not (wanted.check or wanted.quiet):
         order = order_findings(made) if opened is not None else ()
         report([*plan.findings, *words.findings, *order], notes=wanted.verbose)
     if wanted.dry_run:
@@ -342,29 +343,18 @@ def staged(start: "Start", plan: "Plan", *, write: bool) -> "Start":
     return start._replace(staged=places)
 
 
-def _need_command(argv: tuple[str, ...], image: "Image", plan: "Plan") -> None:
-    """Say 127 or 126 as a shell would, where bubblewrap itself would exit 1. What the plan brings counts."""
-    from gpubind.image.facts import DEFAULT_PATH
-    from gpubind.model import Missing
+def _need_command(made: "Preflight") -> None:
+    """Say 127 or 126 as a shell would, where bubblewrap itself would exit 1; nothing where not all could be seen."""
+    from gpubind.rules.preflight import search_path
 
-    if not argv or any(mount.target.rpartition("/")[2] == argv[0] for mount in plan.mounts):
+    chain, container = made.chain, made.container
+    if chain is None or container is None or len(chain.names) > 1 or container.unseen:
         return
-    directories = (image.facts.env.get("PATH") or DEFAULT_PATH).split(":")
-    places = [argv[0]] if argv[0].startswith("/") else [f"{d}/{argv[0]}" for d in directories if d.startswith("/")]
-    if "/" in argv[0] and not argv[0].startswith("/"):
-        return  # counts from a directory that may be the host's
-    found = False
-    for place in places:
-        facts = image.tree.stat(place)
-        if isinstance(facts, Missing):
-            # What is bound from the host (home, /tmp) is not the image's to know.
-            if argv[0].startswith(("/tmp/", "/home/", "/root/")):
-                return
-            continue
-        found = True
-        if facts.kind == "file" and facts.mode & 0o111:
-            return
-    code, what = ("not-executable", "is no program") if found else ("no-such-command", "is not in the image")
-    raise CommandError(
-        code, f"`{argv[0]}` {what}", found=found, where=":".join(directories), hint="look with `gpubind shell`"
-    )
+    kind = chain.stop.kind if chain.stop is not None else None
+    name = chain.names[0]
+    relative = "/" in name and not name.startswith("/") and container.working_directory is None
+    if kind not in ("missing", "mode") or relative:
+        return
+    code, what = ("not-executable", "is no program") if kind == "mode" else ("no-such-command", "is not in the image")
+    where = search_path(made.image, made.plan, made.brought)
+    raise CommandError(code, f"`{name}` {what}", found=kind == "mode", where=where, hint="look with `gpubind shell`")

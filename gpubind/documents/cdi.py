@@ -62,7 +62,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         common["hooks"] = [_ldconfig(plan, hook)]
     # A search path that is set would lose the image's own, unless the spec that the plan was made of did so itself.
     # What chooses GPUs is for one container; which devices one of this spec's gets, its own words say.
-    kept = [v for v in plan.env if v.op == "set" or v.rule == "cdi"]
+    kept = [v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "vdpau-driver")]
     common["env"] = [f"{v.name}={v.value}" for v in kept if v.name not in (*GPU_VARIABLES, "CUDA_DEVICE_ORDER")]
     spec = {
         "kind": KINDS[vendors[0]],

@@ -25,7 +25,12 @@ COMPAT32 = {"x86_64": "i386", "aarch64": "arm"}
 
 NEEDED_LIMIT = 4096
 VER_FLG_WEAK = 2
-PT_DYNAMIC, PT_INTERP = 2, 3
+PT_DYNAMIC, PT_INTERP, PT_GNU_STACK = 2, 3, 0x6474E551
+PF_X = 1
+DF_1_NODEFLIB = 0x800
+EXECUTABLE_STACKS = (3, 20, 22, 40, 62)
+"""The machines on which a file that does not say (no PT_GNU_STACK) asks for an executable stack: i386, ppc, s390x, arm,
+x86_64. Source: glibc `sysdeps/*/stackinfo.h`."""
 SHT_DYNAMIC, SHT_NOTE, SHT_GNU_VERDEF, SHT_GNU_VERNEED = 6, 7, 0x6FFFFFFD, 0x6FFFFFFE
 VERSIONS_LIMIT = 4096
 STRING_LIMIT = 4096
@@ -80,6 +85,10 @@ class ElfFacts(NamedTuple):
     version_definitions: tuple[str, ...]
     cuda_note: Optional[CudaNote] = None
     """libcuda's own word about the CUDA versions and kernel modules that it serves, where it has one."""
+    executable_stack: bool = False
+    """Whether it asks for a stack that may be executed (PT_GNU_STACK)."""
+    no_default_directories: bool = False
+    """Whether what it needs must not come from the default directories (DF_1_NODEFLIB)."""
 
 
 def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
@@ -123,6 +132,7 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
     interpreter: Optional[str] = None
     needed: list[str] = []
     single: dict[str, str] = {}
+    flags_1 = 0
     segments = _types(stream, ident, elf["e_phoff"], elf["e_phentsize"], elf.num_segments(), 4096, "program headers")
     sections = _types(stream, ident, elf["e_shoff"], elf["e_shentsize"], elf.num_sections(), 65536, "section headers")
     if segments.count(PT_DYNAMIC) > 1:
@@ -146,6 +156,8 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
                 raise _damaged("dynamic section", f"over {NEEDED_LIMIT} DT_NEEDED entries")
         elif name in ("DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
             single.setdefault(name, _text(getattr(tag, name[3:].lower())))
+        elif name == "DT_FLAGS_1":
+            flags_1 = tag.entry.d_val
     needs: list[VersionNeed] = []
     definitions: list[str] = []
     cuda_note: Optional[CudaNote] = None
@@ -177,7 +189,20 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
         tuple(needs),
         tuple(definitions),
         cuda_note,
+        _wants_executable_stack(stream, ident, elf["e_phoff"], elf["e_phentsize"], segments),
+        bool(flags_1 & DF_1_NODEFLIB),
     )
+
+
+def _wants_executable_stack(
+    stream: BinaryIO, ident: ElfIdent, offset: int, size: int, segments: tuple[int, ...]
+) -> bool:
+    """Whether the last PT_GNU_STACK has PF_X; where there is none, what is usual for the machine."""
+    if PT_GNU_STACK not in segments:
+        return ident.machine in EXECUTABLE_STACKS
+    last = len(segments) - 1 - segments[::-1].index(PT_GNU_STACK)
+    stream.seek(offset + last * size + (4 if ident.bits == 64 else 24))  # p_flags stands elsewhere in each class
+    return bool(int.from_bytes(stream.read(4), ident.order) & PF_X)
 
 
 def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[CudaNote]:

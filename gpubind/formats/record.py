@@ -314,6 +314,8 @@ def _parse_elf(facts: _Object, ident: ElfIdent) -> ElfFacts:
         tuple(VersionNeed(library, needs.strings(library)) for library in needs.value),
         facts.strings("version_definitions", ()),
         _parse_cuda_note(facts),
+        bool(facts.value.get("executable_stack")),
+        bool(facts.value.get("no_default_directories")),
     )
 
 

@@ -1,17 +1,21 @@
 """The dynamic loader in the container that a plan makes of an image: what would load, and what it would complain about.
 
 Source: ld.so(8) for the search order; glibc `elf/dl-load.c`, `elf/dl-deps.c` (objects are loaded breadth first, each
-name once) and `elf/dl-version.c` (a library without version definitions satisfies everybody).
+name once), `elf/dl-version.c` (a library without version definitions satisfies everybody), and the news of 2.41 about
+executable stacks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from posixpath import basename, dirname, normpath
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.errors import NotRecordedError
+from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.ldso.fit import newest
+from gpubind.ldso.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.namespace import Cover, Namespace
 from gpubind.model import Brought, EnvVar, Missing, Mount, RootedPath, UserBind
@@ -19,6 +23,11 @@ from gpubind.tree import Tree
 
 OBJECTS_LIMIT = 4096
 """Libraries that one program may load; a crafted image must not make this endless."""
+NO_EXECUTABLE_STACKS_SINCE = (2, 41)
+"""The glibc whose dlopen no longer makes the stack executable."""
+HEADER_SIZE = 64
+"""Bytes of an ELF header; the loader calls what is shorter too short."""
+DEFAULT_PREFIXES = ("/lib/", "/usr/lib/", "/lib64/", "/usr/lib64/", "/lib32/", "/usr/lib32/")
 
 NOTHING = Brought()
 
@@ -43,9 +52,9 @@ class Located(NamedTuple):
 class Failure(NamedTuple):
     """Why the loader refuses a library or program."""
 
-    kind: Literal["missing", "version", "unreadable"]
+    kind: Literal["missing", "version", "unreadable", "stack"]
     name: str
-    """The soname that nothing provides, or the version that the provider does not define."""
+    """The soname that nothing provides or that wants an executable stack, or the version that is not defined."""
     provider: Optional[str]
     """The library that lacks the version."""
     needed_by: str
@@ -87,6 +96,7 @@ class Container:
 
     *mounts* come from *host*, the tree of the driver root; *env* says what LD_LIBRARY_PATH becomes, *own* is the
     image's own value of it. What is *brought* lies in *local*, the tree of this machine; without one it is not seen.
+    *cpu* tells the processor that it will run on, if that is known.
     """
 
     def __init__(
@@ -98,6 +108,7 @@ class Container:
         own: str,
         brought: Brought = NOTHING,
         local: Optional[Tree] = None,
+        cpu: Callable[[], Optional[Cpu]] = lambda: None,
     ) -> None:
         self.image = image
         self.host = host
@@ -112,6 +123,10 @@ class Container:
         self._namespace = Namespace(image.tree, (*binds, *(_planned(mount, host) for mount in mounts)))
         self._located: dict[str, Optional[Located]] = {}
         self._loaded: dict[str, Loaded] = {}
+        self._read_cpu = cpu
+        self._cpu: Union[Cpu, Literal["unread"], None] = "unread"
+        self._glibc: Union[str, Literal["unread"], None] = "unread"
+        self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def locate(self, path: str) -> Optional[Located]:
         """The file that *path* is in the container: of the plan, of what is brought, or the image's; None if none is.
@@ -133,7 +148,8 @@ class Container:
 
     def find(self, soname: str) -> Optional[Located]:
         """The library that `dlopen(soname)` opens in a program without search paths of its own."""
-        return self._search(soname, (), (), None)
+        found = self._search(soname, (), (), None)
+        return found if found is not None and isinstance(found.tree.ident(found.at), ElfIdent) else None
 
     def failures(self, path: str) -> tuple[Failure, ...]:
         """What keeps the library or program at *path* from being loaded, in the loader's order; empty if it loads."""
@@ -166,6 +182,8 @@ class Container:
     def _library_path(self, env: Iterable[EnvVar], own: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
         """The directories of LD_LIBRARY_PATH: the user's, the plan's, the image's own."""
         env, users = tuple(env), tuple(users)
+        if any(variable.name == "LD_LIBRARY_PATH" and variable.op == "unset" for variable in users):
+            return ()
         before = _values(env, "LD_LIBRARY_PATH", ("set", "prepend"))
         after = (*_values(env, "LD_LIBRARY_PATH", ("append",)), *_values(users, "LD_LIBRARY_PATH", ("append",)))
         images = [own] if own else []
@@ -182,26 +200,102 @@ class Container:
         return tuple(found)
 
     def _search(
-        self, soname: str, rpaths: Iterable[str], runpath: Iterable[str], like: Optional[ElfIdent]
+        self, soname: str, rpaths: Iterable[str], runpath: Iterable[str], asker: Optional[ElfFacts]
     ) -> Optional[Located]:
+        """What *asker* gets for *soname*; what is no ELF file ends the search, and the program."""
         if "/" in soname:
             return self.locate(soname) if soname.startswith("/") else None
-        directories = (*rpaths, *self.library_path, *runpath)
-        places = (f"{directory.rstrip('/')}/{soname}" for directory in directories)
-        for place in (*places, *self.image.places(soname)):
-            found = self.locate(place) if place.startswith("/") else None
-            if found is not None and self._fits(found, like):
+        unsure: list[str] = []
+        for place, is_sure in self._places(soname, (*rpaths, *self.library_path, *runpath), asker):
+            if not is_sure:
+                unsure.append(place)
+                continue
+            found = self._opened(place, asker)
+            if found is not None:
                 return found
-        return None
+        # On the right processor it is found: nobody is told that it is missing.
+        return next((found for place in unsure if (found := self._opened(place, asker)) is not None), None)
 
-    def _fits(self, found: Located, like: Optional[ElfIdent]) -> bool:
-        """Whether it is a library of the right machine: the loader passes over others and searches on."""
-        ident = found.tree.ident(found.at)
+    def _places(self, soname: str, directories: Iterable[str], asker: Optional[ElfFacts]) -> Iterator[tuple[str, bool]]:
+        """Where the loader looks for *soname*, in order; and whether it surely does, on the processor that is here."""
+        arch = self.image.arch or "" if asker is None else asker.ident.arch
+        no_defaults = asker is not None and asker.no_default_directories
+        for directory in directories:
+            yield from self._in_directory(directory, soname, arch)
+        for path, is_sure in self._cached(soname, arch):
+            if not (no_defaults and path.startswith(DEFAULT_PREFIXES)):
+                yield path, is_sure
+        for directory in () if no_defaults else self.image.default_directories():
+            yield from self._in_directory(directory, soname, arch)
+
+    def _in_directory(self, directory: str, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
+        directory = directory.rstrip("/")
+        for name in self._subdirectories(directory, arch):
+            yield f"{directory}/{name}/{soname}", self._cpu is not None
+        yield f"{directory}/{soname}", True
+
+    def _subdirectories(self, directory: str, arch: str) -> tuple[str, ...]:
+        """The subdirectories of *directory* for some processors that are there and that the loader would look into."""
+        names = self._below.get((directory, arch))
+        if names is None:
+            glibc = self._libc_version()
+            firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
+            there = {first for first in firsts if self._has(f"{directory}/{first}")}
+            # Most images have none: the processor is not asked for.
+            every = hwcaps_subdirectories(arch, glibc, self._processor()) if there else ()
+            names = tuple(name for name in every if self._has(f"{directory}/{name}"))
+            self._below[directory, arch] = names
+        return names
+
+    def _cached(self, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
+        """What the cache says of *soname*: the entries for the best processor first."""
+        entries = self.image.cached(soname)
+        plain = [(entry.path, True) for entry in entries if not entry.hwcap]
+        if len(plain) == len(entries):
+            return iter(plain)
+        glibc = self._libc_version()
+        cpu = self._processor()
+        usable = hwcaps_subdirectories(arch, glibc, cpu)
+        ranked = [
+            (usable.index(f"{LEVELS}/{entry.hwcap}"), entry.path)
+            for entry in entries
+            if f"{LEVELS}/{entry.hwcap}" in usable
+        ]
+        has_old = glibc is not None and _numbers(glibc)[:2] <= OLD_KINDS_UNTIL
+        old = [(entry.path, False) for entry in entries if has_old and entry.hwcap == "legacy"]
+        return iter([*((path, cpu is not None) for _, path in sorted(ranked)), *old, *plain])
+
+    def _opened(self, place: str, asker: Optional[ElfFacts]) -> Optional[Located]:
+        """The file at *place*, unless the loader passes over it and searches on: it is for another machine."""
+        found = self.locate(place) if place.startswith("/") else None
+        ident = Missing("absent") if found is None else found.tree.ident(found.at)
+        if isinstance(ident, NotElf):
+            return found
         if not isinstance(ident, ElfIdent):
+            return None
+        if asker is None:
+            return found if self.image.arch in (None, ident.arch) else None
+        like = asker.ident
+        return found if (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order) else None
+
+    def _has(self, directory: str) -> bool:
+        """Whether *directory* is there; a recorded host may not know."""
+        try:
+            return directory.startswith("/") and self.is_directory(directory)
+        except NotRecordedError:
             return False
-        if like is None:
-            return self.image.arch in (None, ident.arch)
-        return (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order)
+
+    def _processor(self) -> Optional[Cpu]:
+        if self._cpu == "unread":
+            self._cpu = self._read_cpu()
+        return self._cpu
+
+    def _libc_version(self) -> Optional[str]:
+        """The version of the image's glibc; None if it has none."""
+        if self._glibc == "unread":
+            facts = self.image.facts("libc.so.6")
+            self._glibc = None if facts is None else newest(facts.version_definitions, "GLIBC")
+        return self._glibc
 
     def _load(self, first: Located) -> Loaded:
         facts = first.tree.elf(first.at)
@@ -212,29 +306,47 @@ class Container:
         failures = list(closure.missing)
         for here in closure.objects:
             failures += _missing_versions(here, closure.names)
+        failures += self._refused_stacks(closure)
         return Loaded(tuple(here.file for here in closure.objects), tuple(failures))
 
+    def _refused_stacks(self, closure: Closure) -> Iterator[Failure]:
+        """What dlopen refuses for the stack that it wants.
+
+        A program that is linked with the same is started: the loader makes its stack executable before `main`.
+        """
+        glibc = self._libc_version()
+        is_program = closure.objects[0].elf.interpreter is not None
+        if is_program or glibc is None or _numbers(glibc) < NO_EXECUTABLE_STACKS_SINCE:
+            return
+        for here in closure.objects:
+            if here.elf.executable_stack:
+                path = here.file.path
+                text = f"{path}: cannot enable executable stack as shared object requires: Invalid argument"
+                yield Failure("stack", here.elf.soname or basename(path), None, path, text)
+
     def _closure(self, first: Located, facts: ElfFacts) -> Closure:
-        objects = [Object(first, facts, tuple(_directories(facts.rpath, first) if facts.runpath is None else ()))]
+        origin = _origin(first, facts)
+        objects = [Object(first, facts, tuple(_directories(facts.rpath, origin) if facts.runpath is None else ()))]
         names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[Failure] = []
         self._preload(objects, names)
         for here in objects:  # grows on the way: breadth first
-            runpath = tuple(_directories(here.elf.runpath, here.file))
+            is_first = here is objects[0]
+            runpath = tuple(_directories(here.elf.runpath, origin if is_first else dirname(here.file.path)))
             rpaths = () if here.elf.runpath is not None else here.rpaths
             for name in here.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT:
                     continue
-                found = self._search(name, rpaths, runpath, here.elf.ident)
+                found = self._search(name, rpaths, runpath, here.elf)
                 elf = None if found is None else found.tree.elf(found.at)
                 if found is None or elf is None or isinstance(elf, Missing):
                     names[name] = None
-                    text = f"{name}: cannot open shared object file: {_why_not(elf)}"
+                    text = _why_not(name, found)
                     missing.append(Failure("missing", name, None, here.file.path, text))
                     continue
                 known = names.get(elf.soname or name)
                 if known is None:
-                    own = () if elf.runpath is not None else tuple(_directories(elf.rpath, found))
+                    own = () if elf.runpath is not None else tuple(_directories(elf.rpath, dirname(found.path)))
                     known = Object(found, elf, (*own, *here.rpaths))
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
@@ -243,19 +355,28 @@ class Container:
     def _preload(self, objects: list[Object], names: dict[str, Optional[Object]]) -> None:
         """Add the libraries of LD_PRELOAD; the loader goes on without those that it does not find."""
         for name in self.preloaded:
-            found = self._search(name, (), (), objects[0].elf.ident)
+            found = self._search(name, (), (), objects[0].elf)
             elf = None if found is None else found.tree.elf(found.at)
             if found is None or elf is None or isinstance(elf, Missing) or (elf.soname or basename(name)) in names:
                 continue
-            own = () if elf.runpath is not None else tuple(_directories(elf.rpath, found))
+            own = () if elf.runpath is not None else tuple(_directories(elf.rpath, dirname(found.path)))
             objects.append(Object(found, elf, own))
             names[elf.soname or basename(name)] = names[basename(name)] = objects[-1]
 
 
-def _why_not(elf: Union[ElfFacts, Missing, None]) -> str:
-    if isinstance(elf, Missing):
-        return "Permission denied" if elf.why == "forbidden" else elf.detail or elf.why
-    return "No such file or directory"
+def _why_not(name: str, found: Optional[Located]) -> str:
+    """What the loader says of a library that it does not find, or that is none."""
+    if found is None:
+        return f"{name}: cannot open shared object file: No such file or directory"
+    if isinstance(found.tree.ident(found.at), NotElf):
+        facts = found.tree.stat(found.at)
+        is_short = not isinstance(facts, Missing) and facts.size < HEADER_SIZE
+        return f"{found.path}: {'file too short' if is_short else 'invalid ELF header'}"
+    elf = found.tree.elf(found.at)
+    why = elf if isinstance(elf, Missing) else Missing("absent")
+    return f"{name}: cannot open shared object file: " + (
+        "Permission denied" if why.why == "forbidden" else why.detail or why.why
+    )
 
 
 def _missing_versions(here: Object, names: dict[str, Optional[Object]]) -> Iterator[Failure]:
@@ -294,10 +415,19 @@ def _bound(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover
     return covers, unseen
 
 
-def _directories(search_path: Optional[str], file: Located) -> Iterator[str]:
-    """The directories of a DT_RPATH or DT_RUNPATH; $ORIGIN is where the file was found."""
+def _origin(file: Located, elf: ElfFacts) -> str:
+    """The value of $ORIGIN: a library's directory as it was asked for; a program's with links followed."""
+    return dirname(file.real if elf.interpreter is not None and file.real else file.path)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _directories(search_path: Optional[str], origin: str) -> Iterator[str]:
+    """The directories of a DT_RPATH or DT_RUNPATH."""
     for part in (search_path or "").split(":"):
-        for token, value in (("ORIGIN", dirname(file.path)), ("LIB", "lib64"), ("PLATFORM", "x86_64")):
+        for token, value in (("ORIGIN", origin), ("LIB", "lib64"), ("PLATFORM", "x86_64")):
             part = part.replace(f"${{{token}}}", value).replace(f"${token}", value)
         if part.startswith("/"):
             yield part

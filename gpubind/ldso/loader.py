@@ -6,11 +6,12 @@ image may be missing or stale, so the directories of its ld.so.conf are searched
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent
-from gpubind.formats.ldcache import LdCache
+from gpubind.formats.ldcache import LdCache, LdCacheEntry
 from gpubind.formats.ldsoconf import parse_ldsoconf
 from gpubind.model import Missing, RootedPath
 from gpubind.tree import Tree, glob
@@ -21,6 +22,7 @@ INCLUDES_LIMIT = 512  # patterns and files, each looked at once: what includes i
 CONFIGURED_LIMIT = 1024
 """Directories in ld.so.conf; a file that names more does not make gpubind look for each library in all of them."""
 DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
 MULTIARCH = "*-linux-gnu*"
 
 
@@ -34,6 +36,7 @@ class Loader:
         cache = read_ldcache(tree)
         self._cache = cache if isinstance(cache, LdCache) else None
         self._found: dict[str, Optional[RootedPath]] = {}
+        self._defaults: Optional[tuple[RootedPath, ...]] = None
 
     def find(self, soname: str) -> Optional[RootedPath]:
         """The resolved file that the loader would open for *soname*; None if there is none for this architecture."""
@@ -61,16 +64,39 @@ class Loader:
 
     def places(self, soname: str) -> tuple[str, ...]:
         """Where the loader looks for *soname* by itself, in order: what the cache says, then the directories."""
-        entries = self._cache.matching((soname,)) if self._cache else ()
-        cached = [entry.path for entry in entries if entry.name == soname and entry.path.startswith("/")]
+        cached = (entry.path for entry in self.cached(soname))
         return (*cached, *(f"{directory.rstrip('/')}/{soname}" for directory in self.directories))
+
+    def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
+        """What the cache says of *soname*, in its order."""
+        entries = self._cache.matching((soname,)) if self._cache else ()
+        return tuple(entry for entry in entries if entry.name == soname and entry.path.startswith("/"))
+
+    def default_directories(self) -> tuple[RootedPath, ...]:
+        """Where programs look that find nothing in the cache: nothing of ld.so.conf, which is for ldconfig alone.
+
+        Those of 32-bit programs, too: each passes over what is for the others. Without a cache, ldconfig is still to
+        run, and ld.so.conf counts.
+        """
+        if self._defaults is None:
+            every = (*_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
+            self._defaults = _existing(self.tree, (*(() if self._cache else _configured(self.tree)), *every))
+        return self._defaults
 
 
 def loader_directories(tree: Tree) -> tuple[RootedPath, ...]:
     """The directories that the loader of *tree* searches: those of ld.so.conf, then the default ones; resolved."""
-    multiarch = [path for base in ("/lib", "/usr/lib") for path in glob(tree, f"{base}/{MULTIARCH}")]
+    return _existing(tree, (*_configured(tree), *_multiarch(tree), *DEFAULT_DIRECTORIES))
+
+
+def _multiarch(tree: Tree) -> list[RootedPath]:
+    return [path for base in ("/lib", "/usr/lib") for path in glob(tree, f"{base}/{MULTIARCH}")]
+
+
+def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
+    """Those of *directories* that are there, resolved, each once."""
     found: dict[RootedPath, None] = {}
-    for directory in (*_configured(tree), *multiarch, *DEFAULT_DIRECTORIES):
+    for directory in directories:
         path = tree.resolve(directory)
         facts = path if isinstance(path, Missing) else tree.stat(path)
         if not isinstance(path, Missing) and not isinstance(facts, Missing) and facts.kind == "dir":

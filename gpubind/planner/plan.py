@@ -273,9 +273,10 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
         if any(name.startswith(directory + "/") for name in names):
             yield EnvVar("LD_LIBRARY_PATH", "prepend", directory, ":", "libraries")
     if f"{layout.libdir}/nvidia-drm_gbm.so" in names:
-        yield EnvVar("GBM_BACKENDS_PATH", "set", layout.libdir, None, "gbm-backend")
+        yield EnvVar("GBM_BACKENDS_PATH", "append", layout.libdir, ":", "gbm-backend")
     if f"{layout.libdir}/libvdpau_nvidia.so.1" in names:
-        yield EnvVar("VDPAU_DRIVER_PATH", "set", layout.libdir, None, "vdpau-driver")
+        # libvdpau takes it for one directory: there is no place in it for a second.
+        yield EnvVar("VDPAU_DRIVER_PATH", "default", layout.libdir, None, "vdpau-driver")
 
 
 def _compat(

@@ -1,16 +1,17 @@
 """What execve(2) would start in a container: a program, or a script and what its interpreters lead to.
 
-Source: execve(2) and execvp(3) for scripts and interpreters, env(1) for its -S.
+Source: execve(2) and execvp(3) for scripts and interpreters; Linux `fs/exec.c`, `fs/binfmt_script.c`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from posixpath import basename
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.elf import ElfIdent
+from gpubind.formats.elf import COMPAT32, ElfIdent
+from gpubind.formats.env_arguments import EnvError, parse_env_arguments
+from gpubind.host import Identity
 from gpubind.ldso.container import Container, Located
 from gpubind.model import Missing
 
@@ -19,12 +20,14 @@ SCRIPTS_LIMIT = 5
 LINE_LIMIT = 256
 """Bytes of a script's first line that the kernel looks at (BINPRM_BUF_SIZE)."""
 SCRIPT_SIZE_LIMIT = 64 << 20
+UNAME_NAMES = {"i486": "i386", "i586": "i386", "i686": "i386", "armv6l": "arm", "armv7l": "arm", "armv8l": "arm"}
+"""What uname(2) says of machines that have another name here."""
 
 
 class Stop(NamedTuple):
-    """Why execve would go no further."""
+    """Why execve would go no further, or would start nothing."""
 
-    kind: Literal["missing", "mode", "format", "architecture", "unreadable"]
+    kind: Literal["missing", "mode", "format", "architecture", "unreadable", "empty"]
     why: str
 
 
@@ -39,80 +42,114 @@ class Chain(NamedTuple):
     """What is wrong with the last; None if it is a program that the kernel would load."""
 
 
-def follow(container: Container, program: str, path: str) -> Chain:
+class Caller(NamedTuple):
+    """Whose kernel it is, and who asks it."""
+
+    machine: Optional[str] = None
+    """As uname(2) has it; None if that is not known: then it runs what is in the image."""
+    identity: Optional[Identity] = None
+    """None if that is not known."""
+    modes_count: bool = True
+    """Whether owners and modes in the image say something about the caller: a mounted SIF file is its user's."""
+
+    def may_execute(self, file: Located) -> bool:
+        """Whether the caller may execute *file*, by its mode."""
+        found = file.tree.stat(file.at)
+        if isinstance(found, Missing):
+            return False
+        is_images = file.mount is None and file.bind is None
+        if self.identity is None or self.identity.euid == 0 or (is_images and not self.modes_count):
+            return bool(found.mode & 0o111)
+        shift = 6 if found.uid == self.identity.euid else 3 if found.gid in self.identity.groups else 0
+        return bool(found.mode >> shift & 1)
+
+    def runs(self, arch: str, image: Optional[str]) -> bool:
+        """Whether the kernel runs programs for *arch*, in an image for *image*."""
+        machine = image if self.machine is None else UNAME_NAMES.get(self.machine, self.machine)
+        return machine is None or arch in (machine, COMPAT32.get(machine))
+
+
+def follow(container: Container, program: str, path: str, caller: Caller) -> Chain:
     """*program*, a name to be looked for in the directories of *path* or a path, through scripts to what runs them."""
     names = [program]
     while True:
-        file = _find(container, names[-1], path)
-        stop = _stop(container.image.arch, names, file)
+        file = _find(container, names[-1], path, caller)
+        stop = _stop(container.image.arch, names, file, caller)
         if stop is not None or file is None or isinstance(file.tree.ident(file.at), ElfIdent):
             return Chain(tuple(names), file, stop)
-        following = _interpreter(file)
-        if following is None or len(names) > SCRIPTS_LIMIT:
+        line = _first_line(file)
+        if line is None or len(names) > SCRIPTS_LIMIT:
             return Chain(tuple(names), file, Stop("format", f"{names[-1]}: Exec format error (126)"))
+        following, argument = line
+        if basename(following) == "env":
+            after = _after_env(container, [*names, following], argument, path, caller)
+            if isinstance(after, Chain):
+                return after
+            following, path = after
         names.append(following)
 
 
-def _stop(arch: Optional[str], names: list[str], file: Optional[Located]) -> Optional[Stop]:
+def _after_env(
+    container: Container, names: list[str], argument: str, path: str, caller: Caller
+) -> Union[tuple[str, str], Chain]:
+    """What env starts, and the PATH that it has then; or where it ends."""
+    env = _find(container, names[-1], path, caller)
+    stop = _stop(container.image.arch, names, env, caller)
+    if stop is not None or env is None:
+        return Chain(tuple(names), env, stop)
+    call = parse_env_arguments([argument] if argument else [], busybox=basename(env.at) == "busybox")
+    if isinstance(call, EnvError):
+        return Chain(tuple(names), env, Stop("format", f"env: {call.message} (125)"))
+    if call.command is None:
+        return Chain(tuple(names), env, Stop("format", f"{names[-2]} starts itself, without end"))
+    return call.command, path if call.path is None else call.path
+
+
+def _stop(arch: Optional[str], names: list[str], file: Optional[Located], caller: Caller) -> Optional[Stop]:
     """Why the last of *names* cannot be executed."""
     name = names[-1]
     if file is None:
         said = "bad interpreter: No such file or directory" if len(names) > 1 else "No such file or directory"
         return Stop("missing", f"{name}: {said} (127)")
-    found = file.tree.stat(file.at)
-    if not isinstance(found, Missing) and not found.mode & 0o111:
+    if not caller.may_execute(file):
         return Stop("mode", f"{name}: Permission denied (126)")
     ident = file.tree.ident(file.at)
     if isinstance(ident, Missing):
         return Stop("unreadable", str(ident))
-    if isinstance(ident, ElfIdent) and arch is not None and ident.arch != arch:
-        return Stop("architecture", f"{name}: Exec format error (126); it is for {ident.arch}, the image for {arch}")
+    if isinstance(ident, ElfIdent) and not caller.runs(ident.arch, arch):
+        return Stop(
+            "architecture",
+            f"{name}: Exec format error (126); it is for {ident.arch}, this machine is {caller.machine or arch}",
+        )
+    if not isinstance(ident, ElfIdent) and ident.rule == "zero-byte" and len(names) == 1:
+        return Stop("empty", f"{name} is empty: it ends at once, with 0")
     return None
 
 
-def _find(container: Container, name: str, path: str) -> Optional[Located]:
+def _find(container: Container, name: str, path: str, caller: Caller) -> Optional[Located]:
     """*name* as a shell finds it: a path, or the first that may be executed of that name in PATH's directories."""
     if "/" in name:
         return container.locate(name)
     first = None
     for directory in path.split(":"):
         found = container.locate(f"{directory or '.'}/{name}")
-        facts = Missing("absent") if found is None else found.tree.stat(found.at)
-        if not isinstance(facts, Missing) and facts.mode & 0o111:
+        if found is not None and caller.may_execute(found):
             return found
         first = first or found
     return first
 
 
-def _interpreter(file: Located) -> Optional[str]:
-    """What runs a file that is no ELF program: by its first line, else /bin/sh; None for what is no script."""
+def _first_line(file: Located) -> Optional[tuple[str, str]]:
+    """What runs a file that is no ELF program, and the one argument that it gets; None for what is no script."""
     data = file.tree.read(file.at, SCRIPT_SIZE_LIMIT)
-    if isinstance(data, Missing) or data.startswith(b"\x7fELF") or b"\0" in data[:LINE_LIMIT]:
+    if isinstance(data, Missing) or data.startswith(b"\x7fELF"):
         return None
-    if not data.startswith(b"#!"):
-        return "/bin/sh"  # execvp(3), and every shell, hand it to one
-    line = data[2:LINE_LIMIT].split(b"\n")[0].decode("utf-8", "surrogateescape").strip(" \t")
-    program, _, argument = line.partition(" ") if " " in line else line.partition("\t")
-    if not program:
-        return None
-    if basename(program) == "env" and argument.strip():
-        return _env_program(argument.strip(" \t")) or program
-    return program
-
-
-def _env_program(argument: str) -> Optional[str]:
-    """What env(1) starts, given the one argument that the kernel makes of the rest of the line."""
-    split = re.match(r"(-S|-vS|--split-string=?)\s*", argument)
-    if split is None:
-        return None if argument.startswith("-") else argument  # without -S, blanks are part of the name
-    words: Iterator[str] = iter(re.findall(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+", argument[split.end() :]))
-    for word in words:
-        if word in ("-u", "-C", "--unset", "--chdir"):
-            next(words, None)
-        elif word.startswith("-"):
-            continue
-        elif "=" in word:
-            return next((later for later in words if "=" not in later), None)  # no options behind assignments
-        else:
-            return word
-    return None
+    line, newline, _ = data[2:LINE_LIMIT].partition(b"\n")
+    line = line.split(b"\0")[0].strip(b" \t")
+    program = re.split(rb"[ \t]", line)[0]
+    if not data.startswith(b"#!") or not program or (program == line and not newline and len(data) >= LINE_LIMIT):
+        # For the kernel it is none (ENOEXEC), and execvp(3), like every shell, hands a text to a shell.
+        return None if b"\0" in data[:LINE_LIMIT] else ("/bin/sh", "")
+    texts = (program, line[len(program) :].strip(b" \t"))
+    name, argument = (text.decode("utf-8", "surrogateescape") for text in texts)
+    return name, argument

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from posixpath import basename
 
-from gpubind.image.facts import DRIVER_SONAMES, image_library
+from gpubind.image.facts import DRIVER_SONAMES, ENVIRONMENT, SEARCH_PATHS, image_library
 from gpubind.model import Finding, ImageLibrary, Missing, Severity
 from gpubind.rules.looking import counted, nvidia_driver
 from gpubind.rules.order import FIRST, LIBCUDAS, Winner, winner
@@ -70,14 +70,15 @@ def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
 def image_env_undecided(preflight: Preflight) -> Iterator[Finding]:
     """The image sets a search path in a way that only its shell can tell: what is found there is not known."""
     assert preflight.image is not None
-    for name in preflight.image.facts.undecided:
-        if name in ("LD_LIBRARY_PATH", "PATH"):
-            what = f"the image sets {name} in a way that only a shell could tell; what it adds is not known here"
-            why = "programs or libraries may be found there that check says are missing, or others than it names"
-            hint = (
-                f"look with `gpubind exec IMAGE sh -c 'echo ${name}'`; plain values and `${name}` itself are understood"
-            )
-            yield Finding("image-env-undecided", "warning", None, name, what, "/.singularity.d/env", why, hint)
+    names = [name for name in preflight.image.facts.undecided if name in SEARCH_PATHS]
+    if names:
+        what = (
+            f"the image may set {' and '.join(names)} in ways that only a shell could tell; what it adds is not known"
+        )
+        why = "programs or libraries may be found there that check says are missing, or others than it names"
+        echoed = " ".join(f"${name}" for name in names)
+        hint = f"look with `gpubind exec IMAGE sh -c 'echo {echoed}'`; plain assignments and exports are understood"
+        yield Finding("image-env-undecided", "warning", None, ", ".join(names), what, ENVIRONMENT, why, hint)
 
 
 def stub_in_image(preflight: Preflight) -> Iterator[Finding]:

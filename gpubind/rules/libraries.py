@@ -10,7 +10,7 @@ from gpubind.formats.elf import ElfIdent
 from gpubind.formats.liblist import parse_liblist
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.container import Container, Failure
-from gpubind.model import Capability, Finding, Mount, Plan, Severity
+from gpubind.model import Capability, Finding, Missing, Mount, Plan, Severity
 from gpubind.planner.sides import is_minor
 from gpubind.rules.preflight import Preflight
 from gpubind.rules.unseen import softened, unseen_libraries
@@ -82,6 +82,34 @@ def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
                     failure.message,
                     hint,
                 )
+
+
+def executable_stack(preflight: Preflight) -> Iterator[Finding]:
+    """A library of the plan that dlopen refuses, since glibc 2.41, for the executable stack that it asks for."""
+    assert preflight.container is not None
+    if _has_executable_stack(preflight):
+        return
+    causes: dict[str, tuple[Failure, list[Mount]]] = {}
+    for library in unloadable(preflight.container, preflight.plan):
+        for failure in library.failures:
+            if failure.kind == "stack":
+                causes.setdefault(failure.name, (failure, []))[1].append(library.mount)
+    table = _table()
+    for name, (failure, mounts) in sorted(causes.items()):
+        files = ", ".join(sorted({basename(mount.target) for mount in mounts}))
+        severity = _worst(_severity(preflight, mount, table) for mount in mounts)
+        what = f"{name} asks for an executable stack, and the image's glibc no longer gives one to dlopen"
+        hint = "use an image with glibc before 2.41; or set GLIBC_TUNABLES=glibc.rtld.execstack=2 in the container"
+        yield Finding("executable-stack", severity, mounts[0].vendor, name, what, files, failure.message, hint)
+
+
+def _has_executable_stack(preflight: Preflight) -> bool:
+    """Whether the program's stack is executable from its start: by itself, or by what it is linked with."""
+    chain = preflight.chain
+    if preflight.container is None or chain is None or chain.stop is not None or chain.file is None:
+        return False
+    facts = [file.tree.elf(file.at) for file in preflight.container.load(chain.file.path).files]
+    return any(not isinstance(elf, Missing) and elf.executable_stack for elf in facts)
 
 
 def _by_cause(preflight: Preflight, kind: str) -> Iterator[Finding]:

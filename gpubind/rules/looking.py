@@ -12,12 +12,14 @@ from typing import Optional, TypeVar, Union
 from gpubind.errors import FormatError, NotRecordedError
 from gpubind.formats.procfs import parse_devices
 from gpubind.host import Host
+from gpubind.ldso.hwcaps import Cpu, parse_cpuinfo
 from gpubind.model import Capability, Driver, Gpu, Missing, Plan
 from gpubind.planner.plan import wanted_capabilities
 from gpubind.tree import Tree
 
 _Answer = TypeVar("_Answer")
 
+CPUINFO_LIMIT = 8 << 20
 PCI_DEVICES = "/sys/bus/pci/devices"
 
 
@@ -56,6 +58,12 @@ def text_of(tree: Tree, path: str) -> Optional[str]:
     """The text of a small file, without blanks around it; None if it is absent or unknown."""
     text = ask(tree.read_text, path)
     return None if isinstance(text, Missing) else text.strip()
+
+
+def processor(host: Host) -> Optional[Cpu]:
+    """The host's processor, as far as the loader asks; None if it is not known: no record has it."""
+    data = ask(lambda path: host.dev.read(path, CPUINFO_LIMIT), "/proc/cpuinfo")
+    return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
 
 
 def majors(host: Host) -> dict[str, int]:

@@ -11,7 +11,8 @@ from gpubind.image import Image
 from gpubind.image.facts import DEFAULT_PATH
 from gpubind.ldso.container import Container
 from gpubind.model import Brought, Finding, Plan, Severity
-from gpubind.rules.execve import Chain, follow
+from gpubind.rules.execve import Caller, Chain, follow
+from gpubind.rules.looking import processor
 from gpubind.runtimes import bwrap, singularity
 from gpubind.runtimes.start import Start, Words
 
@@ -57,11 +58,12 @@ def preflight(
     container = None
     if image is not None:
         own = image.facts.env.get("LD_LIBRARY_PATH", "")
-        beside = brought or Brought()
-        container = Container(image.loader, host.driver, plan.mounts, plan.env, own, brought=beside, local=host.local)
+        beside, cpu = brought or Brought(), lambda: processor(host)
+        container = Container(image.loader, host.driver, plan.mounts, plan.env, own, beside, host.local, cpu)
     chain = None
-    if container is not None and program is not None:
-        chain = follow(container, program, search_path(image, plan, brought))
+    if container is not None and program is not None and image is not None:
+        caller = Caller(host.uname.machine, host.identity, image.facts.kind == "directory")
+        chain = follow(container, program, search_path(image, plan, brought), caller)
     words = limit = None
     if start is not None:
         try:

@@ -66,23 +66,26 @@ def program_on_host(preflight: Preflight) -> Iterator[Finding]:
 
 
 def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
-    """It is there, but nobody may execute it, or it is for another machine, or no program at all."""
+    """It is there, but may not be executed, or it is for another machine, or no program at all."""
     chain = _chain(preflight)
-    if chain.stop is None or chain.stop.kind not in ("mode", "format", "architecture"):
+    if chain.stop is None or chain.stop.kind not in ("mode", "format", "architecture", "empty"):
         return
     name = chain.names[-1]
     what = {
-        "mode": f"{name} is in the container, but is not executable",
-        "format": f"{name} is neither a program nor a script",
-        "architecture": f"{name} is for another machine than the image",
+        "mode": f"{name} is in the container, but may not be executed",
+        "format": f"{name} is neither a program nor a script that starts one",
+        "architecture": f"{name} is for another machine than this host",
+        "empty": f"{name} is an empty file: starting it does nothing",
     }[chain.stop.kind]
     hint = {
-        "mode": "make it executable in the image: `chmod +x`",
-        "format": "look with `file` in the image; it may be truncated",
+        "mode": "make it executable for its users in the image: `chmod a+rx`",
+        "format": "look with `file` in the image, it may be truncated; or at the first line of the script",
         "architecture": "use programs and an image for one architecture",
+        "empty": "copy it again",
     }[chain.stop.kind]
     where = chain.file.path if chain.file else None
-    found = Finding("program-not-executable", "error", None, name, what, where, chain.stop.why, hint)
+    severity: Severity = "warning" if chain.stop.kind == "empty" else "error"
+    found = Finding("program-not-executable", severity, None, name, what, where, chain.stop.why, hint)
     yield softened(found, unseen_programs(preflight, name))
 
 
@@ -114,17 +117,18 @@ def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
         return
     elf = chain.file.tree.elf(chain.file.at)
     loader = None if isinstance(elf, Missing) else elf.interpreter
-    if not loader or not loader.startswith("/"):
+    if isinstance(elf, Missing) or not loader or not loader.startswith("/"):
         return  # static, or from the working directory
     found = preflight.container.locate(loader)
+    ident = None if found is None else found.tree.ident(found.at)
     name = chain.names[-1]
     things: tuple[str, ...] = ()
     if found is None:
         things = preflight.container.unseen
         what = f"the loader of {name}, {loader}, is not in the container"
         why = f"{name}: No such file or directory, though it is there"
-    elif not isinstance(found.tree.ident(found.at), ElfIdent):
-        what = f"the loader that {name} names, {loader}, is no program"
+    elif not isinstance(ident, ElfIdent) or (ident.bits, ident.machine) != (elf.ident.bits, elf.ident.machine):
+        what = f"the loader that {name} names, {loader}, is no program for its machine"
         why = f"{name}: Accessing a corrupted shared library (ELIBBAD), or Exec format error"
     else:
         return

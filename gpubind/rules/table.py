@@ -129,6 +129,7 @@ IMAGE_RULES = (
     Rule("cuda-minor-version", ("note",), "image", cuda.cuda_minor_version),
     Rule("cuda-too-new", ("error",), "image", cuda.cuda_too_new),
     Rule("driver-in-image", ("error", "warning"), "image", image.driver_in_image),
+    Rule("executable-stack", ("error", "warning", "note"), "image", libraries.executable_stack),
     Rule("image-env-undecided", ("warning",), "image", image.image_env_undecided),
     Rule("library-missing", ("error", "warning", "note"), "image", libraries.library_missing),
     Rule("library-path-order", ("warning", "note"), "image", image.library_path_order),

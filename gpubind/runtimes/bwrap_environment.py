@@ -81,6 +81,10 @@ then export LD_LIBRARY_PATH="${{__gpubind%:}}"
 else unset LD_LIBRARY_PATH
 fi
 """
+_BEHIND = {
+    "append": 'export {name}="${{{name}:+${name}:}}"{value}\n',
+    "default": 'test -n "${{{name}:-}}" || export {name}={value}\n',
+}
 _BECOME = """unset __gpubind
 case $1 in
 -*) exec -- "$@";;
@@ -110,6 +114,10 @@ def environment(plan_env: tuple[EnvVar, ...], environ: Mapping[str, str], given:
         base = _known(image)
         ends = _ends(plan_env, users, base.get("PATH", DEFAULT_PATH), base.get("LD_LIBRARY_PATH", ""))
         final = {**{name: value for name, value in base.items() if name not in users}, **ends}
+        for variable in _lists(plan_env, users):
+            there = base.get(variable.name) or (environ.get(variable.name) if variable.name in passed else None)
+            added = [variable.value or ""] if variable.op == "append" or not there else []
+            final[variable.name] = ":".join([*([there] if there else []), *added])
         for name, value in sorted(final.items()):
             options += ["--unsetenv", name] if value is None else ["--setenv", name, value]
         return Environment(tuple(options), (), _certain(final))
@@ -131,10 +139,12 @@ def _script(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]], na
     parts += [_RESTORE.format(names=words)] if names else []
     ends = _ends(plan_env, users, None, None)
     if "PATH" not in ends:
-        added = "".join(f":{variable.value}" for variable in plan_env if variable.name == "PATH" and variable.value)
-        parts.append(f'export PATH="${{PATH-{DEFAULT_PATH}}}"{shlex.quote(added) if added else ""}\n')
+        before, after = _around_path(plan_env)
+        first, last = "".join(f"{part}:" for part in before), "".join(f":{part}" for part in after)
+        parts.append(f'export PATH={shlex.quote(first)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(last)}\n')
     if "LD_LIBRARY_PATH" not in ends:
         parts.append(_LIBRARY_PATH.format(first=shlex.quote(_first(plan_env, users))))
+    parts += [_BEHIND[v.op].format(name=v.name, value=shlex.quote(v.value or "")) for v in _lists(plan_env, users)]
     for name, value in sorted(ends.items()):
         if _NAME.fullmatch(name):
             parts.append(f"unset {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n")
@@ -154,16 +164,28 @@ def _ends(
             ends[variable.name] = variable.value
     ends.update(users)
     ends.pop("LD_LIBRARY_PATH", None)
-    added = [variable.value for variable in plan_env if variable.name == "PATH" and variable.value]
+    before, after = _around_path(plan_env)
     path = users.get("PATH", path)
     if path is not None:
-        ends["PATH"] = ":".join([path, *added])
+        ends["PATH"] = ":".join([*before, path, *after])
     if "LD_LIBRARY_PATH" in users and users["LD_LIBRARY_PATH"] is None:
         ends["LD_LIBRARY_PATH"] = None
     elif library_path is not None:
         elements = f"{_first(plan_env, users)}:{library_path}".split(":")
         ends["LD_LIBRARY_PATH"] = ":".join(element for element in elements if element) or None
     return ends
+
+
+def _around_path(plan_env: tuple[EnvVar, ...]) -> tuple[list[str], list[str]]:
+    """What the plan puts before PATH, and behind it."""
+    added = [variable for variable in plan_env if variable.name == "PATH" and variable.value]
+    before = [variable.value or "" for variable in added if variable.op == "prepend"]
+    return before[::-1], [variable.value or "" for variable in added if variable.op != "prepend"]
+
+
+def _lists(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> list[EnvVar]:
+    """What the plan puts behind the values of image and caller, search paths apart; the user's own word wins."""
+    return [v for v in plan_env if v.op in _BEHIND and v.name not in SEARCH_PATHS and v.name not in users]
 
 
 def _first(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> str:

@@ -288,8 +288,29 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
         parts = [said.text, value] if said is not None and said.text else [value]
         if said is None or said.text is not None:
             yield name, ":".join(parts)
-    elif variable.op == "set" and variable.value is not None and _said(variable.name, start) is None:
+    elif _said(variable.name, start) is None and variable.op == "set" and variable.value is not None:
         yield variable.name, value
+    elif _said(variable.name, start) is None and variable.op in ("append", "default") and not start.options.no_eval:
+        yield from _behind(variable, value, start)
+
+
+def _behind(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, str]]:
+    """*value* behind what image or caller have in that variable, or only where they have nothing.
+
+    The container's shell knows the image's value, and that one wins over the caller's. Without evaluation neither can
+    be kept, so nothing is said, as with --nv.
+    """
+    name = variable.name
+    callers = "" if start.options.clean_environment else start.environ.get(name, "")
+    if variable.op == "default":
+        if not callers:
+            yield name, f"${{{name}:-{value}}}"
+    elif callers:
+        # The caller's value stands in the default: closing braces would end it.
+        if "}" not in callers:
+            yield name, f"${{{name}:-{_to_the_letter(callers, start)}}}:{value}"
+    else:
+        yield name, f"${{{name}:+${name}:}}{value}"
 
 
 def _library_path(

@@ -17,6 +17,8 @@ from gpubind.runtimes.singularity_options import user_value
 from gpubind.runtimes.start import Start
 
 LIBRARIES = "/.singularity.d/libs"
+_NEVER_CWD = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
+"""Working directories that the program does not bind: container_linux.go, addCwdMount."""
 _UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
 """Options that bring what cannot be looked at, or change search paths in ways of their own."""
 _SEARCH_PATHS = (
@@ -69,8 +71,9 @@ def _binds(start: Start) -> Iterator[BindSpec]:
     if start.directive("mount tmp", "yes") == "yes" and not contain and "tmp" not in left_out:
         yield BindSpec("/tmp", "/tmp")
         yield BindSpec("/var/tmp", "/var/tmp")
-    if not contain and "cwd" not in left_out and start.working_directory:
-        yield BindSpec(start.working_directory, start.working_directory)
+    here = start.working_directory
+    if not contain and "cwd" not in left_out and here and here not in _NEVER_CWD:
+        yield BindSpec(here, here)
     for library in options.all("containlibs"):
         source, _, target = library.partition(":")
         yield BindSpec(source, f"{LIBRARIES}/{basename(target or source)}")

@@ -17,13 +17,13 @@ from gpubind.model import Decision, DeviceNode, Finding, Gpu, Missing, RootedPat
 from gpubind.sources.devices import (
     DRM,
     device_node,
-    drm_nodes,
     natural,
     number_finding,
     permission_finding,
     read_groups,
     read_majors,
 )
+from gpubind.sources.gpus import drm_nodes
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"

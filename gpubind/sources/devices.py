@@ -1,4 +1,4 @@
-"""Device nodes, sockets and GPUs of the NVIDIA driver, from /dev, /proc and /sys."""
+"""Device nodes and sockets of the NVIDIA driver, from /dev and /proc."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.formats.procfs import GpuInformation, normal_pci, parse_devices, parse_gpu_information
+from gpubind.formats.procfs import parse_devices
 from gpubind.host import Host
 from gpubind.model import (
     Capability,
@@ -17,15 +17,13 @@ from gpubind.model import (
     Finding,
     Gpu,
     HostFile,
-    MigDevice,
     Missing,
     RootedPath,
     Stat,
     Vendor,
 )
-from gpubind.sources.mig import PROC_CAPABILITIES
+from gpubind.sources.gpus import GPU_NODE, drm_nodes, gpus_of, read_information, unreadable
 
-PROC_GPUS = "/proc/driver/nvidia/gpus"
 CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
 
 # Names of /dev/nvidia*: the driver whose major they must have (its name in /proc/devices), and what needs them.
@@ -41,7 +39,6 @@ _NODES: tuple[tuple[re.Pattern[str], tuple[str, ...], Optional[Capability]], ...
     (re.compile(r"nvidia-fs[0-9]*"), ("nvidia-fs",), "compute"),
 )
 DRM = ("drm",)
-_GPU_NODE = re.compile(r"nvidia([0-9]+)")
 
 _MAKES_NODES: dict[Vendor, str] = {"nvidia": "nvidia-modprobe -u -c=0", "amd": "udevadm trigger --action=add"}
 
@@ -65,11 +62,11 @@ def read_devices(host: Host) -> Devices:
     Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number is not what the kernel says
     now is a finding, and is planned all the same.
     """
-    told = tuple(_information(host))
-    gpus = _gpus(host, told)
+    told = read_information(host)
+    gpus = gpus_of(host, told)
     groups = read_groups(host)
     majors, findings = read_majors(host)
-    findings += [_unreadable(one, gpus) for one in told if one.why is not None]
+    findings += [unreadable(one, gpus) for one in told if one.why is not None]
     decisions: list[Decision] = []
     nodes: list[DeviceNode] = []
     for name, number_names, capability in _node_names(host):
@@ -88,73 +85,6 @@ def read_devices(host: Host) -> Devices:
     sockets = tuple(_sockets(host, decisions))
     unique = tuple({node.target: node for node in nodes}.values())
     return Devices(gpus, unique, sockets, tuple(decisions), tuple(findings))
-
-
-class _Told(NamedTuple):
-    """What the driver tells of one GPU."""
-
-    address: str
-    """The name of its directory."""
-    info: GpuInformation
-    why: Optional[str] = None
-    """Why that is nothing."""
-
-
-def _information(host: Host) -> Iterator[_Told]:
-    """Every GPU that the kernel driver has a directory for, in PCI order, whether or not its file can be read."""
-    addresses = host.dev.list(PROC_GPUS)
-    for address in () if isinstance(addresses, Missing) else sorted(addresses, key=lambda a: normal_pci(a) or a):
-        text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
-        info = parse_gpu_information("" if isinstance(text, Missing) else text)
-        is_silent = (info.model, info.uuid, info.minor, info.pci) == (None, None, None, None)
-        if not is_silent:
-            yield _Told(address, info)
-        elif normal_pci(address) is not None:
-            yield _Told(address, info, str(text) if isinstance(text, Missing) else "it has none of the lines of a GPU")
-
-
-def _gpus(host: Host, told: tuple[_Told, ...]) -> tuple[Gpu, ...]:
-    """The GPUs, in PCI order; the index counts those that are not excluded.
-
-    A GPU whose file tells nothing keeps its place, or the index of those after it would be another GPU's. The only
-    /dev/nvidiaN that is nobody else's is the node of the only GPU without a minor number.
-    """
-    minors = [one.info.minor for one in told]
-    spare = [minor for minor in _minors_in_dev(host) if minor not in minors]
-    only = spare[0] if len(spare) == 1 and minors.count(None) == 1 else None
-    gpus: list[Gpu] = []
-    index = 0
-    for address, info, _ in told:
-        pci = normal_pci(info.pci or address)
-        render = next((RootedPath(n) for n in drm_nodes(host, pci) if "/renderD" in n), None)
-        number = None if info.excluded else index
-        index += not info.excluded
-        minor = only if info.minor is None else info.minor
-        mig = _mig(host, minor)
-        gpus.append(Gpu("nvidia", number, info.uuid, pci, minor, info.model, render, not info.excluded, mig))
-    return tuple(gpus)
-
-
-def _minors_in_dev(host: Host) -> list[int]:
-    names = host.dev.list("/dev")
-    matches = [_GPU_NODE.fullmatch(name) for name in (() if isinstance(names, Missing) else names)]
-    return [int(match.group(1)) for match in matches if match]
-
-
-def _unreadable(told: _Told, gpus: tuple[Gpu, ...]) -> Finding:
-    gpu = next(gpu for gpu in gpus if gpu.pci == normal_pci(told.address))
-    node = "its device node cannot be told" if gpu.minor is None else f"its node is taken to be /dev/nvidia{gpu.minor}"
-    return Finding(
-        "gpu-unreadable",
-        "warning",
-        "nvidia",
-        gpu.pci or told.address,
-        f"the driver's file about the GPU at {gpu.pci} tells nothing: {node}",
-        f"{PROC_GPUS}/{told.address}/information: {told.why}",
-        f"it keeps its index, {gpu.index}; its UUID, model and minor number are unknown",
-        "see who hides a part of /proc (a container, a sandbox), or look for the GPU in the kernel's log",
-        f"cat {PROC_GPUS}/{told.address}/information; dmesg | grep -i nvrm",
-    )
 
 
 def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
@@ -180,21 +110,6 @@ def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
 def is_confined(devices: Devices, hidden: tuple[int, ...]) -> bool:
     """Whether numbers count other GPUs for this process than for the whole host: some are hidden, and some are left."""
     return 0 < len(hidden) < sum(1 for gpu in devices.gpus if gpu.index is not None)
-
-
-def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:
-    """`/dev/dri/card*` and `renderD*` of the GPU at *pci*: from sysfs, else from udev's by-path links."""
-    if pci is None:
-        return ()
-    names = host.dev.list(f"/sys/bus/pci/devices/{pci}/drm")
-    if not isinstance(names, Missing):
-        return tuple(f"/dev/dri/{name}" for name in names if re.fullmatch(r"(card|renderD)[0-9]+", name))
-    nodes = []
-    for end in ("card", "render"):
-        path = host.dev.resolve(f"/dev/dri/by-path/pci-{pci}-{end}")
-        if not isinstance(path, Missing) and re.fullmatch(r"/dev/dri/(card|renderD)[0-9]+", path):
-            nodes.append(path)
-    return tuple(nodes)
 
 
 def _node_names(host: Host) -> Iterator[tuple[str, tuple[str, ...], Optional[Capability]]]:
@@ -293,7 +208,7 @@ def access_to(host: Host, found: Stat) -> str:
 
 
 def _gpu_of(name: str, gpus: tuple[Gpu, ...]) -> Optional[int]:
-    match = _GPU_NODE.fullmatch(name)
+    match = GPU_NODE.fullmatch(name)
     if match is None:
         return None
     return next((gpu.index for gpu in gpus if gpu.minor == int(match.group(1))), None)
@@ -359,22 +274,6 @@ def permission_finding(node: DeviceNode) -> list[Finding]:
             f"become a member of group `{owner}`" if node.mode & 0o060 == 0o060 else "ask the administrator",
         )
     ]
-
-
-def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
-    """The compute instances below `/proc/driver/nvidia/capabilities/gpuN/mig/giG/ciC`; their UUIDs are not on disk."""
-    if minor is None:
-        return ()
-    base = f"{PROC_CAPABILITIES}/gpu{minor}/mig"
-    instances = host.dev.list(base)
-    found = []
-    for gi in () if isinstance(instances, Missing) else instances:
-        if re.fullmatch(r"gi[0-9]{1,6}", gi):
-            below = host.dev.list(f"{base}/{gi}")
-            for ci in () if isinstance(below, Missing) else below:
-                if re.fullmatch(r"ci[0-9]{1,6}", ci):
-                    found.append(MigDevice(int(gi[2:]), int(ci[2:]), None))
-    return tuple(sorted(found, key=lambda device: (device.gi, device.ci)))
 
 
 def _sockets(host: Host, decisions: list[Decision]) -> Iterator[HostFile]:

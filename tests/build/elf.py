@@ -16,7 +16,7 @@ from gpubind.model import CudaNote
 EXECUTABLE, SHARED_OBJECT = 2, 3
 X86_64, I386, ARM, AARCH64, PPC64 = 62, 3, 40, 183, 21
 
-_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_GNU_STACK = 1, 2, 3, 0x6474E551
 _PROGBITS, _STRTAB, _DYNAMIC, _NOTE, _DYNSYM, _VERDEF, _VERNEED, _VERSYM = (
     1,
     3,
@@ -31,6 +31,7 @@ _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT = 0, 1, 5, 6
 _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 14, 15, 29
 _DT_VERSYM, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+_DT_FLAGS_1, _DF_1_NODEFLIB = 0x6FFFFFFB, 0x800
 
 
 class _Class(NamedTuple):
@@ -88,12 +89,15 @@ def elf(
     needs: Optional[Mapping[str, Sequence[str]]] = None,
     defines: Sequence[str] = (),
     cuda_note: Optional[CudaNote] = None,
+    executable_stack: bool = False,
+    no_default_directories: bool = False,
 ) -> bytes:
     """A file with these facts; *needs* maps a library to the versions that are wanted of it."""
     wanted = tuple(VersionNeed(library, tuple(versions)) for library, versions in (needs or {}).items())
     ident = ElfIdent(bits, order, machine, kind)
     single = (soname, tuple(needed), rpath, runpath, interpreter)
-    return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note))
+    flags = (executable_stack, no_default_directories)
+    return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note, *flags))
 
 
 def stub(soname: str = "libcuda.so.1", imports: Sequence[str] = ()) -> bytes:
@@ -106,10 +110,11 @@ def stub(soname: str = "libcuda.so.1", imports: Sequence[str] = ()) -> bytes:
     return elf(soname, needed=("libc.so.6",) if imports else ()) + names.encode()
 
 
-def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
+def build_elf(facts: ElfFacts, sections: bool = True, says_stack: bool = True) -> bytes:
     """The file that *facts* tell of. Of version definitions, each but the first two has the one before it as parent.
 
-    Without *sections*: as `sstrip` leaves a file, with program headers only.
+    Without *sections*: as `sstrip` leaves a file, with program headers only. Without *says_stack*: with no
+    PT_GNU_STACK, as old compilers and assemblers make files.
     """
     ident = facts.ident
     order = "<" if ident.order == "little" else ">"
@@ -125,7 +130,7 @@ def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
 
     header_size = 16 + struct.calcsize(order + forms.header)
     program_size = struct.calcsize(order + forms.program)
-    out = bytearray(header_size + program_size * (3 if facts.interpreter is not None else 2))
+    out = bytearray(header_size + program_size * (2 + says_stack + (facts.interpreter is not None)))
     table = [_Section("", 0, 0, 0)]
 
     def put(name: str, kind: int, data: bytes, link: str = "", info: int = 0, entry_size: int = 0) -> int:
@@ -148,6 +153,8 @@ def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
     if definitions:
         count = len(facts.version_definitions)
         tags += [(_DT_VERDEF, put(".gnu.version_d", _VERDEF, definitions, ".dynstr", count)), (_DT_VERDEFNUM, count)]
+    if facts.no_default_directories:
+        tags += [(_DT_FLAGS_1, _DF_1_NODEFLIB)]
     dynamic = b"".join(word.pack(tag, value) for tag, value in [*tags, (_DT_NULL, 0)])
     put(".dynamic", _DYNAMIC, dynamic, ".dynstr", 0, word.size)
     dynamic_at = table[-1].offset
@@ -157,6 +164,8 @@ def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
     segments = [(_PT_LOAD, 0, len(out)), (_PT_DYNAMIC, dynamic_at, len(dynamic))]
     if facts.interpreter is not None:
         segments.insert(0, (_PT_INTERP, table[1].offset, table[1].size))
+    if says_stack:
+        segments.append((_PT_GNU_STACK, 0, 0))
     section_at = 0
     if sections:
         section_names = _Strings()
@@ -178,7 +187,8 @@ def build_elf(facts: ElfFacts, sections: bool = True) -> bytes:
     out[:header_size] = head + struct.pack(order + forms.header, *fixed, *sizes, last)
     for number, (kind, offset, size) in enumerate(segments):
         fields = [kind, offset, offset, offset, size, size, 8]
-        fields.insert(1 if ident.bits == 64 else 6, 6)  # the flags stand elsewhere in each class
+        access = 7 if kind == _PT_GNU_STACK and facts.executable_stack else 6
+        fields.insert(1 if ident.bits == 64 else 6, access)  # the flags stand elsewhere in each class
         struct.pack_into(order + forms.program, out, header_size + number * program_size, *fields)
     return bytes(out)
 

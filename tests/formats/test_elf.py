@@ -31,6 +31,8 @@ FULL = ElfFacts(
     interpreter=INTERPRETER,
     version_needs=(VersionNeed("libc.so.6", ("GLIBC_2.2.5", "GLIBC_2.17")), VersionNeed("libm.so.6", ("GLIBC_2.29",))),
     version_definitions=("libcuda.so.1", "CUDA_1", "CUDA_2", "CUDA_3"),
+    executable_stack=True,
+    no_default_directories=True,
 )
 
 
@@ -121,6 +123,24 @@ def test_every_fact_is_read_in_the_order_of_the_file() -> None:
 def test_a_file_with_no_dynamic_facts_has_none() -> None:
     ident = ElfIdent(64, "little", X86_64, EXECUTABLE)
     assert parse(elf(kind=EXECUTABLE)) == ElfFacts(ident, None, (), None, None, None, (), ())
+
+
+@pytest.mark.parametrize(
+    ("bits", "machine", "asks"),
+    [(64, X86_64, True), (32, I386, True), (32, ARM, True), (64, AARCH64, False), (64, PPC64, False)],
+)
+def test_a_file_that_does_not_say_asks_for_the_stack_that_is_usual_for_its_machine(
+    bits: int, machine: int, asks: bool
+) -> None:
+    facts = ElfFacts(ElfIdent(bits, "little", machine, SHARED_OBJECT), "libx.so", (), None, None, None, (), ())
+    assert parse(build_elf(facts, says_stack=False)).executable_stack is asks
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_file_says_whether_it_asks_for_an_executable_stack(bits: int, order: Order, asks: bool) -> None:
+    assert parse(elf(bits=bits, order=order, executable_stack=asks)).executable_stack is asks
 
 
 def test_rpath_and_runpath_are_two_things() -> None:

@@ -6,11 +6,13 @@ from types import MappingProxyType
 from typing import Optional
 
 import pytest
-from build.elf import elf
+from build.elf import I386, elf
 from build.images import glibc, image
+from build.ldcache import build_ldcache, entry
 from build.trees import Link, Spec, recorded_tree
 
 from gpubind.ldso.container import Container, Failure
+from gpubind.ldso.hwcaps import Cpu
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
 
 LIBS = "/.gpubind/libs"
@@ -24,13 +26,19 @@ def mount(name: str, target: Optional[str] = None) -> Mount:
 
 
 def container(
-    inside: Spec, brought: Spec = MappingProxyType({}), *, own: str = "", links: tuple[tuple[str, str], ...] = ()
+    inside: Spec,
+    brought: Spec = MappingProxyType({}),
+    *,
+    own: str = "",
+    links: tuple[tuple[str, str], ...] = (),
+    version: str = "2.36",
+    cpu: Optional[Cpu] = None,
 ) -> Container:
-    """An image with *inside* besides glibc 2.36, and libraries of the host by name."""
+    """An image with *inside* besides glibc of that *version*, and libraries of the host by name."""
     host = recorded_tree({f"/lib/{name}": item for name, item in brought.items()}, "/host")
     mounts = [mount(name) for name in brought] + [mount(name, target) for name, target in links]
     env = (EnvVar("LD_LIBRARY_PATH", "prepend", LIBS, ":", "libraries"),)
-    return Container(image(glibc(), inside).loader, host, mounts, env, own)
+    return Container(image(glibc(version), inside).loader, host, mounts, env, own, cpu=lambda: cpu)
 
 
 def needs(*names: str, soname: str = "libx.so.1", **facts: object) -> bytes:
@@ -137,3 +145,110 @@ def test_a_bind_lies_where_the_links_of_the_image_lead() -> None:
 def test_a_damaged_library_is_unreadable() -> None:
     made = container({}, {"libx.so.1": needs("libc.so.6")[:120]})
     assert brief(made.failures(f"{LIBS}/libx.so.1"))[0][0] == "unreadable"
+
+
+def test_a_program_may_be_a_link_and_its_origin_is_where_that_leads() -> None:
+    loader = "/lib64/ld-linux-x86-64.so.2"
+    inside: Spec = {
+        "/opt/bin/run": needs("liby.so.1", runpath="$ORIGIN/../lib", interpreter=loader),
+        "/opt/lib/liby.so.1": elf("liby.so.1"),
+        "/usr/bin/run": Link("/opt/bin/run"),
+    }
+    assert container(inside).failures("/usr/bin/run") == ()
+
+
+@pytest.mark.parametrize(("asks", "fails"), [(True, True), (False, False)])
+def test_no_default_directory_counts_for_a_file_that_says_so(asks: bool, fails: bool) -> None:
+    inside = {f"{USR}/liby.so.1": elf("liby.so.1"), "/opt/run": needs("liby.so.1", no_default_directories=asks)}
+    assert bool(container(inside).failures("/opt/run")) == fails
+    inside["/etc/ld.so.cache"] = build_ldcache([entry("liby.so.1", f"{USR}/liby.so.1")])
+    assert bool(container(inside).failures("/opt/run")) == fails
+    inside["/etc/ld.so.cache"] = build_ldcache([entry("liby.so.1", "/opt/lib/liby.so.1")])
+    inside["/opt/lib/liby.so.1"] = elf("liby.so.1")
+    assert container(inside).failures("/opt/run") == ()
+
+
+def test_ld_so_conf_counts_only_as_far_as_the_cache_knows_it() -> None:
+    inside: Spec = {
+        "/etc/ld.so.conf": "/opt/lib\n",
+        "/opt/lib/liby.so.1": elf("liby.so.1"),
+        "/opt/run": needs("liby.so.1"),
+    }
+    assert container(inside).failures("/opt/run") == ()  # ldconfig is still to run
+    stale = build_ldcache([entry("libz.so.1", "/opt/lib/libz.so.1")])
+    assert brief(container({**inside, "/etc/ld.so.cache": stale}).failures("/opt/run")) == [("missing", "liby.so.1")]
+
+
+LEVEL_3 = Cpu(
+    "AuthenticAMD", frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3", "avx", "avx2"])
+)
+LEVEL_3 = LEVEL_3._replace(flags=LEVEL_3.flags | {"bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"})
+
+
+@pytest.mark.parametrize(
+    ("version", "below", "cpu", "fails"),
+    [
+        ("2.41", "glibc-hwcaps/x86-64-v3", LEVEL_3, False),
+        ("2.41", "glibc-hwcaps/x86-64-v4", LEVEL_3, True),
+        ("2.41", "glibc-hwcaps/x86-64-v4", None, False),
+        ("2.31", "glibc-hwcaps/x86-64-v3", LEVEL_3, True),
+        ("2.36", "tls/x86_64", LEVEL_3, False),
+        ("2.37", "tls/x86_64", LEVEL_3, True),
+        ("2.36", "haswell", LEVEL_3, True),
+        ("2.36", "haswell", None, False),
+        ("2.36", "haswell", LEVEL_3._replace(vendor="GenuineIntel"), False),
+    ],
+)
+@pytest.mark.parametrize("facts", [{"rpath": "/opt/lib"}, {"runpath": "/opt/lib"}, {"own": "/opt/lib"}, {}], ids=str)
+def test_subdirectories_for_the_processor_count_below_every_directory(
+    version: str, below: str, cpu: Optional[Cpu], fails: bool, facts: dict[str, str]
+) -> None:
+    own = facts.get("own", "")
+    base = "/opt/lib" if facts else USR
+    told = {} if own else facts
+    inside = {"/opt/run": needs("liby.so.1", **told), f"{base}/{below}/liby.so.1": elf("liby.so.1")}
+    assert bool(container(inside, own=own, version=version, cpu=cpu).failures("/opt/run")) == fails
+
+
+def test_what_is_made_for_the_processor_comes_first() -> None:
+    inside = {
+        "/opt/run": needs("liby.so.1", rpath="/opt/lib"),
+        "/opt/lib/liby.so.1": elf("liby.so.1"),
+        "/opt/lib/glibc-hwcaps/x86-64-v3/liby.so.1": needs("libz.so.1", soname="liby.so.1"),
+    }
+    assert brief(container(inside, cpu=LEVEL_3).failures("/opt/run")) == [("missing", "libz.so.1")]
+    assert container(inside).failures("/opt/run") == ()
+
+
+def test_programs_of_32_bits_find_their_own_libraries() -> None:
+    inside: Spec = {
+        "/opt/run": needs("liby.so.1", "libz.so.1", bits=32, machine=I386),
+        f"{USR}/liby.so.1": elf("liby.so.1"),
+        "/usr/lib/i386-linux-gnu/liby.so.1": elf("liby.so.1", bits=32, machine=I386),
+        "/usr/lib32/libz.so.1": elf("libz.so.1", bits=32, machine=I386),
+    }
+    assert container(inside).failures("/opt/run") == ()
+    inside = {**inside, "/usr/lib32/libz.so.1": elf("libz.so.1")}
+    assert brief(container(inside).failures("/opt/run")) == [("missing", "libz.so.1")]
+
+
+def test_a_file_that_is_no_library_ends_the_search() -> None:
+    for text, said in (("INPUT(libz.so.1)" * 9, "invalid ELF header"), ("", "file too short")):
+        inside: Spec = {"/opt/run": needs("liby.so.1"), "/opt/lib/liby.so.1": text}
+        inside = {**inside, f"{USR}/liby.so.1": elf("liby.so.1")}
+        (failure,) = container(inside, own="/opt/lib").failures("/opt/run")
+        assert failure.message == f"/opt/lib/liby.so.1: {said}"
+
+
+@pytest.mark.parametrize(
+    ("version", "interpreter", "fails"),
+    [("2.41", None, True), ("2.40", None, False), ("2.41", "/lib64/ld-linux-x86-64.so.2", False)],
+)
+def test_dlopen_refuses_executable_stacks_and_the_start_of_a_program_does_not(
+    version: str, interpreter: Optional[str], fails: bool
+) -> None:
+    inside = {"/opt/run": needs("liby.so.1", interpreter=interpreter)}
+    inside[f"{USR}/liby.so.1"] = elf("liby.so.1", executable_stack=True)
+    failures = container(inside, version=version).failures("/opt/run")
+    said = [f"{USR}/liby.so.1: cannot enable executable stack as shared object requires: Invalid argument"]
+    assert [failure.message for failure in failures] == (said if fails else [])

@@ -182,6 +182,8 @@ def test_the_users_library_path_comes_first_then_the_plans_then_the_images(place
     made = place.container({}, own="/own", env=env)
     assert made.library_path == ("/u", "/v", LIBS, "/own", "/w")
     assert place.container({}).library_path == (LIBS,)
+    gone = (EnvVar("LD_LIBRARY_PATH", "unset", None, None, "user"),)
+    assert place.container({}, own="/own", env=gone).library_path == ()
 
 
 def test_an_empty_element_of_the_library_path_is_the_working_directory(place: Place) -> None:

@@ -100,6 +100,10 @@ IMAGES: dict[str, Case] = {
         Situation(HOST, image(glibc(), sandbox("export LD_LIBRARY_PATH=$(find / -name lib)"))),
         Situation(HOST, image(glibc(), sandbox("export LD_LIBRARY_PATH=/opt/lib:$LD_LIBRARY_PATH"))),
     ),
+    "executable-stack": Case(
+        Situation((*HOST, needing("libnvcuvid", executable_stack=True)), image(glibc("2.41"))),
+        Situation((*HOST, needing("libnvcuvid", executable_stack=True)), image(glibc("2.40"))),
+    ),
     "library-missing": Case(
         Situation((*HOST, needing("libcuda", needed=("libX11.so.6",))), image(glibc())),
         Situation(
@@ -210,7 +214,9 @@ PROGRAMS: dict[str, Case] = {
         runs(program(needed=("libc.so.6",), needs={"libc.so.6": ("GLIBC_2.36",)})),
     ),
     "program-missing": Case(
-        runs({**glibc(), SELF_MADE: File(b"#!/usr/bin/env python3\n", 0o755), "/usr/bin/env": b""}),
+        runs(
+            {**glibc(), SELF_MADE: File(b"#!/usr/bin/env python3\n", 0o755), "/usr/bin/env": File(elf(kind=2), 0o755)}
+        ),
         runs({**glibc(), SELF_MADE: File(b"#!/bin/sh\n", 0o755)}),
     ),
     "program-on-host": Case(

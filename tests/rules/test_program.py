@@ -7,7 +7,7 @@ from typing import Optional
 import pytest
 from build.elf import elf
 from build.images import glibc, image, sandbox
-from build.trees import Dir, File, Item, Spec
+from build.trees import Dir, File, Item, Link, Spec
 
 from rules.cases_image import HOST
 from rules.situations import Situation, found
@@ -33,7 +33,6 @@ def script(line: str, mode: int = 0o755) -> Spec:
         ("#! /bin/sh -e\n", None),
         ("#!\t/bin/sh\n", None),
         ("echo no first line\n", None),
-        ("", None),
         ("#!/usr/bin/env bash\n", None),
         ("#!/usr/bin/env -S bash -x\n", None),
         ("#!/usr/bin/env -S -u HOME -i A=1 B=2 bash\n", None),
@@ -41,11 +40,72 @@ def script(line: str, mode: int = 0o755) -> Spec:
         ("#!/bin/sh\r\n", "/bin/sh\r"),
         ("#!/usr/bin/env bash -x\n", "bash -x"),
         ("#!/usr/bin/env perl\n", "perl"),
+        ("#!/usr/bin/env -iS bash -x\n", None),
+        ("#!/usr/bin/env -S PATH=/opt/bin bash\n", "bash"),
         ("#!/opt/conda/bin/python\n", "/opt/conda/bin/python"),
     ],
 )
 def test_a_script_is_followed_to_its_interpreter(line: str, lacks: Optional[str]) -> None:
     assert said(SOLVE, script(line)) == ([("program-missing", lacks)] if lacks else [])
+
+
+@pytest.mark.parametrize("argument", ["-i python3", "-x python3", "-i", "", "A=1", "-S"])
+def test_env_must_understand_its_one_argument_and_start_something_else(argument: str) -> None:
+    assert said(SOLVE, script(f"#!/usr/bin/env {argument}\n")) == [("program-not-executable", "/usr/bin/env")]
+
+
+def test_busybox_has_an_env_without_splitting() -> None:
+    spec = {**script("#!/usr/bin/env -S bash -x\n"), "/usr/bin/env": Link("busybox")}
+    spec["/usr/bin/busybox"] = File(elf(kind=2), 0o755)
+    assert said(SOLVE, spec) == [("program-not-executable", "/usr/bin/env")]
+
+
+def test_env_itself_must_be_there() -> None:
+    assert said(SOLVE, {SOLVE: File(b"#!/usr/local/bin/env bash\n", 0o755)}) == [
+        ("program-missing", "/usr/local/bin/env")
+    ]
+
+
+def test_an_empty_file_is_a_warning_because_it_ends_with_0() -> None:
+    findings = found(Situation(HOST, image(glibc(), {SOLVE: File(b"", 0o755)}), program=SOLVE))
+    assert [(f.code, f.severity) for f in findings if f.code.startswith("program")] == [
+        ("program-not-executable", "warning")
+    ]
+
+
+@pytest.mark.parametrize(("mode", "euid", "refused"), [(0o700, 1000, True), (0o700, 0, False), (0o755, 1000, False)])
+def test_the_mode_counts_for_who_starts_it(mode: int, euid: int, refused: bool) -> None:
+    facts = {"euid": euid, "groups": (euid,)}
+    spec = {SOLVE: File(elf(kind=2), mode)}
+    findings = found(Situation(HOST, image(glibc(), spec), facts=facts, program=SOLVE))
+    assert [f.code for f in findings if f.code.startswith("program")] == ["program-not-executable"] * refused
+
+
+def test_a_name_that_may_not_be_executed_is_looked_for_further_on() -> None:
+    env = "export PATH=/opt/a:/opt/b"
+    spec: Spec = {**sandbox(env), "/opt/a/run": File(elf(kind=2), 0o644), "/opt/b/run": File(elf(kind=2), 0o755)}
+    assert said("run", spec) == []
+    assert said("run", {**spec, "/opt/b/run": Dir()}) == [("program-not-executable", "run")]
+
+
+def test_the_host_runs_programs_of_32_bits_and_their_loader_must_be_theirs() -> None:
+    small = elf(kind=2, bits=32, machine=3, interpreter="/lib/ld-linux.so.2", needed=("libc.so.6",))
+    spec: Spec = {
+        SOLVE: File(small, 0o755),
+        "/usr/lib/ld-linux.so.2": elf("ld-linux.so.2", bits=32, machine=3),
+        "/usr/lib/i386-linux-gnu/libc.so.6": elf("libc.so.6", bits=32, machine=3),
+    }
+    assert said(SOLVE, spec) == []
+    assert said(SOLVE, {**spec, "/usr/lib/ld-linux.so.2": elf("ld-linux.so.2")}) == [("program-interpreter", SOLVE)]
+    assert said(SOLVE, {SOLVE: File(elf(kind=2, bits=32, machine=3), 0o755)}) == []
+
+
+def test_a_stack_that_the_program_asks_for_itself_lets_dlopen_go_on() -> None:
+    host = (*HOST, {"/usr/lib64/libnvcuvid.so.550.54.14": elf("libnvcuvid.so.1", executable_stack=True)})
+    for asks in (True, False):
+        spec = {SOLVE: File(elf(kind=2, interpreter="/lib64/ld-linux-x86-64.so.2", executable_stack=asks), 0o755)}
+        findings = found(Situation(host, image(glibc("2.41"), spec), program=SOLVE))
+        assert ("executable-stack" in [f.code for f in findings]) is not asks
 
 
 def test_a_script_must_be_executable_and_so_must_its_interpreter() -> None:

@@ -384,10 +384,11 @@ def test_a_path_that_apptainer_cannot_take_is_refused_and_named(root: str) -> No
 
 
 def test_of_an_environment_file_what_only_a_shell_can_tell_is_not_known() -> None:
-    text = "# c\nexport A=/a\nB='/b c'\nC=$HOME/x\nD=`id`\nE=\nnot a name=1\nA=/a2\n"
+    text = "# c\nexport A=/a\nB='/b c'\nC=$HOME/x\nD=`id`\nE=\nA=/a2\n"
     values = read_env_file(text, {"HOME": "/h", "OTHER": "1"})
     assert {name: values[name] for name in "ABCDE"} == {"A": "/a2", "B": "/b c", "C": "/h/x", "D": None, "E": ""}
     assert "OTHER" not in values
+    assert read_env_file("A=/a\nif true; then A=/b; fi\n", {}) == {"A": None}
 
 
 @pytest.mark.parametrize(
@@ -462,3 +463,32 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
             say(made, "apptainer")
     environ = {"A": "1", "CUDA_VISIBLE_DEVICES": "0", "SINGULARITYENV_CUDA_VISIBLE_DEVICES": "1"}
     assert without_variables(environ, made.unset) == {"A": "1"}
+
+
+# Paths of modules: a list, and one directory.
+
+
+@pytest.mark.parametrize(
+    ("begun", "gbm", "vdpau"),
+    [
+        (start(), f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{LIBS}", f"${{VDPAU_DRIVER_PATH:-{LIBS}}}"),
+        (
+            start(environ={"GBM_BACKENDS_PATH": "/a$b", "VDPAU_DRIVER_PATH": "/c"}),
+            f"${{GBM_BACKENDS_PATH:-/a\\$b}}:{LIBS}",
+            None,
+        ),
+        (
+            start("-e", environ={"GBM_BACKENDS_PATH": "/a", "VDPAU_DRIVER_PATH": "/c"}),
+            f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{LIBS}",
+            f"${{VDPAU_DRIVER_PATH:-{LIBS}}}",
+        ),
+        (start(environ={"APPTAINERENV_GBM_BACKENDS_PATH": "/a", "SINGULARITYENV_VDPAU_DRIVER_PATH": "/c"}), None, None),
+        (start("--no-eval"), None, None),
+    ],
+    ids=["nobody", "caller", "clean", "user", "no-eval"],
+)
+def test_modules_of_the_driver_come_behind_those_of_image_caller_and_user(
+    begun: Start, gbm: Optional[str], vdpau: Optional[str]
+) -> None:
+    said = env(words(make(), begun))
+    assert (said.get("GBM_BACKENDS_PATH"), said.get("VDPAU_DRIVER_PATH")) == (gbm, vdpau)

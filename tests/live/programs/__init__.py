@@ -1,0 +1,1 @@
+"""Programs that start in a container and programs that do not, and what is needed to try them."""
