@@ -10,7 +10,7 @@ from live.machine import ENTER, Machine
 from live.never_worse import ways
 from live.never_worse.compare import OUTCOMES, WORSE
 from live.never_worse.recipes import IMAGES
-from live.never_worse.run import PROBE, Row, entering, job_of
+from live.never_worse.run import INSIDE, PROBE, Row, entering, job_of
 from live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
 from live.never_worse.ways import WAYS
 
@@ -45,10 +45,10 @@ def how_to_repeat(machine: Machine) -> str:
     env = entering(machine)
     words = ["env", *(f"{name}={value}" for name, value in env.items()), ENTER, machine.root]
     user = "setpriv --reuid 1000 --regid 1000 --clear-groups"
-    return f"in the machine: {shlex.join(words)}\nthere: PROBE=$(cat {_PROBE}); as user: {user} COMMAND\n"
+    return f"in the machine: {shlex.join(words)}\nthere: PROBE=$(cat {_FILE}); for the user: {user} COMMAND\n"
 
 
-_PROBE = "/srv/gpubind/tests/live/never_worse/probe.py"
+_FILE, _PROBE = f"{INSIDE}/probe.py", '"$PROBE"'
 
 
 def _row(row: Row) -> str:
@@ -59,13 +59,14 @@ def _row(row: Row) -> str:
 
 
 def _line(row: Row, way: ways.Way) -> str:
+    """The command line of one way, for a shell in the machine in which PROBE is set."""
     job = job_of(row.start, way)
-    env = [f"{name}={value}" for name, value in job.env.items()]
-    program = f"$PROBE{shlex.quote('')}"
-    text = shlex.join(["cd", job.cwd]) + "; " + shlex.join(["env", "-i", *env, *job.argv])
-    for quoting in (shlex.quote(PROBE), shlex.quote(shlex.quote(PROBE))[1:-1]):
-        text = text.replace(quoting, '"$PROBE"')
-    return text.replace(program, '"$PROBE"')
+    words = shlex.join(["env", "-i", *(f"{name}={value}" for name, value in job.env.items())])
+    argv = shlex.join(job.argv)
+    nested = shlex.quote(shlex.quote(PROBE))[1:-1]
+    if nested in argv:
+        words, argv = f'{words} PROBE="$PROBE"', argv.replace(nested, '"$PROBE"')
+    return f"cd {job.cwd}; {words} {argv.replace(shlex.quote(PROBE), _PROBE)}"
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import os
 import subprocess
@@ -83,7 +84,7 @@ def compared(machine: Machine, starts: Iterator[Start], number: int) -> list[Row
     labels = known_contents(machine)
     rows: list[Row] = []
     while missing := number - sum(row.startable for row in rows):
-        taken = [start for start, _ in zip(starts, range(missing))]
+        taken = list(itertools.islice(starts, missing))
         if not taken:
             break
         rows += made(machine, taken, labels)
