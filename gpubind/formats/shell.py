@@ -262,7 +262,8 @@ def _common(text: str, at: int, look: _Look, depth: int) -> Optional[_Word]:
         return None if end < 0 else _Word(text[at + 1 : end], end + 1)
     if text[at] == "\\":
         escaped = text[at + 1 : at + 2]
-        return _Word("" if escaped == "\n" else escaped, at + 2) if escaped else None
+        # Apptainer's shell keeps such a backslash in a value, others do not.
+        return _Word("" if escaped == "\n" else None, at + 2) if escaped else None
     if text[at] == "`":
         return _unknown(_backquoted(text, at))
     if text[at + 1 : at + 2] in ("'", '"'):  # bash has quotes of that kind, other shells have not
