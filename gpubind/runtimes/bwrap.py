@@ -65,7 +65,7 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
         if place is not None:
             rebuilt[place] = None
         binds.append(Bind(source, mount.target, "ro" in mount.options))
-    homes = _user_directories(start)
+    homes = _user_directories(plan, start)
     for path in homes:
         place = _place_to_rebuild(image, path)
         if place is not None:
@@ -106,10 +106,12 @@ def command(program: str, action: Action, made: Words, image: Tree, argv: tuple[
 def brought(plan: Plan, start: Start, image: Tree) -> Brought:
     """What a container of *image* has beside *plan*: of the host by itself, and by the user's own options."""
     given = read_options(start.arguments)
-    homes = _user_directories(start)
+    homes = _user_directories(plan, start)
     paths = [*(path for _, path in _of_host(start, image)), *homes]
     own = tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
-    return Brought((*own, *given.binds), _user_env(plan, start, given), _directory(start, image, given), given.unseen)
+    return Brought(
+        (*own, *given.binds), _user_env(plan, start, given), _directory(plan, start, image, given), given.unseen
+    )
 
 
 def _user_env(plan: Plan, start: Start, given: Given) -> tuple[EnvVar, ...]:
@@ -130,14 +132,14 @@ def _user_env(plan: Plan, start: Start, given: Given) -> tuple[EnvVar, ...]:
     return tuple(operations)
 
 
-def _directory(start: Start, image: Tree, given: Given) -> Optional[ContainerPath]:
+def _directory(plan: Plan, start: Start, image: Tree, given: Given) -> Optional[ContainerPath]:
     """Where the program starts: bubblewrap falls back from the caller's directory to the home and to the root."""
     if given.working_directory is not None:
         return given.working_directory
     working, home = start.environ.get("PWD", ""), start.environ.get("HOME", "")
     if not working.startswith("/"):
         return None
-    if _working_directory(start, _user_directories(start)) or not isinstance(image.stat(working), Missing):
+    if _working_directory(start, _user_directories(plan, start)) or not isinstance(image.stat(working), Missing):
         return ContainerPath(working)
     return ContainerPath(home if home in start.directories else "/")
 
@@ -195,12 +197,14 @@ def _has(image: Tree, path: str, kind: str) -> bool:
     return not isinstance(found, Missing) and found.kind == kind
 
 
-def _user_directories(start: Start) -> list[str]:
+def _user_directories(plan: Plan, start: Start) -> list[str]:
     """The caller's home and working directory, which are writable at their own paths, as with Apptainer."""
     home, working = start.environ.get("HOME", ""), start.environ.get("PWD", "")
     paths: list[str] = []
     for path in (home, working):
         outside = path.startswith("/") and path not in NOT_A_WORKING_DIRECTORY and "\0" not in path
+        if any(_inside(mount.target, [path]) for mount in plan.mounts):
+            continue  # it would hide the mount points that the plan needs
         if outside and path in start.directories and not _inside(path, [*VIRTUAL, "/tmp", "/var/tmp", *paths]):
             paths.append(path)
     return paths
