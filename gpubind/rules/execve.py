@@ -75,8 +75,10 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
     while True:
         file = _find(container, names[-1], path, caller)
         stop = _stop(container.image.arch, names, file, caller)
-        if stop is not None or file is None or isinstance(file.tree.ident(file.at), ElfIdent):
+        if stop is not None or file is None:
             return Chain(tuple(names), file, stop)
+        if isinstance(file.tree.ident(file.at), ElfIdent):
+            return _with_loader(container, names, file, caller)
         line = _first_line(file)
         if line is None or len(names) > SCRIPTS_LIMIT:
             return Chain(tuple(names), file, Stop("format", f"{names[-1]}: Exec format error (126)"))
@@ -87,6 +89,15 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
                 return after
             following, path = after
         names.append(following)
+
+
+def _with_loader(container: Container, names: list[str], file: Located, caller: Caller) -> Chain:
+    """The program *file*; or its loader, if that is there and may not be executed."""
+    elf = file.tree.elf(file.at)
+    loader = None if isinstance(elf, Missing) or not elf.interpreter else container.locate(elf.interpreter)
+    if loader is not None and not caller.may_execute(loader):
+        return Chain((*names, loader.path), loader, Stop("mode", f"{names[-1]}: Permission denied (126)"))
+    return Chain(tuple(names), file, None)
 
 
 def _after_env(

@@ -18,7 +18,7 @@ def glibc(newest: str = "2.36", machine: int = 62) -> Spec:
         "/lib": Link("usr/lib"),
         "/lib64": Link("usr/lib64"),
         "/bin": Link("usr/bin"),
-        "/usr/lib64/ld-linux-x86-64.so.2": elf("ld-linux-x86-64.so.2", machine=machine),
+        "/usr/lib64/ld-linux-x86-64.so.2": File(elf("ld-linux-x86-64.so.2", machine=machine), 0o755),
         "/usr/lib/x86_64-linux-gnu/libc.so.6": elf("libc.so.6", machine=machine, defines=("libc.so.6", *defined)),
         "/usr/bin/sh": File(elf(kind=2, machine=machine), 0o755),
         "/etc/passwd": "root:x:0:0::/root:/bin/sh\n",

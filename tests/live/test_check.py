@@ -18,7 +18,7 @@ from live.machine import CHECKOUT, Machine
 pytestmark = pytest.mark.live
 
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
-REFUSED = ("library-missing", "library-version", "library-unreadable")
+REFUSED = ("executable-stack", "library-missing", "library-version", "library-unreadable")
 SUITES = ("bullseye", "bookworm", "trixie")
 IMAGES = tuple(f"{suite}{kind}" for suite in SUITES for kind in ("", "-sb", "-gl", ".sif", "-gl.sif"))
 

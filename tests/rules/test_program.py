@@ -92,11 +92,12 @@ def test_the_host_runs_programs_of_32_bits_and_their_loader_must_be_theirs() -> 
     small = elf(kind=2, bits=32, machine=3, interpreter="/lib/ld-linux.so.2", needed=("libc.so.6",))
     spec: Spec = {
         SOLVE: File(small, 0o755),
-        "/usr/lib/ld-linux.so.2": elf("ld-linux.so.2", bits=32, machine=3),
+        "/usr/lib/ld-linux.so.2": File(elf("ld-linux.so.2", bits=32, machine=3), 0o755),
         "/usr/lib/i386-linux-gnu/libc.so.6": elf("libc.so.6", bits=32, machine=3),
     }
     assert said(SOLVE, spec) == []
-    assert said(SOLVE, {**spec, "/usr/lib/ld-linux.so.2": elf("ld-linux.so.2")}) == [("program-interpreter", SOLVE)]
+    spec = {**spec, "/usr/lib/ld-linux.so.2": File(elf("ld-linux.so.2"), 0o755)}
+    assert said(SOLVE, spec) == [("program-interpreter", SOLVE)]
     assert said(SOLVE, {SOLVE: File(elf(kind=2, bits=32, machine=3), 0o755)}) == []
 
 
@@ -134,6 +135,8 @@ def test_a_loader_that_is_no_absolute_path_is_left_alone(interpreter: str) -> No
 
 def test_a_loader_that_is_no_program_is_told() -> None:
     spec = {SOLVE: File(elf(kind=2, interpreter="/etc/passwd"), 0o755)}
+    assert said(SOLVE, spec) == [("program-not-executable", "/etc/passwd")]
+    spec["/etc/passwd"] = File(b"root", 0o755)
     assert said(SOLVE, spec) == [("program-interpreter", SOLVE)]
 
 

@@ -84,7 +84,6 @@ def run(command: list[str], directory: str) -> tuple[int, str]:
 
 
 if __name__ == "__main__":
-    answers = (
-        on_host(sys.argv[2], json.load(sys.stdin)) if sys.argv[1] == "--host" else in_image(sys.argv[1], sys.argv[2:])
-    )
+    is_host = sys.argv[1] == "--host"
+    answers = on_host(sys.argv[2], json.load(sys.stdin)) if is_host else in_image(sys.argv[1], sys.argv[2:])
     json.dump(answers, sys.stdout)

@@ -93,33 +93,8 @@ def _replace(path: str, text: str) -> None:
     os.chmod(path, 0o755)
 
 
-LIBRARIES = frozenset(
-    [
-        "lib",
-        "default",
-        "usrlib",
-        "local",
-        "env",
-        "cached",
-        "chain",
-        "own",
-        "wrong",
-        "origin",
-        "undefined",
-        "cpu",
-        "default-hwcaps",
-        "v0",
-        "v1",
-        "v2",
-        "lib32",
-        "default32",
-        "stack",
-        "text",
-        "short",
-        "zero",
-        "secret",
-    ]
-)
+_SEARCHED = "lib default usrlib local env cached chain own wrong origin undefined cpu default-hwcaps lib32 default32"
+LIBRARIES = frozenset(f"{_SEARCHED} v0 v1 v2 stack text short zero secret".split())
 """Directories that hold no programs."""
 BY_NAME = ("sh", "python3", "by-name", "only-here", "nobody-knows")
 
