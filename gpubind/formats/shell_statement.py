@@ -76,6 +76,8 @@ class _Walk:
         """Whether there is nothing yet that an operator could end."""
         self.joined = False
         """Whether the last operator wants another command."""
+        self.closed = False
+        """Whether a compound command has just ended: no word may follow."""
 
     def complete(self, sign: str = "\n") -> bool:
         """Whether the statement ends with *sign*."""
@@ -83,10 +85,12 @@ class _Walk:
 
     def word(self, word: str, *, redirects: bool) -> bool:
         """Go over *word*; False if that is not safe."""
+        if self.closed:
+            return redirects and word.isdigit()
         if self.header == "pattern":
             if word == "esac":
                 self.awaited.pop()
-                self.header, self.commands = "", False
+                self.header, self.commands, self.closed = "", False, True
                 return self.bare
             self.bare = False
             return True
@@ -113,7 +117,7 @@ class _Walk:
         self.bare = False
         if self.awaited and word == self.awaited[-1]:
             self.awaited.pop()
-            self.commands = False
+            self.commands, self.closed = False, True
             return True
         if _ASSIGNING.match(word):
             return True
@@ -129,13 +133,14 @@ class _Walk:
                 return not empty
             return sign == "|" or (sign in ("(", "\n") and self.bare)
         inner = self.awaited[-1:]
+        self.closed = False
         if sign == "(":
             self.awaited.append(")")
             return self.commands and not self.header
         if sign == ")":
             if inner == [")"]:
                 self.awaited.pop()
-            self.commands, self.bare = False, False
+            self.commands, self.bare, self.closed = False, False, True
             return inner == [")"] and not self.joined
         if sign == ";;":
             self.header, self.bare = "pattern", True
