@@ -132,8 +132,8 @@ def _script(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]], na
     ends = _ends(plan_env, users, None, None)
     if "PATH" not in ends:
         front, back = planned(plan_env, "PATH")
-        front, back = "".join(f"{part}:" for part in front), "".join(f":{part}" for part in back)
-        parts.append(f'export PATH={shlex.quote(front)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(back)}\n')
+        before, behind = "".join(f"{part}:" for part in front), "".join(f":{part}" for part in back)
+        parts.append(f'export PATH={shlex.quote(before)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(behind)}\n')
     if "LD_LIBRARY_PATH" not in ends:
         parts.append(
             _LIBRARY_PATH.format(first=shlex.quote(_first(plan_env, users)), last=shlex.quote(_last(plan_env)))
