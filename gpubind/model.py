@@ -153,7 +153,7 @@ class ImageFacts(NamedTuple):
     """Whether it has `/.singularity.d/env`, which makes Apptainer and SingularityCE set LD_LIBRARY_PATH."""
     env: dict[str, str]
     """What it sets itself, in its configuration or environment files, of what concerns a plan: LD_LIBRARY_PATH, PATH,
-    NVIDIA_*, CUDA_VERSION."""
+    NVIDIA_*, CUDA_VERSION, and the variables that choose GPUs."""
     undecided: tuple[str, ...]
     """Those of the same that it sets in a way that only a shell could tell; `env` does not have them."""
     driver: tuple[ImageLibrary, ...]
@@ -475,6 +475,11 @@ class Plan(NamedTuple):
     findings: tuple[Finding, ...]
     digest: str
     """sha256 over what a container would get, without anything that names the machine."""
+
+    @property
+    def generated(self) -> dict[ContainerPath, str]:
+        """The texts of files that no file of the host holds, by their place in the container."""
+        return {mount.target: mount.content for mount in self.mounts if mount.content is not None}
 
 
 class Explanation(NamedTuple):

@@ -8,24 +8,23 @@ from collections.abc import Mapping
 
 from gpubind.errors import OutputError
 from gpubind.host.live import xdg_directory
-from gpubind.model import ContainerPath, HostPath, Plan
+from gpubind.model import ContainerPath, HostPath
 
 
-def stage(plan: Plan, environ: Mapping[str, str]) -> dict[ContainerPath, HostPath]:
-    """Write the content of *plan*'s generated files; where each is, by its place in the container.
+def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> dict[ContainerPath, HostPath]:
+    """Write *contents*, the texts of generated files by their place in the container; where each of them is then.
 
     They lie below `$XDG_CACHE_HOME/gpubind` (`~/.cache/gpubind`), or in a private directory of `$TMPDIR` where that
     cannot be written. Errors: `OutputError` (code `unwritable-file`).
     """
-    generated = [mount for mount in plan.mounts if mount.content is not None]
-    if not generated:
+    if not contents:
         return {}
     directory = _directory(environ)
     staged: dict[ContainerPath, HostPath] = {}
-    for mount in generated:
-        data = (mount.content or "").encode("utf-8", "surrogateescape")
-        name = f"{hashlib.sha256(data).hexdigest()}-{mount.target.rpartition('/')[2]}"
-        staged[mount.target] = _write(directory, name, data)
+    for target, content in contents.items():
+        data = content.encode("utf-8", "surrogateescape")
+        name = f"{hashlib.sha256(data).hexdigest()}-{target.rpartition('/')[2]}"
+        staged[target] = _write(directory, name, data)
     return staged
 
 

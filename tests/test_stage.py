@@ -19,7 +19,7 @@ PLAN = plan(host(rhel(), kernel()), Request())
 
 def test_content_is_written_once_and_named_by_its_hash(tmp_path: Path) -> None:
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
-    first, second = stage(PLAN, environ), stage(PLAN, environ)
+    first, second = stage(PLAN.generated, environ), stage(PLAN.generated, environ)
     assert first == second
     assert list(first) == [ICD]
     content = next(mount.content for mount in PLAN.mounts if mount.target == ICD)
@@ -29,14 +29,14 @@ def test_content_is_written_once_and_named_by_its_hash(tmp_path: Path) -> None:
 
 def test_a_plan_without_generated_files_writes_nothing(tmp_path: Path) -> None:
     made = plan(host(rhel(), kernel()), Request(caps=("utility",)))
-    assert stage(made, {"XDG_CACHE_HOME": str(tmp_path)}) == {}
+    assert stage(made.generated, {"XDG_CACHE_HOME": str(tmp_path)}) == {}
     assert os.listdir(tmp_path) == []
 
 
 def test_a_home_that_cannot_be_written_gives_way_to_tmpdir(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     environ = {"HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
-    (path,) = stage(PLAN, environ).values()
+    (path,) = stage(PLAN.generated, environ).values()
     assert path.startswith(f"{tmp_path}/gpubind-{os.geteuid()}/")
 
 
@@ -45,4 +45,4 @@ def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path: Path) -> 
     trap.mkdir()
     trap.chmod(0o777)
     with pytest.raises(OutputError):
-        stage(PLAN, {"TMPDIR": str(tmp_path)})
+        stage(PLAN.generated, {"TMPDIR": str(tmp_path)})

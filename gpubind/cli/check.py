@@ -122,7 +122,8 @@ def preflight_of(
         host, layout = open_host_of(options), SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
     else:
         start = facts_of(known, found, arguments, dict(os.environ) if options.host is None else {})
-        host, layout = host_for(options, start), bwrap.LAYOUT if known == "bwrap" else singularity.layout_of(start)
+        host = host_for(options, start, opened)
+        layout = bwrap.LAYOUT if known == "bwrap" else singularity.layout_of(start)
     try:
         plan = make_plan(options, host=host, like=like, image=opened, layout=layout)
     except NothingToBindError as error:

@@ -1,5 +1,6 @@
 """exec, run, shell, and a plan in a runtime's words. No `from __future__ import annotations`: see options.py."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from glob import glob
@@ -107,7 +108,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     from gpubind.rules import nothing_to_bind, order_findings, preflight
     from gpubind.runtimes import bwrap, singularity, singularity_brought
 
-    environ = dict(os.environ)
+    environ = callers_environ()
     if image.startswith("-"):  # the runtime would take it for an option
         image = f"./{image}"
     name = _backend(wanted.backend, environ)
@@ -115,7 +116,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     opened = _look_at(image, name, wanted)
     start = facts_of(name, program, wanted.arguments, environ)
     layout = bwrap.LAYOUT if name == "bwrap" else singularity.layout_of(start)
-    host = host_for(options, start)
+    host = host_for(options, start, opened)
     try:
         plan = make_plan(options, host=host, image=opened, layout=layout)
     except NothingToBindError as error:
@@ -138,7 +139,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
         brought = singularity_brought.brought(start)
     first = argv[0] if action == "exec" and (wanted.check or name == "bwrap") else None
-    made = preflight(host, plan, opened, backend=name, program=first, brought=brought)._replace(words=words)
+    made = preflight(host, plan, opened, backend=name, program=first, brought=brought, words=words)
     if wanted.check:
         _checked(made, wanted)
     elif name == "bwrap":
@@ -217,17 +218,29 @@ def plan_in_words(
     as_exports = chosen.endswith("-env")
     name = chosen[: -len("-env")] if as_exports else chosen
     opened = open_image_of(image)
-    environ = dict(os.environ)
+    environ = callers_environ()
     if as_exports:  # the lines themselves look at the value in force
         environ = singularity.without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
     start = facts_of(name, find_program(name, environ) if options.host is None else None, arguments, environ)
-    layout = singularity.exports_layout(start) if as_exports else singularity.layout_of(start)
-    made = make_plan(options, host=host_for(options, start), image=opened, layout=layout)
+    layout = singularity.layout_of(start)
+    made = make_plan(options, host=host_for(options, start, opened), image=opened, layout=layout)
     words = singularity.words(made, staged(start, made, write=True), opened.tree if opened else None)
     made = made._replace(findings=(*made.findings, *words.findings))
     if as_exports:
-        return made, singularity.exports(words, name.upper())
+        return made, singularity.exports(words, name.upper(), _own_libraries(options, made))
     return made, singularity.quoted(words, name) if quoted else singularity.raw(words, name)
+
+
+def _own_libraries(options: PlanOptions, plan: "Plan") -> dict[str, str]:
+    """The libraries that Apptainer's own flags would bind here: where to, and where from in its own words."""
+    from gpubind.like import like_plan
+    from gpubind.model import Request
+
+    try:
+        own = like_plan(open_host_of(options), Request(vendors=plan.request.vendors, like="apptainer-1.4"))
+    except GpubindError:
+        return {}
+    return {mount.target: mount.source for mount in own.mounts if mount.kind == "library" and mount.source}
 
 
 def report(findings: Iterable["Finding"], *, notes: bool = True) -> None:
@@ -294,6 +307,16 @@ def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], envi
     )
 
 
+def callers_environ() -> dict[str, str]:
+    """The caller's environment. Python sets LC_CTYPE for itself (PEP 538), which no container is to inherit."""
+    environ = dict(os.environ)
+    if environ.get("LC_CTYPE") == "C.UTF-8":
+        with contextlib.suppress(OSError), open("/proc/self/environ", "rb") as file:
+            if not any(variable.startswith(b"LC_CTYPE=") for variable in file.read().split(b"\0")):
+                del environ["LC_CTYPE"]
+    return environ
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
@@ -318,28 +341,36 @@ def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
         return None
 
 
-def host_for(options: PlanOptions, start: "Start") -> "Host":
-    """The host to plan for. Where the user chooses GPUs for the container itself, the caller's own choice is void.
+def host_for(options: PlanOptions, start: "Start", image: Optional["Image"]) -> "Host":
+    """The host to plan for. Where something else chooses GPUs in the container, the caller's variables choose none.
 
-    As with --nv: `--env CUDA_VISIBLE_DEVICES=1` counts among all GPUs, so all of them must be there.
+    As with --nv: the user's `--env CUDA_VISIBLE_DEVICES=1`, or such a line in an environment file of the image's,
+    counts among all GPUs, so all of them must be there. With --cleanenv the caller's variables stay outside.
     """
-    from gpubind.host.base import GPU_VARIABLES
+    from gpubind.host.base import GPU_VARIABLES, LIBRARY_VARIABLES
     from gpubind.runtimes.singularity_options import user_value
 
     host = open_host_of(options)
     said = (user_value(name, start.options, start.env_files, start.environ, start.program) for name in GPU_VARIABLES)
-    if options.host is None and any(value is not None for value in said):
+    facts = image.facts if image is not None else None
+    images = {*facts.env, *facts.undecided}.intersection(LIBRARY_VARIABLES) if facts is not None else ()
+    void = images or start.options.clean_environment or any(value is not None for value in said)
+    if options.host is None and void:
         host.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
     return host
 
 
 def staged(start: "Start", plan: "Plan", *, write: bool) -> "Start":
-    """*start* with the places of the plan's generated files, which are written if *write*."""
+    """*start* with the places of generated files, the plan's and its own, which are written if *write*."""
+    from gpubind.runtimes import singularity
     from gpubind.stage import stage
 
+    contents = plan.generated
+    if start.program != "bwrap":
+        contents.update(singularity.generated(plan, start))
     if write:
-        return start._replace(staged=stage(plan, start.environ))
-    places: dict[Any, Any] = {m.target: f"<generated>{m.target}" for m in plan.mounts if m.content is not None}
+        return start._replace(staged=stage(contents, start.environ))
+    places: dict[Any, Any] = {target: f"<generated>{target}" for target in contents}
     return start._replace(staged=places)
 
 

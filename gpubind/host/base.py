@@ -18,6 +18,8 @@ GPU_VARIABLES = (
     "NVIDIA_VISIBLE_DEVICES",
 )
 """The variables that choose GPUs, in the order in which they are asked."""
+LIBRARY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+"""Those that a library in a container reads, whoever set them."""
 PLAN_VARIABLES = (
     "CUDA_DEVICE_ORDER",
     "CUDA_MPS_PIPE_DIRECTORY",

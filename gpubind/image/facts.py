@@ -52,7 +52,7 @@ COMPAT = tuple(
 """Where NVIDIA's packages and images have a compat libcuda. In NGC's images the entrypoint makes `lib` a link to
 `lib.real` where that libcuda works; without the entrypoint there is no `lib`."""
 
-_VARIABLE = re.compile(r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+")
+_VARIABLE = re.compile(r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES")
 _DRIVER_VERSION = re.compile(r"\.so\.([0-9]{2,4}(?:\.[0-9]+){1,2})$")
 
 

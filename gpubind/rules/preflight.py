@@ -14,7 +14,7 @@ from gpubind.model import Brought, Finding, Plan, Severity
 from gpubind.rules.execve import Caller, Chain, follow
 from gpubind.rules.looking import processor
 from gpubind.runtimes import bwrap, singularity
-from gpubind.runtimes.start import Start, Words
+from gpubind.runtimes.start import NO_MOUNT_POINT, Start, Words
 
 Needs = Literal["host", "image", "runtime", "program"]
 
@@ -51,25 +51,28 @@ def preflight(
     start: Optional[Start] = None,
     program: Optional[str] = None,
     brought: Optional[Brought] = None,
+    words: Optional[Words] = None,
 ) -> Preflight:
     """The start of *program* in *image* with *plan* by *backend*, with what is *brought* beside it; what is None is not
-    known.
+    known. *words* are made of *start*, unless they are there already.
     """
-    container = None
-    if image is not None:
-        own = image.facts.env.get("LD_LIBRARY_PATH", "")
-        beside, cpu = brought or Brought(), lambda: processor(host)
-        container = Container(image.loader, host.driver, plan.mounts, plan.env, own, beside, host.local, cpu)
-    chain = None
-    if container is not None and program is not None and image is not None:
-        caller = Caller(host.uname.machine, host.identity, image.facts.kind == "directory")
-        chain = follow(container, program, search_path(image, plan, brought), caller)
-    words = limit = None
-    if start is not None:
+    limit = None
+    if start is not None and words is None:
         try:
             words = _words(plan, start, image, backend)
         except RuntimeLimitError as error:
             limit = error
+    container = None
+    if image is not None:
+        own = image.facts.env.get("LD_LIBRARY_PATH", "")
+        beside, cpu = brought or Brought(), lambda: processor(host)
+        left_out = {d.target for d in words.decisions if d.rule == NO_MOUNT_POINT} if words is not None else ()
+        mounts = [mount for mount in plan.mounts if mount.target not in left_out]
+        container = Container(image.loader, host.driver, mounts, plan.env, own, beside, host.local, cpu)
+    chain = None
+    if container is not None and program is not None and image is not None:
+        caller = Caller(host.uname.machine, host.identity, image.facts.kind == "directory")
+        chain = follow(container, program, search_path(image, plan, brought), caller)
     return Preflight(host, plan, image, backend, program, container, chain, brought, words, limit)
 
 

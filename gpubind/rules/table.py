@@ -45,6 +45,7 @@ FOUND_WHILE_PLANNING = (
     Rule("gpu-uuid-unknown", ("note",), "host"),
     Rule("image-architecture", ("error", "warning", "note"), "image"),
     Rule("image-libc", ("error", "warning", "note"), "image"),
+    Rule("image-unknown", ("note",), "runtime"),
     Rule("image-without-glibc", ("error", "warning", "note"), "image"),
     Rule("library-path-last", ("warning",), "runtime"),
     Rule("like-collision", ("error",), "host"),
@@ -153,7 +154,7 @@ PROGRAM_RULES = (
 )
 
 RUNTIME_RULES = (
-    Rule("no-mount-point", ("warning", "note"), "runtime"),
+    Rule("no-mount-point", ("error", "warning", "note"), "runtime"),
     Rule("runtime-limit", ("error",), "runtime", runtime.runtime_limit),
 )
 

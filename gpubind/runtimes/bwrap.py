@@ -14,7 +14,7 @@ from typing import Optional
 
 from gpubind.model import Brought, ContainerPath, Decision, EnvVar, HostPath, Missing, Plan, UserBind
 from gpubind.planner.placement import GPUBIND
-from gpubind.runtimes.bwrap_environment import environment
+from gpubind.runtimes.bwrap_environment import environment, planned
 from gpubind.runtimes.bwrap_options import Given, read_options
 from gpubind.runtimes.start import Action, Bind, Start, Words, left_out, no_mount_point
 from gpubind.tree import Tree
@@ -127,8 +127,8 @@ def _user_env(plan: Plan, start: Start, given: Given) -> tuple[EnvVar, ...]:
         elif value is not None and name == "LD_LIBRARY_PATH":
             operations.append(EnvVar(name, "prepend", value, ":", "user"))
         elif value is not None:
-            added = [variable.value for variable in plan.env if variable.name == name == "PATH" and variable.value]
-            operations.append(EnvVar(name, "set", ":".join([value, *added]), None, "user"))
+            front, back = planned(plan.env, name)
+            operations.append(EnvVar(name, "set", ":".join((*front, value, *back)), None, "user"))
     return tuple(operations)
 
 

@@ -67,7 +67,7 @@ then unset "$__gpubind"
 fi
 done
 """
-_LIBRARY_PATH = """__gpubind=:{first}:${{LD_LIBRARY_PATH-}}:
+_LIBRARY_PATH = """__gpubind=:{first}:${{LD_LIBRARY_PATH-}}:{last}:
 while :
 do
 case $__gpubind in
@@ -139,11 +139,13 @@ def _script(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]], na
     parts += [_RESTORE.format(names=words)] if names else []
     ends = _ends(plan_env, users, None, None)
     if "PATH" not in ends:
-        before, after = _around_path(plan_env)
-        first, last = "".join(f"{part}:" for part in before), "".join(f":{part}" for part in after)
-        parts.append(f'export PATH={shlex.quote(first)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(last)}\n')
+        front, back = planned(plan_env, "PATH")
+        before, behind = "".join(f"{part}:" for part in front), "".join(f":{part}" for part in back)
+        parts.append(f'export PATH={shlex.quote(before)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(behind)}\n')
     if "LD_LIBRARY_PATH" not in ends:
-        parts.append(_LIBRARY_PATH.format(first=shlex.quote(_first(plan_env, users))))
+        parts.append(
+            _LIBRARY_PATH.format(first=shlex.quote(_first(plan_env, users)), last=shlex.quote(_last(plan_env)))
+        )
     parts += [_BEHIND[v.op].format(name=v.name, value=shlex.quote(v.value or "")) for v in _lists(plan_env, users)]
     for name, value in sorted(ends.items()):
         if _NAME.fullmatch(name):
@@ -164,23 +166,16 @@ def _ends(
             ends[variable.name] = variable.value
     ends.update(users)
     ends.pop("LD_LIBRARY_PATH", None)
-    before, after = _around_path(plan_env)
     path = users.get("PATH", path)
     if path is not None:
-        ends["PATH"] = ":".join([*before, path, *after])
+        front, back = planned(plan_env, "PATH")
+        ends["PATH"] = ":".join((*front, path, *back))
     if "LD_LIBRARY_PATH" in users and users["LD_LIBRARY_PATH"] is None:
         ends["LD_LIBRARY_PATH"] = None
     elif library_path is not None:
-        elements = f"{_first(plan_env, users)}:{library_path}".split(":")
+        elements = f"{_first(plan_env, users)}:{library_path}:{_last(plan_env)}".split(":")
         ends["LD_LIBRARY_PATH"] = ":".join(element for element in elements if element) or None
     return ends
-
-
-def _around_path(plan_env: tuple[EnvVar, ...]) -> tuple[list[str], list[str]]:
-    """What the plan puts before PATH, and behind it."""
-    added = [variable for variable in plan_env if variable.name == "PATH" and variable.value]
-    before = [variable.value or "" for variable in added if variable.op == "prepend"]
-    return before[::-1], [variable.value or "" for variable in added if variable.op != "prepend"]
 
 
 def _lists(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> list[EnvVar]:
@@ -190,8 +185,19 @@ def _lists(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> 
 
 def _first(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> str:
     """What comes before the image's own LD_LIBRARY_PATH: the user's, then the plan's."""
-    ours = [variable.value for variable in plan_env if variable.name == "LD_LIBRARY_PATH" and variable.value]
+    ours, _ = planned(plan_env, "LD_LIBRARY_PATH")
     return ":".join(part for part in (users.get("LD_LIBRARY_PATH") or "", *ours) if part)
+
+
+def _last(plan_env: tuple[EnvVar, ...]) -> str:
+    return ":".join(planned(plan_env, "LD_LIBRARY_PATH")[1])
+
+
+def planned(plan_env: tuple[EnvVar, ...], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a plan puts in front of the search path *name*, and behind it."""
+    found = [(variable.op, variable.value) for variable in plan_env if variable.name == name and variable.value]
+    front = tuple(value for op, value in found if op != "append")
+    return front, tuple(value for op, value in found if op == "append")
 
 
 def _shell(image: Tree) -> Optional[tuple[str, ...]]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.model import Decision, EnvVar, Finding, ImageFacts, Missing, Mount, Plan
-from gpubind.planner.placement import GPUBIND, SINGULARITY, Layout
+from gpubind.model import ContainerPath, Decision, EnvVar, Finding, ImageFacts, Missing, Mount, Plan
+from gpubind.planner.placement import SINGULARITY, Layout
 from gpubind.runtimes.flags import map_word
 from gpubind.runtimes.singularity_options import Said, user_value
 from gpubind.runtimes.start import Action, Bind, Start, Words, left_out, no_mount_point
@@ -23,11 +23,14 @@ from gpubind.tree import Tree
 LAYOUT = SINGULARITY
 LIBDIR = SINGULARITY.libdir
 LIBRARIES_PREFIX = "/.singularity.d/libs"
+ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
+"""Read after all environment files of an image: its name sorts behind 99-base.sh and 99-runtimevars.sh."""
 
 NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 """Ours never meet the program's own binds: one of a pair cancels the variable, the other the site's directive."""
 
 NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
+_REFERENCE = re.compile(r"(?<!\\)\$(?:LD_LIBRARY_PATH(?![A-Za-z0-9_])|\{LD_LIBRARY_PATH\})")
 _ESCAPED = re.compile(r"[\\$`]")
 _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
@@ -36,6 +39,22 @@ _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
 def layout_of(start: Start) -> Layout:
     """Where a plan for *start* lands, and whether the container's /dev will hold the planned nodes alone."""
     return LAYOUT._replace(isolated=dev_of(start) == "minimal")
+
+
+def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
+    """Files of the start itself, beside those of *plan*: their text, by their place in the container.
+
+    Where values are not evaluated, and only a shell can tell the image's LD_LIBRARY_PATH, a script among the image's
+    environment files puts the driver's directory in front: those are shell, whatever happens to values.
+    """
+    image = plan.image
+    if image is None or not image.singularity or _is_fixed(start) or _is_newer(start):
+        return {}
+    ours = _ours(plan)
+    if not ours or _said("LD_LIBRARY_PATH", start) is not None or _kept(image, start, ours) is not None:
+        return {}
+    value = f"{shlex.quote(ours)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+    return {ENVIRONMENT_SCRIPT: f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"}
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
@@ -55,6 +74,8 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
             decisions.append(no_mount_point(mount, NO_PLACE))
         else:
             binds.append(_sayable(Bind(source, mount.target, "ro" in mount.options), start))
+    if ENVIRONMENT_SCRIPT in start.staged:
+        binds.append(_sayable(Bind(start.staged[ENVIRONMENT_SCRIPT], ENVIRONMENT_SCRIPT, True), start))
     nodes = plan.devices if dev_of(start) == "minimal" else ()
     binds += [Bind(node.source, node.target, False) for node in nodes]
     findings = list(_start_findings(plan, start))
@@ -116,27 +137,23 @@ def _need_no_unset(made: Words, program: str) -> None:
         )
 
 
-def exports_layout(start: Start) -> Layout:
-    """Where a plan lands that variables bring.
-
-    A later `--nv` has libraries of its own, and two of one name in its directory are fatal. So ours get a directory of
-    their own, unless the site lets the program make no place for it.
-    """
-    made = layout_of(start)
-    return made if _is_fixed(start) else made._replace(libdir=GPUBIND.libdir)
-
-
-def exports(made: Words, prefix: str) -> str:
+def exports(made: Words, prefix: str, own: Mapping[str, str]) -> str:
     """Shell lines that say the same through variables; what the user already has in those stays, and comes first.
 
-    Evaluated twice, the lines change nothing more. *prefix* is APPTAINER or SINGULARITY.
+    Evaluated twice, the lines change nothing more. *prefix* is APPTAINER or SINGULARITY. *own* has, by their place in
+    the container, the libraries that Apptainer's own flag would bind, as Apptainer writes their paths: a later `--nv`
+    is fatal where two libraries of one name come in by different paths, but not where the paths are the same.
     """
     lines = [f"unset {prefix}_NV {prefix}_NVCCLI {prefix}_ROCM"]
     lines += [f"export {prefix}_NO_NV=1 {prefix}_NO_ROCM=1"]
-    plain = ",".join(bind_word(bind) for bind in made.binds if not _needs_mount(bind))
+    libraries = _contained(made.binds, own) if prefix == "APPTAINER" else {}
+    if libraries:
+        lines += _appended(prefix, "CONTAINLIBS", ",".join(libraries.values()), ",")
+    binds = [bind for bind in made.binds if bind.target not in libraries]
+    plain = ",".join(bind_word(bind) for bind in binds if not _needs_mount(bind))
     if plain:
         lines += _appended(prefix, "BIND", plain, ",")
-    mounts = "\n".join(mount_word(bind) for bind in made.binds if _needs_mount(bind))
+    mounts = "\n".join(mount_word(bind) for bind in binds if _needs_mount(bind))
     if mounts:
         lines += _appended(prefix, "MOUNT", mounts, "\n")
     if made.unset:
@@ -147,6 +164,17 @@ def exports(made: Words, prefix: str) -> str:
         else:
             lines.append(f"export {prefix}ENV_{name}={shlex.quote(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
+    """The libraries of *binds* in the words of CONTAINLIBS, `path` or `path:name`, by their place in the container."""
+    words: dict[str, str] = {}
+    for bind in binds:
+        path = own.get(bind.target, bind.source)
+        if bind.target.startswith(LIBRARIES_PREFIX + "/") and not _NO_BIND_CHARS.search(path + bind.target):
+            name = bind.target.rpartition("/")[2]
+            words[bind.target] = path if path.endswith(f"/{name}") else f"{path}:{bind.target}"
+    return words
 
 
 def _appended(prefix: str, variable: str, value: str, separator: str) -> list[str]:
@@ -217,9 +245,12 @@ def _needs_mount(bind: Bind) -> bool:
 
 def _impossible(mount: Mount, start: Start, image: Optional[Tree]) -> bool:
     """Whether an optional bind would be fatal: its place is not there and cannot be made."""
-    if mount.required or mount.target.startswith(LIBRARIES_PREFIX + "/") or not _is_fixed(start):
+    if not _is_fixed(start):
         return False
-    return image is None or isinstance(image.stat(mount.target), Missing)
+    if mount.target.startswith(LIBRARIES_PREFIX + "/"):
+        # The program brings a directory of its own, and wants a place for that.
+        return image is not None and isinstance(image.stat(LIBRARIES_PREFIX), Missing)
+    return not mount.required and (image is None or isinstance(image.stat(mount.target), Missing))
 
 
 def _is_fixed(start: Start) -> bool:
@@ -254,6 +285,18 @@ def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
             "the option --no-mount dev, or `mount dev = no` in the program's configuration; --nv would not help either",
             "leave out --no-mount dev, use --contain, or ask the administrator for `mount dev = yes` or `minimal`",
         )
+    if plan.mounts and plan.image is None:
+        yield Finding(
+            "image-unknown",
+            "note",
+            None,
+            "image",
+            "no image is known, so what an image brings itself is not looked at",
+            None,
+            "the host's libcuda comes before one of CUDA's forward compatibility package, and the vendor-neutral "
+            "libraries are left to the image",
+            "give --image, or an image that is on this machine",
+        )
     if plan.mounts and start.directive("user bind control", "yes") == "no":
         yield Finding(
             "binds-forbidden",
@@ -273,11 +316,22 @@ def _environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...],
     for variable in plan.env:
         if variable.name != "LD_LIBRARY_PATH":
             env += _variable(variable, start)
-    ours = dict.fromkeys(v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value)
-    if not ours:
+    ours = _ours(plan)
+    if not ours or ENVIRONMENT_SCRIPT in start.staged:
         return tuple(env), []
-    pair, findings = _library_path(plan.image, start, ":".join(ours))
+    pair, findings = _library_path(plan.image, start, ours)
     return (*env, *([pair] if pair else [])), findings
+
+
+def _ours(plan: Plan) -> str:
+    """The directories that the plan puts in front in LD_LIBRARY_PATH; empty if there are none."""
+    found = (v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value)
+    return ":".join(dict.fromkeys(found))
+
+
+def _is_newer(start: Start) -> bool:
+    """Whether the program can be told what to put in front: Apptainer from 1.5 on."""
+    return start.program == "apptainer" and start.version is not None and start.version >= (1, 5)
 
 
 def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
@@ -322,26 +376,34 @@ def _library_path(
     """
     name = "LD_LIBRARY_PATH"
     said = _said(name, start)
-    newer = start.program == "apptainer" and start.version is not None and start.version >= (1, 5)
-    if newer and said is None:
+    if _is_newer(start) and said is None:
         name = "PREPEND_LD_LIBRARY_PATH"
         said = _said(name, start)
         if said is None or said.text is not None:
             return (name, f"{said.text}:{ours}" if said is not None and said.text else ours), []
-    if said is not None and said.text is None:
+    if said is None:
+        kept = _kept(image, start, ours)
+        return ((name, ours + kept), []) if kept is not None else (None, [_left_last("the image's value", ours)])
+    if said.text is None:
         # Only the program's shell knows the user's value. The program puts its own directory behind it.
         return None, [] if ours == LIBDIR else [_left_last(f"{name} of --env-file", ours)]
-    if said is not None and not said.text:
-        return (name, ours), []
-    first = f"{said.text}:{ours}" if said is not None else ours
-    if newer:
-        return (name, first), []
-    kept = _kept(image, start, ours)
-    if kept is None:
-        return None, [_left_last("the image's LD_LIBRARY_PATH", ours)]
-    if said is not None and said.text is not None and said.text.endswith(ours + kept):
+    if f"{ours}:${{LD_LIBRARY_PATH" in said.text or f"{ours}${{LD_LIBRARY_PATH" in said.text:
         return None, []  # a plan in the caller's environment has said it already
-    return (name, first + kept), []
+    return (name, _behind_users(said.text, image, start, ours)), []
+
+
+def _behind_users(text: str, image: Optional[ImageFacts], start: Start, ours: str) -> str:
+    """The user's value, then *ours*, then the image's without its empty elements: those mean the current directory.
+
+    Where the user's value itself refers to the image's, *ours* goes before that.
+    """
+    if not text or _is_newer(start):
+        return f"{text}:{ours}".lstrip(":")
+    if start.options.no_eval:
+        return f"{text}:{ours}{_kept(image, start, ours) or ''}"
+    theirs = f"{ours}:${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
+    referring, count = _REFERENCE.subn(lambda _: theirs, text)
+    return referring if count else f"{text}:{ours}${{LD_LIBRARY_PATH:+:${{LD_LIBRARY_PATH//::/:}}}}"
 
 
 def _kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:

@@ -80,16 +80,18 @@ def no_mount_point(mount: Mount, detail: str) -> Decision:
 def left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
     """The finding about mounts of *plan* that have no place in the container, if there are any.
 
-    A note if all of them are for capabilities that came by default: nobody asked for them by name.
+    A note if all of them are for capabilities that came by default: nobody asked for them by name. An error if the
+    driver is of no use without one of them.
     """
     left = {decision.target or decision.subject: decision for decision in decisions if decision.rule == NO_MOUNT_POINT}
     if not left:
         return
     mounts = [mount for mount in plan.mounts if mount.target in left]
+    needed = any(mount.required for mount in mounts)
     by_default = not plan.request.caps_explicit and all(mount.capability in BY_DEFAULT for mount in mounts)
     yield Finding(
         NO_MOUNT_POINT,
-        "note" if by_default else "warning",
+        "error" if needed else "note" if by_default else "warning",
         mounts[0].vendor if mounts else None,
         "mounts",
         f"{len(left)} file{'s' if len(left) > 1 else ''} left out: the container has no place for what the plan brings",

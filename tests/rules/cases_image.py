@@ -8,7 +8,7 @@ from build.driver import V, kernel, rhel
 from build.elf import elf, stub
 from build.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
 from build.starts import start
-from build.trees import File, Link, Spec, recorded_tree
+from build.trees import Dir, File, Link, Spec, recorded_tree
 
 from gpubind.model import Brought, ContainerPath, CudaNote, HostPath, UserBind
 from rules.situations import Case, Situation, without
@@ -56,6 +56,7 @@ HOME = Brought((UserBind(HostPath("/home/me"), ContainerPath("/home/me")),))
 NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
 GRAPHICS = {"caps": ("graphics",), "caps_explicit": True}
 REQUIRE = 'export NVIDIA_REQUIRE_CUDA="${NVIDIA_REQUIRE_CUDA:-"%s"}"'
+LIBS: Spec = {"/.singularity.d/libs": Dir()}
 NO_LAYERS = {"enable overlay": ("no",), "enable underlay": ("no",)}
 
 IMAGES: dict[str, Case] = {
@@ -241,6 +242,10 @@ RUNTIMES: dict[str, Case] = {
         Situation(HOST, backend="apptainer", start=start()),
         Situation(HOST, backend="apptainer", start=start("--contain")),
     ),
+    "image-unknown": Case(
+        Situation(HOST, backend="apptainer", start=start()),
+        Situation(HOST, image(glibc()), backend="apptainer", start=start()),
+    ),
     "library-path-last": Case(
         Situation(HOST, backend="singularity", start=start("--no-eval", program="singularity")),
         Situation(HOST, image(glibc()), backend="singularity", start=start("--no-eval", program="singularity")),
@@ -250,8 +255,8 @@ RUNTIMES: dict[str, Case] = {
         Situation(HOST, backend="apptainer", start=start("--no-mount", "tmp")),
     ),
     "no-mount-point": Case(
-        Situation(HOST, image(glibc()), backend="apptainer", start=start(site=NO_LAYERS)),
-        Situation(HOST, image(glibc()), backend="apptainer", start=start()),
+        Situation(HOST, image(glibc(), LIBS), backend="apptainer", start=start(site=NO_LAYERS)),
+        Situation(HOST, image(glibc(), LIBS), backend="apptainer", start=start()),
     ),
     "runtime-limit": Case(
         Situation((rhel(), kernel()), facts={"root": "/mnt/a:b"}, backend="apptainer", start=start()),

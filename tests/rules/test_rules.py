@@ -11,6 +11,7 @@ from build.driver import kernel, rhel
 from build.elf import elf, stub
 from build.images import glibc, image
 from build.ldcache import build_ldcache, entry
+from build.starts import start
 from build.trees import Link, Spec
 
 from gpubind.rules import RULES
@@ -90,6 +91,15 @@ def test_a_place_that_is_missing_matters_for_what_was_asked_for(request_: dict[s
     case = case._replace(parts=(*case.parts, {"/usr/share/glvnd/egl_vendor.d/10_nvidia.json": text}), request=request_)
     (finding,) = [finding for finding in found(case) if finding.code == "no-mount-point"]
     assert finding.severity == severity
+
+
+def test_libraries_of_the_driver_without_a_place_are_an_error_and_do_not_come_first() -> None:
+    stubs: Spec = {"/usr/lib64/libcuda.so.1": stub()}
+    begun = start(site={"enable overlay": ("no",), "enable underlay": ("no",)})
+    case = Situation((rhel(), kernel()), image(glibc(), stubs), backend="apptainer", start=begun)
+    codes = {finding.code: finding for finding in found(case)}
+    assert codes["no-mount-point"].severity == "error"
+    assert codes["stub-in-image"].where == "/usr/lib64/libcuda.so.1"
 
 
 def test_errors_come_first() -> None:

@@ -92,6 +92,7 @@ SHELL: Spec = {"/usr/bin/sh": File(elf(kind=2), 0o755), "/bin": Link("usr/bin")}
 PLAN_ENV = (
     EnvVar("LD_LIBRARY_PATH", "prepend", "/.gpubind/libs", ":", "libdir"),
     EnvVar("PATH", "append", "/.gpubind/bin", ":", "bindir"),
+    EnvVar("PATH", "prepend", "/vendor's/bin", ":", "cdi"),
     EnvVar("CUDA_VISIBLE_DEVICES", "set", "0", None, "gpus"),
     EnvVar("ROCR_VISIBLE_DEVICES", "unset", None, None, "gpus"),
 )
@@ -156,7 +157,7 @@ def test_the_script_gives_what_apptainer_would(tmp_path: Path, shell: list[str])
         "CUDA_VISIBLE_DEVICES": "0",
         "USERS": "it's",
         "AFTER": "1",
-        "PATH": "/opt/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/.gpubind/bin",
+        "PATH": "/vendor's/bin:/opt/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/.gpubind/bin",
         "LD_LIBRARY_PATH": "/.gpubind/libs:/own",
     }
 

@@ -19,13 +19,14 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.model import CAPABILITIES, HostPath, Plan, Request
+from gpubind.runtimes import singularity
 from gpubind.runtimes.singularity import (
     LAYOUT,
     NO_GPU_FLAGS,
     bind_word,
     command,
     exports,
-    exports_layout,
+    generated,
     layout_of,
     mount_word,
     parse_version,
@@ -123,7 +124,7 @@ def test_devices_are_not_bound_where_dev_is_whole_or_none(begun: Start) -> None:
 def test_devices_are_not_bound_over_the_whole_dev_and_that_is_told() -> None:
     made = words(make(), start())
     assert not [target for target in targets(made) if target.startswith("/dev/")]
-    assert [f.code for f in made.findings] == ["devices-not-isolated"]
+    assert "devices-not-isolated" in [f.code for f in made.findings]
 
 
 SANDBOX = image(glibc(), sandbox())
@@ -172,13 +173,44 @@ def test_apptainer_1_5_is_told_to_put_ours_in_front(opened: Optional[Image]) -> 
     ],
 )
 def test_the_users_value_stays_in_front_of_ours(begun: Start) -> None:
-    assert library_path(VALUED, begun) == {"LD_LIBRARY_PATH": f"/x,y:{OWN}"}
+    assert library_path(VALUED, begun)["LD_LIBRARY_PATH"].startswith(f"/x,y:{LIBS}$")
 
 
 def test_a_value_that_only_the_programs_shell_knows_is_left_to_it() -> None:
     begun = start(env_files={"LD_LIBRARY_PATH": None})
     assert library_path(VALUED, begun) == {}
     assert "library-path-last" not in [finding.code for finding in words(make(), begun).findings]
+
+
+@pytest.mark.parametrize(
+    ("users", "expected"),
+    [
+        ("/mine", f"/mine:{LIBS}${{LD_LIBRARY_PATH:+:${{LD_LIBRARY_PATH//::/:}}}}"),
+        ("/mine:$LD_LIBRARY_PATH", f"/mine:{OWN}"),
+        ("${LD_LIBRARY_PATH}:/mine", f"{OWN}:/mine"),
+        ("$LD_LIBRARY_PATHS", f"$LD_LIBRARY_PATHS:{LIBS}${{LD_LIBRARY_PATH:+:${{LD_LIBRARY_PATH//::/:}}}}"),
+    ],
+)
+def test_ours_goes_between_the_users_value_and_the_images(users: str, expected: str) -> None:
+    begun = start(environ={"APPTAINERENV_LD_LIBRARY_PATH": users})
+    assert library_path(VALUED, begun) == {"LD_LIBRARY_PATH": expected}
+    assert library_path(VALUED, start(environ={"APPTAINERENV_LD_LIBRARY_PATH": expected})) == {}
+
+
+def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_a_shell_knows() -> None:
+    begun = start("--no-eval")
+    (script,) = generated(make(UNDECIDED), begun).values()
+    for before, after in (("/own", f"{LIBS}:/own"), ("", LIBS)):
+        shell = ["sh", "-euc", f'{script}printf %s "$LD_LIBRARY_PATH"']
+        done = subprocess.run(shell, capture_output=True, text=True, check=True, env={"LD_LIBRARY_PATH": before})
+        assert done.stdout == after
+    staged = {singularity.ENVIRONMENT_SCRIPT: HostPath("/cache/script")}
+    made = words(make(UNDECIDED), begun._replace(staged={**begun.staged, **staged}))
+    assert ("/cache/script", singularity.ENVIRONMENT_SCRIPT) in [(b.source, b.target) for b in made.binds]
+    assert "LD_LIBRARY_PATH" not in env(made)
+    assert "library-path-last" not in [finding.code for finding in made.findings]
+    for opened, other in ((VALUED, begun), (None, begun), (UNDECIDED, start()), (UNDECIDED, start("-w", "--no-eval"))):
+        assert generated(make(opened), other) == {}
 
 
 def test_a_user_who_empties_the_library_path_has_the_drivers_directory_alone() -> None:
@@ -283,7 +315,7 @@ def test_a_word_that_a_shell_would_not_leave_whole_is_refused_and_named(root: st
 
 
 def run_exports(made: Words, before: str, show: str, prefix: str = "APPTAINER") -> str:
-    script = f'{before}\n{exports(made, prefix)}\nprintf %s "{show}"'
+    script = f'{before}\n{exports(made, prefix, {})}\nprintf %s "{show}"'
     return subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True, env={}).stdout
 
 
@@ -291,7 +323,7 @@ def test_exports_append_to_the_users_binds_and_take_back_the_gpu_switches() -> N
     made = words(make(), start())
     binds = run_exports(made, "APPTAINER_BIND=/mine:/there", "$APPTAINER_BIND")
     assert binds.startswith("/mine:/there,/")
-    assert f":{LIBS}/libcuda.so.1:ro" in binds
+    assert ":/usr/bin/nvidia-smi:ro" in binds
     assert run_exports(made, "export APPTAINER_NV=1", "${APPTAINER_NV-unset}$APPTAINER_NO_NV") == "unset1"
 
 
@@ -313,15 +345,22 @@ def test_exports_that_are_evaluated_twice_say_the_same_as_once(before: str) -> N
     made = words(make(root="/a b"), start())
     show = "$(env)"
     once = run_exports(made, before, show)
-    assert run_exports(made, f"{before}\n{exports(made, 'APPTAINER')}", show) == once
+    assert run_exports(made, f"{before}\n{exports(made, 'APPTAINER', {})}", show) == once
 
 
-def test_exports_have_a_library_directory_of_their_own() -> None:
-    begun = start()
-    made = words(plan(host(rhel(), kernel()), Request(), layout=exports_layout(begun)), begun)
-    assert "/.gpubind/libs/libcuda.so.1" in targets(made)
-    fixed = start(site={"enable overlay": ("no",), "enable underlay": ("no",)})
-    assert exports_layout(fixed).libdir == LIBS
+def test_exports_bring_libraries_by_the_paths_that_the_programs_own_flag_would_use() -> None:
+    made = words(make(), start())
+    own = {f"{LIBS}/libcuda.so.1": "/lib64/libcuda.so.1"}
+    script = f'{exports(made, "APPTAINER", own)}\nprintf %s "$APPTAINER_CONTAINLIBS $APPTAINER_BIND"'
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True, env={})
+    libraries, binds = done.stdout.split()
+    assert "/lib64/libcuda.so.1" in libraries.split(",")
+    assert f"/usr/lib64/libnvidia-ml.so.550.54.14:{LIBS}/libnvidia-ml.so.1" in libraries.split(",")
+    assert LIBS not in binds
+
+
+def test_exports_for_singularity_bind_libraries_for_it_knows_no_names_of_ours() -> None:
+    assert "CONTAINLIBS" not in exports(words(make(), start()), "SINGULARITY", {})
 
 
 def test_exports_for_singularity_use_its_own_prefix() -> None:
@@ -359,8 +398,6 @@ PATHS = (
 @settings(max_examples=400, deadline=None)
 @given(source=PATHS, target=PATHS, read_only=st.booleans())
 def test_any_path_is_said_by_bind_or_by_mount(source: str, target: str, read_only: bool) -> None:
-    from gpubind.runtimes import singularity
-
     bind = Bind(source, target, read_only)
     if singularity._needs_mount(bind):
         assert parse_mount(mount_word(bind)) == (source, target, read_only)
@@ -457,7 +494,7 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
     on = host(rhel(), kernel(), UNTOLD, part, environ={"CUDA_VISIBLE_DEVICES": "0"})
     made = words(plan(on, Request(gpus="0:1/0"), layout=LAYOUT), start())
     assert made.unset == ("CUDA_VISIBLE_DEVICES",)
-    assert "unset CUDA_VISIBLE_DEVICES APPTAINERENV_CUDA_VISIBLE_DEVICES" in exports(made, "APPTAINER").split("\n")
+    assert "unset CUDA_VISIBLE_DEVICES APPTAINERENV_CUDA_VISIBLE_DEVICES" in exports(made, "APPTAINER", {}).split("\n")
     for say in (raw, quoted):
         with pytest.raises(RuntimeLimitError, match="unsayable-unset"):
             say(made, "apptainer")
