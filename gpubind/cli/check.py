@@ -132,7 +132,7 @@ def preflight_of(
         is_here = backend is None and options.host is None and program is not None
         mostly = mostly_brought(os.environ) if is_here else None
         return preflight(host, plan, opened, backend=backend, program=program, brought=mostly)
-    start = staged(start, plan, write=False)
+    start = staged(start, plan, opened, write=False)
     brought = None
     if options.host is None and known != "bwrap":
         brought = singularity_brought.brought(start)

@@ -127,7 +127,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
             plan = plan._replace(findings=(nothing_to_bind(error),))
         elif not wanted.quiet:
             complain(render_error(error).replace("error: ", "warning: ", 1))
-    start = staged(start, plan, write=not wanted.dry_run)
+    start = staged(start, plan, opened, write=not wanted.dry_run)
     if name == "bwrap":
         assert opened is not None
         words = bwrap.words(plan, start, opened.tree)
@@ -224,10 +224,12 @@ def plan_in_words(
     start = facts_of(name, find_program(name, environ) if options.host is None else None, arguments, environ)
     layout = singularity.layout_of(start)
     made = make_plan(options, host=host_for(options, start, opened), image=opened, layout=layout)
-    words = singularity.words(made, staged(start, made, write=True), opened.tree if opened else None)
+    words = singularity.words(made, staged(start, made, opened, write=True), opened.tree if opened else None)
     made = made._replace(findings=(*made.findings, *words.findings))
     if as_exports:
-        return made, singularity.exports(words, name.upper(), _own_libraries(options, made))
+        is_typed = any(word.startswith("--containlibs") for word in arguments)
+        own = None if is_typed else _own_libraries(options, made)
+        return made, singularity.exports(words, name.upper(), own)
     return made, singularity.quoted(words, name) if quoted else singularity.raw(words, name)
 
 
@@ -360,14 +362,14 @@ def host_for(options: PlanOptions, start: "Start", image: Optional["Image"]) -> 
     return host
 
 
-def staged(start: "Start", plan: "Plan", *, write: bool) -> "Start":
+def staged(start: "Start", plan: "Plan", image: Optional["Image"], *, write: bool) -> "Start":
     """*start* with the places of generated files, the plan's and its own, which are written if *write*."""
     from gpubind.runtimes import singularity
     from gpubind.stage import stage
 
     contents = plan.generated
     if start.program != "bwrap":
-        contents.update(singularity.generated(plan, start))
+        contents.update(singularity.generated(plan, start, image.tree if image is not None else None))
     if write:
         return start._replace(staged=stage(contents, start.environ))
     places: dict[Any, Any] = {target: f"<generated>{target}" for target in contents}

@@ -25,6 +25,8 @@ LIBDIR = SINGULARITY.libdir
 LIBRARIES_PREFIX = "/.singularity.d/libs"
 ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
 """Read after all environment files of an image: its name sorts behind 99-base.sh and 99-runtimevars.sh."""
+BASE_SCRIPT = ContainerPath("/.singularity.d/env/99-base.sh")
+"""The last of an image's environment files that is there to be covered."""
 
 NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 """Ours never meet the program's own binds: one of a pair cancels the variable, the other the site's directive."""
@@ -41,20 +43,24 @@ def layout_of(start: Start) -> Layout:
     return LAYOUT._replace(isolated=dev_of(start) == "minimal")
 
 
-def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
+def generated(plan: Plan, start: Start, image: Optional[Tree]) -> dict[ContainerPath, str]:
     """Files of the start itself, beside those of *plan*: their text, by their place in the container.
 
     Where values are not evaluated, and only a shell can tell the image's LD_LIBRARY_PATH, a script among the image's
-    environment files puts the driver's directory in front: those are shell, whatever happens to values.
+    environment files puts the driver's directory in front: those are shell, whatever happens to values. Where no place
+    can be made for it, it follows the text of the image's last file, in the place of that.
     """
-    image = plan.image
-    if image is None or not image.singularity or _is_fixed(start) or _is_newer(start):
-        return {}
     ours = _ours(plan)
-    if not ours or _said("LD_LIBRARY_PATH", start) is not None or _kept(image, start, ours) is not None:
+    if image is None or plan.image is None or not plan.image.singularity or _is_newer(start) or not ours:
+        return {}
+    if _said("LD_LIBRARY_PATH", start) is not None or _kept(plan.image, start, ours) is not None:
         return {}
     value = f"{shlex.quote(ours)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
-    return {ENVIRONMENT_SCRIPT: f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"}
+    script = f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"
+    if not _is_fixed(start):
+        return {ENVIRONMENT_SCRIPT: script}
+    base = image.read_text(BASE_SCRIPT)
+    return {} if isinstance(base, Missing) else {BASE_SCRIPT: f"{base}\n{script}"}
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
@@ -74,8 +80,8 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
             decisions.append(no_mount_point(mount, NO_PLACE))
         else:
             binds.append(_sayable(Bind(source, mount.target, "ro" in mount.options), start))
-    if ENVIRONMENT_SCRIPT in start.staged:
-        binds.append(_sayable(Bind(start.staged[ENVIRONMENT_SCRIPT], ENVIRONMENT_SCRIPT, True), start))
+    scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in start.staged]
+    binds += [_sayable(Bind(start.staged[script], script, True), start) for script in scripts]
     nodes = plan.devices if dev_of(start) == "minimal" else ()
     binds += [Bind(node.source, node.target, False) for node in nodes]
     findings = list(_start_findings(plan, start))
@@ -137,16 +143,17 @@ def _need_no_unset(made: Words, program: str) -> None:
         )
 
 
-def exports(made: Words, prefix: str, own: Mapping[str, str]) -> str:
+def exports(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> str:
     """Shell lines that say the same through variables; what the user already has in those stays, and comes first.
 
     Evaluated twice, the lines change nothing more. *prefix* is APPTAINER or SINGULARITY. *own* has, by their place in
     the container, the libraries that Apptainer's own flag would bind, as Apptainer writes their paths: a later `--nv`
-    is fatal where two libraries of one name come in by different paths, but not where the paths are the same.
+    is fatal where two libraries of one name come in by different paths, but not where the paths are the same. With None
+    libraries are bound: an option --containlibs would make the program forget the variable.
     """
     lines = [f"unset {prefix}_NV {prefix}_NVCCLI {prefix}_ROCM"]
     lines += [f"export {prefix}_NO_NV=1 {prefix}_NO_ROCM=1"]
-    libraries = _contained(made.binds, own) if prefix == "APPTAINER" else {}
+    libraries = _contained(made.binds, own) if prefix == "APPTAINER" and own is not None else {}
     if libraries:
         lines += _appended(prefix, "CONTAINLIBS", ",".join(libraries.values()), ",")
     binds = [bind for bind in made.binds if bind.target not in libraries]
@@ -317,7 +324,7 @@ def _environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...],
         if variable.name != "LD_LIBRARY_PATH":
             env += _variable(variable, start)
     ours = _ours(plan)
-    if not ours or ENVIRONMENT_SCRIPT in start.staged:
+    if not ours or any(script in start.staged for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT)):
         return tuple(env), []
     pair, findings = _library_path(plan.image, start, ours)
     return (*env, *([pair] if pair else [])), findings

@@ -199,7 +199,7 @@ def test_ours_goes_between_the_users_value_and_the_images(users: str, expected: 
 
 def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_a_shell_knows() -> None:
     begun = start("--no-eval")
-    (script,) = generated(make(UNDECIDED), begun).values()
+    (script,) = generated(make(UNDECIDED), begun, UNDECIDED.tree).values()
     for before, after in (("/own", f"{LIBS}:/own"), ("", LIBS)):
         shell = ["sh", "-euc", f'{script}printf %s "$LD_LIBRARY_PATH"']
         done = subprocess.run(shell, capture_output=True, text=True, check=True, env={"LD_LIBRARY_PATH": before})
@@ -209,8 +209,17 @@ def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_
     assert ("/cache/script", singularity.ENVIRONMENT_SCRIPT) in [(b.source, b.target) for b in made.binds]
     assert "LD_LIBRARY_PATH" not in env(made)
     assert "library-path-last" not in [finding.code for finding in made.findings]
-    for opened, other in ((VALUED, begun), (None, begun), (UNDECIDED, start()), (UNDECIDED, start("-w", "--no-eval"))):
-        assert generated(make(opened), other) == {}
+    for opened, other in ((VALUED, begun), (UNDECIDED, start()), (UNDECIDED, start("--no-eval", version=(1, 5, 0)))):
+        assert generated(make(opened), other, opened.tree) == {}
+    assert generated(make(), begun, None) == {}
+
+
+def test_where_no_place_can_be_made_the_script_follows_the_images_last_file() -> None:
+    begun = start("--no-eval", "--writable")
+    assert generated(make(UNDECIDED), begun, UNDECIDED.tree) == {
+        singularity.BASE_SCRIPT: 'LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}:/.singularity.d/libs"\n\n'
+        f"LD_LIBRARY_PATH={LIBS}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\nexport LD_LIBRARY_PATH\n"
+    }
 
 
 def test_a_user_who_empties_the_library_path_has_the_drivers_directory_alone() -> None:

@@ -42,7 +42,7 @@ BOOKKEEPING = re.compile(
 """Variables by which the runtime and the shell keep their books."""
 RUNTIMES_OWN = re.compile(r"(APPTAINER|SINGULARITY)_|(PS1|PROMPT_COMMAND|USER_PATH)$")
 """What Apptainer alone sets: nothing that another runtime has to give."""
-REFUSALS = ("error: not-raw: ", "error: unsayable-unset: ", "error: unsayable-path: ")
+REFUSALS = ("error: not-raw: ", "error: unsayable-unset: ", "error: unsayable-path: ", "error: unsayable-value: ")
 """How `plan` says before the start that a form cannot say this plan."""
 MATTERING = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 """Names that programs open to use a GPU."""
@@ -130,13 +130,18 @@ def starts(real: Ended, ours: Ended) -> Iterator[Verdict]:
 
 
 def driver_libraries(pair: Pair) -> Iterator[Verdict]:
-    """A name of the driver's leads to a library that serves at least as much."""
+    """A name of the driver's leads to a library that serves at least as much.
+
+    Where no image is known, the host's comes before the image's compat libcuda, and a finding says so.
+    """
     for name, there in pair.real.libraries.items():
         if name in NEUTRAL:
             continue
         here = pair.ours.libraries[name]
         if RANKS[here.label] < RANKS[there.label]:
-            yield Verdict(WORSE, f"{name} is {_file(here)}, with the real program {_file(there)}")
+            is_told = "image-unknown" in pair.told and (here.label, there.label) == (HOST, COMPAT)
+            why = f"{name} is {_file(here)}, with the real program {_file(there)}"
+            yield Verdict(TOLD if is_told else WORSE, why)
         elif RANKS[here.label] > RANKS[there.label] and name in MATTERING:
             yield Verdict(BETTER, f"{name} is {_file(here)}, with the real program {_file(there)}")
 
@@ -162,6 +167,8 @@ def bad_libcuda_is_told(pair: Pair) -> Iterator[Verdict]:
             continue
         if here.path in pair.told or here.real in pair.told:
             yield Verdict(TOLD, f"{name} is {_file(here)} with both, and a finding names it")
+        elif "image-unknown" in pair.told and "library-path-last" in pair.told:
+            yield Verdict(TOLD, f"{name} is {_file(here)} with both; a finding says that the image's value comes first")
         else:
             yield Verdict(WORSE, f"untold: {name} is {_file(here)} with both, and no finding names it")
 
