@@ -20,8 +20,6 @@ PROBE = "import ctypes, os; print(os.environ['LD_LIBRARY_PATH'], ctypes.CDLL('li
 SUBSTITUTION = "probe apptainer exec {own} $(gpubind plan --nv --format apptainer {image}) {path}"
 EVAL = 'eval "probe apptainer exec {own} $(gpubind plan --format apptainer --format sh {image}) {path}"'
 VARIABLES = 'eval "$(gpubind plan --format apptainer-env {image})"; probe apptainer exec {own} {path}'
-FIRST = {SUBSTITUTION: LIBDIR, EVAL: LIBDIR, VARIABLES: "/.gpubind/libs"}
-"""The driver's directory: what variables bring must not meet what a later --nv brings."""
 FORMS = pytest.mark.parametrize("form", [SUBSTITUTION, EVAL, VARIABLES], ids=["substitution", "eval", "variables"])
 
 WHO = pytest.mark.parametrize("user", [False, True], ids=["root", "user"])
@@ -48,26 +46,23 @@ def test_exec_starts_whatever_switches_the_programs_own_binds_on(
 def test_words_start_whatever_switches_the_programs_own_binds_on(
     trixie: Machine, tmp_path: Path, form: str, env: Mapping[str, str], always: str
 ) -> None:
-    assert (
-        started(trixie, form, "bookworm-sb", user=True, env=env, binds=[site(trixie, tmp_path, always)])[0]
-        == FIRST[form]
-    )
+    assert started(trixie, form, "bookworm-sb", user=True, env=env, binds=[site(trixie, tmp_path, always)])[0] == LIBDIR
 
 
 @FORMS
 @WHO
 def test_words_go_through_a_shell(trixie: Machine, form: str, user: bool) -> None:
-    assert set(started(trixie, form, "bookworm-sb", user=user)) == {FIRST[form], LIBDIR}
+    assert set(started(trixie, form, "bookworm-sb", user=user)) == {LIBDIR}
 
 
 @FORMS
 @pytest.mark.parametrize("known", [True, False], ids=["image-known", "image-unknown"])
 def test_words_keep_the_values_of_the_user_and_of_the_image(trixie: Machine, form: str, known: bool) -> None:
     elements = started(trixie, form, "bookworm-path-sb", user=True, known=known)
-    assert elements[:2] == [FIRST[form], OWN]
+    assert elements[:2] == [LIBDIR, OWN]
     env = {"APPTAINERENV_LD_LIBRARY_PATH": "/user/lib:/other"}
     elements = started(trixie, form, "bookworm-path-sb", user=True, known=known, env=env)
-    assert elements[:4] == ["/user/lib", "/other", FIRST[form], OWN]
+    assert elements[:4] == ["/user/lib", "/other", LIBDIR, OWN]
 
 
 @pytest.mark.parametrize("variable", ["APPTAINER_BIND", "SINGULARITY_BIND", "APPTAINER_BINDPATH"])
@@ -75,7 +70,7 @@ def test_variables_add_to_the_binds_that_the_user_has(trixie: Machine, variable:
     form = VARIABLES + "; apptainer exec {own} {path} test -x /mnt/build"
     rig = Bind(f"{CHECKOUT}/tests/live/rig", "/srv/rig")
     env = {variable: f"{rig.target}:/mnt"}
-    assert started(trixie, form, "bookworm-sb", user=True, env=env, binds=[rig])[0] == FIRST[VARIABLES]
+    assert started(trixie, form, "bookworm-sb", user=True, env=env, binds=[rig])[0] == LIBDIR
 
 
 @pytest.mark.parametrize(
@@ -85,11 +80,12 @@ def test_variables_add_to_the_binds_that_the_user_has(trixie: Machine, variable:
         VARIABLES.replace("apptainer exec", "apptainer exec --nv"),
         VARIABLES.replace("apptainer exec", "apptainer exec --no-eval"),
         VARIABLES.replace("; probe", "; export APPTAINER_NO_EVAL=1; probe"),
+        VARIABLES.replace("apptainer exec", "apptainer exec --nv --env A=1"),
     ],
-    ids=["twice", "later-nv", "no-eval", "no-eval-variable"],
+    ids=["twice", "later-nv", "no-eval", "no-eval-variable", "later-nv-and-env"],
 )
 def test_variables_serve_every_later_start(trixie: Machine, form: str) -> None:
-    assert started(trixie, form, "bookworm-sb", user=True)[0] == FIRST[VARIABLES]
+    assert started(trixie, form, "bookworm-sb", user=True)[0] == LIBDIR
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -136,6 +132,12 @@ def test_without_evaluation_a_sif_is_known_and_nothing_is_lost(trixie: Machine) 
 def test_without_evaluation_a_known_image_keeps_its_own_value(trixie: Machine) -> None:
     case = Case("apptainer", "bookworm-path-sb", True, ("--backend-arg=--no-eval",))
     assert library_path(trixie, case)[:2] == [LIBDIR, OWN]
+
+
+@pytest.mark.parametrize("flag", ["", "--nv "], ids=["plain", "nv"])
+def test_a_library_path_on_a_later_command_line_comes_first_and_the_driver_is_found(trixie: Machine, flag: str) -> None:
+    form = VARIABLES.replace("apptainer exec", f"apptainer exec {flag}--env LD_LIBRARY_PATH=/later")
+    assert started(trixie, form, "bookworm-sb", user=True) == ["/later", LIBDIR]
 
 
 def test_bubblewrap_keeps_the_images_own_value_and_not_the_hosts(trixie: Machine) -> None:
