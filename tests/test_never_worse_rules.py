@@ -130,6 +130,7 @@ def test_driver_answers_where_it_did() -> None:
     assert said(compare.driver_answers, seen(), silent) == WORSE
     assert said(compare.driver_answers, silent, seen()) == EQUAL
     assert said(compare.driver_answers, silent, silent) == EQUAL
+    assert said(compare.driver_answers, seen(libcuda=OLDER), silent) == EQUAL
 
 
 def test_driver_answers_of_nvml_are_nothing_where_no_gpu_is_chosen() -> None:

@@ -24,6 +24,8 @@ USABLE = ("ENXIO", "opened")
 """What opening a node says that works: no driver owns the rig's."""
 NO_DEVICE, DRIVER_NOT_LOADED = 100, 9
 """What the host's libcuda and NVML say on the rig, whose nodes no driver owns."""
+OPERATING_SYSTEM = 304
+"""What the host's libcuda says where there is no /proc."""
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 GPU_VARIABLES = (
@@ -174,11 +176,16 @@ def bad_libcuda_is_told(pair: Pair) -> Iterator[Verdict]:
 
 
 def driver_answers(pair: Pair) -> Iterator[Verdict]:
-    """Where the driver starts with the real program, it starts. NVML needs nodes, which go where no GPU is chosen."""
+    """Where the driver starts with the real program, it starts. NVML needs nodes, which go where no GPU is chosen.
+
+    Without /proc, which the rig cannot mount anew, the host's libcuda says 304 where the image's older one says 100.
+    """
     names = MATTERING if chosen(pair) else MATTERING[:2]
     for name, answer in zip(names, (NO_DEVICE, NO_DEVICE, DRIVER_NOT_LOADED)):
         there, here = pair.real.libraries[name].status, pair.ours.libraries[name].status
-        if there == answer != here:
+        labels = pair.real.libraries[name].label, pair.ours.libraries[name].label
+        without_proc = here == OPERATING_SYSTEM and labels == (OLD, HOST)
+        if there == answer != here and not without_proc:
             yield Verdict(WORSE, f"{name} answers {here}, with the real program {there}")
 
 
