@@ -4,7 +4,7 @@ Each is read once, by the program's own rules. A value on the command line wins 
 with the prefix APPTAINER_ win over those with SINGULARITY_, which SingularityCE knows alone. Binds add up.
 
 Sources: Apptainer 1.4.5 `cmd/internal/cli/action_flags.go`, `pkg/cmdline/flag.go`, `env.go`, `internal/pkg/util/env/`,
-`internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler); SingularityCE 4.5, the same files.
+`pkg/util/apptainerconf/parser.go`, `internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler); SingularityCE 4.5, the same files.
 """
 
 from __future__ import annotations
@@ -268,10 +268,13 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
 
 
 def parse_site(text: str) -> dict[str, tuple[str, ...]]:
-    """apptainer.conf, singularity.conf: `directive = value` lines. A directive may stand there more than once."""
+    """apptainer.conf, singularity.conf: `directive = value` lines. A directive may stand there more than once.
+
+    A line without a value says nothing: the program's default counts.
+    """
     site: dict[str, tuple[str, ...]] = {}
     for line in text.split("\n"):
         name, equals, value = line.partition("=")
-        if equals and not line.lstrip().startswith("#"):
+        if equals and value.strip() and not line.lstrip().startswith("#"):
             site[name.strip()] = (*site.get(name.strip(), ()), value.strip())
     return site

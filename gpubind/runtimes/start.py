@@ -42,8 +42,8 @@ class Start(NamedTuple):
     """What this host's /dev has of `bwrap.NODES`."""
 
     def directive(self, name: str, default: str = "") -> str:
-        """The value of directive *name* of the site's configuration; the last one counts."""
-        return self.site.get(name, (default,))[-1]
+        """The value of directive *name* of the site's configuration; the first one counts."""
+        return self.site.get(name, (default,))[0]
 
 
 class Words(NamedTuple):

@@ -92,7 +92,7 @@ def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
         ),
         start("--bind", "/a", "-c"),
         start("-B/a", "--env=A=b", "-c"),
-        start(site={"mount dev": ("yes", "minimal")}),
+        start(site={"mount dev": ("minimal", "yes")}),
         start("-c", site={"mount dev": ("no",)}),
     ],
 )
@@ -114,6 +114,7 @@ def test_devices_are_bound_where_dev_is_minimal(begun: Start) -> None:
         start(program="singularity", environ={"APPTAINER_CONTAIN": "1"}),
         start("--no-mount", "dev", "--contain"),
         start(site={"mount dev": ("no",)}),
+        start(site={"mount dev": ("yes", "minimal")}),
     ],
 )
 def test_devices_are_not_bound_where_dev_is_whole_or_none(begun: Start) -> None:
@@ -452,7 +453,8 @@ def test_the_version_tells_the_program_behind_a_name(text: str, expected: Any) -
 
 
 def test_the_sites_configuration_is_directives_and_values() -> None:
-    text = "# mount dev = minimal\nmount dev = yes\n  enable overlay=try\nnonsense\nbind path = /a\nbind path = /b\n"
+    text = "# mount dev = minimal\nmount dev =\nmount dev = yes\n  enable overlay=try\nnonsense\n"
+    text += "bind path = /a\nbind path = /b\nmount home =\n"
     assert parse_site(text) == {"mount dev": ("yes",), "enable overlay": ("try",), "bind path": ("/a", "/b")}
 
 
