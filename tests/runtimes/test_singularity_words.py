@@ -177,8 +177,9 @@ def test_the_users_value_stays_in_front_of_ours(begun: Start) -> None:
     assert library_path(VALUED, begun)["LD_LIBRARY_PATH"].startswith(f"/x,y:{LIBS}$")
 
 
-def test_a_value_that_only_the_programs_shell_knows_is_left_to_it() -> None:
-    begun = start(env_files={"LD_LIBRARY_PATH": None})
+@pytest.mark.parametrize("facts", [{"env_files": {"LD_LIBRARY_PATH": None}}, {"has_unread_env_files": True}], ids=str)
+def test_a_value_that_only_the_programs_shell_knows_is_left_to_it(facts: dict[str, Any]) -> None:
+    begun = start(**facts)
     assert library_path(VALUED, begun) == {}
     assert "library-path-last" not in [finding.code for finding in words(make(), begun).findings]
 
@@ -260,6 +261,7 @@ def test_a_gpu_variable_that_the_user_gives_to_the_container_is_not_said() -> No
         start(environ={"APPTAINERENV_CUDA_VISIBLE_DEVICES": "0"}),
         start(environ={"SINGULARITYENV_CUDA_VISIBLE_DEVICES": ""}),
         start(env_files={"CUDA_VISIBLE_DEVICES": None}),
+        start(has_unread_env_files=True),
     ):
         assert "CUDA_VISIBLE_DEVICES" not in env(words(said, begun))
 
