@@ -512,6 +512,20 @@ def test_a_host_without_gpu_is_a_warning_and_the_container_starts(tmp_path: Path
     assert gpubind("exec", "--require-gpu", *roots, "img", "cmd", env=env).returncode == 125
 
 
+@pytest.mark.parametrize("kind", ["pipe", "large"])
+def test_an_environment_file_that_cannot_be_read_here_is_the_runtimes_alone(tmp_path: Path, kind: str) -> None:
+    env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
+    file = tmp_path / "env"
+    if kind == "pipe":
+        os.mkfifo(file)  # to open it would wait for a writer
+    else:
+        file.write_text("A=1\n" + "#" * (1 << 20))
+    words = (f"--backend-arg=--env-file={file}", "img.sif", "cmd")
+    done = gpubind("exec", "-q", "--host", HOST, *words, env=env)
+    assert (done.returncode, done.stderr) == (42, "")
+    assert not any("LD_LIBRARY_PATH=" in word for word in done.stdout.splitlines())
+
+
 def test_a_root_from_a_variable_does_not_count_for_a_recorded_host() -> None:
     assert gpubind("plan", "-q", "--host", HOST, env={"GPUBIND_ROOT": "/nonexistent"}).returncode == 0
 

@@ -277,20 +277,19 @@ def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], envi
     from gpubind.execute import probe_version
     from gpubind.host.open import read_file
     from gpubind.runtimes import bwrap, singularity
-    from gpubind.runtimes.singularity_options import Options, parse_site, read_env_file, read_options
+    from gpubind.runtimes.singularity_options import Options, parse_site, read_options
     from gpubind.runtimes.start import Start
 
     flavour, version, site = name, None, {}
-    options, env_files = Options(), {}
+    options = Options()
     if name != "bwrap":
         if program is not None and program.startswith("/"):
             flavour, version = singularity.parse_version(probe_version(program))
             if os.path.exists(SITE_FILES[flavour]):
                 site = parse_site(_text(read_file(SITE_FILES[flavour], ENV_FILE_LIMIT)))
         options = read_options(flavour, arguments, environ)
-        for path in options.all("env-file"):
-            env_files.update(read_env_file(_text(read_file(path, ENV_FILE_LIMIT)), environ))
     directories = frozenset(path for path in (environ.get("HOME"), environ.get("PWD")) if path and os.path.isdir(path))
+    env_files, unread = _read_env_files(options.all("env-file"), environ)
     nodes: tuple[Any, ...] = ()
     if name == "bwrap":
         nodes = tuple(path for pattern in bwrap.NODES for path in sorted(glob(pattern)))
@@ -302,11 +301,30 @@ def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], envi
         options=options,
         site=site,
         env_files=env_files,
+        has_unread_env_files=unread,
         directories=directories,
         home=_home(),
         working_directory=_working_directory(environ),
         nodes=nodes,
     )
+
+
+def _read_env_files(paths: Iterable[str], environ: Mapping[str, str]) -> tuple[dict[str, Optional[str]], bool]:
+    """What the user's environment files set; and whether one of them was not read.
+
+    A pipe, such as a shell's `<(...)`, is the runtime's: what is read from it here would be lost to that.
+    """
+    from gpubind.host.open import read_file
+    from gpubind.runtimes.singularity_options import read_env_file
+
+    values: dict[str, Optional[str]] = {}
+    unread = False
+    for path in paths:
+        if os.path.exists(path) and not (os.path.isfile(path) and os.path.getsize(path) <= ENV_FILE_LIMIT):
+            values, unread = {}, True
+        else:
+            values.update(read_env_file(_text(read_file(path, ENV_FILE_LIMIT)), environ))
+    return values, unread
 
 
 def callers_environ() -> dict[str, str]:
@@ -350,13 +368,11 @@ def host_for(options: PlanOptions, start: "Start", image: Optional["Image"]) -> 
     counts among all GPUs, so all of them must be there. With --cleanenv the caller's variables stay outside.
     """
     from gpubind.host.base import GPU_VARIABLES, LIBRARY_VARIABLES
-    from gpubind.runtimes.singularity_options import user_value
 
     host = open_host_of(options)
-    said = (user_value(name, start.options, start.env_files, start.environ, start.program) for name in GPU_VARIABLES)
     facts = image.facts if image is not None else None
     images = {*facts.env, *facts.undecided}.intersection(LIBRARY_VARIABLES) if facts is not None else ()
-    void = images or start.options.clean_environment or any(value is not None for value in said)
+    void = images or start.options.clean_environment or any(start.said(name) is not None for name in GPU_VARIABLES)
     if options.host is None and void:
         host.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
     return host

@@ -16,7 +16,6 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.model import ContainerPath, Decision, EnvVar, Finding, ImageFacts, Missing, Mount, Plan
 from gpubind.planner.placement import SINGULARITY, Layout
 from gpubind.runtimes.flags import map_word
-from gpubind.runtimes.singularity_options import Said, user_value
 from gpubind.runtimes.start import Action, Bind, Start, Words, left_out, no_mount_point
 from gpubind.tree import Tree
 
@@ -53,7 +52,7 @@ def generated(plan: Plan, start: Start, image: Optional[Tree]) -> dict[Container
     ours = _ours(plan)
     if image is None or plan.image is None or not plan.image.singularity or _is_newer(start) or not ours:
         return {}
-    if _said("LD_LIBRARY_PATH", start) is not None or _kept(plan.image, start, ours) is not None:
+    if start.said("LD_LIBRARY_PATH") is not None or _kept(plan.image, start, ours) is not None:
         return {}
     value = f"{shlex.quote(ours)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
     script = f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"
@@ -86,7 +85,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
     binds += [Bind(node.source, node.target, False) for node in nodes]
     findings = list(_start_findings(plan, start))
     env, env_findings = _environment(plan, start)
-    unset = tuple(v.name for v in plan.env if v.op == "unset" and _said(v.name, start) is None)
+    unset = tuple(v.name for v in plan.env if v.op == "unset" and start.said(v.name) is None)
     plain = [bind for bind in binds if not _needs_mount(bind)]
     options = list(NO_GPU_FLAGS)
     if plain:
@@ -345,13 +344,13 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
     value = _to_the_letter(variable.value or "", start)
     if variable.name == "PATH" and variable.op in ("prepend", "append") and value:
         name = f"{variable.op.upper()}_PATH"
-        said = _said(name, start)
+        said = start.said(name)
         parts = [said.text, value] if said is not None and said.text else [value]
         if said is None or said.text is not None:
             yield name, ":".join(parts)
-    elif _said(variable.name, start) is None and variable.op == "set" and variable.value is not None:
+    elif start.said(variable.name) is None and variable.op == "set" and variable.value is not None:
         yield variable.name, value
-    elif _said(variable.name, start) is None and variable.op in ("append", "default") and not start.options.no_eval:
+    elif start.said(variable.name) is None and variable.op in ("append", "default") and not start.options.no_eval:
         yield from _behind(variable, value, start)
 
 
@@ -382,10 +381,10 @@ def _library_path(
     The program itself puts its directory of libraries behind whatever is there in the end.
     """
     name = "LD_LIBRARY_PATH"
-    said = _said(name, start)
+    said = start.said(name)
     if _is_newer(start) and said is None:
         name = "PREPEND_LD_LIBRARY_PATH"
-        said = _said(name, start)
+        said = start.said(name)
         if said is None or said.text is not None:
             return (name, f"{said.text}:{ours}" if said is not None and said.text else ours), []
     if said is None:
@@ -440,11 +439,6 @@ def _left_last(what: str, ours: str) -> Finding:
         "libcuda in one of its directories wins",
         "leave out --no-eval, or set APPTAINERENV_LD_LIBRARY_PATH to what the program needs",
     )
-
-
-def _said(name: str, start: Start) -> Optional[Said]:
-    """The user's own value for *name* in the container."""
-    return user_value(name, start.options, start.env_files, start.environ, start.program)
 
 
 def _to_the_letter(value: str, start: Start) -> str:

@@ -13,7 +13,6 @@ from typing import NamedTuple, Optional
 
 from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, UserBind
 from gpubind.runtimes.flags import parse_list
-from gpubind.runtimes.singularity_options import user_value
 from gpubind.runtimes.start import Start
 
 LIBRARIES = "/.singularity.d/libs"
@@ -46,7 +45,7 @@ def brought(start: Start) -> Brought:
             binds.append(UserBind(HostPath(source), ContainerPath(normpath(spec.target))))
     env: list[EnvVar] = []
     for name, changes, op in _SEARCH_PATHS:
-        said = user_value(name, options, start.env_files, start.environ, start.program)
+        said = start.said(name)
         text = said.text if said is not None else None
         if said is None and name == "LD_PRELOAD" and not options.clean_environment:
             text = start.environ.get(name)  # the caller's own variable goes into the container, too

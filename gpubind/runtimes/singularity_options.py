@@ -4,6 +4,7 @@ Each is read once, by the program's own rules. A value on the command line wins 
 with the prefix APPTAINER_ win over those with SINGULARITY_, which SingularityCE knows alone. Binds add up.
 
 Sources: Apptainer 1.4.5 `cmd/internal/cli/action_flags.go`, `pkg/cmdline/flag.go`, `env.go`, `internal/pkg/util/env/`,
+`pkg/util/apptainerconf/parser.go`,
 `internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler); SingularityCE 4.5, the same files.
 """
 
@@ -16,11 +17,9 @@ from typing import NamedTuple, Optional
 from gpubind.formats.shell import Exports, parse_exports
 from gpubind.runtimes.flags import Flag, FlagKind, parse_bool, parse_command_line, parse_list, parse_map
 
-_PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
+PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
 _ADDED_UP = ("bind", "mount")
 """Options to whose values those of the variables are added."""
-_EVALUATED = frozenset("$`\\")
-"""What makes the container's shell change a value."""
 
 
 def _flags(kind: FlagKind, table: str) -> Iterator[Flag]:
@@ -205,7 +204,7 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
         else:
             values.setdefault(name, []).extend(parse_list(value) if _KINDS[name] == "list" else [value])
     seen: set[str] = set()
-    for prefix in _PREFIXES.get(program, ()):
+    for prefix in PREFIXES.get(program, ()):
         for flag in FLAGS:
             for variable in flag.variables:
                 said = environ.get(f"{prefix}_{variable}", "")
@@ -227,35 +226,6 @@ def _of_variable(flag: Flag, value: str) -> list[str]:
     return list(parse_list(",".join(part.strip() for part in value.split(","))))
 
 
-class Said(NamedTuple):
-    """The user's own value for a variable of the container."""
-
-    text: Optional[str]
-    """As the user wrote it; None where only the program's shell can tell it."""
-    plain: bool
-    """Whether it arrives as it is written: nothing evaluates it."""
-
-
-def user_value(
-    name: str, options: Options, env_files: Mapping[str, Optional[str]], environ: Mapping[str, str], program: str
-) -> Optional[Said]:
-    """What the user says for variable *name* of the container: by --env, else --env-file, else the prefixed variables.
-
-    None if the user says nothing. *env_files* has what `read_env_file` gave of the files.
-    """
-    text: Optional[str]
-    if name in options.env:
-        text = options.env[name]
-    elif name in env_files:
-        text = env_files[name]
-    else:
-        variables = (f"{prefix}ENV_{name}" for prefix in _PREFIXES.get(program, ()))
-        text = next((environ[variable] for variable in variables if variable in environ), None)
-        if text is None:
-            return None
-    return Said(text, text is not None and (options.no_eval or not _EVALUATED & set(text)))
-
-
 def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[str]]:
     """The variables that the text of an environment file sets; None for a value that only a shell can tell.
 
@@ -268,10 +238,13 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
 
 
 def parse_site(text: str) -> dict[str, tuple[str, ...]]:
-    """apptainer.conf, singularity.conf: `directive = value` lines. A directive may stand there more than once."""
+    """apptainer.conf, singularity.conf: `directive = value` lines. A directive may stand there more than once.
+
+    A line without a value says nothing: the program's default counts.
+    """
     site: dict[str, tuple[str, ...]] = {}
     for line in text.split("\n"):
         name, equals, value = line.partition("=")
-        if equals and not line.lstrip().startswith("#"):
+        if equals and value.strip() and not line.lstrip().startswith("#"):
             site[name.strip()] = (*site.get(name.strip(), ()), value.strip())
     return site

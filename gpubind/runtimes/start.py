@@ -7,10 +7,21 @@ from typing import Literal, NamedTuple, Optional
 
 from gpubind.model import ContainerPath, Decision, Finding, HostPath, Mount, Plan
 from gpubind.planner.sides import BY_DEFAULT
-from gpubind.runtimes.singularity_options import Options
+from gpubind.runtimes.singularity_options import PREFIXES, Options
 
 NO_MOUNT_POINT = "no-mount-point"
 Action = Literal["exec", "run", "shell"]
+_EVALUATED = frozenset("$`\\")
+"""What makes the container's shell change a value."""
+
+
+class Said(NamedTuple):
+    """The user's own value for a variable of the container."""
+
+    text: Optional[str]
+    """As the user wrote it; None where only the program's shell can tell it."""
+    plain: bool
+    """Whether it arrives as it is written: nothing evaluates it."""
 
 
 class Start(NamedTuple):
@@ -30,6 +41,8 @@ class Start(NamedTuple):
     """The runtime's configuration file: directive -> values."""
     env_files: Mapping[str, Optional[str]] = {}
     """What the files of the user's --env-file options set; None for a value that only a shell can tell."""
+    has_unread_env_files: bool = False
+    """Whether such a file could not be looked at, so that it may set any variable that `env_files` does not have."""
     staged: Mapping[ContainerPath, HostPath] = {}
     """Where generated content was written: container path -> host path."""
     directories: frozenset[str] = frozenset()
@@ -42,8 +55,27 @@ class Start(NamedTuple):
     """What this host's /dev has of `bwrap.NODES`."""
 
     def directive(self, name: str, default: str = "") -> str:
-        """The value of directive *name* of the site's configuration; the last one counts."""
-        return self.site.get(name, (default,))[-1]
+        """The value of directive *name* of the site's configuration; the first one counts."""
+        return self.site.get(name, (default,))[0]
+
+    def said(self, name: str) -> Optional[Said]:
+        """What the user says for variable *name* of the container; None if the user says nothing.
+
+        --env wins over --env-file, and that over the prefixed variables.
+        """
+        text: Optional[str]
+        if name in self.options.env:
+            text = self.options.env[name]
+        elif name in self.env_files:
+            text = self.env_files[name]
+        elif self.has_unread_env_files:
+            text = None
+        else:
+            variables = (f"{prefix}ENV_{name}" for prefix in PREFIXES.get(self.program, ()))
+            text = next((self.environ[variable] for variable in variables if variable in self.environ), None)
+            if text is None:
+                return None
+        return Said(text, text is not None and (self.options.no_eval or not _EVALUATED & set(text)))
 
 
 class Words(NamedTuple):

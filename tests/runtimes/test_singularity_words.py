@@ -92,7 +92,7 @@ def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
         ),
         start("--bind", "/a", "-c"),
         start("-B/a", "--env=A=b", "-c"),
-        start(site={"mount dev": ("yes", "minimal")}),
+        start(site={"mount dev": ("minimal", "yes")}),
         start("-c", site={"mount dev": ("no",)}),
     ],
 )
@@ -114,6 +114,7 @@ def test_devices_are_bound_where_dev_is_minimal(begun: Start) -> None:
         start(program="singularity", environ={"APPTAINER_CONTAIN": "1"}),
         start("--no-mount", "dev", "--contain"),
         start(site={"mount dev": ("no",)}),
+        start(site={"mount dev": ("yes", "minimal")}),
     ],
 )
 def test_devices_are_not_bound_where_dev_is_whole_or_none(begun: Start) -> None:
@@ -176,8 +177,9 @@ def test_the_users_value_stays_in_front_of_ours(begun: Start) -> None:
     assert library_path(VALUED, begun)["LD_LIBRARY_PATH"].startswith(f"/x,y:{LIBS}$")
 
 
-def test_a_value_that_only_the_programs_shell_knows_is_left_to_it() -> None:
-    begun = start(env_files={"LD_LIBRARY_PATH": None})
+@pytest.mark.parametrize("facts", [{"env_files": {"LD_LIBRARY_PATH": None}}, {"has_unread_env_files": True}], ids=str)
+def test_a_value_that_only_the_programs_shell_knows_is_left_to_it(facts: dict[str, Any]) -> None:
+    begun = start(**facts)
     assert library_path(VALUED, begun) == {}
     assert "library-path-last" not in [finding.code for finding in words(make(), begun).findings]
 
@@ -259,6 +261,7 @@ def test_a_gpu_variable_that_the_user_gives_to_the_container_is_not_said() -> No
         start(environ={"APPTAINERENV_CUDA_VISIBLE_DEVICES": "0"}),
         start(environ={"SINGULARITYENV_CUDA_VISIBLE_DEVICES": ""}),
         start(env_files={"CUDA_VISIBLE_DEVICES": None}),
+        start(has_unread_env_files=True),
     ):
         assert "CUDA_VISIBLE_DEVICES" not in env(words(said, begun))
 
@@ -452,7 +455,8 @@ def test_the_version_tells_the_program_behind_a_name(text: str, expected: Any) -
 
 
 def test_the_sites_configuration_is_directives_and_values() -> None:
-    text = "# mount dev = minimal\nmount dev = yes\n  enable overlay=try\nnonsense\nbind path = /a\nbind path = /b\n"
+    text = "# mount dev = minimal\nmount dev =\nmount dev = yes\n  enable overlay=try\nnonsense\n"
+    text += "bind path = /a\nbind path = /b\nmount home =\n"
     assert parse_site(text) == {"mount dev": ("yes",), "enable overlay": ("try",), "bind path": ("/a", "/b")}
 
 
