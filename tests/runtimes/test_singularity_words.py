@@ -12,6 +12,7 @@ import pytest
 from build.driver import host, kernel, rhel
 from build.images import glibc, image, sandbox
 from build.starts import start as begin
+from build.trees import Link
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,52 @@ def test_every_file_is_bound_read_only() -> None:
     made = words(make(), start())
     assert all(bind.read_only for bind in made.binds)
     assert f"{LIBS}/libcuda.so.1" in targets(made)
+
+
+BINARIES = {"/usr/bin/nvidia-smi"}
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        start("--bind", "/a:/usr/bin"),
+        start("-B", "/mine:/usr"),
+        start("--mount", "type=bind,src=/a,dst=/usr/bin/"),
+        start("--bind", "/a:/bin:ro"),
+        start(environ={"SINGULARITY_BINDPATH": "/b,/a:/usr/bin"}),
+        start(site={"bind path": ("/a:/usr/bin",)}),
+    ],
+)
+def test_nothing_is_put_into_what_the_user_binds_and_that_is_told(begun: Start) -> None:
+    opened = image(glibc(), sandbox(), {"/bin": Link("usr/bin"), "/usr/bin/x": ""})
+    made = words(make(opened), begun, opened.tree)
+    assert not targets(made) & BINARIES
+    assert f"{LIBS}/libcuda.so.1" in targets(made)
+    assert "no-mount-point" in [finding.code for finding in made.findings]
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        start("--bind", "/a:/usr/bi,/usr/bin/other"),
+        start("--bind", "/a:/usr/bin", site={"user bind control": ("no",)}),
+        start("--contain", site={"bind path": ("/usr/bin",)}),
+    ],
+)
+def test_what_the_user_binds_elsewhere_takes_nothing_away(begun: Start) -> None:
+    assert targets(words(make(), begun)) >= BINARIES
+
+
+@pytest.mark.parametrize("bind", ["/usr", "/usr/bin", "/usr/bin/nvidia-smi"])
+def test_a_file_that_a_bind_of_the_users_brings_is_not_missed(bind: str) -> None:
+    made = words(make(), start("--bind", bind))
+    assert not targets(made) & BINARIES
+    assert not [decision for decision in made.decisions if decision.subject in BINARIES]
+
+
+def test_a_file_that_the_user_binds_itself_is_the_users() -> None:
+    made = words(make(), start("--bind", "/mine:/usr/bin/nvidia-smi"))
+    assert not targets(made) & BINARIES
 
 
 def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
