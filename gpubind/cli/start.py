@@ -229,7 +229,7 @@ def plan_in_words(
     if as_exports:
         is_typed = any(word.startswith("--containlibs") for word in arguments)
         own = None if is_typed else _own_libraries(options, made)
-        return made, singularity.exports(words, name.upper(), own)
+        return made, singularity.exports(words, start.program.upper(), own)
     return made, singularity.quoted(words, name) if quoted else singularity.raw(words, name)
 
 
