@@ -33,6 +33,7 @@ NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
 _REFERENCE = re.compile(r"(?<!\\)\$(?:LD_LIBRARY_PATH(?![A-Za-z0-9_])|\{LD_LIBRARY_PATH\})")
 _ESCAPED = re.compile(r"[\\$`]")
+_SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
 _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
 
@@ -390,9 +391,9 @@ def _behind(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, s
         if not callers:
             yield name, f"${{{name}:-{value}}}"
     elif callers:
-        # The caller's value stands in the default: closing braces would end it.
-        if "}" not in callers:
-            yield name, f"${{{name}:-{_to_the_letter(callers, start)}}}:{value}"
+        # The caller's value stands in the default: there, no backslash protects what is special.
+        if not _SPECIAL_IN_DEFAULT.search(callers):
+            yield name, f"${{{name}:-{callers}}}:{value}"
     else:
         yield name, f"${{{name}:+${name}:}}{value}"
 

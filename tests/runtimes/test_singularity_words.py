@@ -570,8 +570,8 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
     [
         (start(), f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{LIBS}", f"${{VDPAU_DRIVER_PATH:-{LIBS}}}"),
         (
-            start(environ={"GBM_BACKENDS_PATH": "/a$b", "VDPAU_DRIVER_PATH": "/c"}),
-            f"${{GBM_BACKENDS_PATH:-/a\\$b}}:{LIBS}",
+            start(environ={"GBM_BACKENDS_PATH": "/a b,=c", "VDPAU_DRIVER_PATH": "/c"}),
+            f"${{GBM_BACKENDS_PATH:-/a b,=c}}:{LIBS}",
             None,
         ),
         (
@@ -579,10 +579,11 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
             f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{LIBS}",
             f"${{VDPAU_DRIVER_PATH:-{LIBS}}}",
         ),
+        *((start(environ={"GBM_BACKENDS_PATH": f"/a{c}b", "VDPAU_DRIVER_PATH": "/c"}), None, None) for c in "$`\\}\"'"),
         (start(environ={"APPTAINERENV_GBM_BACKENDS_PATH": "/a", "SINGULARITYENV_VDPAU_DRIVER_PATH": "/c"}), None, None),
         (start("--no-eval"), None, None),
     ],
-    ids=["nobody", "caller", "clean", "user", "no-eval"],
+    ids=["nobody", "caller", "clean", *(f"callers-{c}" for c in "$`\\}\"'"), "user", "no-eval"],
 )
 def test_modules_of_the_driver_come_behind_those_of_image_caller_and_user(
     begun: Start, gbm: Optional[str], vdpau: Optional[str]
