@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
+from build.driver import rhel
 from build.elf import elf
 from build.images import glibc
 from build.trees import make_tree
@@ -442,6 +443,16 @@ def test_words_for_a_runtime_are_one_line() -> None:
     done = gpubind("plan", "-q", "--host", HOST, "--format", "singularity")
     assert done.stdout.count("\n") == 1
     assert done.stdout.startswith("--no-nv --nv=false --no-rocm --rocm=false --bind /")
+
+
+@pytest.mark.parametrize(
+    ("version", "prefix"), [("apptainer version 1.4.5", "APPTAINER"), ("singularity-ce version 4.1.0", "SINGULARITY")]
+)
+def test_variables_have_the_prefix_of_the_program_behind_the_name(tmp_path: Path, version: str, prefix: str) -> None:
+    root = str(make_tree(tmp_path / "root", rhel()).root)
+    env = runtime(tmp_path, "singularity", version)
+    done = gpubind("plan", "--nv", "-q", "--format", "singularity-env", "--root", root, "--dev-root", root, env=env)
+    assert f"export {prefix}_NO_NV=1" in done.stdout
 
 
 def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:

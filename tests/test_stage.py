@@ -40,9 +40,39 @@ def test_a_home_that_cannot_be_written_gives_way_to_tmpdir(tmp_path: Path) -> No
     assert path.startswith(f"{tmp_path}/gpubind-{os.geteuid()}/")
 
 
+def test_a_full_home_gives_way_and_takes_nothing_away_that_is_there(tmp_path: Path) -> None:
+    cache = tmp_path / "cache" / "gpubind"
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
+    (path,) = stage(PLAN.generated, environ).values()
+    there = os.stat(path)
+    assert stage(PLAN.generated, environ) == {ICD: path}
+    assert os.stat(path) == there
+    os.remove(path)
+    (cache / f"{os.path.basename(path)}.{os.getpid()}.part").mkdir()  # nothing can be written under that name
+    (other,) = stage(PLAN.generated, environ).values()
+    assert other.startswith(f"{tmp_path}/gpubind-{os.geteuid()}/")
+
+
+def test_a_tmpdir_that_cannot_be_made_gives_way_to_tmp(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (path,) = stage(PLAN.generated, {"TMPDIR": str(tmp_path / "file")}).values()
+    assert path.startswith(f"/tmp/gpubind-{os.geteuid()}/")
+
+
 def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path: Path) -> None:
     trap = tmp_path / f"gpubind-{os.geteuid()}"
     trap.mkdir()
     trap.chmod(0o777)
-    with pytest.raises(OutputError):
-        stage(PLAN.generated, {"TMPDIR": str(tmp_path)})
+    (path,) = stage(PLAN.generated, {"TMPDIR": str(tmp_path)}).values()
+    assert not path.startswith(str(tmp_path))
+
+
+def test_without_a_place_the_error_names_all_that_were_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpubind.stage.LAST_RESORT", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("")
+    environ = {"HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path / "none" / "file")}
+    (tmp_path / "none").write_text("")
+    with pytest.raises(OutputError) as caught:
+        stage(PLAN.generated, environ)
+    assert caught.value.code == "unwritable-file"
+    assert caught.value.where.count(", ") == 2

@@ -229,7 +229,7 @@ def plan_in_words(
     if as_exports:
         is_typed = any(word.startswith("--containlibs") for word in arguments)
         own = None if is_typed else _own_libraries(options, made)
-        return made, singularity.exports(words, name.upper(), own)
+        return made, singularity.exports(words, start.program.upper(), own)
     return made, singularity.quoted(words, name) if quoted else singularity.raw(words, name)
 
 
@@ -288,7 +288,8 @@ def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], envi
             if os.path.exists(SITE_FILES[flavour]):
                 site = parse_site(_text(read_file(SITE_FILES[flavour], ENV_FILE_LIMIT)))
         options = read_options(flavour, arguments, environ)
-    directories = frozenset(path for path in (environ.get("HOME"), environ.get("PWD")) if path and os.path.isdir(path))
+    here = _working_directory(environ)
+    directories = frozenset(path for path in (environ.get("HOME"), here) if path and os.path.isdir(path))
     env_files, unread = _read_env_files(options.all("env-file"), environ)
     nodes: tuple[Any, ...] = ()
     if name == "bwrap":
@@ -304,7 +305,7 @@ def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], envi
         has_unread_env_files=unread,
         directories=directories,
         home=_home(),
-        working_directory=_working_directory(environ),
+        working_directory=here,
         nodes=nodes,
     )
 

@@ -78,8 +78,8 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
         options += [option, path, path]
     for path in homes:
         options += ["--bind", path, path]
-    if _working_directory(start, homes):
-        options += ["--chdir", start.environ["PWD"]]
+    if start.working_directory and _is_visible(start.working_directory, homes):
+        options += ["--chdir", start.working_directory]
     for bind in binds:
         options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
     for node in plan.devices:
@@ -136,10 +136,10 @@ def _directory(plan: Plan, start: Start, image: Tree, given: Given) -> Optional[
     """Where the program starts: bubblewrap falls back from the caller's directory to the home and to the root."""
     if given.working_directory is not None:
         return given.working_directory
-    working, home = start.environ.get("PWD", ""), start.environ.get("HOME", "")
-    if not working.startswith("/"):
+    working, home = start.working_directory, start.environ.get("HOME", "")
+    if working is None:
         return None
-    if _working_directory(start, _user_directories(plan, start)) or not isinstance(image.stat(working), Missing):
+    if _is_visible(working, _user_directories(plan, start)) or not isinstance(image.stat(working), Missing):
         return ContainerPath(working)
     return ContainerPath(home if home in start.directories else "/")
 
@@ -199,9 +199,8 @@ def _has(image: Tree, path: str, kind: str) -> bool:
 
 def _user_directories(plan: Plan, start: Start) -> list[str]:
     """The caller's home and working directory, which are writable at their own paths, as with Apptainer."""
-    home, working = start.environ.get("HOME", ""), start.environ.get("PWD", "")
     paths: list[str] = []
-    for path in (home, working):
+    for path in (start.environ.get("HOME", ""), start.working_directory or ""):
         outside = path.startswith("/") and path not in NOT_A_WORKING_DIRECTORY and "\0" not in path
         if any(_inside(mount.target, [path]) for mount in plan.mounts):
             continue  # it would hide the mount points that the plan needs
@@ -210,9 +209,9 @@ def _user_directories(plan: Plan, start: Start) -> list[str]:
     return paths
 
 
-def _working_directory(start: Start, homes: list[str]) -> bool:
+def _is_visible(working: str, homes: list[str]) -> bool:
     """Whether the caller's working directory is there in the container."""
-    return _inside(start.environ.get("PWD", ""), ["/tmp", *homes])
+    return _inside(working, ["/tmp", *homes])
 
 
 def _inside(path: str, directories: list[str]) -> bool:

@@ -16,12 +16,12 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.model import ContainerPath, Decision, EnvVar, Finding, ImageFacts, Missing, Mount, Plan
 from gpubind.planner.placement import SINGULARITY, Layout
 from gpubind.runtimes.flags import map_word
+from gpubind.runtimes.singularity_brought import BindSpec, named_binds
 from gpubind.runtimes.start import Action, Bind, Start, Words, left_out, no_mount_point
 from gpubind.tree import Tree
 
 LAYOUT = SINGULARITY
 LIBDIR = SINGULARITY.libdir
-LIBRARIES_PREFIX = "/.singularity.d/libs"
 ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
 """Read after all environment files of an image: its name sorts behind 99-base.sh and 99-runtimevars.sh."""
 BASE_SCRIPT = ContainerPath("/.singularity.d/env/99-base.sh")
@@ -33,6 +33,7 @@ NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
 _REFERENCE = re.compile(r"(?<!\\)\$(?:LD_LIBRARY_PATH(?![A-Za-z0-9_])|\{LD_LIBRARY_PATH\})")
 _ESCAPED = re.compile(r"[\\$`]")
+_SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
 _NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
 
@@ -66,16 +67,22 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
     """The options that bring *plan* into a container.
 
     Device binds only where /dev will be minimal: a node that is bound over the whole /dev cannot be opened (nodev).
-    An optional file whose place the container does not have, where none can be made, is left out. Errors:
-    `RuntimeLimitError` for a path or a value that no option can say.
+    An optional file is left out if its place is not there and cannot be made, or lies in what the user or the site
+    binds. Errors: `RuntimeLimitError` for a path or a value that no option can say.
     """
     decisions: list[Decision] = []
     binds = []
+    covers = _covers(start, image)
     for mount in plan.mounts:
         source = mount.source or start.staged.get(mount.target)
         if source is None:
             continue
-        if _impossible(mount, start, image):
+        cover = _cover(mount, covers)
+        if cover is not None and source == cover.source + mount.target[len(cover.target) :]:
+            continue  # that bind brings the very file
+        if cover is not None:
+            decisions.append(no_mount_point(mount, f"{cover.target} is bound by you or the site, and that counts"))
+        elif _impossible(mount, start, image):
             decisions.append(no_mount_point(mount, NO_PLACE))
         else:
             binds.append(_sayable(Bind(source, mount.target, "ro" in mount.options), start))
@@ -177,7 +184,7 @@ def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
     words: dict[str, str] = {}
     for bind in binds:
         path = own.get(bind.target, bind.source)
-        if bind.target.startswith(LIBRARIES_PREFIX + "/") and not _NO_BIND_CHARS.search(path + bind.target):
+        if bind.target.startswith(f"{LIBDIR}/") and not _NO_BIND_CHARS.search(path + bind.target):
             name = bind.target.rpartition("/")[2]
             words[bind.target] = path if path.endswith(f"/{name}") else f"{path}:{bind.target}"
     return words
@@ -234,7 +241,7 @@ def _sayable(bind: Bind, start: Start) -> Bind:
     why = None
     if any("\ud800" <= character <= "\udfff" for character in bind.source + bind.target):
         why = "it is not UTF-8, and this program hands paths on as JSON"
-    elif start.program == "apptainer" and ":" in bind.source and bind.target.startswith(LIBRARIES_PREFIX):
+    elif start.program == "apptainer" and ":" in bind.source and bind.target.startswith(f"{LIBDIR}/"):
         why = "Apptainer splits the source of a library at a colon, even one that --mount protects"
     if why is not None:
         hint = "use --backend bwrap, or give the driver root a plainer path"
@@ -249,13 +256,31 @@ def _needs_mount(bind: Bind) -> bool:
     return bool(_NO_BIND_CHARS.search(bind.source) or _NO_BIND_CHARS.search(bind.target))
 
 
+def _covers(start: Start, image: Optional[Tree]) -> tuple[BindSpec, ...]:
+    """The binds of the user and the site, where they lie once the image's links are followed."""
+    specs = named_binds(start)
+    real = () if image is None else ((spec, image.resolve(spec.target)) for spec in specs)
+    return (*specs, *(spec._replace(target=path) for spec, path in real if not isinstance(path, Missing)))
+
+
+def _cover(mount: Mount, covers: Iterable[BindSpec]) -> Optional[BindSpec]:
+    """The bind of the user's or the site's that *mount* is left to, if there is one: what they bind counts.
+
+    The program would make a missing place inside what they bind: root would write to this host, and for others that is
+    fatal. Libraries have a directory of the program's own.
+    """
+    if mount.target.startswith(f"{LIBDIR}/"):
+        return None
+    return next((spec for spec in covers if f"{mount.target}/".startswith(f"{spec.target.rstrip('/')}/")), None)
+
+
 def _impossible(mount: Mount, start: Start, image: Optional[Tree]) -> bool:
     """Whether an optional bind would be fatal: its place is not there and cannot be made."""
     if not _is_fixed(start):
         return False
-    if mount.target.startswith(LIBRARIES_PREFIX + "/"):
+    if mount.target.startswith(f"{LIBDIR}/"):
         # The program brings a directory of its own, and wants a place for that.
-        return image is not None and isinstance(image.stat(LIBRARIES_PREFIX), Missing)
+        return image is not None and isinstance(image.stat(LIBDIR), Missing)
     return not mount.required and (image is None or isinstance(image.stat(mount.target), Missing))
 
 
@@ -366,9 +391,9 @@ def _behind(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, s
         if not callers:
             yield name, f"${{{name}:-{value}}}"
     elif callers:
-        # The caller's value stands in the default: closing braces would end it.
-        if "}" not in callers:
-            yield name, f"${{{name}:-{_to_the_letter(callers, start)}}}:{value}"
+        # The caller's value stands in the default: there, no backslash protects what is special.
+        if not _SPECIAL_IN_DEFAULT.search(callers):
+            yield name, f"${{{name}:-{callers}}}:{value}"
     else:
         yield name, f"${{{name}:+${name}:}}{value}"
 

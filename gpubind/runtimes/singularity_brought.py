@@ -12,10 +12,10 @@ from posixpath import basename, join, normpath
 from typing import NamedTuple, Optional
 
 from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, UserBind
+from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.flags import parse_list
 from gpubind.runtimes.start import Start
 
-LIBRARIES = "/.singularity.d/libs"
 _NEVER_CWD = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
 """Working directories that the program does not bind: container_linux.go, addCwdMount."""
 _UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
@@ -61,10 +61,7 @@ def _binds(start: Start) -> Iterator[BindSpec]:
     """The binds of the site, the program and the user, in the order in which they are mounted."""
     options, contain = start.options, start.options.contain
     left_out = options.all("no-mount")
-    if not contain and "bind-paths" not in left_out:
-        for spec in parse_binds(start.site.get("bind path", ())):
-            if spec.target not in left_out:
-                yield spec
+    yield from _sites(start)
     if start.directive("mount home", "yes") == "yes":
         yield from _home(start, left_out)
     if start.directive("mount tmp", "yes") == "yes" and not contain and "tmp" not in left_out:
@@ -75,10 +72,27 @@ def _binds(start: Start) -> Iterator[BindSpec]:
         yield BindSpec(here, here)
     for library in options.all("containlibs"):
         source, _, target = library.partition(":")
-        yield BindSpec(source, f"{LIBRARIES}/{basename(target or source)}")
+        yield BindSpec(source, f"{SINGULARITY.libdir}/{basename(target or source)}")
+    yield from _users(start)
+
+
+def named_binds(start: Start) -> tuple[BindSpec, ...]:
+    """The binds that the site and the user name, those of the site first; their targets are plain absolute paths."""
+    specs = (*_sites(start), *_users(start))
+    return tuple(spec._replace(target=normpath(spec.target)) for spec in specs if spec.target.startswith("/"))
+
+
+def _sites(start: Start) -> Iterator[BindSpec]:
+    left_out = start.options.all("no-mount")
+    if not start.options.contain and "bind-paths" not in left_out:
+        binds = parse_binds(start.site.get("bind path", ()))
+        yield from (spec for spec in binds if spec.target not in left_out)
+
+
+def _users(start: Start) -> Iterator[BindSpec]:
     if start.directive("user bind control", "yes") == "yes":
-        yield from parse_binds(options.all("bind"))
-        yield from parse_mounts(options.all("mount"))
+        yield from parse_binds(start.options.all("bind"))
+        yield from parse_mounts(start.options.all("mount"))
 
 
 def _home(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:

@@ -129,5 +129,5 @@ def left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
         f"{len(left)} file{'s' if len(left) > 1 else ''} left out: the container has no place for what the plan brings",
         ", ".join(sorted(left)),
         next(iter(left.values())).detail,
-        "make the mount points in the image, or use a runtime that can make them",
+        "make the mount points in the image, leave out the bind that covers them, or use a runtime that can make them",
     )

@@ -140,6 +140,14 @@ def test_a_library_path_on_a_later_command_line_comes_first_and_the_driver_is_fo
     assert started(trixie, form, "bookworm-sb", user=True) == ["/later", LIBDIR]
 
 
+@WHO
+@pytest.mark.parametrize("place", ["/usr/share", "/usr/share/vulkan", "/usr/local/bin"])
+def test_nothing_is_made_inside_what_the_user_binds(trixie: Machine, tmp_path: Path, place: str, user: bool) -> None:
+    case = Case("apptainer", "bookworm-sb", user, (f"--backend-arg=--bind=/srv/mine:{place}",))
+    assert library_path(trixie, case, binds=[Bind(readable(str(tmp_path)), "/srv/mine", readonly=False)])[0] == LIBDIR
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_bubblewrap_keeps_the_images_own_value_and_not_the_hosts(trixie: Machine) -> None:
     case = Case("bwrap", "bookworm-path-sb", True)
     assert library_path(trixie, case, env={"LD_LIBRARY_PATH": "/host/lib"}) == ["/.gpubind/libs", OWN]

@@ -199,7 +199,7 @@ def test_shared_memory_and_interconnects_are_the_hosts() -> None:
 
 @pytest.mark.parametrize("directory", ["/usr", "/etc", "/opt", "/lib64", "/", "/dev/x", "/sys/x", "/usr/share"])
 def test_a_working_directory_of_the_system_hides_nothing_of_the_images(directory: str) -> None:
-    made = make(environ={"PWD": directory}, directories=frozenset([directory]))
+    made = make(working_directory=directory, directories=frozenset([directory]))
     assert directory not in [target for _, target in pairs(made, "--bind")]
     assert "--chdir" not in made.options
 
@@ -211,15 +211,17 @@ def brings(*arguments: str, **facts: Any) -> Brought:
 
 
 def test_what_a_start_brings_is_said_in_the_order_of_its_mounts() -> None:
-    environ = {"HOME": "/home/u", "PWD": "/scratch/x"}
+    facts: dict[str, Any] = {"environ": {"HOME": "/home/u"}, "working_directory": "/scratch/x"}
     opened = image(glibc(), {"/etc/hosts": "", "/etc/localtime": Link("../usr/zone"), "/usr/zone": ""})
-    made = brings("--ro-bind-try", "/a", "/b", environ=environ, directories=frozenset(environ.values()), opened=opened)
+    there = frozenset(["/home/u", "/scratch/x"])
+    made = brings("--ro-bind-try", "/a", "/b", directories=there, opened=opened, **facts)
     targets = [bind.target for bind in made.binds if bind.target not in ("/etc/passwd", "/etc/group")]
     assert targets == ["/sys", "/tmp", "/dev/shm", "/dev/mqueue", "/etc/hosts", "/home/u", "/scratch/x", "/b"]
     assert made.binds[-1].source == "/a"
     assert made.working_directory == "/scratch/x"
-    assert brings("--chdir", "/y", environ=environ).working_directory == "/y"
-    assert brings(environ=environ).working_directory == "/"
+    assert brings("--chdir", "/y", **facts).working_directory == "/y"
+    assert brings(**facts).working_directory == "/"
+    assert brings().working_directory is None
 
 
 def test_the_users_variables_and_what_cannot_be_looked_at_are_said() -> None:
@@ -242,8 +244,9 @@ def test_options_are_read_as_bubblewrap_reads_them() -> None:
 
 
 def test_home_and_working_directory_are_there_and_writable() -> None:
-    environ = {"HOME": "/home/u", "PWD": "/home/u/work"}
-    made = make(environ=environ, directories=frozenset(environ.values()))
+    environ = {"HOME": "/home/u", "PWD": "/where/the/shell/was"}
+    there = frozenset(["/home/u", "/home/u/work"])
+    made = make(environ=environ, working_directory="/home/u/work", directories=there)
     assert ("/home/u", "/home/u") in pairs(made, "--bind")
     assert made.options[made.options.index("--chdir") + 1] == "/home/u/work"
 

@@ -12,6 +12,7 @@ import pytest
 from build.driver import host, kernel, rhel
 from build.images import glibc, image, sandbox
 from build.starts import start as begin
+from build.trees import Link
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,52 @@ def test_every_file_is_bound_read_only() -> None:
     made = words(make(), start())
     assert all(bind.read_only for bind in made.binds)
     assert f"{LIBS}/libcuda.so.1" in targets(made)
+
+
+BINARIES = {"/usr/bin/nvidia-smi"}
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        start("--bind", "/a:/usr/bin"),
+        start("-B", "/mine:/usr"),
+        start("--mount", "type=bind,src=/a,dst=/usr/bin/"),
+        start("--bind", "/a:/bin:ro"),
+        start(environ={"SINGULARITY_BINDPATH": "/b,/a:/usr/bin"}),
+        start(site={"bind path": ("/a:/usr/bin",)}),
+    ],
+)
+def test_nothing_is_put_into_what_the_user_binds_and_that_is_told(begun: Start) -> None:
+    opened = image(glibc(), sandbox(), {"/bin": Link("usr/bin"), "/usr/bin/x": ""})
+    made = words(make(opened), begun, opened.tree)
+    assert not targets(made) & BINARIES
+    assert f"{LIBS}/libcuda.so.1" in targets(made)
+    assert "no-mount-point" in [finding.code for finding in made.findings]
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        start("--bind", "/a:/usr/bi,/usr/bin/other"),
+        start("--bind", "/a:/usr/bin", site={"user bind control": ("no",)}),
+        start("--contain", site={"bind path": ("/usr/bin",)}),
+    ],
+)
+def test_what_the_user_binds_elsewhere_takes_nothing_away(begun: Start) -> None:
+    assert targets(words(make(), begun)) >= BINARIES
+
+
+@pytest.mark.parametrize("bind", ["/usr", "/usr/bin", "/usr/bin/nvidia-smi"])
+def test_a_file_that_a_bind_of_the_users_brings_is_not_missed(bind: str) -> None:
+    made = words(make(), start("--bind", bind))
+    assert not targets(made) & BINARIES
+    assert not [decision for decision in made.decisions if decision.subject in BINARIES]
+
+
+def test_a_file_that_the_user_binds_itself_is_the_users() -> None:
+    made = words(make(), start("--bind", "/mine:/usr/bin/nvidia-smi"))
+    assert not targets(made) & BINARIES
 
 
 def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
@@ -523,8 +570,8 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
     [
         (start(), f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{LIBS}", f"${{VDPAU_DRIVER_PATH:-{LIBS}}}"),
         (
-            start(environ={"GBM_BACKENDS_PATH": "/a$b", "VDPAU_DRIVER_PATH": "/c"}),
-            f"${{GBM_BACKENDS_PATH:-/a\\$b}}:{LIBS}",
+            start(environ={"GBM_BACKENDS_PATH": "/a b,=c", "VDPAU_DRIVER_PATH": "/c"}),
+            f"${{GBM_BACKENDS_PATH:-/a b,=c}}:{LIBS}",
             None,
         ),
         (
@@ -532,10 +579,11 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
             f"${{GBM_BACKENDS_PATH:+$GBM_BACKENDS_PATH:}}{LIBS}",
             f"${{VDPAU_DRIVER_PATH:-{LIBS}}}",
         ),
+        *((start(environ={"GBM_BACKENDS_PATH": f"/a{c}b", "VDPAU_DRIVER_PATH": "/c"}), None, None) for c in "$`\\}\"'"),
         (start(environ={"APPTAINERENV_GBM_BACKENDS_PATH": "/a", "SINGULARITYENV_VDPAU_DRIVER_PATH": "/c"}), None, None),
         (start("--no-eval"), None, None),
     ],
-    ids=["nobody", "caller", "clean", "user", "no-eval"],
+    ids=["nobody", "caller", "clean", *(f"callers-{c}" for c in "$`\\}\"'"), "user", "no-eval"],
 )
 def test_modules_of_the_driver_come_behind_those_of_image_caller_and_user(
     begun: Start, gbm: Optional[str], vdpau: Optional[str]
