@@ -157,7 +157,8 @@ def exports(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> str:
     is fatal where two libraries of one name come in by different paths, but not where the paths are the same. With None
     libraries are bound: an option --containlibs would make the program forget the variable.
     """
-    lines = [f"unset {prefix}_NV {prefix}_NVCCLI {prefix}_ROCM"]
+    read = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
+    lines = ["unset " + " ".join(f"{known}_{switch}" for known in read for switch in ("NV", "NVCCLI", "ROCM"))]
     lines += [f"export {prefix}_NO_NV=1 {prefix}_NO_ROCM=1"]
     libraries = _contained(made.binds, own) if prefix == "APPTAINER" and own is not None else {}
     if libraries:

@@ -383,7 +383,8 @@ def test_exports_append_to_the_users_binds_and_take_back_the_gpu_switches() -> N
     binds = run_exports(made, "APPTAINER_BIND=/mine:/there", "$APPTAINER_BIND")
     assert binds.startswith("/mine:/there,/")
     assert ":/usr/bin/nvidia-smi:ro" in binds
-    assert run_exports(made, "export APPTAINER_NV=1", "${APPTAINER_NV-unset}$APPTAINER_NO_NV") == "unset1"
+    for name in ("APPTAINER_NV", "SINGULARITY_NV", "APPTAINER_ROCM", "SINGULARITY_NVCCLI"):
+        assert run_exports(made, f"export {name}=1", f"${{{name}-unset}}$APPTAINER_NO_NV") == "unset1"
 
 
 def test_exports_keep_the_users_library_path_in_front_of_ours() -> None:
