@@ -174,7 +174,7 @@ def exports(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> str:
         lines.append("unset " + " ".join(f"{name} {prefix}ENV_{name}" for name in made.unset))
     for name, value in made.env:
         if name.endswith("LD_LIBRARY_PATH"):
-            lines += _appended(f"{prefix}ENV", name, value, ":")
+            lines += _appended(f"{prefix}ENV", name, value, ":", ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}"))
         else:
             lines.append(f"export {prefix}ENV_{name}={shlex.quote(value)}")
     return "\n".join(lines) + "\n"
@@ -191,19 +191,25 @@ def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
     return words
 
 
-def _appended(prefix: str, variable: str, value: str, separator: str) -> list[str]:
+def _appended(prefix: str, variable: str, value: str, separator: str, references: Sequence[str] = ()) -> list[str]:
     """Lines that add *value* to a variable whose values add up, unless it is there already.
 
     Apptainer reads a variable's older name, SINGULARITY_..., only where the new one is not set. What that name says
-    must not be lost, so it becomes the beginning.
+    must not be lost, so it becomes the beginning. Where the user's value has one of *references*, *value* takes the
+    place of the first: it refers to the same, behind ours.
     """
     name = f"{prefix}_{variable}"
     older = f"${{{name.replace('APPTAINER', 'SINGULARITY', 1)}-}}" if prefix.startswith("APPTAINER") else ""
     first = f"${{{name}-{older}}}"
     quoted = shlex.quote(value)
+    replaced = [
+        f"*{word}*) {name}={first}; {name}=${{{name}%%{word}*}}{quoted}${{{name}#*{word}}}; export {name} ;;"
+        for word in map(shlex.quote, references)
+    ]
     return [
         f'case "{first}" in *{quoted}*) ;;',
         f'"") export {name}={quoted} ;;',
+        *replaced,
         f'*) export {name}="{first}{separator}"{quoted} ;; esac',
     ]
 

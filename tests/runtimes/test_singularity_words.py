@@ -393,6 +393,10 @@ def test_exports_keep_the_users_library_path_in_front_of_ours() -> None:
     assert run_exports(made, "APPTAINERENV_LD_LIBRARY_PATH=/mine", show) == f"/mine:{OWN}"
     assert run_exports(made, "SINGULARITYENV_LD_LIBRARY_PATH=/mine", show) == f"/mine:{OWN}"
     assert run_exports(made, "", show) == OWN
+    for reference in ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}"):
+        before = f"APPTAINERENV_LD_LIBRARY_PATH='/mine:{reference}:/b c'"
+        assert run_exports(made, before, show) == f"/mine:{OWN}:/b c"
+        assert run_exports(made, f"{before}\n{exports(made, 'APPTAINER', {})}", show) == f"/mine:{OWN}:/b c"
 
 
 def test_exports_keep_binds_that_the_older_variable_says() -> None:
