@@ -20,7 +20,7 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.documents import FORMATS
-from gpubind.errors import EXIT_FINDING, UsageError
+from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError
 from gpubind.runtimes import PLAN_FORMATS
 
 if TYPE_CHECKING:
@@ -54,7 +54,12 @@ def gpubind(
     """Runs before every command: defaults from configuration files."""
     from gpubind.cli.settings import read_settings
 
-    settings = read_settings()
+    try:
+        settings = read_settings()
+    except GpubindError as error:
+        if context.invoked_subcommand in start.HELP:
+            error.exit_code = EXIT_NOT_STARTED
+        raise
     settings.pop("ignore", None)  # check asks for it itself: options add to it
     if settings:
         formats = [settings.pop("format")] if "format" in settings else []

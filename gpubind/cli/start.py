@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpubind.image import Image
     from gpubind.model import Finding, Plan
     from gpubind.rules import Preflight
+    from gpubind.runtimes.singularity_options import Options
     from gpubind.runtimes.start import Action, Start
 
 SITE_FILES = {
@@ -37,6 +38,8 @@ HELP = {
     "shell": "Plan, then start a shell in a container of IMAGE.",
 }
 ENV_FILE_LIMIT = 1 << 20
+WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
+"""Errors with which no GPU works in a container."""
 BackendArguments = Annotated[
     Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
 ]
@@ -127,6 +130,8 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
             plan = plan._replace(findings=(nothing_to_bind(error),))
         elif not wanted.quiet:
             complain(render_error(error).replace("error: ", "warning: ", 1))
+    if wanted.require_gpu:
+        _need_gpu(plan)
     start = staged(start, plan, opened, write=not wanted.dry_run)
     if name == "bwrap":
         assert opened is not None
@@ -155,6 +160,20 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         write_document(" ".join(shlex.quote(word) for word in line) + "\n", None)
         return
     execute(line, environ)
+
+
+def _need_gpu(plan: "Plan") -> None:
+    """Errors: `CheckError` (code `gpu-required`) where the container would have no GPU that works."""
+    stops = [finding for finding in plan.findings if finding.severity == "error" and finding.code in WITHOUT_GPU]
+    is_linux = all(planned.driver.kind == "linux" for planned in plan.drivers)
+    if stops or (is_linux and not any(gpu.chosen for gpu in plan.gpus)):
+        why = "; ".join(f"{finding.code}: {finding.what}" for finding in stops)
+        raise CheckError(
+            "gpu-required",
+            "no GPU would work in the container, and --require-gpu was given",
+            why=why or "no GPU is chosen, or none is here",
+            hint="`gpubind check` says what is wrong with this host; ask the scheduler for a GPU",
+        )
 
 
 def _asks_by_name(options: PlanOptions) -> bool:
@@ -288,6 +307,7 @@ def facts_of(name: str, program: Optional[str], arguments: tuple[str, ...], envi
             if os.path.exists(SITE_FILES[flavour]):
                 site = parse_site(_text(read_file(SITE_FILES[flavour], ENV_FILE_LIMIT)))
         options = read_options(flavour, arguments, environ)
+        _need_whole(options)
     here = _working_directory(environ)
     directories = frozenset(path for path in (environ.get("HOME"), here) if path and os.path.isdir(path))
     env_files, unread = _read_env_files(options.all("env-file"), environ)
@@ -326,6 +346,19 @@ def _read_env_files(paths: Iterable[str], environ: Mapping[str, str]) -> tuple[d
         else:
             values.update(read_env_file(_text(read_file(path, ENV_FILE_LIMIT)), environ))
     return values, unread
+
+
+def _need_whole(options: "Options") -> None:
+    """Errors: `UsageError` for words of --backend-arg that would make the program take gpubind's own words for theirs."""
+    if options.incomplete is not None:
+        what = f"`{options.incomplete}` of --backend-arg lacks its value"
+        hint = "give the value in the same word, --backend-arg=--bind=/a:/b, or in one more --backend-arg behind it"
+        raise UsageError("incomplete-argument", what, hint=hint)
+    if options.image and not options.unknown:
+        what = f"`{options.image[0]}` of --backend-arg is no option: the program would take it for the image"
+        raise UsageError(
+            "incomplete-argument", what, hint="--backend-arg is for options; IMAGE and CMD stand behind them"
+        )
 
 
 def callers_environ() -> dict[str, str]:

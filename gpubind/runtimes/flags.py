@@ -43,6 +43,8 @@ class CommandLine(NamedTuple):
     """Words that look like options and are none of the program's."""
     rest: tuple[str, ...]
     """What follows the options: the first word that is none, and everything behind it."""
+    incomplete: Optional[str] = None
+    """The last option, if it lacks its value."""
 
 
 def parse_command_line(words: Sequence[str], flags: Sequence[Flag]) -> CommandLine:
@@ -51,6 +53,7 @@ def parse_command_line(words: Sequence[str], flags: Sequence[Flag]) -> CommandLi
     letters = {flag.short: flag for flag in flags if flag.short}
     given: list[Given] = []
     unknown: list[str] = []
+    incomplete: Optional[str] = None
     at = 0
     while at < len(words):
         word = words[at]
@@ -66,11 +69,16 @@ def parse_command_line(words: Sequence[str], flags: Sequence[Flag]) -> CommandLi
                 unknown.append(word)
                 continue
             if not equals:
+                incomplete = word if flag.kind != "bool" and at == len(words) else None
                 value, at = _value(flag, words, at)
             given.append(Given(name, value))
         else:
+            before = at
             at = _read_letters(word[1:], letters, words, at, given, unknown)
-    return CommandLine(tuple(given), tuple(unknown), tuple(words[at:]))
+            last = letters.get(word[-1])
+            if at == before == len(words) and "=" not in word and last is not None and last.kind != "bool":
+                incomplete = word if given and given[-1] == Given(last.name, "") else None
+    return CommandLine(tuple(given), tuple(unknown), tuple(words[at:]), incomplete)
 
 
 def _value(flag: Flag, words: Sequence[str], at: int) -> tuple[str, int]:

@@ -164,6 +164,8 @@ class Options(NamedTuple):
     """Words that are none of the program's options, as far as gpubind knows those."""
     image: tuple[str, ...] = ()
     """What follows the options: the program would take it for the image."""
+    incomplete: Optional[str] = None
+    """The last option, if it lacks its value: it would take the next word for it."""
 
     def has(self, name: str) -> bool:
         """Whether the switch *name* is on."""
@@ -217,7 +219,7 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
                     values[flag.name] = _of_variable(flag, said.strip())
         seen |= {key for flag in FLAGS for key in flag.variables if f"{prefix}_{key}" in environ}
     frozen = {name: tuple(given) for name, given in values.items()}
-    return Options(frozen, env, line.unknown, line.rest)
+    return Options(frozen, env, line.unknown, line.rest, line.incomplete)
 
 
 def _of_variable(flag: Flag, value: str) -> list[str]:

@@ -75,6 +75,8 @@ class Start(NamedTuple):
             text = next((self.environ[variable] for variable in variables if variable in self.environ), None)
             if text is None:
                 return None
+        if text is not None and any("\ud800" <= character <= "\udfff" for character in text):
+            text = None  # not UTF-8: no option can say it again, and the program has it already
         return Said(text, text is not None and (self.options.no_eval or not _EVALUATED & set(text)))
 
 

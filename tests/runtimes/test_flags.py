@@ -46,6 +46,22 @@ def test_a_command_line_is_read_as_pflag_reads_it(
     assert line.unknown == ()
 
 
+@pytest.mark.parametrize(
+    ("words", "incomplete"),
+    [
+        (["--contain", "--bind"], "--bind"),
+        (["-eB"], "-eB"),
+        (["--bind", "/a"], None),
+        (["--bind="], None),
+        (["-B/a"], None),
+        (["-c"], None),
+        (["--pwd", "--bind"], None),
+    ],
+)
+def test_an_option_that_lacks_its_value_is_told(words: list[str], incomplete: object) -> None:
+    assert parse_command_line(words, FLAGS).incomplete == incomplete
+
+
 def test_a_word_that_is_no_option_of_the_program_is_told() -> None:
     line = parse_command_line(["--never=1", "-xyz", "-eq", "--contain"], FLAGS)
     assert line.unknown == ("--never=1", "-xyz", "-q")
