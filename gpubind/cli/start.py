@@ -349,7 +349,7 @@ def _read_env_files(paths: Iterable[str], environ: Mapping[str, str]) -> tuple[d
 
 
 def _need_whole(options: "Options") -> None:
-    """Errors: `UsageError` for words of --backend-arg that would make the program take gpubind's own words for theirs."""
+    """Errors: `UsageError` for a --backend-arg that would make the program take gpubind's own words for the user's."""
     if options.incomplete is not None:
         what = f"`{options.incomplete}` of --backend-arg lacks its value"
         hint = "give the value in the same word, --backend-arg=--bind=/a:/b, or in one more --backend-arg behind it"
