@@ -76,7 +76,7 @@ EXPECTED = {
     "sif_encrypted": "encrypted-image",
     "sif_of_ext3": "unsupported-image",
     "sif_of_oci_blobs": "unsupported-image",
-    "squashfs_of_lzma": "unsupported-image",
+    "squashfs_of_lzma": "bad-squashfs",
     "windows": "unsupported-image",
     "a_digest_that_escapes_in_a_layout": "bad-oci",
     "a_blob_of_another_size": "bad-oci",

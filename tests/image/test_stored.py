@@ -325,7 +325,7 @@ def test_a_fifo_is_never_opened(tmp_path: Path) -> None:
 def test_a_plan_without_an_image_loads_nothing_of_this() -> None:
     code = (
         "import sys, gpubind.image, gpubind.cli.app\n"
-        "heavy = {'PySquashfsImage', 'zstandard', 'lz4', 'tarfile', 'tempfile'}\n"
+        "heavy = {'gpubind.formats.squashfs', 'zstandard', 'lz4', 'tarfile', 'tempfile'}\n"
         "heavy |= {'gpubind.image.sources', 'gpubind.image.oci'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
