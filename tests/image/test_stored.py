@@ -80,7 +80,7 @@ def test_a_sif_has_the_facts_of_its_sandbox(tmp_path: Path, expected: object, bl
     assert open_image(str(path)).facts.kind == "sif"
 
 
-@pytest.mark.parametrize("name", ["gzip", "xz", "lz4", "zstd"])
+@pytest.mark.parametrize("name", ["gzip", "lzma", "xz", "lz4", "zstd"])
 def test_what_mksquashfs_writes_can_be_read(name: str) -> None:
     image = open_image(str(Path(__file__).parent.parent / "data" / "images" / f"{name}.squashfs"))
     tree = image.tree
