@@ -262,7 +262,7 @@ class File:
         size = min(self._step, self.size - number * self._step)
         if number >= self._blocks:
             place = f"fragment {self._inode.fragment}"
-            data = self._image.fragment(self._inode.fragment or 0)[self._inode.offset :]
+            data = self._image.fragment(self._inode.fragment or 0)[self._inode.offset :][:size]
         else:
             word, start = self._word(number)
             if word == 0:  # a hole
