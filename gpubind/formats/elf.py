@@ -23,6 +23,8 @@ MACHINES.update({243: "riscv64", 258: "loongarch64"})
 COMPAT32 = {"x86_64": "i386", "aarch64": "arm"}
 """The 32-bit architecture whose programs a 64-bit one also runs."""
 
+HEADER_LIMIT = 256
+"""Bytes of a program or section header; those of 64-bit files have 56 and 64."""
 NEEDED_LIMIT = 4096
 VER_FLG_WEAK = 2
 PT_DYNAMIC, PT_INTERP, PT_GNU_STACK = 2, 3, 0x6474E551
@@ -231,6 +233,8 @@ def _types(
     """The types in a table of program or section headers: objects of each would be most of what reading costs."""
     if count > limit:
         raise _damaged(what, f"over {limit} {what}")
+    if size > HEADER_LIMIT:
+        raise _damaged(what, f"{what} of {size} bytes")
     at = 4 if what == "section headers" else 0
     if not count or size < at + 4:
         return ()

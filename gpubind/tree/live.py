@@ -5,18 +5,19 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from typing import Union
+from typing import BinaryIO, Union
 
-from gpubind.errors import FormatError, HostReadError
-from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, parse_elf, parse_ident
+from gpubind.errors import HostReadError
+from gpubind.formats.elf import ElfFacts
 from gpubind.model import HostPath, Missing, Stat
-from gpubind.tree.base import ABSENT, FORBIDDEN, LOOP, Tree
+from gpubind.tree.base import ABSENT, FORBIDDEN, LOOP
+from gpubind.tree.opened import OpenedTree
 
 # Never a terminal, never a FIFO that blocks, never through a link that appeared since it was resolved.
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class LiveTree(Tree):
+class LiveTree(OpenedTree):
     """The files below directory *root* (a real path; links in it are resolved now).
 
     Errors: `HostReadError` (code `no-root`) if *root* is no readable directory.
@@ -50,42 +51,37 @@ class LiveTree(Tree):
         except (OSError, ValueError) as error:
             return _missing(error)
 
-    def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
+    def _stream(self, path: str) -> Union[BinaryIO, Missing]:
         try:
-            data = self._head(path, limit + 1)
-        except (OSError, ValueError) as error:
-            return _missing(error)
-        return data if len(data) <= limit else Missing("unreadable", f"larger than {limit} bytes")
-
-    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        try:
-            return parse_ident(self._head(path, HEAD_SIZE))
+            return os.fdopen(os.open(self._prefix + path, _OPEN_FLAGS), "rb")
         except (OSError, ValueError) as error:
             return _missing(error)
 
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
         try:
-            with os.fdopen(os.open(self._prefix + path, _OPEN_FLAGS), "rb") as stream:
-                return parse_elf(stream)
-        except FormatError as error:
-            return Missing("unreadable", f"{error.what}: {error.why}")
-        except (OSError, ValueError) as error:
+            return super()._elf(path)
+        except OSError as error:  # while it is read
             return _missing(error)
 
-    def _head(self, path: str, size: int) -> bytes:
-        """Up to *size* bytes of a file; files of /proc and /sys come in pieces and say no size."""
-        descriptor = os.open(self._prefix + path, _OPEN_FLAGS)
+    def _head(self, path: str, size: int) -> Union[bytes, Missing]:
+        """Files of /proc and /sys come in pieces and say no size."""
         try:
-            chunks: list[bytes] = []
+            descriptor = os.open(self._prefix + path, _OPEN_FLAGS)
+        except (OSError, ValueError) as error:
+            return _missing(error)
+        chunks: list[bytes] = []
+        try:
             while size > 0:
                 chunk = os.read(descriptor, min(size, 1 << 20))
                 if not chunk:
                     break
                 chunks.append(chunk)
                 size -= len(chunk)
-            return b"".join(chunks)
+        except OSError as error:
+            return _missing(error)
         finally:
             os.close(descriptor)
+        return b"".join(chunks)
 
 
 def _missing(error: Exception) -> Missing:

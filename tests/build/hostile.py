@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import struct
 import tarfile
@@ -10,6 +11,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import zstandard
 
 from build.elf import elf
 from build.images import glibc
@@ -29,6 +32,7 @@ from build.layers import (
 )
 from build.squashfs import SifObject, Squashfs, metadata, sif, squashfs
 from build.trees import Dir, Fifo, Link, Node, Spec, make_tree
+from gpubind.image.facts import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
 
 CASES: dict[str, Callable[[Path], str]] = {}
 BASE = glibc("2.36")
@@ -440,22 +444,34 @@ of_file(
 )
 
 
-def inode(kind: int, body: bytes) -> bytes:
-    return struct.pack("<HHHHII", kind, 0o755, 0, 0, 0, 1) + body
+def inode(kind: int, body: bytes, mode: int = 0o755) -> bytes:
+    return struct.pack("<HHHHII", kind, mode, 0, 0, 0, 1) + body
 
 
-def raw(inodes: bytes, directories: bytes = b"", root: int = 0) -> bytes:
+def table(data: bytes) -> bytes:
+    """Metadata blocks with *data*."""
+    return b"".join(metadata(data[at : at + 8192]) for at in range(0, len(data), 8192))
+
+
+def raw(inodes: bytes, directories: bytes = b"", root: int = 0, compression: int = 1) -> bytes:
     """squashfs with these inodes, the root first, and these directory entries."""
-    tables = metadata(inodes), metadata(directories) if directories else b"", metadata(bytes(4))
+    tables = table(inodes), table(directories), metadata(bytes(4))
+    return of_tables(*tables, root=root, compression=compression)
+
+
+def of_tables(inodes: bytes, directories: bytes, ids: bytes, *, root: int = 0, compression: int = 1) -> bytes:
+    """squashfs with these tables, of metadata blocks. Its fragments are where its ids are."""
+    tables = inodes, directories, ids
     at = [96 + sum(map(len, tables[:number])) for number in range(4)]
     superblock = Squashfs(
-        9, 131072, 1 << 20, 1, 17, 0x210, 1, 4, 0, root, at[3] + 16, at[3], (1 << 64) - 1, at[0], at[1], at[3] + 8, 0
-    )
+        9, 131072, 1 << 20, compression, 17, 0x210, 1, 4, 0, root, at[3] + 16, at[3], (1 << 64) - 1, at[0], at[1],
+        at[3] + 8, 0,
+    )  # fmt: skip
     return superblock.pack() + b"".join(tables) + struct.pack("<QQ", at[2], at[2])
 
 
-def directory(size: int, block: int = 0, offset: int = 0) -> bytes:
-    return inode(8, struct.pack("<IIIIHHI", 2, size, block, 1, 0, offset, 0xFFFFFFFF))
+def directory(size: int, block: int = 0, offset: int = 0, mode: int = 0o755) -> bytes:
+    return inode(8, struct.pack("<IIIIHHI", 2, size, block, 1, 0, offset, 0xFFFFFFFF), mode)
 
 
 def entry(name: bytes, offset: int = 0, kind: int = 1, block: int = 0, count: int = 0) -> bytes:
@@ -477,7 +493,7 @@ of_names("squashfs_directory_that_ends_early", entry(b"etc"), size=30 * MIB)
 of_names("squashfs_directory_with_a_great_count", entry(b"etc", count=0xFFFFFFFF))
 of_names("squashfs_inode_elsewhere", entry(b"etc", block=0xFFFFFFFF, offset=0xFFFF))
 of_names("squashfs_inode_of_no_kind", entry(b"etc", offset=40), more=inode(99, bytes(100)))
-of_file("squashfs_with_a_metadata_bomb", raw(directory(3) + bytes(8 * MIB)))
+of_file("squashfs_with_a_metadata_bomb", of_tables(metadata(directory(3) + bytes(8 * MIB)), b"", metadata(bytes(4))))
 ROOM = len(directory(0))
 of_names(
     "squashfs_file_of_an_exabyte", entry(b"lib", 0), entry(b"libc.so.6", ROOM),
@@ -495,6 +511,115 @@ of_names(
     "squashfs_link_of_four_gigabytes", entry(b"lib", ROOM), more=inode(3, struct.pack("<II", 1, 0xFFFFFFFF) + b"x" * 99)
 )
 of_names("squashfs_link_of_megabytes", entry(b"lib", ROOM), more=inode(3, struct.pack("<II", 1, 3 * MIB) + bytes(99)))
+of_names("squashfs_link_to_nothing", entry(b"lib", ROOM), more=inode(3, struct.pack("<II", 1, 0)))
+of_names("squashfs_directory_with_the_mode_of_a_device", entry(b"etc", ROOM), more=directory(3, mode=0o020644))
+of_names("squashfs_directories_of_two_bytes", entry(b"etc", ROOM), entry(b"lib", ROOM), more=directory(5))
+of_names(
+    "squashfs_file_that_starts_at_the_end_of_numbers", entry(b"lib", 0), entry(b"libc.so.6", ROOM),
+    more=inode(9, struct.pack("<QQQIIII", (1 << 64) - 9, 1 << 20, 0, 1, 0xFFFFFFFF, 0, 0xFFFFFFFF)) + b"\xff" * 99,
+)  # fmt: skip
+of_names(
+    "squashfs_tail_that_starts_behind_its_fragment", entry(b"lib", 0), entry(b"libc.so.6", ROOM),
+    more=inode(2, struct.pack("<IIII", 96, 0, 0x7FFFFFFF, 100)),
+)  # fmt: skip
+NAMES = 900_000
+
+
+def listing(count: int, length: int = 11) -> bytes:
+    """*count* entries whose inode is the first one."""
+    names = [b"%0*d" % (length, number) for number in range(count)]
+    entries = [struct.pack("<HhHH", 0, 0, 1, len(name) - 1) + name for name in names]
+    runs = [entries[at : at + 256] for at in range(0, count, 256)]
+    return b"".join(struct.pack("<III", len(run) - 1, 0, 1) + b"".join(run) for run in runs)
+
+
+def of_shared_listing(name: str, listed: bytes, directories: list[bytes], sizes: list[int]) -> None:
+    """Directories whose listing is the same, or starts with the same; the root follows it."""
+    room = len(directory(0))
+    own = b"".join(entry(name, room * (number + 1)) for number, name in enumerate(sorted(directories)))
+    inodes = b"".join(directory(size + 3) for size in sizes)
+    end = len(table(listed[: len(listed) // 8192 * 8192]))
+    root = directory(len(own) + 3, end, len(listed) % 8192)
+    of_file(name, raw(root + inodes, listed + own))
+
+
+LISTED = listing(NAMES)
+SEVEN = [b"bin", b"etc", b"lib", b"a", b"l", b"d", b"up"]
+of_shared_listing("squashfs_of_seven_directories_with_one_great_listing", LISTED, SEVEN, [len(LISTED)] * 7)
+of_shared_listing(
+    "squashfs_of_seven_directories_with_parts_of_one_listing",
+    LISTED,
+    SEVEN,
+    [len(LISTED) - part * (12 + 256 * 19) - (12 + NAMES % 256 * 19) for part in range(7)],
+)
+of_shared_listing("squashfs_of_one_great_directory", LISTED, [b"etc"], [len(LISTED)])
+of_shared_listing(
+    "squashfs_of_a_directory_of_long_names", listing(120_000, 250), [b"etc", b"lib"], [120_000 * 258 + 469 * 12] * 2
+)
+
+
+@case
+def squashfs_of_toolkits_that_share_a_listing(path: Path) -> str:
+    """Each is listed for a pattern, /usr/local/cuda-*/compat."""
+    listed = listing(4000)
+    room = len(directory(0))
+    toolkits = b"".join(entry(b"cuda-%d" % number, 3 * room) for number in range(3000))
+    at = [0, len(listed)]
+    places = []
+    for part in (entry(b"compat", 4 * room), toolkits, entry(b"local", 2 * room), entry(b"usr", room)):
+        places.append((len(part) + 3, at[-1]))
+        at.append(at[-1] + len(part))
+        listed += part
+    blocks = [len(table(listed[: number * 8192])) for number in range(len(listed) // 8192 + 1)]
+    inodes = [directory(size, blocks[start // 8192], start % 8192) for size, start in reversed(places)]
+    (path / "image").write_bytes(raw(b"".join(inodes) + directory(at[1] + 3), listed))
+    return str(path / "image")
+
+
+@case
+def squashfs_of_libraries_with_a_million_blocks(path: Path) -> str:
+    """Their ELF header says that their sections are at the end."""
+    head = bytearray(elf("libc.so.6")).ljust(131072, b"\0")
+    size = (1 << 20) * 131072
+    struct.pack_into("<Q", head, 40, size - 4096)  # e_shoff
+    sonames = ("libc.so.6", "libstdc++.so.6", *DRIVER_SONAMES, *VENDOR_NEUTRAL_SONAMES)
+    names = sorted(soname.encode() for soname in sonames)
+    room = len(directory(0))
+    listed = b"".join(entry(name, 2 * room) for name in names)
+    own = entry(b"lib", room)
+    block = zlib.compress(bytes(head))
+    words = struct.pack("<I", len(block)) + bytes(4 * ((1 << 20) - 1))
+    file = inode(9, struct.pack("<QQQIIII", 96, size, 0, 1, 0xFFFFFFFF, 0, 0xFFFFFFFF)) + words
+    root = directory(len(own) + 3, 0, len(listed))
+    image = raw(root + directory(len(listed) + 3) + file, listed + own)
+    superblock = bytearray(image[:96])
+    for at in (40, 48, 64, 72, 80):  # what follows the superblock is shifted
+        struct.pack_into("<Q", superblock, at, struct.unpack_from("<Q", superblock, at)[0] + len(block))
+    ids = struct.unpack_from("<Q", image, len(image) - 8)[0] + len(block)
+    (path / "image").write_bytes(bytes(superblock) + block + image[96:-16] + struct.pack("<QQ", ids, ids))
+    return str(path / "image")
+
+
+def of_metadata(name: str, compression: int, packed: bytes) -> None:
+    """squashfs whose inodes are one block of another compression."""
+    of_file(name, of_tables(struct.pack("<H", len(packed)) + packed, b"", metadata(bytes(4)), compression=compression))
+
+
+ALONE = bytes([0x5D])
+of_metadata("squashfs_of_lzma_with_a_dictionary_of_gigabytes", 2, ALONE + b"\xff" * 4 + b"\xff" * 8 + bytes(99))
+of_metadata("squashfs_of_lzma_of_an_exabyte", 2, ALONE + bytes([0, 0, 1, 0]) + bytes(7) + b"\x10" + bytes(99))
+of_metadata("squashfs_of_lzma_that_is_a_bomb", 2, lzma.compress(bytes(MIB), lzma.FORMAT_ALONE))
+of_metadata("squashfs_of_xz_that_is_a_bomb", 4, lzma.compress(bytes(64 * MIB)))
+of_metadata("squashfs_of_xz_that_ends_early", 4, lzma.compress(bytes(8192))[:-9])
+of_metadata("squashfs_of_zstd_that_is_a_bomb", 6, zstd(bytes(8 * MIB)))
+of_metadata("squashfs_of_zstd_that_claims_an_exabyte", 6, b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 7 + b"\x0f" + bytes(99))
+of_metadata(
+    "squashfs_of_zstd_that_claims_nothing",
+    6,
+    zstandard.ZstdCompressor(write_content_size=False).compress(bytes(8 * MIB)),
+)
+of_metadata("squashfs_of_lz4_that_is_a_bomb", 5, b"\x1f\0\1\0" + b"\xff" * 30_000 + b"\0")
+of_metadata("squashfs_of_lz4_that_points_back", 5, b"\x0f\xff\xff" + b"\xff" * 99)
 
 
 @case

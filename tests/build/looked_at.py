@@ -23,7 +23,6 @@ LOOKED_AT = ("/", "/etc", "/lib", "/usr/lib", "/.singularity.d/env", "/bin", "/u
 READ = ("/etc/ld.so.conf", "/etc/ld.so.cache", "/lib/secret", "/secret", "/etc/passwd", "/lib/libc.so.6", "/up/secret")
 
 MODULES = (
-    "PySquashfsImage",
     "elftools.elf.elffile",
     "gpubind.image.oci",
     "gpubind.image.squashfs",

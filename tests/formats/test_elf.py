@@ -276,6 +276,27 @@ def test_versions_that_point_at_themselves_end_soon(kind: int, name: str) -> Non
     assert time.monotonic() - started < 5
 
 
+class CountingStream(io.BytesIO):
+    """Bytes that know how many of them were asked for at once."""
+
+    most = 0
+
+    def read(self, size: Optional[int] = -1, /) -> bytes:
+        self.most = max(self.most, -1 if size is None else size)
+        return super().read(size)
+
+
+@pytest.mark.parametrize("at", [54, 58])
+def test_headers_of_great_size_are_not_read(at: int) -> None:
+    """65535 headers of 65535 bytes: four gigabytes in memory, in a file with a hole."""
+    data = bytearray(elf(needed=["libc.so.6"]))
+    struct.pack_into("<HH", data, at, 0xFFFF, 4000)
+    stream = CountingStream(bytes(data))
+    with pytest.raises(FormatError, match="bad-elf"):
+        parse_elf(stream)
+    assert stream.most < 1 << 20
+
+
 def test_a_second_dynamic_segment_is_refused() -> None:
     """For each one pyelftools looks through all section headers: thousands of them would take hours."""
     data = bytearray(elf(needed=["libc.so.6"]))
