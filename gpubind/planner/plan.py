@@ -136,7 +136,7 @@ def _selected(
     is_asked = request.gpus is not None or any(name in environ for name in GPU_VARIABLES)
     if not is_asked and not any(inventory.hidden for inventory in inventories):
         return tuple((inventory, (), ()) for inventory in inventories)
-    from gpubind.planner.selection import select
+    from gpubind.gpus.selection import select
 
     return select(inventories, request.gpus, environ, isolated=layout.isolated)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 from gpubind.errors import UsageError
 from gpubind.formats.gpu_ids import GpuId, parse_gpus
 from gpubind.model import Gpu, Inventory
-from gpubind.planner.choice import (
+from gpubind.gpus.choice import (
     BY,
     CUDA,
     Choice,

@@ -7,9 +7,9 @@ import pytest
 from gpubind.errors import UsageError
 from gpubind.model import Request
 from gpubind.planner import make_plan
-from gpubind.planner.selection import Selection, select
-from planner.cases_gpus import ALL, ROWS, Row
-from planner.hosts_gpus import HOSTS, hexid, nvidia, uuid
+from gpubind.gpus.selection import Selection, select
+from gpus.cases import ALL, ROWS, Row
+from gpus.hosts import HOSTS, hexid, nvidia, uuid
 
 ERRORS = ("bad-gpus", "unknown-gpu", "ambiguous-gpu")
 

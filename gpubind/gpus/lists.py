@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Optional
 
 from gpubind.formats.gpu_ids import parse_gpu_id, split_visible
 from gpubind.model import Gpu, Inventory, Vendor
-from gpubind.planner.choice import Chosen, divided, mig_named, named, part_of
+from gpubind.gpus.choice import Chosen, divided, mig_named, named, part_of
 
 
 class Names(NamedTuple):

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
-from gpubind.planner.asked import asked
-from gpubind.planner.choice import CUDA, Choice, Chosen, usable
-from gpubind.planner.plan import ABOUT_NODES
-from gpubind.planner.remarks import forbidden
-from gpubind.planner.variables import hip, variables
-from gpubind.planner.visible import visible
+from gpubind.gpus.asked import asked
+from gpubind.gpus.choice import CUDA, Choice, Chosen, usable
+from gpubind.gpus.findings import forbidden
+from gpubind.gpus.variables import hip, variables
+from gpubind.gpus.environment import visible
 
 _GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
 
@@ -81,7 +80,7 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) ->
                 )
             )  # fmt: skip
     gone = {decision.subject for decision in decisions}
-    kept = tuple(f for f in findings if not (f.code in ABOUT_NODES and f.subject in gone))
+    kept = tuple(finding for finding in findings if finding.subject not in gone)
     return Selection(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpubind.model import Finding, Inventory, Severity
-from gpubind.planner.choice import BY, Choice, divided, usable
-from gpubind.planner.names import Names
+from gpubind.gpus.choice import BY, Choice, divided, usable
+from gpubind.gpus.lists import Names
 
 
 def none_visible(names: Names, why: str = "") -> Finding:

@@ -15,7 +15,7 @@ from typing import Optional, Union
 
 from gpubind.formats.gpu_ids import parse_gpu_id, split_visible
 from gpubind.model import Finding, Gpu, Inventory, Severity
-from gpubind.planner.choice import (
+from gpubind.gpus.choice import (
     CUDA,
     CUDA_ORDER,
     HIP,
@@ -35,8 +35,8 @@ from gpubind.planner.choice import (
     part_of,
     usable,
 )
-from gpubind.planner.names import Names, Read, read_names
-from gpubind.planner.remarks import list_ends, none_visible, order_unknown, slurm_ambiguous, unknown_name, uuid_unknown
+from gpubind.gpus.lists import Names, Read, read_names
+from gpubind.gpus.findings import list_ends, none_visible, order_unknown, slurm_ambiguous, unknown_name, uuid_unknown
 
 _HIDE_ALL = ("", "-1", "NoDevFiles")
 """Slurm says NoDevFiles in a job that asked for no GPU."""

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpubind.model import EnvVar, Gpu, Inventory
-from gpubind.planner.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, Choice, alike, names_of, usable
+from gpubind.gpus.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, Choice, alike, names_of, usable
 
 NO_GPU = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
