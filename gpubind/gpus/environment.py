@@ -4,256 +4,174 @@ A variable is read as its vendor's library would read it. Where that cannot be d
 the variable is handed on: the library in the container then decides as it would have on the host. So it is where the
 scheduler's variable and the vendor's name different GPUs: the container gets what both name.
 
-Sources: CUDA Programming Guide, "CUDA Environment Variables"; srun(1), sbatch(1): SLURM_STEP_GPUS and SLURM_JOB_GPUS
-are never relative to a cgroup; ROCr `core/util/flag.h`, HIP documentation, "GPU isolation techniques".
+Sources: srun(1), sbatch(1): SLURM_STEP_GPUS and SLURM_JOB_GPUS are never relative to a cgroup; HIP documentation, "GPU
+isolation techniques".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional, Union
 
 from gpubind.formats.gpu_ids import parse_gpu_id, split_visible
-from gpubind.model import Finding, Gpu, Inventory, Severity
 from gpubind.gpus.choice import (
-    CUDA,
-    CUDA_ORDER,
-    HIP,
-    NVIDIA,
-    PCI_ORDER,
-    ROCR,
-    SLURM,
     Choice,
     Chosen,
-    alike,
     divided,
+    in_both,
     is_uuid,
     merged,
+    mig_device,
     mig_named,
-    mig_unresolved,
     named,
-    part_of,
     usable,
 )
-from gpubind.gpus.lists import Names, Read, read_names
-from gpubind.gpus.findings import list_ends, none_visible, order_unknown, slurm_ambiguous, unknown_name, uuid_unknown
+from gpubind.gpus.findings import (
+    doubts,
+    mig_unresolved,
+    none_visible,
+    order_unknown,
+    slurm_ambiguous,
+    unknown_name,
+)
+from gpubind.gpus.lists import RULES, GpuList, Read, is_number, read_list
+from gpubind.host.base import CUDA, HIP, NVIDIA, ROCR, SLURM
+from gpubind.model import Finding, Gpu, Inventory
 
 _HIDE_ALL = ("", "-1", "NoDevFiles")
 """Slurm says NoDevFiles in a job that asked for no GPU."""
-_RENDER_BASE = 128
-"""The first render node's number: what Slurm calls an AMD GPU by, if its gres.conf names those nodes."""
 
 
-def visible(inventory: Inventory, others: Sequence[Gpu], environ: Mapping[str, str]) -> Choice:
+def chosen_by_environment(inventory: Inventory, others: Sequence[Gpu], environ: Mapping[str, str]) -> Choice:
     """What *environ* chooses of the GPUs of *inventory*; *others* are those of other vendors on this host."""
     if not usable(inventory):
         return Choice()
-    job = _job(inventory, others, environ)
+    lists = {name: GpuList(name, inventory, environ) for name in RULES if name in environ}
+    job = _slurms(lists, others)
     if inventory.driver.vendor == "amd":
         # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
         own = (ROCR, HIP) if others else (ROCR, HIP, CUDA)
-        return _amds(inventory, job, environ)._replace(own=any(name in environ for name in own))
-    names = _names(CUDA, inventory, environ)
-    if names is not None and names.value.strip().startswith("MIG-") and divided(inventory):
+        return _amds(lists, job)._replace(own=any(name in environ for name in own))
+    cuda = lists.get(CUDA)
+    if cuda is not None and cuda.value.strip().startswith("MIG-") and divided(inventory):
         job = Choice()  # Slurm counts MIG devices, not GPUs, where it hands out those
-    return _narrowed(_first(names, job), _names(NVIDIA, inventory, environ))
+    return _narrowed(_first(cuda, job), lists.get(NVIDIA))
 
 
-def _names(variable: str, inventory: Inventory, environ: Mapping[str, str]) -> Optional[Names]:
-    value = environ.get(variable)
-    if value is None:
-        return None
-    if variable != CUDA:
-        return Names(variable, value, True, inventory)
-    beside = ((CUDA_ORDER, environ[CUDA_ORDER]),) if CUDA_ORDER in environ else ()
-    return Names(variable, value, _is_cudas_order_known(inventory, environ), inventory, beside)
-
-
-def _is_cudas_order_known(inventory: Inventory, environ: Mapping[str, str]) -> bool:
-    """CUDA counts the fastest GPU first, unless it is told to count by PCI address; of divided ones, only one part."""
-    return not divided(inventory) and (alike(usable(inventory)) or environ.get(CUDA_ORDER) == PCI_ORDER)
-
-
-def _job(inventory: Inventory, others: Sequence[Gpu], environ: Mapping[str, str]) -> Choice:
+def _slurms(lists: Mapping[str, GpuList], others: Sequence[Gpu]) -> Choice:
     """The GPUs that Slurm has given: numbers of device files."""
-    variable = next((name for name in SLURM if environ.get(name, "").strip()), None)
-    if variable is None:
+    names = next((lists[name] for name in SLURM if name in lists and lists[name].value.strip()), None)
+    if names is None:
         return Choice()
-    chosen, unknown, either = [], [], []
+    gpus = usable(names.inventory)
     # In a cgroup the kernel shows the job's AMD GPUs alone, and has moved their indexes up.
-    is_moved = inventory.driver.vendor == "amd" and inventory.confined
-    for token in split_visible(environ[variable]):
-        gpu = _slurms(token, usable(inventory), alone=not others and not is_moved)
-        if gpu is not None:
-            chosen.append(Chosen(gpu))
-        elif is_moved and token.isascii() and token.isdigit() and len(token) < 3:
-            continue
-        elif _slurms(token, others, alone=False) is None:
-            unknown.append(token)
-        elif _slurms(token, usable(inventory), alone=True) is not None:
-            either.append(token)
-    names = Names(variable, environ[variable], True, inventory)
+    is_moved = names.vendor == "amd" and names.inventory.confined
+    read = read_list(names, gpus, certain=not others and not is_moved)
+    left = [name for name in read.unknown if not (is_moved and is_number(name) and len(name) < 3)]
+    unknown = [name for name in left if name in read_list(names, others, certain=False).unknown]
+    places = read_list(names, gpus, certain=True)
+    either = [name for name in left if name not in unknown and name not in places.unknown]
     findings: tuple[Finding, ...] = ()
     # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
-    if either and not chosen and not (CUDA in environ and ROCR in environ):
+    if either and not read.chosen and not (CUDA in lists and ROCR in lists):
         findings = (slurm_ambiguous(names, either[0]),)
-    if unknown and (chosen or not others):
-        why = "Slurm's numbers are those of device files; a variable from another node, or by hand, does not fit here"
-        effect = "the others are taken" if chosen else "it is not heeded"
-        findings = (
-            *findings,
-            unknown_name(names, unknown[0], "warning", effect, why),
-        )
-    return Choice(variable, merged(chosen) if chosen else None, findings=findings)
+    if unknown and (read.chosen or not others):
+        findings = (*findings, unknown_name(names, read._replace(unknown=tuple(unknown))))
+    return Choice(names.variable, merged(read.chosen) or None, findings=findings)
 
 
-def _slurms(token: str, gpus: Sequence[Gpu], *, alone: bool) -> Optional[Gpu]:
-    """The GPU whose device file has the number *token*; AMD's may go by their index where no other vendor's are."""
-    if not (token.isascii() and token.isdigit() and len(token) < 10):
-        return None
-    number = int(token)
-    for gpu in gpus:
-        if gpu.vendor == "nvidia" and gpu.minor == number:
-            return gpu
-        if gpu.vendor == "amd" and gpu.render == f"/dev/dri/renderD{number}":
-            return gpu
-    if alone and number < _RENDER_BASE:
-        return next((gpu for gpu in gpus if gpu.vendor == "amd" and gpu.index == number), None)
-    return None
+def _amds(lists: Mapping[str, GpuList], job: Choice) -> Choice:
+    """What is chosen of AMD's GPUs: by ROCr's variable in the job, then by HIP's in what those leave."""
+    rocr, hip = lists.get(ROCR), lists.get(HIP)
+    if rocr is None and hip is not None and job.gpus is not None and not hip.inventory.confined:
+        return _first(hip, job)  # ROCr shows all of the host's, and in those HIP counts
+    return _composed(_first(rocr, job), hip)
 
 
-def _first(names: Optional[Names], job: Choice) -> Choice:
+def _first(names: Optional[GpuList], job: Choice) -> Choice:
     """The job's GPUs, in the order that a vendor's variable gives them, and only those that it names; or its own."""
     if names is None:
         return job
-    if split_visible(names.value)[0] in _HIDE_ALL:
-        return Choice(names.variable, (), findings=(*job.findings, none_visible(names)), own=True)
-    if job.gpus is None:
-        return _read_choice(names, job.findings)
-    return _in_cgroup(names, job, job.gpus) if names.inventory.confined else _in_the_open(names, job, job.gpus)
+    if job.gpus is None or _hides_all(names):
+        choice = _listed(names, usable(names.inventory), certain=names.is_certain)
+    elif names.inventory.confined:
+        choice = _in_cgroup(names, job, job.gpus)
+    else:
+        choice = _in_the_open(names, job, job.gpus)
+    return choice._replace(own=True, uuids=_has_uuid(names), findings=(*job.findings, *choice.findings))
 
 
-def _in_cgroup(names: Names, job: Choice, gpus: Sequence[Chosen]) -> Choice:
+def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Choice:
+    """What a vendor's variable says of *gpus*, all that its library would show without it."""
+    if _hides_all(names):
+        return Choice(names.variable, (), findings=(none_visible(names),))
+    read = read_list(names, gpus, certain=certain)
+    chosen = (*read.chosen, *map(Chosen, divided(names.inventory))) if read.unresolved else read.chosen
+    is_told = read.chosen and read.unresolved is None
+    handed_on = () if is_told else names.as_it_is
+    return Choice(names.variable, merged(chosen) or None, handed_on, findings=doubts(names, read))
+
+
+def _in_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
     """The choice in a job whose cgroup hides the other GPUs: there numbers count the job's."""
-    mine = [chosen.gpu for chosen in gpus]
-    job = job._replace(own=True, uuids=_has_uuid(names))
-    numbers = _numbers(names)
-    if numbers is None:
-        read = read_names(names._replace(ordered=False), usable(names.inventory))
+    job = job._replace(findings=())
+    mine = _ranked(gpus)
+    if not all(map(is_number, names.names)):
+        read = read_list(names, usable(names.inventory), certain=False)
         both = tuple(chosen for chosen in read.chosen if chosen.gpu in mine)
-        return job._replace(gpus=both or job.gpus) if read.unsure is None and read.unresolved is None else job
-    readings = _readings(numbers, mine, names)
+        return job._replace(gpus=both or job.gpus) if read.doubt is None and read.unresolved is None else job
+    within = read_list(names, mine, certain=True)
+    readings = list(dict.fromkeys(_readings(names, mine, within)))
     if len(readings) == 1:
-        return job._replace(gpus=merged(map(Chosen, readings[0])))
+        return job._replace(gpus=merged(readings[0]))
     # As many as the job has: Slurm's own value. In the cgroup's count it stays, in whatever order CUDA counts there.
-    if len(numbers) >= len(mine):
-        is_count = max(numbers) < len(mine)
-        return job._replace(variables=(*names.beside, (names.variable, names.value))) if is_count else job
-    return _handed_on(names, (*job.findings, order_unknown(names, f"{job.by} names {len(mine)} GPUs")))
+    if len(names.names) >= len(mine):
+        return job if within.unknown else job._replace(variables=names.as_it_is)
+    return _handed_on(names, job)
 
 
-def _in_the_open(names: Names, job: Choice, gpus: Sequence[Chosen]) -> Choice:
+def _readings(names: GpuList, mine: Sequence[Gpu], within: Read) -> Iterator[tuple[Chosen, ...]]:
+    """What a vendor's numbers can mean in a job: places among its GPUs (in its cgroup), or indexes of the host."""
+    on_host = read_list(names, usable(names.inventory), certain=True)
+    for read in (within, on_host) if names.is_ordered else ():
+        if not read.unknown and all(chosen.gpu in mine for chosen in read.chosen):
+            yield read.chosen
+
+
+def _in_the_open(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
     """The choice in a job that hides no GPU from this process: the vendor's library counts all of the host's.
 
     Numbers that may be meant within the job, or that name others' GPUs, are handed on, and all nodes stay.
     """
-    mine = sorted((chosen.gpu for chosen in gpus), key=lambda gpu: gpu.index or 0)
-    read = read_names(names, usable(names.inventory))
-    numbers = _numbers(names)
-    is_outside = any(chosen.gpu not in mine for chosen in read.chosen)
-    if read.unsure or read.unresolved or not read.chosen or (numbers is None and is_outside):
-        return _read_choice(names, job.findings)
-    if numbers is not None:
-        within = [mine[number] for number in numbers] if max(numbers) < len(mine) else None
-        if is_outside or within not in (None, [chosen.gpu for chosen in read.chosen]):
-            return _handed_on(names, (*job.findings, order_unknown(names, f"{job.by} names {len(mine)} GPUs")))
-    findings = (*job.findings, *_list_end(names, read))
-    return job._replace(gpus=merged(read.chosen), findings=findings, own=True, uuids=_has_uuid(names))
+    choice = _listed(names, usable(names.inventory), certain=names.is_certain)
+    if choice.gpus is None or choice.variables:
+        return choice
+    mine = _ranked(gpus)
+    is_outside = any(chosen.gpu not in mine for chosen in choice.gpus)
+    if not all(map(is_number, names.names)):
+        return choice if is_outside else choice._replace(by=job.by)
+    within = read_list(names, mine, certain=True)
+    if is_outside or (not within.unknown and merged(within.chosen) != choice.gpus):
+        return _handed_on(names, job)
+    return choice._replace(by=job.by)
 
 
-def _numbers(names: Names) -> Optional[list[int]]:
-    """The list in *names*, if it is one of numbers alone."""
-    tokens = split_visible(names.value)
-    if all(token.isascii() and token.isdigit() and len(token) < 10 for token in tokens):
-        return [int(token) for token in tokens]
-    return None
-
-
-def _has_uuid(names: Names) -> bool:
-    return any(is_uuid(token) for token in split_visible(names.value))
-
-
-def _list_end(names: Names, read: Read) -> tuple[Finding, ...]:
-    if read.unknown is None:
-        return ()
-    severity: Severity = "warning" if read.chosen or read.unresolved else "error"
-    return (list_ends(names, read.unknown, len(read.chosen) + bool(read.unresolved), severity),)
-
-
-def _readings(numbers: Sequence[int], mine: Sequence[Gpu], names: Names) -> list[tuple[Gpu, ...]]:
-    """What a vendor's numbers can mean in a job: places among its GPUs (in its cgroup), or indexes of the host."""
-    if not names.ordered:
-        return []
-    ranked = sorted(mine, key=lambda gpu: gpu.index or 0)
-    gpus = usable(names.inventory)
-    readings = []
-    if all(number < len(ranked) for number in numbers):
-        readings.append(tuple(ranked[number] for number in numbers))
-    if all(number < len(gpus) and gpus[number] in mine for number in numbers):
-        readings.append(tuple(gpus[number] for number in numbers))
-    return list(dict.fromkeys(readings))
-
-
-def _read_choice(names: Names, findings: tuple[Finding, ...] = ()) -> Choice:
-    """What the vendor's variable says where no scheduler has said anything."""
-    read = read_names(names, usable(names.inventory))
-    findings = (*findings, *_list_end(names, read))
-    if read.unsure == "order":
-        return _handed_on(names, (*findings, order_unknown(names, "")))
-    if read.unsure == "uuid":
-        return _handed_on(names, (*findings, uuid_unknown(names)))
-    if read.unresolved is not None:
-        everything = merged((*read.chosen, *map(Chosen, divided(names.inventory))))
-        finding = mig_unresolved(read.unresolved, names.where)
-        return _handed_on(names, (*findings, finding))._replace(gpus=everything)
-    if not read.chosen:
-        return _handed_on(names, findings)
-    return Choice(names.variable, merged(read.chosen), findings=findings, own=True, uuids=_has_uuid(names))
-
-
-def _amds(inventory: Inventory, job: Choice, environ: Mapping[str, str]) -> Choice:
-    """What is chosen of AMD's GPUs: by ROCr's variable in the job, then by HIP's in what those leave."""
-    rocr, hip = _names(ROCR, inventory, environ), _names(HIP, inventory, environ)
-    if rocr is None and hip is not None and job.gpus is not None and not inventory.confined:
-        return _first(hip, job)  # ROCr shows all of the host's, and in those HIP counts
-    return _composed(_first(rocr, job), inventory, environ)
-
-
-def _composed(choice: Choice, inventory: Inventory, environ: Mapping[str, str]) -> Choice:
+def _composed(choice: Choice, names: Optional[GpuList]) -> Choice:
     """HIP_VISIBLE_DEVICES counts in what ROCr shows: in the chosen GPUs, from 0 again."""
-    names = _names(HIP, inventory, environ)
     if names is None:
         return choice
     if choice.variables:
         return choice._replace(variables=(*choice.variables, (HIP, names.value)))
-    if choice.gpus == ():
+    if choice.gpus is None:
+        made = _listed(names, usable(names.inventory), certain=names.is_certain)
+    elif choice.gpus:  # ROCR or the job said which there are
+        made = _listed(names, [chosen.gpu for chosen in choice.gpus], certain=True)
+    else:
         return choice
-    if split_visible(names.value)[0] in _HIDE_ALL:
-        return Choice(HIP, (), findings=(*choice.findings, none_visible(names)))
-    if choice.gpus is not None:
-        names = names._replace(inventory=inventory._replace(confined=False))  # ROCR or the job said which there are
-    shown = usable(inventory) if choice.gpus is None else tuple(chosen.gpu for chosen in choice.gpus)
-    read = read_names(names, shown)
-    findings = (*choice.findings, *_list_end(names, read))
-    if read.unsure is not None or not read.chosen:
-        finding = {"order": (order_unknown(names, ""),), "uuid": (uuid_unknown(names),), None: ()}[read.unsure]
-        # ROCR stays as it is beside it: the two are read together.
-        rocr = ((ROCR, environ[ROCR]),) if ROCR in environ else ()
-        return choice._replace(gpus=None, variables=(*rocr, (HIP, names.value)), findings=(*findings, *finding))
-    return Choice(HIP, merged(read.chosen), findings=findings, uuids=choice.uuids)
+    return made._replace(uuids=choice.uuids, findings=(*choice.findings, *made.findings))
 
 
-def _narrowed(choice: Choice, names: Optional[Names]) -> Choice:
+def _narrowed(choice: Choice, names: Optional[GpuList]) -> Choice:
     """NVIDIA_VISIBLE_DEVICES says what a container may have at most; it never adds anything.
 
     Source: nvidia-container-toolkit: `all`, `void` and empty choose nothing there, `none` hides all. One of these
@@ -284,29 +202,18 @@ def _narrowed(choice: Choice, names: Optional[Names]) -> Choice:
         return choice._replace(findings=findings)
     if choice.gpus is None:
         return Choice(NVIDIA, merged(allowed), findings=findings, uuids=_has_uuid(names))
-    both = tuple(one for chosen in choice.gpus for one in _common(chosen, merged(allowed)))
+    both = tuple(one for chosen in choice.gpus if (one := in_both(chosen, merged(allowed))))
     if not both:
         return Choice(NVIDIA, (), findings=(*findings, none_visible(names, f"{choice.by} names others")))
     return choice._replace(gpus=both, findings=findings, own=choice.own and both == choice.gpus)
 
 
-def _common(chosen: Chosen, allowed: Sequence[Chosen]) -> tuple[Chosen, ...]:
-    for other in allowed:
-        if other.gpu == chosen.gpu:
-            if not (chosen.parts and other.parts):
-                return (chosen if chosen.parts else other,)
-            parts = tuple(part for part in chosen.parts if part in other.parts)
-            return (Chosen(chosen.gpu, parts),) if parts else ()
-    return ()
-
-
-def _toolkits(token: str, names: Names, gpus: Sequence[Gpu]) -> Union[Chosen, Finding, None]:
+def _toolkits(token: str, names: GpuList, gpus: Sequence[Gpu]) -> Union[Chosen, Finding, None]:
     """What *token* is to NVIDIA's container tools: a choice, a finding, or None for a name of another kind."""
     gpu_id = parse_gpu_id(token)
     spelling = gpu_id.spelling if gpu_id else ""
-    why = f"nvidia-container-cli would say `device error: {token}: unknown device`"
-    unknown = unknown_name(names, token, "note", "it is not heeded", why)
-    if gpu_id is None or (spelling == "part" and not gpu_id.value.startswith("gpu-")):
+    unknown = unknown_name(names, Read((), (token,)))
+    if gpu_id is None or spelling == "mig-instance":
         # Not CDI's `nvidia.com/gpu=0`, nor the directory by which Kubernetes' plugin names devices.
         return None if "/" in token else unknown
     if spelling in ("mig-uuid", "mig-index"):
@@ -314,20 +221,33 @@ def _toolkits(token: str, names: Names, gpus: Sequence[Gpu]) -> Union[Chosen, Fi
         if known is not None or divided(names.inventory):
             return known or mig_unresolved(token, names.where)
         return unknown if spelling == "mig-uuid" else None
-    if spelling not in ("index", "uuid", "part", "pci"):
+    if spelling not in ("index", "uuid", "mig-gpu", "pci"):
         return unknown
     matches = named(gpu_id, gpus)
     if len(matches) == 1:
         if spelling == "index" and names.inventory.confined:
-            return order_unknown(names, "")
-        part = part_of(matches[0], gpu_id.gi, gpu_id.ci)
-        if spelling != "part" or part is not None:
-            return Chosen(matches[0], (part,) if part else ())
-    is_untold = spelling in ("uuid", "part") and any(gpu.uuid is None for gpu in gpus)
+            return order_unknown(names)
+        one = Chosen(matches[0]) if spelling != "mig-gpu" else mig_device(matches[0], gpu_id.gi, gpu_id.ci)
+        if one is not None:
+            return one
+    is_untold = spelling in ("uuid", "mig-gpu") and any(gpu.uuid is None for gpu in gpus)
     return None if is_untold or spelling == "pci" else unknown
 
 
-def _handed_on(names: Names, findings: tuple[Finding, ...]) -> Choice:
-    """Everything stays, and the variable goes on as it is."""
-    variables = (*names.beside, (names.variable, names.value))
-    return Choice(names.variable, None, variables, findings=findings, own=True)
+def _handed_on(names: GpuList, job: Choice) -> Choice:
+    """Everything stays, and the variable goes on as it is: its numbers may count the GPUs of the job, or all."""
+    finding = order_unknown(names, f"{job.by} names {len(job.gpus or ())} GPUs")
+    return Choice(names.variable, None, names.as_it_is, findings=(finding,))
+
+
+def _hides_all(names: GpuList) -> bool:
+    return names.names[0] in _HIDE_ALL
+
+
+def _has_uuid(names: GpuList) -> bool:
+    return any(map(is_uuid, names.names))
+
+
+def _ranked(chosen: Sequence[Chosen]) -> list[Gpu]:
+    """The GPUs of a job, in the order in which they are counted where there are no others."""
+    return sorted((one.gpu for one in chosen), key=lambda gpu: gpu.index or 0)

@@ -1,33 +1,72 @@
-"""A variable that lists GPUs, read as the vendor's library reads it.
+"""The variables that list GPUs: how each is read by the library or program that it is meant for.
 
-Sources: CUDA Programming Guide, "CUDA Environment Variables"; ROCr `core/util/flag.h`.
+Sources: CUDA Programming Guide, "CUDA Environment Variables"; ROCr `core/util/flag.h`; libnvidia-container
+`src/cli/common.c`; srun(1), sbatch(1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, Optional
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.gpu_ids import parse_gpu_id, split_visible
+from gpubind.formats.gpu_ids import GpuId, Spelling, parse_gpu_id, split_visible
+from gpubind.gpus.choice import Chosen, alike, divided, mig_device, mig_named, named, usable
+from gpubind.host.base import CUDA, CUDA_ORDER, HIP, NVIDIA, ROCR, SLURM
 from gpubind.model import Gpu, Inventory, Vendor
-from gpubind.gpus.choice import Chosen, divided, mig_named, named, part_of
+
+PCI_ORDER = "PCI_BUS_ID"
+_RENDER_BASE = 128
+"""The first render node's number: what Slurm calls an AMD GPU by, if its gres.conf names those nodes."""
 
 
-class Names(NamedTuple):
-    """A variable that lists GPUs, and how its numbers count."""
+class Rule(NamedTuple):
+    """How a variable is read."""
+
+    spellings: tuple[Spelling, ...]
+    """The names that are understood."""
+    ends: bool = True
+    """Whether the list ends at the first name that is unknown; else the others count all the same."""
+    once: bool = False
+    """Whether the list ends at a repetition, too."""
+    capitals: bool = True
+    """Whether `GPU-` and `MIG-` have to be in capitals."""
+    nodes: bool = False
+    """Whether a number is that of a device file, and not a place."""
+    beside: str = ""
+    """The variable without which the numbers mean something else."""
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(SLURM, Rule(("index",), ends=False, nodes=True)),
+    CUDA: Rule(("index", "uuid", "mig-gpu", "mig-uuid"), beside=CUDA_ORDER),
+    ROCR: Rule(("index", "uuid"), once=True),
+    HIP: Rule(("index", "uuid"), once=True, beside=ROCR),
+    NVIDIA: Rule(("index", "uuid", "pci", "mig-gpu", "mig-uuid", "mig-index"), ends=False, capitals=False),
+}
+
+Doubt = Literal["order", "uuid"]
+"""Why a name may mean this GPU or that: numbers in an unknown order, a UUID that a GPU has not told yet."""
+
+
+class GpuList(NamedTuple):
+    """A variable that lists GPUs, for those of one vendor."""
 
     variable: str
-    value: str
-    ordered: bool
-    """Whether the library counts GPUs as their indexes do."""
     inventory: Inventory
-    beside: tuple[tuple[str, str], ...] = ()
-    """Variables without which its numbers mean something else."""
+    environ: Mapping[str, str]
+    """The caller's; it has the variable."""
 
     @property
-    def certain(self) -> bool:
-        """Whether a number means the GPU with that index, and not one of those that a cgroup has left."""
-        return self.ordered and not self.inventory.confined
+    def rule(self) -> Rule:
+        return RULES[self.variable]
+
+    @property
+    def value(self) -> str:
+        return self.environ[self.variable]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return split_visible(self.value)
 
     @property
     def vendor(self) -> Vendor:
@@ -37,50 +76,111 @@ class Names(NamedTuple):
     def where(self) -> str:
         return f"the environment: {self.variable}={self.value[:200]}"
 
+    @property
+    def as_it_is(self) -> tuple[tuple[str, str], ...]:
+        """What hands it on: the variable, and what its numbers depend on."""
+        return tuple((name, self.environ[name]) for name in (self.rule.beside, self.variable) if name in self.environ)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a number is the place of a GPU in the order of indexes.
+
+        CUDA counts the fastest GPU first, unless it is told to count by PCI address; of divided ones, it counts one
+        MIG device.
+        """
+        if self.variable != CUDA:
+            return True
+        is_known = alike(usable(self.inventory)) or self.environ.get(CUDA_ORDER) == PCI_ORDER
+        return is_known and not divided(self.inventory)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether a number means the GPU with that index, and not one of those that a cgroup has left."""
+        return self.is_ordered and not self.inventory.confined
+
 
 class Read(NamedTuple):
-    """A list, read up to its first name that is unknown."""
+    """What a list says."""
 
     chosen: tuple[Chosen, ...]
-    unknown: Optional[str] = None
-    unsure: Optional[Literal["order", "uuid"]] = None
-    """Why a name may mean this GPU or that."""
+    unknown: tuple[str, ...] = ()
+    """Names that are no GPU's: one at most, where the list ends at it."""
+    doubt: Optional[Doubt] = None
+    """Set: what is meant cannot be told, and nothing is chosen."""
     unresolved: Optional[str] = None
     """A MIG device that no file tells."""
 
 
-def read_names(names: Names, gpus: Sequence[Gpu]) -> Read:
-    """The list in *names*, whose numbers are places in *gpus*. It ends at the first name that is none."""
+def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
+    """The GPUs that *names* lists, of *gpus*. *certain*: whether a number is a place in those."""
     chosen: list[Chosen] = []
+    unknown: list[str] = []
     unresolved = None
-    for token in split_visible(names.value):
-        gpu_id = parse_gpu_id(token)
-        spelling = gpu_id.spelling if gpu_id else ""
-        found: Optional[Chosen] = None
-        if gpu_id is not None and spelling == "index":
-            number = int(gpu_id.value)
-            if number >= len(gpus):
-                return Read(tuple(chosen), token, None, unresolved)
-            if not names.certain:
-                return Read((), None, "order")
-            found = Chosen(gpus[number])
-        elif gpu_id is not None and spelling in ("uuid", "part") and token.startswith(("GPU-", "MIG-GPU-")):
-            matches = named(gpu_id, gpus)
-            whole = len(matches) == 1 and (matches[0].uuid or "").lower() == gpu_id.value
-            if not whole and any(gpu.uuid is None for gpu in gpus):
-                return Read((), None, "uuid")
-            if len(matches) == 1:
-                part = part_of(matches[0], gpu_id.gi, gpu_id.ci)
-                if spelling == "uuid" or part is not None:
-                    found = Chosen(matches[0], (part,) if part else ())
-        elif gpu_id is not None and spelling == "mig-uuid" and token.startswith("MIG-"):
-            found = mig_named(token, names.inventory)
-            if found is None and divided(names.inventory):
-                unresolved = unresolved or token
-                continue
-        if found is None:
-            return Read(tuple(chosen), token, None, unresolved)
-        if names.vendor == "amd" and found in chosen:
-            break  # ROCr's list ends at a repetition, too
-        chosen.append(found)
-    return Read(tuple(chosen), None, None, unresolved)
+    for name in names.names:
+        found = _meaning(name, names, gpus, certain)
+        if isinstance(found, Chosen):
+            if names.rule.once and found in chosen:
+                break
+            chosen.append(found)
+        elif found == "order" or found == "uuid":
+            return Read((), tuple(unknown), found)
+        elif found == "mig":
+            unresolved = unresolved or name
+        elif found == "unknown":
+            unknown.append(name)
+            if names.rule.ends:
+                break
+    return Read(tuple(chosen), tuple(unknown), None, unresolved)
+
+
+def _meaning(
+    name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool
+) -> Union[Chosen, Doubt, Literal["unknown", "mig", "other"]]:
+    """What *name* is in a list: a GPU, or why it is none; `other` is a name of another kind."""
+    rule = names.rule
+    gpu_id = parse_gpu_id(name)
+    if gpu_id is None and "/" in name and not rule.ends:
+        return "other"  # CDI's `nvidia.com/gpu=0`, or the directory by which Kubernetes' plugin names devices
+    if gpu_id is None or gpu_id.spelling not in rule.spellings:
+        return "unknown"
+    if gpu_id.spelling == "index":
+        return _numbered(int(gpu_id.value), rule, gpus, certain)
+    if rule.capitals and not name.startswith(("GPU-", "MIG-")):
+        return "unknown"
+    if gpu_id.spelling in ("mig-uuid", "mig-index"):
+        return mig_named(name, names.inventory) or ("mig" if divided(names.inventory) else "unknown")
+    return _by_name(gpu_id, gpus)
+
+
+def _numbered(number: int, rule: Rule, gpus: Sequence[Gpu], certain: bool) -> Union[Chosen, Doubt, Literal["unknown"]]:
+    if rule.nodes:
+        gpu = _by_node(number, gpus, place=certain)
+        return Chosen(gpu) if gpu else "unknown"
+    if number >= len(gpus):
+        return "unknown"
+    return Chosen(gpus[number]) if certain else "order"
+
+
+def _by_node(number: int, gpus: Sequence[Gpu], *, place: bool) -> Optional[Gpu]:
+    """The GPU whose device file has *number*. With *place*, AMD's may go by their index: gres.conf may count them."""
+    for gpu in gpus:
+        is_its = gpu.minor == number if gpu.vendor == "nvidia" else gpu.render == f"/dev/dri/renderD{number}"
+        if is_its or (place and number < _RENDER_BASE and gpu.vendor == "amd" and gpu.index == number):
+            return gpu
+    return None
+
+
+def _by_name(gpu_id: GpuId, gpus: Sequence[Gpu]) -> Union[Chosen, Doubt, Literal["unknown"]]:
+    matches = named(gpu_id, gpus)
+    is_whole = len(matches) == 1 and (matches[0].uuid or "").lower() == gpu_id.value
+    if gpu_id.spelling != "pci" and not is_whole and any(gpu.uuid is None for gpu in gpus):
+        return "uuid"
+    if len(matches) != 1:
+        return "unknown"
+    return Chosen(matches[0]) if gpu_id.ci is None else mig_device(matches[0], gpu_id.gi, gpu_id.ci) or "unknown"
+
+
+def is_number(name: str) -> bool:
+    """Whether *name* is a number, and not a UUID or a word."""
+    gpu_id = parse_gpu_id(name)
+    return gpu_id is not None and gpu_id.spelling == "index"

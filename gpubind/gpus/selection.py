@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
 from gpubind.gpus.asked import asked
-from gpubind.gpus.choice import CUDA, Choice, Chosen, usable
+from gpubind.gpus.choice import Choice, Chosen, usable
+from gpubind.gpus.environment import chosen_by_environment
 from gpubind.gpus.findings import forbidden
 from gpubind.gpus.variables import hip, variables
-from gpubind.gpus.environment import visible
+from gpubind.host.base import CUDA
+from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
 
 _GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
 
@@ -52,7 +53,7 @@ def _choices(inventories: Sequence[Inventory], gpus: Optional[str], environ: Map
     choices = []
     for number, inventory in enumerate(inventories):
         others = [gpu for other, gpus_of in enumerate(usables) if other != number for gpu in gpus_of]
-        choices.append(visible(inventory, others, environ))
+        choices.append(chosen_by_environment(inventory, others, environ))
     return tuple(choices)
 
 
@@ -62,7 +63,7 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) ->
         return Selection(inventory._replace(findings=findings), (), env)
     chosen = {one.gpu.index: one for one in choice.gpus}
     gpus = tuple(
-        gpu._replace(chosen=True, mig=chosen[gpu.index].parts or gpu.mig)
+        gpu._replace(chosen=True, mig=chosen[gpu.index].mig or gpu.mig)
         if gpu.index is not None and gpu.index in chosen
         else gpu._replace(chosen=False)
         for gpu in inventory.gpus
@@ -75,10 +76,18 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) ->
         else:
             decisions.append(
                 Decision(
-                    node.vendor, node.target, "left-out", "not-chosen", "choice",
-                    "devices", "/dev", node.target, "/dev", None, why,
+                    vendor=node.vendor,
+                    subject=node.target,
+                    verdict="left-out",
+                    rule="not-chosen",
+                    step="choice",
+                    named_by="devices",
+                    named_at="/dev",
+                    path=node.target,
+                    found_by="/dev",
+                    detail=why,
                 )
-            )  # fmt: skip
+            )
     gone = {decision.subject for decision in decisions}
     kept = tuple(finding for finding in findings if finding.subject not in gone)
     return Selection(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
@@ -98,7 +107,7 @@ def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[in
     for guard in inventory.mig_nodes:
         if guard.target == node.target:
             one = next((one for one in chosen.values() if one.gpu.minor == guard.minor), None)
-            if one is not None and (not one.parts or _guards(guard.gi, guard.ci, one)):
+            if one is not None and (not one.mig or _guards(guard.gi, guard.ci, one)):
                 return None
             part = f"{guard.gi}" if guard.ci is None else f"{guard.gi}/{guard.ci}"
             return f"guards part {part} of the GPU with minor number {guard.minor}, which is not chosen ({by})"
@@ -112,4 +121,4 @@ def _minor(node: DeviceNode) -> Optional[int]:
 
 
 def _guards(gi: int, ci: Optional[int], chosen: Chosen) -> bool:
-    return any(part.gi == gi and ci in (None, part.ci) for part in chosen.parts)
+    return any(device.gi == gi and ci in (None, device.ci) for device in chosen.mig)

@@ -6,7 +6,7 @@ gpubind. What must be said is said by number, for vLLM, DeepSpeed and others rea
 place of a GPU among those that programs in the container can open.
 
 UUIDs are said where the caller used them, and where no number is right: beside a divided GPU (MIG), for of those CUDA
-lists one part and no whole GPU; and for a GPU that this process cannot open, which has no place in the count.
+lists one MIG device and no whole GPU; and for a GPU that this process cannot open, which has no place in the count.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from gpubind.gpus.choice import Choice, alike, names_of, usable
+from gpubind.gpus.lists import PCI_ORDER
+from gpubind.host.base import CUDA, CUDA_ORDER, HIP, ROCR
 from gpubind.model import EnvVar, Gpu, Inventory
-from gpubind.gpus.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, Choice, alike, names_of, usable
 
 NO_GPU = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
@@ -99,7 +101,7 @@ def _named(
     elif not places:
         yield _set(variable, NO_GPU)  # none of them can be opened
     elif variable in environ:
-        # A part has no number. The nodes alone choose it, and a number of the caller's would hide it.
+        # A MIG device has no number. The nodes alone choose it, and a number of the caller's would hide it.
         yield EnvVar(variable, "unset", None, None, "gpus")
 
 

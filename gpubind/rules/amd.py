@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
 from gpubind.errors import NotRecordedError
+from gpubind.host.base import CUDA, HIP, ROCR
 from gpubind.model import Finding, Gpu, Plan
 from gpubind.rules.looking import counted, is_absent
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.amd_devices import KFD, TOPOLOGY, Topology, read_topology
 
-ROCR = "ROCR_VISIBLE_DEVICES"
-HIP = "HIP_VISIBLE_DEVICES"
-CUDA = "CUDA_VISIBLE_DEVICES"
 NO_GPU = "hipErrorNoDevice (100), HSA finds no GPU agent"
 
 

@@ -380,6 +380,12 @@ ROWS: dict[str, Row] = {
         "amd", None, {ROCR: "2,9,1"}, "kfd dri/renderD130", {ROCR: "0"}, "warning visible-devices-unknown"
     ),
     "ROCR's list ends at a repetition": Row("amd", None, {ROCR: "2,2,1"}, "kfd dri/renderD130", {ROCR: "0"}),
+    "ROCR's list ends at a repetition in a job, too": Row(
+        "amd", None, {STEP: "0,1", ROCR: "0,0"}, "kfd dri/renderD128", {ROCR: "0"}
+    ),
+    "ROCR knows no MIG device": Row(
+        "amd-untold", None, {ROCR: part(0, "1/0")}, ALL, {ROCR: part(0, "1/0")}, "error visible-devices-unknown"
+    ),
     "ROCR hides": Row("amd", None, {ROCR: "-1"}, "", {ROCR: "-1"}, "warning visible-devices-none"),
     "ROCR in a cgroup": Row("amd-cgroup", None, {ROCR: "1"}, ALL, {ROCR: "1"}, "warning gpu-order-unknown"),
     "HIP alone": Row("amd", None, {HIP: "1"}, "kfd dri/renderD129", {ROCR: "0", HIP: "0"}),

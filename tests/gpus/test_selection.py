@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpubind.errors import UsageError
+from gpubind.gpus.selection import Selection, select
 from gpubind.model import Request
 from gpubind.planner import make_plan
-from gpubind.gpus.selection import Selection, select
 from gpus.cases import ALL, ROWS, Row
 from gpus.hosts import HOSTS, hexid, nvidia, uuid
 
