@@ -11,29 +11,10 @@ isolation techniques".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Optional, Union
+from typing import Optional
 
-from gpubind.formats.gpu_ids import parse_gpu_id, split_visible
-from gpubind.gpus.choice import (
-    Choice,
-    Chosen,
-    divided,
-    in_both,
-    is_uuid,
-    merged,
-    mig_device,
-    mig_named,
-    named,
-    usable,
-)
-from gpubind.gpus.findings import (
-    doubts,
-    mig_unresolved,
-    none_visible,
-    order_unknown,
-    slurm_ambiguous,
-    unknown_name,
-)
+from gpubind.gpus.choice import Choice, Chosen, divided, in_both, is_uuid, merged, usable
+from gpubind.gpus.findings import doubts, none_visible, order_unknown, slurm_ambiguous, unknown_name
 from gpubind.gpus.lists import RULES, GpuList, Read, is_number, read_list
 from gpubind.host.base import CUDA, HIP, NVIDIA, ROCR, SLURM
 from gpubind.model import Finding, Gpu, Inventory
@@ -184,54 +165,17 @@ def _narrowed(choice: Choice, names: Optional[GpuList]) -> Choice:
         return choice
     if words:
         return Choice(NVIDIA, (), findings=(*choice.findings, none_visible(names)))
-    gpus = usable(names.inventory)
-    allowed: list[Chosen] = []
-    findings = choice.findings
-    for token in split_visible(names.value):
-        found = _toolkits(token, names, gpus)
-        if found is None:
-            continue
-        if isinstance(found, Finding):
-            if found.code not in [finding.code for finding in findings if finding.where == names.where]:
-                findings = (*findings, found)
-            if found.code == "visible-devices-unknown":
-                continue
-            return choice._replace(findings=findings)
-        allowed.append(found)
-    if not allowed or choice.variables:
-        return choice._replace(findings=findings)
+    read = read_list(names, usable(names.inventory), certain=names.is_certain)
+    choice = choice._replace(findings=(*choice.findings, *doubts(names, read)))
+    if read.doubt or read.unresolved or not read.chosen or choice.variables:
+        return choice
+    allowed = merged(read.chosen)
     if choice.gpus is None:
-        return Choice(NVIDIA, merged(allowed), findings=findings, uuids=_has_uuid(names))
-    both = tuple(one for chosen in choice.gpus if (one := in_both(chosen, merged(allowed))))
+        return Choice(NVIDIA, allowed, findings=choice.findings, uuids=_has_uuid(names))
+    both = tuple(one for chosen in choice.gpus if (one := in_both(chosen, allowed)))
     if not both:
-        return Choice(NVIDIA, (), findings=(*findings, none_visible(names, f"{choice.by} names others")))
-    return choice._replace(gpus=both, findings=findings, own=choice.own and both == choice.gpus)
-
-
-def _toolkits(token: str, names: GpuList, gpus: Sequence[Gpu]) -> Union[Chosen, Finding, None]:
-    """What *token* is to NVIDIA's container tools: a choice, a finding, or None for a name of another kind."""
-    gpu_id = parse_gpu_id(token)
-    spelling = gpu_id.spelling if gpu_id else ""
-    unknown = unknown_name(names, Read((), (token,)))
-    if gpu_id is None or spelling == "mig-instance":
-        # Not CDI's `nvidia.com/gpu=0`, nor the directory by which Kubernetes' plugin names devices.
-        return None if "/" in token else unknown
-    if spelling in ("mig-uuid", "mig-index"):
-        known = mig_named(token, names.inventory)
-        if known is not None or divided(names.inventory):
-            return known or mig_unresolved(token, names.where)
-        return unknown if spelling == "mig-uuid" else None
-    if spelling not in ("index", "uuid", "mig-gpu", "pci"):
-        return unknown
-    matches = named(gpu_id, gpus)
-    if len(matches) == 1:
-        if spelling == "index" and names.inventory.confined:
-            return order_unknown(names)
-        one = Chosen(matches[0]) if spelling != "mig-gpu" else mig_device(matches[0], gpu_id.gi, gpu_id.ci)
-        if one is not None:
-            return one
-    is_untold = spelling in ("uuid", "mig-gpu") and any(gpu.uuid is None for gpu in gpus)
-    return None if is_untold or spelling == "pci" else unknown
+        return Choice(NVIDIA, (), findings=(*choice.findings, none_visible(names, f"{choice.by} names others")))
+    return choice._replace(gpus=both, own=choice.own and both == choice.gpus)
 
 
 def _handed_on(names: GpuList, job: Choice) -> Choice:

@@ -83,7 +83,7 @@ def order_unknown(names: GpuList, job: str = "") -> Finding:
         severity="warning",
         vendor=names.vendor,
         subject=names.variable,
-        what=f"the numbers in {names.variable} may mean other GPUs: all nodes stay, and it is handed on as it is",
+        what=f"the numbers in {names.variable} may mean other GPUs: {_consequence(names)}",
         where=names.where,
         why=reason,
         hint="name GPUs by UUID, choose with --gpus, or set CUDA_DEVICE_ORDER=PCI_BUS_ID"
@@ -99,8 +99,7 @@ def _uuid_unknown(names: GpuList) -> Finding:
         severity="note",
         vendor=names.vendor,
         subject=names.variable,
-        what=f"{names.variable} names a GPU by UUID, and not every GPU here has told its own: all nodes stay, and it "
-        "is handed on as it is",
+        what=f"{names.variable} names a GPU by UUID, and not every GPU here has told its own: {_consequence(names)}",
         where=names.where,
         why="a GPU tells its UUID only after its first use"
         if names.vendor == "nvidia"
@@ -108,6 +107,11 @@ def _uuid_unknown(names: GpuList) -> Finding:
         hint="use the GPUs once on the host, let nvidia-persistenced keep them ready, or choose with --gpus by PCI "
         "address",
     )
+
+
+def _consequence(names: GpuList) -> str:
+    """What becomes of a list that may mean other GPUs. NVIDIA_VISIBLE_DEVICES is for tools outside of the container."""
+    return "it is not heeded" if names.variable == NVIDIA else "all nodes stay, and it is handed on as it is"
 
 
 def mig_unresolved(name: str, by: str) -> Finding:

@@ -46,6 +46,8 @@ RULES: dict[str, Rule] = {
 
 Doubt = Literal["order", "uuid"]
 """Why a name may mean this GPU or that: numbers in an unknown order, a UUID that a GPU has not told yet."""
+Meaning = Union[Chosen, Doubt, Literal["unknown", "mig", "other"]]
+"""What one name means: a GPU; or why it cannot be told; `mig` is a MIG device that no file tells, `other` no GPU's."""
 
 
 class GpuList(NamedTuple):
@@ -133,13 +135,10 @@ def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
     return Read(tuple(chosen), tuple(unknown), None, unresolved)
 
 
-def _meaning(
-    name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool
-) -> Union[Chosen, Doubt, Literal["unknown", "mig", "other"]]:
-    """What *name* is in a list: a GPU, or why it is none; `other` is a name of another kind."""
+def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> Meaning:
     rule = names.rule
     gpu_id = parse_gpu_id(name)
-    if gpu_id is None and "/" in name and not rule.ends:
+    if gpu_id is None and "/" in name and names.variable == NVIDIA:
         return "other"  # CDI's `nvidia.com/gpu=0`, or the directory by which Kubernetes' plugin names devices
     if gpu_id is None or gpu_id.spelling not in rule.spellings:
         return "unknown"
@@ -148,11 +147,13 @@ def _meaning(
     if rule.capitals and not name.startswith(("GPU-", "MIG-")):
         return "unknown"
     if gpu_id.spelling in ("mig-uuid", "mig-index"):
-        return mig_named(name, names.inventory) or ("mig" if divided(names.inventory) else "unknown")
+        # A place on a GPU that is not divided is not judged.
+        nothing: Meaning = "unknown" if gpu_id.spelling == "mig-uuid" else "other"
+        return mig_named(name, names.inventory) or ("mig" if divided(names.inventory) else nothing)
     return _by_name(gpu_id, gpus)
 
 
-def _numbered(number: int, rule: Rule, gpus: Sequence[Gpu], certain: bool) -> Union[Chosen, Doubt, Literal["unknown"]]:
+def _numbered(number: int, rule: Rule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
     if rule.nodes:
         gpu = _by_node(number, gpus, place=certain)
         return Chosen(gpu) if gpu else "unknown"
@@ -170,7 +171,7 @@ def _by_node(number: int, gpus: Sequence[Gpu], *, place: bool) -> Optional[Gpu]:
     return None
 
 
-def _by_name(gpu_id: GpuId, gpus: Sequence[Gpu]) -> Union[Chosen, Doubt, Literal["unknown"]]:
+def _by_name(gpu_id: GpuId, gpus: Sequence[Gpu]) -> Meaning:
     matches = named(gpu_id, gpus)
     is_whole = len(matches) == 1 and (matches[0].uuid or "").lower() == gpu_id.value
     if gpu_id.spelling != "pci" and not is_whole and any(gpu.uuid is None for gpu in gpus):

@@ -362,6 +362,16 @@ ROWS: dict[str, Row] = {
     "it names what is here and what is not": Row(
         "two", None, {NVIDIA: "1,7,8"}, f"nvidia1 {CTL}", {CUDA: "0"}, "note visible-devices-unknown"
     ),
+    "it names an address that is not here": Row(
+        "two", None, {NVIDIA: "0000:99:00.0,1"}, f"nvidia1 {CTL}", {CUDA: "0"}, "note visible-devices-unknown"
+    ),
+    "it names a place where nothing is divided": Row("two", None, {NVIDIA: "0:1"}, ALL),
+    "it names a MIG device as --gpus does": Row(
+        "mig", None, {NVIDIA: "0:1/0"}, ALL, {}, "note visible-devices-unknown"
+    ),
+    "it names a beginning, while one is untold": Row(
+        "untold", None, {NVIDIA: "GPU-00000002"}, ALL, {}, "note gpu-uuid-unknown"
+    ),
     "a word in its list decides": Row("two", None, {NVIDIA: "0,all"}, ALL),
     "a word in its list hides": Row("two", None, {NVIDIA: "0,none"}, "", NONE, "warning visible-devices-none"),
     "the void in its list": Row("two", None, {NVIDIA: "none,void"}, ALL),
