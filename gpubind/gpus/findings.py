@@ -33,7 +33,8 @@ def doubts(names: GpuList, read: Read) -> tuple[Finding, ...]:
     unknown = (unknown_name(names, read),) if read.unknown else ()
     unsure = {None: (), "order": (order_unknown(names),), "uuid": (_uuid_unknown(names),)}[read.doubt]
     unresolved = (mig_unresolved(read.unresolved, names.where),) if read.unresolved is not None else ()
-    return (*unknown, *unsure, *unresolved)
+    repeated = (_cut(names, read),) if read.repeated is not None else ()
+    return (*unknown, *unsure, *unresolved, *repeated)
 
 
 def unknown_name(names: GpuList, read: Read) -> Finding:
@@ -64,6 +65,21 @@ def unknown_name(names: GpuList, read: Read) -> Finding:
         why=why,
         hint=f"name one of this host's: {known}",
         command="nvidia-smi -L" if names.vendor == "nvidia" else "ls /sys/class/kfd/kfd/topology/nodes",
+    )
+
+
+def _cut(names: GpuList, read: Read) -> Finding:
+    seen = ", ".join(str(chosen.gpu.index) for chosen in read.chosen)
+    return Finding(
+        code="rocr-visible-cut",
+        severity="warning",
+        vendor=names.vendor,
+        subject=names.variable,
+        what=f"{names.variable} ends at `{read.repeated}`: ROCm will see only GPU{'s' if ',' in seen else ''} {seen}",
+        where=names.where,
+        why="it names a GPU twice",
+        hint="name each GPU once",
+        command="rocminfo | grep -E 'Uuid|Marketing'",
     )
 
 

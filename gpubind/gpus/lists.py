@@ -111,6 +111,8 @@ class Read(NamedTuple):
     """Set: what is meant cannot be told, and nothing is chosen."""
     unresolved: Optional[str] = None
     """A MIG device that no file tells."""
+    repeated: Optional[str] = None
+    """The name at which the list ends, because it has named its GPU before."""
 
 
 def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
@@ -122,7 +124,7 @@ def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
         found = _meaning(name, names, gpus, certain)
         if isinstance(found, Chosen):
             if names.rule.once and found in chosen:
-                break
+                return Read(tuple(chosen), repeated=name)
             chosen.append(found)
         elif found == "order" or found == "uuid":
             return Read((), tuple(unknown), found)

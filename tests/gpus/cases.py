@@ -389,9 +389,14 @@ ROWS: dict[str, Row] = {
     "ROCR's list ends": Row(
         "amd", None, {ROCR: "2,9,1"}, "kfd dri/renderD130", {ROCR: "0"}, "warning visible-devices-unknown"
     ),
-    "ROCR's list ends at a repetition": Row("amd", None, {ROCR: "2,2,1"}, "kfd dri/renderD130", {ROCR: "0"}),
+    "ROCR's list ends at a repetition": Row(
+        "amd", None, {ROCR: "2,2,1"}, "kfd dri/renderD130", {ROCR: "0"}, "warning rocr-visible-cut"
+    ),
+    "HIP's list ends at a repetition": Row(
+        "amd", None, {HIP: "2,2,1"}, "kfd dri/renderD130", {ROCR: "0", HIP: "0"}, "warning rocr-visible-cut"
+    ),
     "ROCR's list ends at a repetition in a job, too": Row(
-        "amd", None, {STEP: "0,1", ROCR: "0,0"}, "kfd dri/renderD128", {ROCR: "0"}
+        "amd", None, {STEP: "0,1", ROCR: "0,0"}, "kfd dri/renderD128", {ROCR: "0"}, "warning rocr-visible-cut"
     ),
     "ROCR knows no MIG device": Row(
         "amd-untold", None, {ROCR: part(0, "1/0")}, ALL, {ROCR: part(0, "1/0")}, "error visible-devices-unknown"
