@@ -10,23 +10,21 @@ isolation techniques".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from gpubind.gpus.choice import Choice, Chosen, divided, in_both, is_uuid, merged, usable
+from gpubind.gpus.choice import Choice, Chosen, divided, in_both, merged, usable
 from gpubind.gpus.findings import doubts, none_visible, order_unknown, slurm_ambiguous, unknown_name
-from gpubind.gpus.lists import RULES, GpuList, Read, is_number, read_list
+from gpubind.gpus.lists import RULES, GpuList, is_number, read_list
 from gpubind.host.base import CUDA, HIP, NVIDIA, ROCR, SLURM
 from gpubind.model import Finding, Gpu, Inventory
 
-_HIDE_ALL = ("", "-1", "NoDevFiles")
-"""Slurm says NoDevFiles in a job that asked for no GPU."""
 
-
-def chosen_by_environment(inventory: Inventory, others: Sequence[Gpu], environ: Mapping[str, str]) -> Choice:
-    """What *environ* chooses of the GPUs of *inventory*; *others* are those of other vendors on this host."""
+def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory], environ: Mapping[str, str]) -> Choice:
+    """What *environ* chooses of the GPUs of *inventory*, one of the *inventories* of this host."""
     if not usable(inventory):
         return Choice()
+    others = [gpu for other in inventories if other is not inventory for gpu in usable(other)]
     lists = {name: GpuList(name, inventory, environ) for name in RULES if name in environ}
     job = _slurms(lists, others)
     if inventory.driver.vendor == "amd":
@@ -49,15 +47,15 @@ def _slurms(lists: Mapping[str, GpuList], others: Sequence[Gpu]) -> Choice:
     is_moved = names.vendor == "amd" and names.inventory.confined
     read = read_list(names, gpus, certain=not others and not is_moved)
     left = [name for name in read.unknown if not (is_moved and is_number(name) and len(name) < 3)]
-    unknown = [name for name in left if name in read_list(names, others, certain=False).unknown]
-    places = read_list(names, gpus, certain=True)
-    either = [name for name in left if name not in unknown and name not in places.unknown]
+    theirs, by_place = read_list(names, others, certain=False), read_list(names, gpus, certain=True)
+    unknown = tuple(name for name in left if name in theirs.unknown)
+    either = [name for name in left if name not in unknown and name not in by_place.unknown]
     findings: tuple[Finding, ...] = ()
     # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
     if either and not read.chosen and not (CUDA in lists and ROCR in lists):
         findings = (slurm_ambiguous(names, either[0]),)
     if unknown and (read.chosen or not others):
-        findings = (*findings, unknown_name(names, read._replace(unknown=tuple(unknown))))
+        findings = (*findings, unknown_name(names, read._replace(unknown=unknown)))
     return Choice(names.variable, merged(read.chosen) or None, findings=findings)
 
 
@@ -73,18 +71,18 @@ def _first(names: Optional[GpuList], job: Choice) -> Choice:
     """The job's GPUs, in the order that a vendor's variable gives them, and only those that it names; or its own."""
     if names is None:
         return job
-    if job.gpus is None or _hides_all(names):
+    if job.gpus is None or names.hides_all:
         choice = _listed(names, usable(names.inventory), certain=names.is_certain)
     elif names.inventory.confined:
         choice = _in_cgroup(names, job, job.gpus)
     else:
         choice = _in_the_open(names, job, job.gpus)
-    return choice._replace(own=True, uuids=_has_uuid(names), findings=(*job.findings, *choice.findings))
+    return choice._replace(own=True, uuids=names.has_uuid, findings=(*job.findings, *choice.findings))
 
 
 def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Choice:
     """What a vendor's variable says of *gpus*, all that its library would show without it."""
-    if _hides_all(names):
+    if names.hides_all:
         return Choice(names.variable, (), findings=(none_visible(names),))
     read = read_list(names, gpus, certain=certain)
     chosen = (*read.chosen, *map(Chosen, divided(names.inventory))) if read.unresolved else read.chosen
@@ -97,26 +95,23 @@ def _in_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
     """The choice in a job whose cgroup hides the other GPUs: there numbers count the job's."""
     job = job._replace(findings=())
     mine = _ranked(gpus)
-    if not all(map(is_number, names.names)):
+    if not names.is_numbers:
         read = read_list(names, usable(names.inventory), certain=False)
         both = tuple(chosen for chosen in read.chosen if chosen.gpu in mine)
         return job._replace(gpus=both or job.gpus) if read.doubt is None and read.unresolved is None else job
     within = read_list(names, mine, certain=True)
-    readings = list(dict.fromkeys(_readings(names, mine, within)))
+    on_host = read_list(names, usable(names.inventory), certain=True)
+    readings = dict.fromkeys(
+        read.chosen
+        for read in (within, on_host)
+        if names.is_ordered and not read.unknown and all(chosen.gpu in mine for chosen in read.chosen)
+    )
     if len(readings) == 1:
-        return job._replace(gpus=merged(readings[0]))
+        return job._replace(gpus=merged(*readings))
     # As many as the job has: Slurm's own value. In the cgroup's count it stays, in whatever order CUDA counts there.
     if len(names.names) >= len(mine):
         return job if within.unknown else job._replace(variables=names.as_it_is)
     return _handed_on(names, job)
-
-
-def _readings(names: GpuList, mine: Sequence[Gpu], within: Read) -> Iterator[tuple[Chosen, ...]]:
-    """What a vendor's numbers can mean in a job: places among its GPUs (in its cgroup), or indexes of the host."""
-    on_host = read_list(names, usable(names.inventory), certain=True)
-    for read in (within, on_host) if names.is_ordered else ():
-        if not read.unknown and all(chosen.gpu in mine for chosen in read.chosen):
-            yield read.chosen
 
 
 def _in_the_open(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
@@ -129,7 +124,7 @@ def _in_the_open(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
         return choice
     mine = _ranked(gpus)
     is_outside = any(chosen.gpu not in mine for chosen in choice.gpus)
-    if not all(map(is_number, names.names)):
+    if not names.is_numbers:
         return choice if is_outside else choice._replace(by=job.by)
     within = read_list(names, mine, certain=True)
     if is_outside or (not within.unknown and merged(within.chosen) != choice.gpus):
@@ -171,7 +166,7 @@ def _narrowed(choice: Choice, names: Optional[GpuList]) -> Choice:
         return choice
     allowed = merged(read.chosen)
     if choice.gpus is None:
-        return Choice(NVIDIA, allowed, findings=choice.findings, uuids=_has_uuid(names))
+        return Choice(NVIDIA, allowed, findings=choice.findings, uuids=names.has_uuid)
     both = tuple(one for chosen in choice.gpus if (one := in_both(chosen, allowed)))
     if not both:
         return Choice(NVIDIA, (), findings=(*choice.findings, none_visible(names, f"{choice.by} names others")))
@@ -182,14 +177,6 @@ def _handed_on(names: GpuList, job: Choice) -> Choice:
     """Everything stays, and the variable goes on as it is: its numbers may count the GPUs of the job, or all."""
     finding = order_unknown(names, f"{job.by} names {len(job.gpus or ())} GPUs")
     return Choice(names.variable, None, names.as_it_is, findings=(finding,))
-
-
-def _hides_all(names: GpuList) -> bool:
-    return names.names[0] in _HIDE_ALL
-
-
-def _has_uuid(names: GpuList) -> bool:
-    return any(map(is_uuid, names.names))
 
 
 def _ranked(chosen: Sequence[Chosen]) -> list[Gpu]:

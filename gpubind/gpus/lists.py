@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.gpu_ids import GpuId, Spelling, parse_gpu_id, split_visible
-from gpubind.gpus.choice import Chosen, alike, divided, mig_device, mig_named, named, usable
+from gpubind.gpus.choice import Chosen, alike, divided, is_uuid, mig_device, mig_named, named, usable
 from gpubind.host.base import CUDA, CUDA_ORDER, HIP, NVIDIA, ROCR, SLURM
 from gpubind.model import Gpu, Inventory, Vendor
 
 PCI_ORDER = "PCI_BUS_ID"
+_HIDE_ALL = ("", "-1", "NoDevFiles")
+"""Slurm says NoDevFiles in a job that asked for no GPU."""
 _RENDER_BASE = 128
 """The first render node's number: what Slurm calls an AMD GPU by, if its gres.conf names those nodes."""
 
@@ -69,6 +71,19 @@ class GpuList(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         return split_visible(self.value)
+
+    @property
+    def hides_all(self) -> bool:
+        """Whether the vendor's library shows no GPU by it."""
+        return self.names[0] in _HIDE_ALL
+
+    @property
+    def is_numbers(self) -> bool:
+        return all(map(is_number, self.names))
+
+    @property
+    def has_uuid(self) -> bool:
+        return any(map(is_uuid, self.names))
 
     @property
     def vendor(self) -> Vendor:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from gpubind.gpus.asked import asked
-from gpubind.gpus.choice import Choice, Chosen, usable
+from gpubind.gpus.choice import Choice, Chosen
 from gpubind.gpus.environment import chosen_by_environment
 from gpubind.gpus.findings import forbidden
-from gpubind.gpus.variables import hip, variables
-from gpubind.host.base import CUDA
+from gpubind.gpus.variables import told
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
 
 _GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
@@ -35,26 +34,12 @@ def select(
     *isolated*: whether the container's /dev will have the planned nodes alone. Errors: `UsageError` for a GPU in *gpus*
     that is not there, or that cannot be told.
     """
-    choices = _choices(inventories, gpus, environ)
-    envs = [tuple(variables(c, i, environ, isolated=isolated)) for c, i in zip(choices, inventories)]
-    said = any(variable.name == CUDA and variable.op == "set" for env in envs for variable in env)
-    selections = []
-    for choice, inventory, env in zip(choices, inventories, envs):
-        if inventory.driver.vendor == "amd":
-            env += tuple(hip(choice, inventory, environ, isolated=isolated, said=said))
-        selections.append(_selection(choice, inventory, env))
-    return tuple(selections)
-
-
-def _choices(inventories: Sequence[Inventory], gpus: Optional[str], environ: Mapping[str, str]) -> tuple[Choice, ...]:
     if gpus is not None:
-        return asked(gpus, inventories)
-    usables = [usable(inventory) for inventory in inventories]
-    choices = []
-    for number, inventory in enumerate(inventories):
-        others = [gpu for other, gpus_of in enumerate(usables) if other != number for gpu in gpus_of]
-        choices.append(chosen_by_environment(inventory, others, environ))
-    return tuple(choices)
+        choices = asked(gpus, inventories)
+    else:
+        choices = tuple(chosen_by_environment(inventory, inventories, environ) for inventory in inventories)
+    env = told(choices, inventories, environ, isolated=isolated)
+    return tuple(map(_selection, choices, inventories, env))
 
 
 def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) -> Selection:

@@ -12,7 +12,7 @@ lists one MIG device and no whole GPU; and for a GPU that this process cannot op
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpubind.gpus.choice import Choice, alike, names_of, usable
 from gpubind.gpus.lists import PCI_ORDER
@@ -24,11 +24,22 @@ NO_GPU = "-1"
 _PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
 
 
-def variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool) -> Iterator[EnvVar]:
-    """What must be said of *choice* to the library that counts the GPUs of *inventory*.
+def told(
+    choices: Sequence[Choice], inventories: Sequence[Inventory], environ: Mapping[str, str], *, isolated: bool
+) -> list[tuple[EnvVar, ...]]:
+    """What must be said of each choice to the libraries that count the GPUs of its inventory.
 
     *isolated*: whether the container's /dev has the nodes of the chosen GPUs alone.
     """
+    env = [tuple(_variables(c, i, environ, isolated)) for c, i in zip(choices, inventories)]
+    is_set = any(variable.name == CUDA and variable.op == "set" for said in env for variable in said)
+    for number, (choice, inventory) in enumerate(zip(choices, inventories)):
+        if inventory.driver.vendor == "amd":
+            env[number] += tuple(_hip(choice, inventory, environ, isolated, is_set))
+    return env
+
+
+def _variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool) -> Iterator[EnvVar]:
     variable = ROCR if inventory.driver.vendor == "amd" else CUDA
     if choice.own and not isolated:
         return
@@ -46,18 +57,18 @@ def variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str], 
             yield from _named(variable, choice, inventory, environ, isolated)
 
 
-def hip(
-    choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool, said: bool
+def _hip(
+    choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool, is_set: bool
 ) -> Iterator[EnvVar]:
     """HIP counts once more in what ROCr shows: by its own variable, or by CUDA's, which may be meant for NVIDIA's GPUs.
 
-    All of what ROCr shows, by number, undoes that. *said*: whether the plan sets CUDA's.
+    All of what ROCr shows, by number, undoes that. *is_set*: whether the plan sets CUDA's.
     """
     stays = choice.own and not isolated
     if choice.variables or choice.gpus == () or (stays and HIP in environ):
         return
     made = choice.gpus is not None or choice.everything
-    if said or (made and not stays and (HIP in environ or CUDA in environ)):
+    if is_set or (made and not stays and (HIP in environ or CUDA in environ)):
         count = len(usable(inventory) if choice.gpus is None else choice.gpus)
         if count:
             yield _set(HIP, ",".join(map(str, range(count))))
