@@ -102,6 +102,8 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
     planned = next((planned for planned in preflight.plan.drivers if planned.driver.vendor == "amd"), None)
     if ROCR not in environ or name not in environ or not gpus or planned is None:
         return
+    if preflight.plan.request.gpus is not None:
+        return  # --gpus says both anew
     from gpubind.gpus.lists import GpuList, read_list  # only where somebody sets both
 
     inventory = Inventory(

@@ -31,6 +31,12 @@ def test_hips_list_counts_in_what_rocr_leaves(variable: str, rocr: str, hip: str
     assert told in what
 
 
+def test_gpus_that_are_asked_for_by_name_do_not_count_in_the_callers_list() -> None:
+    situation = amd(environ={"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "2"})
+    asked = situation._replace(request={**situation.request, "gpus": "1"})
+    assert "hip-visible-composed" not in [finding.code for finding in found(asked)]
+
+
 @pytest.mark.parametrize("value", ["0,8", "8", "", "-1", "0,0", "all"])
 def test_a_list_of_rocrs_that_ends_early_is_told_once(value: str) -> None:
     findings = [finding for finding in found(amd(environ={"ROCR_VISIBLE_DEVICES": value})) if finding.vendor == "amd"]
