@@ -6,7 +6,6 @@ decision. What is in no group is the host's, unless the image's C library cannot
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Optional
 
@@ -189,9 +188,8 @@ def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
     code = {"libc": "image-libc", "architecture": "image-architecture"}.get(unfit.rule, "image-without-glibc")
     what = f"{name} is left out: {unfit.detail}"
     why = _CONSEQUENCES[unfit.rule].format(name=name)
-    wanted = re.match(r"it needs (\S+) of (\S+),", unfit.detail)
-    if unfit.rule == "libc" and wanted:
-        why = f"{wanted[2]}: version `{wanted[1]}' not found (required by {name})"
+    if unfit.rule == "libc" and unfit.wanted is not None:
+        why = f"{unfit.library}: version `{unfit.wanted}' not found (required by {name})"
     hint = "use an image with a newer C library, or one of the host's architecture; or leave the capability out"
     severity: Severity = "error" if needed else "note" if file.capability in BY_DEFAULT else "warning"
     if is_minor(name):
