@@ -175,6 +175,10 @@ class Unfit(NamedTuple):
 
     rule: Literal["libc", "architecture", "no-libc", "no-loader", "dependency"]
     detail: str
+    library: Optional[str] = None
+    """The library that does not define a version that is wanted of it."""
+    wanted: Optional[str] = None
+    """The newest such version, `GLIBC_2.38`."""
 
 
 class ImageFit(NamedTuple):

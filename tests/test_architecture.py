@@ -20,6 +20,7 @@ ROOMS = (
     "ldso",
     "image",
     "sources",
+    "gpus",
     "planner",
     "like",
     "runtimes",

@@ -41,6 +41,14 @@ def test_plan_json_loads_nothing_heavy() -> None:
     assert len(loaded - typers_own) < MODULES_OF_OURS
 
 
+def test_what_chooses_gpus_is_loaded_where_somebody_chooses_them() -> None:
+    def is_loaded(*arguments: str) -> bool:
+        return "gpubind.gpus" in modules_after("plan", "--nv", "--json", "--host", HOSTS[0], *arguments)
+
+    assert not is_loaded()
+    assert is_loaded("--gpus", "0")
+
+
 def modules_after_typer() -> set[str]:
     code = "import sys, typer; sys.stdout.write('\\n'.join(sys.modules))"
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())

@@ -18,7 +18,7 @@ SPELLINGS = (
     "MIG-GPU-<uuid>/gi/ci, MIG-<uuid>, G:M, renderDN"
 )
 
-Spelling = Literal["index", "uuid", "pci", "minor", "render", "part", "mig-uuid", "mig-index"]
+Spelling = Literal["index", "uuid", "pci", "minor", "render", "mig-instance", "mig-gpu", "mig-uuid", "mig-index"]
 
 _NUMBER = r"([0-9]{1,9})"
 _UUID = r"(GPU-[0-9a-f][0-9a-f-]{0,63})"
@@ -29,8 +29,8 @@ _FORMS: tuple[tuple[Spelling, re.Pattern[str]], ...] = tuple(
         ("uuid", _UUID),
         ("minor", rf"minor:{_NUMBER}"),
         ("render", r"(?:/dev/dri/)?(renderD[0-9]{1,9})"),
-        ("part", rf"{_NUMBER}:{_NUMBER}/{_NUMBER}"),
-        ("part", rf"MIG-{_UUID}/{_NUMBER}/{_NUMBER}"),
+        ("mig-instance", rf"{_NUMBER}:{_NUMBER}/{_NUMBER}"),
+        ("mig-gpu", rf"MIG-{_UUID}/{_NUMBER}/{_NUMBER}"),
         ("mig-uuid", r"(MIG-[0-9a-f][0-9a-f-]{0,63})"),
         ("mig-index", rf"{_NUMBER}:{_NUMBER}"),
     )
@@ -39,7 +39,7 @@ _SHORT_PCI = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE | re.AS
 
 
 class GpuId(NamedTuple):
-    """One name of a GPU, or of a part of one."""
+    """One name of a GPU, or of a MIG device."""
 
     text: str
     """As it was given, for messages."""
@@ -47,7 +47,7 @@ class GpuId(NamedTuple):
     value: str
     """The GPU in it: digits without leading zeros, a UUID in lower case, a full PCI address, a node's path."""
     gi: Optional[int] = None
-    """Of a `part`: the GPU instance; of a `mig-index`: which MIG device of the GPU."""
+    """Of a `mig-instance` or `mig-gpu`: the GPU instance; of a `mig-index`: which MIG device of the GPU."""
     ci: Optional[int] = None
 
 

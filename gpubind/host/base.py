@@ -9,19 +9,18 @@ from gpubind.data import read_data
 from gpubind.model import HostPath, Missing
 from gpubind.tree import Tree
 
-GPU_VARIABLES = (
-    "SLURM_STEP_GPUS",
-    "SLURM_JOB_GPUS",
-    "CUDA_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
-)
+SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+CUDA = "CUDA_VISIBLE_DEVICES"
+CUDA_ORDER = "CUDA_DEVICE_ORDER"
+ROCR = "ROCR_VISIBLE_DEVICES"
+HIP = "HIP_VISIBLE_DEVICES"
+NVIDIA = "NVIDIA_VISIBLE_DEVICES"
+GPU_VARIABLES = (*SLURM, CUDA, ROCR, HIP, NVIDIA)
 """The variables that choose GPUs, in the order in which they are asked."""
 LIBRARY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Those that a library in a container reads, whoever set them."""
 PLAN_VARIABLES = (
-    "CUDA_DEVICE_ORDER",
+    CUDA_ORDER,
     "CUDA_MPS_PIPE_DIRECTORY",
     "NVIDIA_IMEX_CHANNELS",
     "PATH",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
-from typing import Optional
+from typing import Literal, Optional
 
 from gpubind.formats.elf import ElfFacts, ElfIdent, VersionNeed
 from gpubind.ldso.loader import Loader
@@ -114,14 +114,14 @@ def _version_unfit(elf: ElfFacts, brought: Container[str], image: Loader) -> Opt
         provider = image.facts(need.library)
         if provider is None or not provider.version_definitions:
             continue  # one that is missing is another matter; one without versions satisfies everybody
-        lack = describe_lack(need, provider.version_definitions)
+        lack = lacking(need, provider.version_definitions, "libc")
         if lack is not None:
-            return Unfit("libc", lack)
+            return lack
     return None
 
 
-def describe_lack(need: VersionNeed, definitions: Iterable[str]) -> Optional[str]:
-    """What of *need* is not among an image's *definitions*; None if all is there."""
+def lacking(need: VersionNeed, definitions: Iterable[str], rule: Literal["libc", "dependency"]) -> Optional[Unfit]:
+    """What of *need* is not among an image's *definitions*, as a refusal by *rule*; None if all is there."""
     defined = frozenset(definitions)
     wanted = [version for version in need.versions if version not in defined]
     if not wanted:
@@ -129,9 +129,8 @@ def describe_lack(need: VersionNeed, definitions: Iterable[str]) -> Optional[str
     version = newest(wanted, _prefix(wanted[0])) or wanted[0]
     name = f"{_prefix(wanted[0])}_{version}" if _VERSION.match(wanted[0]) else version
     has = newest(defined, _prefix(wanted[0]))
-    return f"it needs {name} of {need.library}, the image has " + (
-        f"{_prefix(wanted[0])}_{has}" if has else "none of that kind"
-    )
+    there = f"{_prefix(wanted[0])}_{has}" if has else "none of that kind"
+    return Unfit(rule, f"it needs {name} of {need.library}, the image has {there}", need.library, name)
 
 
 def _prefix(version: str) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional, Union
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.ldso.closure import is_glibc
 from gpubind.ldso.container import Container
-from gpubind.ldso.fit import describe_lack, runs_here
+from gpubind.ldso.fit import lacking, runs_here
 from gpubind.ldso.loader import Loader
 from gpubind.model import Conflict, HostFile, ImageFacts, Missing, RootedPath, Unfit
 from gpubind.tree import Tree, glob
@@ -59,30 +59,10 @@ def fit_userspace(
     *forced*: what was named, and not only needed by others, is the host's in any case.
     """
     files = tuple(files)
-    unfit: dict[RootedPath, Unfit] = {}
-    kept: dict[RootedPath, _File] = {}
-    for file in files:
-        if file.kind not in ("library", "binary"):
-            continue
-        reason = runs_here(host, file, image, facts)
-        elf = host.elf(file.path)
-        if reason is not None:
-            unfit[file.path] = reason
-        elif not isinstance(elf, Missing):
-            kept[file.path] = _File(file, elf, forced and file.named_by != "closure")
     files_of = {name: file for file in files for name in file.names}
+    kept, unfit = _loadable(host, files, image, facts, forced)
+    defined = _definitions(_image_container(image, facts))
     conflicts: list[Conflict] = []
-    container = _image_container(image, facts)
-    definitions: dict[str, Optional[frozenset[str]]] = {}
-
-    def defined(name: str) -> Optional[frozenset[str]]:
-        """The versions that the image's *name* defines; None if it has no such library."""
-        if name not in definitions:
-            found = container.find(name)
-            own = Missing("absent") if found is None else found.tree.elf(found.at)
-            definitions[name] = None if isinstance(own, Missing) else frozenset(own.version_definitions)
-        return definitions[name]
-
     unneeded: dict[RootedPath, str] = {}
     while True:  # fewer files at each turn: it ends
         theirs, found = _sides(kept, defined)
@@ -100,16 +80,47 @@ def fit_userspace(
             if path not in theirs and (reason := _refused(here, hosts, defined, unfit, files_of)) is not None
         }
         # What fails for another reason must not make a soname look contested.
-        gone = {path: reason for path, reason in refused.items() if _contested(reason, found) is None}
+        gone = {path: reason for path, reason in refused.items() if reason.library not in found}
         if not gone and not orphans:
-            contested = [_contested(reason, found) for reason in refused.values()]
-            conflicts += [conflict for conflict in found.values() if conflict in contested]
+            contested = [reason.library for reason in refused.values()]
+            conflicts += [conflict for soname, conflict in found.items() if soname in contested]
             gone = refused
         if not gone and not orphans:
             return UserspaceFit({**unneeded, **theirs}, unfit, tuple(conflicts))
         unfit.update(gone)
         unneeded.update((path, "nothing that needs it comes from the host") for path in orphans if path not in gone)
         kept = {path: here for path, here in kept.items() if path not in unfit and path not in unneeded}
+
+
+def _loadable(
+    host: Tree, files: Iterable[HostFile], image: Loader, facts: ImageFacts, forced: bool
+) -> tuple[dict[RootedPath, _File], dict[RootedPath, Unfit]]:
+    """Those of *files* that are linked and may run in the image, and why others may not."""
+    kept: dict[RootedPath, _File] = {}
+    unfit: dict[RootedPath, Unfit] = {}
+    for file in files:
+        if file.kind not in ("library", "binary"):
+            continue
+        reason = runs_here(host, file, image, facts)
+        elf = host.elf(file.path)
+        if reason is not None:
+            unfit[file.path] = reason
+        elif not isinstance(elf, Missing):
+            kept[file.path] = _File(file, elf, forced and file.named_by != "closure")
+    return kept, unfit
+
+
+def _definitions(container: Container) -> _Defined:
+    known: dict[str, Optional[frozenset[str]]] = {}
+
+    def defined(name: str) -> Optional[frozenset[str]]:
+        if name not in known:
+            found = container.find(name)
+            own = Missing("absent") if found is None else found.tree.elf(found.at)
+            known[name] = None if isinstance(own, Missing) else frozenset(own.version_definitions)
+        return known[name]
+
+    return defined
 
 
 def _sides(kept: Mapping[RootedPath, _File], defined: _Defined) -> tuple[dict[RootedPath, str], dict[str, Conflict]]:
@@ -187,9 +198,9 @@ def _refused(
     for need in here.elf.version_needs:
         provider = hosts.get(need.library)
         has = frozenset(provider.elf.version_definitions) if provider is not None else defined(need.library)
-        lack = describe_lack(need, has) if has else None
+        lack = lacking(need, has, "libc" if is_glibc(need.library) else "dependency") if has else None
         if lack is not None:
-            return Unfit("libc" if is_glibc(need.library) else "dependency", lack)
+            return lack
     for name in here.elf.needed:
         # The loader of the program is there already, whatever it is called.
         if name in hosts or name.startswith("ld") or defined(name) is not None:
@@ -201,11 +212,6 @@ def _refused(
             f"it needs {name}, which is left out" if left else f"it needs {name}, which the image does not have",
         )
     return None
-
-
-def _contested(reason: Unfit, found: Mapping[str, Conflict]) -> Optional[Conflict]:
-    """The conflict that *reason* comes from."""
-    return next((c for name, c in found.items() if f" of {name}, " in reason.detail), None)
 
 
 def _name(file: HostFile) -> str:

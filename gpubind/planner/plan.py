@@ -70,16 +70,16 @@ def make_plan(
     for inventory in inventories:
         findings += _that_matter(inventory, request, wanted)
         asked = [file for file in inventory.files if _is_asked(file, wanted)]
-        kept, side_decisions, side_findings = host_side(asked, request, fit)
-        decisions += side_decisions
-        findings += side_findings
-        decisions += [_not_asked(file) for file in inventory.files if not _is_asked(file, wanted)]
-        if inventory.driver.vendor == "amd" and not any(file.userspace for file in inventory.files):
-            from gpubind.planner.userspace import missing  # only where AMD is asked for
+        sided = host_side(asked, request, fit)
+        if inventory.driver.vendor == "amd":
+            from gpubind.planner.userspace import with_rocm  # only where AMD is asked for
 
-            findings += missing(request, fit)
-        for file in kept:
-            for mount in _mounts(file, kept, layout):
+            sided = with_rocm(sided, inventory.files, asked, request, fit)
+        decisions += sided.decisions
+        findings += sided.findings
+        decisions += [_not_asked(file) for file in inventory.files if not _is_asked(file, wanted)]
+        for file in sided.files:
+            for mount in _mounts(file, sided.files, layout):
                 decisions.append(_place(mount, file, mounts))
         for node in inventory.devices:
             taken = _is_wanted(node.capability, wanted)
@@ -136,7 +136,7 @@ def _selected(
     is_asked = request.gpus is not None or any(name in environ for name in GPU_VARIABLES)
     if not is_asked and not any(inventory.hidden for inventory in inventories):
         return tuple((inventory, (), ()) for inventory in inventories)
-    from gpubind.planner.selection import select
+    from gpubind.gpus.selection import select
 
     return select(inventories, request.gpus, environ, isolated=layout.isolated)
 

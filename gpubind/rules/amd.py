@@ -6,19 +6,16 @@ ROCm documentation, "GPU isolation techniques".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.errors import NotRecordedError
-from gpubind.model import Finding, Gpu, Plan
+from gpubind.host.base import CUDA, HIP, ROCR
+from gpubind.model import Finding, Gpu, Inventory, Plan
 from gpubind.rules.looking import counted, is_absent
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.amd_devices import KFD, TOPOLOGY, Topology, read_topology
 
-ROCR = "ROCR_VISIBLE_DEVICES"
-HIP = "HIP_VISIBLE_DEVICES"
-CUDA = "CUDA_VISIBLE_DEVICES"
 NO_GPU = "hipErrorNoDevice (100), HSA finds no GPU agent"
 
 
@@ -98,44 +95,26 @@ def amd_groups(preflight: Preflight) -> Iterator[Finding]:
         )
 
 
-def rocr_visible_cut(preflight: Preflight) -> Iterator[Finding]:
-    """ROCR_VISIBLE_DEVICES ends at the first word that ROCr does not understand, and nothing says so."""
-    gpus, value = _gpus(preflight.plan), preflight.host.environ.get(ROCR)
-    if value is None or not gpus:
-        return
-    visible = rocr_visible(value, gpus)
-    if visible.stopped_at is None and visible.gpus:
-        return
-    seen = ", ".join(str(gpu.index) for gpu in visible.gpus)
-    cut = f"ends at `{visible.stopped_at}`" if visible.stopped_at is not None else "is empty"
-    yield Finding(
-        "rocr-visible-cut",
-        "warning" if visible.gpus else "error",
-        "amd",
-        ROCR,
-        f"{ROCR} {cut}: ROCm will see {'only ' if seen else 'no '}GPU{'s' if ',' in seen else ''} {seen}".rstrip(),
-        f"the environment: {ROCR}={value}",
-        visible.why or NO_GPU,
-        "name GPUs of this host, each once: " + ", ".join(_spelled(gpu) for gpu in gpus),
-        "rocminfo | grep -E 'Uuid|Marketing'",
-    )
-
-
 def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
     """HIP counts among what ROCr leaves it, from 0 again: both variables with the host's numbers are a common trap."""
     environ, gpus = preflight.host.environ, _gpus(preflight.plan)
     name = HIP if HIP in environ else CUDA
-    if ROCR not in environ or name not in environ or not gpus:
+    planned = next((planned for planned in preflight.plan.drivers if planned.driver.vendor == "amd"), None)
+    if ROCR not in environ or name not in environ or not gpus or planned is None:
         return
-    left = rocr_visible(environ[ROCR], gpus).gpus
-    chosen: list[Gpu] = []
-    for token in environ[name].split(","):
-        number = token.strip()
-        if not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) < len(left)):
-            break
-        if left[int(number)] in chosen:
-            break
-        chosen.append(left[int(number)])
+    if preflight.plan.request.gpus is not None:
+        return  # --gpus says both anew
+    from gpubind.gpus.lists import GpuList, read_list  # only where somebody sets both
+
+    inventory = Inventory(
+        planned.driver, planned.source, searched=(), files=(), devices=(), gpus=gpus, decisions=(), findings=()
+    )
+    rocr = read_list(GpuList(ROCR, inventory, environ), gpus, certain=True)
+    left = [chosen.gpu for chosen in rocr.chosen]
+    hip = read_list(GpuList(HIP, inventory, {HIP: environ[name]}), left, certain=True)
+    if rocr.doubt or hip.doubt:
+        return
+    chosen = [one.gpu for one in hip.chosen]
     mapping = (
         ", ".join(f"HIP's {number} is GPU {_spelled(gpu)}" for number, gpu in enumerate(chosen)) or "HIP sees none"
     )
@@ -150,38 +129,6 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
         f"set one of them alone: {ROCR} works for all of ROCm",
         f"unset {name}",
     )
-
-
-class Visible(NamedTuple):
-    """What ROCr would show."""
-
-    gpus: tuple[Gpu, ...]
-    """In the order of the list."""
-    stopped_at: Optional[str]
-    """The word at which it ends, if it does not end by itself."""
-    why: Optional[str]
-
-
-def rocr_visible(value: str, gpus: tuple[Gpu, ...]) -> Visible:
-    """*value* as ROCr reads it: indices and `GPU-<hex>`; the first illegal, repeated or unknown word ends it."""
-    found: list[Gpu] = []
-    if not value.strip():
-        return Visible((), None, None)
-    words = [part.strip() for part in value.split(",")]
-    for token in words[:-1] if len(words) > 1 and not words[-1] else words:  # a comma at the end cuts nothing off
-        matches = [gpu for gpu in gpus if _is(token, gpu)]
-        if len(matches) != 1 or matches[0] in found:
-            why = "it names more than one GPU" if len(matches) > 1 else "it names a GPU twice" if matches else None
-            return Visible(tuple(found), token, why or "this host has no such GPU")
-        found.append(matches[0])
-    return Visible(tuple(found), None, None)
-
-
-def _is(token: str, gpu: Gpu) -> bool:
-    if token.isascii() and token.isdigit():
-        return len(token) < 6 and gpu.index == int(token)
-    is_uuid = re.fullmatch(r"GPU-[0-9a-f]{1,16}", token, re.IGNORECASE) is not None
-    return is_uuid and (gpu.uuid or "").lower().startswith(token.lower())
 
 
 def _spelled(gpu: Gpu) -> str:

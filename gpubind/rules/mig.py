@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import NamedTuple, Optional
 
+from gpubind.host.base import CUDA
 from gpubind.model import DeviceNode, Finding, Gpu, MigDevice
 from gpubind.rules.looking import counted, gpus_in_use, is_linux_driver, is_wanted, majors, names_in
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.mig import PROC_CAPABILITIES, access_file, access_minor, read_minors
-
-CUDA = "CUDA_VISIBLE_DEVICES"
 
 
 class _Access(NamedTuple):

@@ -63,7 +63,7 @@ CASES: dict[str, Case] = {
     ),
     "rocm-path": Case(amd(environ={"ROCM_PATH": "/opt/rocm-5.0.0"}), amd(environ={"ROCM_PATH": "/opt/rocm-6.2.4"})),
     "rocr-visible-cut": Case(
-        amd(environ={"ROCR_VISIBLE_DEVICES": "0,8"}),
+        amd(environ={"ROCR_VISIBLE_DEVICES": "0,1,0"}),
         amd(environ={"ROCR_VISIBLE_DEVICES": "0,7,GPU-7e5f0a1b2c3d4e11"}),
     ),
     # The host's libstdc++ has all that the image's has, or not.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import pytest
 from build.amd import RENDER, VIDEO, kernel, opt
 from build.driver import host
@@ -12,51 +10,8 @@ from build.trees import Node
 from gpubind.formats.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import survey
-from gpubind.model import Gpu, RootedPath
-from gpubind.rules.amd import rocr_visible
 from rules.cases_amd import CASES, amd
 from rules.situations import Situation, found, without
-
-GPUS = tuple(
-    Gpu("amd", number, uuid, None, 128 + number, None, RootedPath(f"/dev/dri/renderD{128 + number}"), True)
-    for number, uuid in enumerate(("GPU-00000000000000aa", "GPU-00000000000000ab", "GPU-1000000000000000", None))
-)
-
-
-@pytest.mark.parametrize(
-    ("value", "seen", "stopped_at"),
-    [
-        ("0", [0], None),
-        ("3,0", [3, 0], None),
-        (" 1 , 2 ", [1, 2], None),
-        ("00", [0], None),
-        ("GPU-00000000000000ab", [1], None),
-        ("gpu-00000000000000AB", [1], None),
-        ("GPU-1", [2], None),
-        ("GPU-00000000000000a", [], "GPU-00000000000000a"),  # two of them
-        ("0,0", [0], "0"),
-        ("0,GPU-00000000000000aa", [0], "GPU-00000000000000aa"),
-        ("0,4,1", [0], "4"),
-        ("4,0", [], "4"),
-        ("-1", [], "-1"),
-        ("0,-1,1", [0], "-1"),
-        ("", [], None),
-        (" ", [], None),
-        ("0,", [0], None),
-        ("0,,1", [0], ""),
-        ("all", [], "all"),
-        ("GPU-", [], "GPU-"),
-        ("1x", [], "1x"),
-        ("²", [], "²"),
-        ("99999999999999999999", [], "99999999999999999999"),
-    ],
-)
-def test_rocrs_list_ends_at_the_first_word_that_it_does_not_know(
-    value: str, seen: list[int], stopped_at: Optional[str]
-) -> None:
-    visible = rocr_visible(value, GPUS)
-    assert [gpu.index for gpu in visible.gpus] == seen
-    assert visible.stopped_at == stopped_at
 
 
 @pytest.mark.parametrize(
@@ -66,6 +21,7 @@ def test_rocrs_list_ends_at_the_first_word_that_it_does_not_know(
         ("3,2", "0,1", "HIP's 0 is GPU 3 (GPU-7e5f0a1b2c3d4e33), HIP's 1 is GPU 2 "),
         ("2,3", "2", "HIP sees none"),
         ("2,3", "1,1", "HIP's 0 is GPU 3 "),
+        ("2,3", "GPU-7e5f0a1b2c3d4e33", "HIP's 0 is GPU 3 "),
     ],
 )
 @pytest.mark.parametrize("variable", ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
@@ -73,6 +29,18 @@ def test_hips_list_counts_in_what_rocr_leaves(variable: str, rocr: str, hip: str
     findings = found(amd(environ={"ROCR_VISIBLE_DEVICES": rocr, variable: hip}))
     what = next(finding.what for finding in findings if finding.code == "hip-visible-composed")
     assert told in what
+
+
+def test_gpus_that_are_asked_for_by_name_do_not_count_in_the_callers_list() -> None:
+    situation = amd(environ={"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "2"})
+    asked = situation._replace(request={**situation.request, "gpus": "1"})
+    assert "hip-visible-composed" not in [finding.code for finding in found(asked)]
+
+
+@pytest.mark.parametrize("value", ["0,8", "8", "", "-1", "0,0", "all"])
+def test_a_list_of_rocrs_that_ends_early_is_told_once(value: str) -> None:
+    findings = [finding for finding in found(amd(environ={"ROCR_VISIBLE_DEVICES": value})) if finding.vendor == "amd"]
+    assert [finding.subject for finding in findings].count("ROCR_VISIBLE_DEVICES") == 1
 
 
 def test_a_healthy_host_has_nothing_to_say_but_that_no_image_is_known() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gpubind.errors import UsageError
+from gpubind.gpus.selection import Selection, select
 from gpubind.model import Request
 from gpubind.planner import make_plan
-from gpubind.planner.selection import Selection, select
-from planner.cases_gpus import ALL, ROWS, Row
-from planner.hosts_gpus import HOSTS, hexid, nvidia, uuid
+from gpus.cases import ALL, ROWS, Row
+from gpus.hosts import HOSTS, hexid, nvidia, uuid
 
 ERRORS = ("bad-gpus", "unknown-gpu", "ambiguous-gpu")
 
@@ -62,9 +62,9 @@ def test_there_are_rows_enough() -> None:
     assert {row.host for row in ROWS.values()} == set(HOSTS)
 
 
-def test_a_gpu_of_which_parts_are_chosen_has_those_in_the_plan() -> None:
+def test_a_gpu_of_which_mig_devices_are_chosen_has_those_in_the_plan() -> None:
     (made,) = select(HOSTS["mig"], "0:2/0", {}, isolated=True)
-    assert [(part.gi, part.ci) for part in made.inventory.gpus[0].mig] == [(2, 0)]
+    assert [(device.gi, device.ci) for device in made.inventory.gpus[0].mig] == [(2, 0)]
 
 
 def test_findings_about_nodes_that_are_left_out_do_not_count() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from planner.hosts_gpus import hexid, uuid
+from gpus.hosts import hexid, uuid
 
 CUDA, ORDER, NVIDIA = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"
 ROCR, HIP = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
@@ -39,8 +39,8 @@ def h(*numbers: int) -> str:
     return ",".join(hexid(number) for number in numbers)
 
 
-def part(number: int, *parts: str) -> str:
-    return ",".join(f"MIG-{uuid(number)}/{one}" for one in parts)
+def mig(number: int, *devices: str) -> str:
+    return ",".join(f"MIG-{uuid(number)}/{one}" for one in devices)
 
 
 NONE = {CUDA: "-1"}
@@ -101,33 +101,35 @@ ROWS: dict[str, Row] = {
     "one UUID is missing, and is not chosen": Row("untold", "2,0", {}, f"nvidia0 nvidia2 {CTL}", {CUDA: "1,0"}),
     "one UUID is missing": Row("untold", "2,1", {}, f"nvidia1 nvidia2 {CTL}", {CUDA: "1,0"}),
     # --gpus: MIG.
-    "part": Row("mig", "0:2/0", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: part(0, "2/0")}),
-    "part by uuid": Row(
-        "mig", part(1, "5/1"), {}, f"nvidia1 {MIG_CAPS}250 {MIG_CAPS}252 {MIG_CAPS}2 {CTL}", {CUDA: part(1, "5/1")}
+    "MIG device": Row(
+        "mig", "0:2/0", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: mig(0, "2/0")}
     ),
-    "two parts of one GPU instance": Row(
+    "MIG device by uuid": Row(
+        "mig", mig(1, "5/1"), {}, f"nvidia1 {MIG_CAPS}250 {MIG_CAPS}252 {MIG_CAPS}2 {CTL}", {CUDA: mig(1, "5/1")}
+    ),
+    "two MIG devices of one GPU instance": Row(
         "mig",
         "1:5/1,1:5/0",
         {},
         f"nvidia1 {MIG_CAPS}250 {MIG_CAPS}251 {MIG_CAPS}252 {MIG_CAPS}2 {CTL}",
-        {CUDA: part(1, "5/1", "5/0")},
+        {CUDA: mig(1, "5/1", "5/0")},
     ),
-    "all parts of a GPU": Row(
+    "all MIG devices of a GPU": Row(
         "mig",
         "0",
         {},
         f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}",
-        {CUDA: part(0, "1/0", "2/0")},
+        {CUDA: mig(0, "1/0", "2/0")},
     ),
     "a whole GPU beside divided ones": Row("mig", "2", {}, f"nvidia2 {MIG_CAPS}2 {CTL}", {CUDA: "0"}),
-    "part of a GPU without UUID": Row(
+    "MIG device of a GPU without UUID": Row(
         "mig-untold", "0:1/0", {CUDA: "0"}, f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}2 {CTL}", {CUDA: None}
     ),
     "MIG UUID that the program knows": Row(
-        "mig-known", "MIG-aaaa", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: part(0, "2/0")}
+        "mig-known", "MIG-aaaa", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: mig(0, "2/0")}
     ),
     "place that the program knows": Row(
-        "mig-known", "0:1", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: part(0, "2/0")}
+        "mig-known", "0:1", {}, f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}", {CUDA: mig(0, "2/0")}
     ),
     "MIG UUID that nobody knows": Row("mig", "MIG-aaaa", {}, UNRESOLVED, {CUDA: "MIG-aaaa"}, "warning mig-unresolved"),
     "MIG UUID beside a whole GPU": Row(
@@ -138,10 +140,10 @@ ROWS: dict[str, Row] = {
         "0:1",
         {},
         f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}",
-        {CUDA: part(0, "1/0", "2/0")},
+        {CUDA: mig(0, "1/0", "2/0")},
         "warning mig-unresolved",
     ),
-    "the only place": Row("mig-one", "0:0", {}, ALL, {CUDA: part(0, "1/0")}),
+    "the only place": Row("mig-one", "0:0", {}, ALL, {CUDA: mig(0, "1/0")}),
     # --gpus: AMD, and both.
     "AMD's index": Row("amd", "2,0", {}, "kfd dri/renderD128 dri/renderD130", {ROCR: "1,0"}),
     "AMD's unique_id": Row("amd", h(3), {}, "kfd dri/renderD131", {ROCR: h(3)}),
@@ -163,8 +165,8 @@ ROWS: dict[str, Row] = {
     "no such address": Row("eight", "0000:99:00.0", {}, "unknown-gpu"),
     "no such minor": Row("eight", "minor:8", {}, "unknown-gpu"),
     "no such render node": Row("eight", "renderD128", {}, "unknown-gpu"),
-    "no such part": Row("mig", "0:3/0", {}, "unknown-gpu"),
-    "no part of a whole GPU": Row("mig", "2:1/0", {}, "unknown-gpu"),
+    "no such MIG device": Row("mig", "0:3/0", {}, "unknown-gpu"),
+    "no MIG device of a whole GPU": Row("mig", "2:1/0", {}, "unknown-gpu"),
     "no such place": Row("mig", "0:2", {}, "unknown-gpu"),
     "no MIG here": Row("eight", "MIG-aaaa", {}, "unknown-gpu"),
     "excluded": Row("excluded", u(1), {}, "unknown-gpu"),
@@ -316,15 +318,15 @@ ROWS: dict[str, Row] = {
     "it is nothing to AMD's": Row(
         "both", None, {CUDA: "1"}, f"nvidia1 {CTL} kfd dri/renderD128 dri/renderD129", {CUDA: "0", HIP: "0,1"}
     ),
-    "part by its GPU": Row(
+    "MIG device by its GPU": Row(
         "mig",
         None,
-        {CUDA: part(0, "1/0")},
+        {CUDA: mig(0, "1/0")},
         f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}2 {CTL}",
-        {CUDA: part(0, "1/0")},
+        {CUDA: mig(0, "1/0")},
     ),
-    "no such part of it": Row(
-        "mig", None, {CUDA: part(0, "7/0")}, ALL, {CUDA: part(0, "7/0")}, "error visible-devices-unknown"
+    "no such MIG device of it": Row(
+        "mig", None, {CUDA: mig(0, "7/0")}, ALL, {CUDA: mig(0, "7/0")}, "error visible-devices-unknown"
     ),
     "MIG UUID": Row("mig", None, {CUDA: "MIG-bbbb"}, UNRESOLVED, {CUDA: "MIG-bbbb"}, "warning mig-unresolved"),
     "MIG UUID where nothing is divided": Row(
@@ -343,12 +345,12 @@ ROWS: dict[str, Row] = {
     ),
     "it never widens": Row("eight", None, {CUDA: "1", NVIDIA: "all"}, f"nvidia1 {CTL}", {CUDA: "0"}),
     "it has nothing in common": Row("eight", None, {CUDA: "1", NVIDIA: "2"}, "", NONE, "warning visible-devices-none"),
-    "it names a part": Row(
+    "it names a MIG device by its GPU": Row(
         "mig",
         None,
-        {NVIDIA: part(0, "1/0")},
+        {NVIDIA: mig(0, "1/0")},
         f"nvidia0 {MIG_CAPS}110 {MIG_CAPS}111 {MIG_CAPS}2 {CTL}",
-        {CUDA: part(0, "1/0")},
+        {CUDA: mig(0, "1/0")},
     ),
     "it names a MIG device": Row("mig", None, {NVIDIA: "0:1"}, ALL, {}, "warning mig-unresolved"),
     "it names a MIG device that is known": Row(
@@ -356,11 +358,21 @@ ROWS: dict[str, Row] = {
         None,
         {NVIDIA: "0:1"},
         f"nvidia0 {MIG_CAPS}120 {MIG_CAPS}121 {MIG_CAPS}2 {CTL}",
-        {CUDA: part(0, "2/0")},
+        {CUDA: mig(0, "2/0")},
     ),
     "it names what is not here": Row("two", None, {NVIDIA: "7"}, ALL, {}, "note visible-devices-unknown"),
     "it names what is here and what is not": Row(
         "two", None, {NVIDIA: "1,7,8"}, f"nvidia1 {CTL}", {CUDA: "0"}, "note visible-devices-unknown"
+    ),
+    "it names an address that is not here": Row(
+        "two", None, {NVIDIA: "0000:99:00.0,1"}, f"nvidia1 {CTL}", {CUDA: "0"}, "note visible-devices-unknown"
+    ),
+    "it names a place where nothing is divided": Row("two", None, {NVIDIA: "0:1"}, ALL),
+    "it names a MIG device as --gpus does": Row(
+        "mig", None, {NVIDIA: "0:1/0"}, ALL, {}, "note visible-devices-unknown"
+    ),
+    "it names a beginning, while one is untold": Row(
+        "untold", None, {NVIDIA: "GPU-00000002"}, ALL, {}, "note gpu-uuid-unknown"
     ),
     "a word in its list decides": Row("two", None, {NVIDIA: "0,all"}, ALL),
     "a word in its list hides": Row("two", None, {NVIDIA: "0,none"}, "", NONE, "warning visible-devices-none"),
@@ -379,7 +391,18 @@ ROWS: dict[str, Row] = {
     "ROCR's list ends": Row(
         "amd", None, {ROCR: "2,9,1"}, "kfd dri/renderD130", {ROCR: "0"}, "warning visible-devices-unknown"
     ),
-    "ROCR's list ends at a repetition": Row("amd", None, {ROCR: "2,2,1"}, "kfd dri/renderD130", {ROCR: "0"}),
+    "ROCR's list ends at a repetition": Row(
+        "amd", None, {ROCR: "2,2,1"}, "kfd dri/renderD130", {ROCR: "0"}, "warning rocr-visible-cut"
+    ),
+    "HIP's list ends at a repetition": Row(
+        "amd", None, {HIP: "2,2,1"}, "kfd dri/renderD130", {ROCR: "0", HIP: "0"}, "warning rocr-visible-cut"
+    ),
+    "ROCR's list ends at a repetition in a job, too": Row(
+        "amd", None, {STEP: "0,1", ROCR: "0,0"}, "kfd dri/renderD128", {ROCR: "0"}, "warning rocr-visible-cut"
+    ),
+    "ROCR knows no MIG device": Row(
+        "amd-untold", None, {ROCR: mig(0, "1/0")}, ALL, {ROCR: mig(0, "1/0")}, "error visible-devices-unknown"
+    ),
     "ROCR hides": Row("amd", None, {ROCR: "-1"}, "", {ROCR: "-1"}, "warning visible-devices-none"),
     "ROCR in a cgroup": Row("amd-cgroup", None, {ROCR: "1"}, ALL, {ROCR: "1"}, "warning gpu-order-unknown"),
     "HIP alone": Row("amd", None, {HIP: "1"}, "kfd dri/renderD129", {ROCR: "0", HIP: "0"}),
@@ -401,7 +424,7 @@ ROWS: dict[str, Row] = {
     "the caller's beginning of a uuid stays": Row(
         "eight", None, {CUDA: "GPU-00000005"}, f"nvidia5 {CTL}", isolated=False
     ),
-    "the caller's MIG device stays": Row("mig-one", None, {CUDA: part(0, "1/0")}, ALL, isolated=False),
+    "the caller's MIG device stays": Row("mig-one", None, {CUDA: mig(0, "1/0")}, ALL, isolated=False),
     "the cgroup's count stays": Row(
         "cgroup", None, {STEP: "2,3", CUDA: "0,1"}, f"nvidia2 nvidia3 {CTL}", isolated=False
     ),

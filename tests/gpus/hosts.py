@@ -71,24 +71,24 @@ def nvidia(
         minor = (minors or {}).get(place, place)
         is_silent = place in silent
         drm = RootedPath(f"/dev/dri/renderD{128 + place}") if render else None
-        parts = tuple(MigDevice(gi, ci, None) for gi, ci in (mig or {}).get(place, ()))
+        devices = tuple(MigDevice(gi, ci, None) for gi, ci in (mig or {}).get(place, ()))
         model = None if is_silent else (models or {}).get(place, A100)
         pci = f"0000:{place + 1:02x}:00.0"
         told = None if place in untold or is_silent else uuid(place)
         known = None if is_silent else minor
-        gpus.append(Gpu("nvidia", number, told, pci, known, model, drm, number is not None, parts))
+        gpus.append(Gpu("nvidia", number, told, pci, known, model, drm, number is not None, devices))
         nodes.append(node("nvidia", f"nvidia{minor}", None if is_silent else number))
         if drm:
             nodes += [
                 node("nvidia", f"dri/card{place}", number),
                 node("nvidia", f"dri/renderD{128 + place}", number),
             ]
-        for part in parts:
-            for ci in (None, part.ci):
-                cap = 100 * (place + 1) + 10 * part.gi + (0 if ci is None else ci + 1)
+        for device in devices:
+            for ci in (None, device.ci):
+                cap = 100 * (place + 1) + 10 * device.gi + (0 if ci is None else ci + 1)
                 target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{cap}")
                 if target not in [guard.target for guard in guards]:
-                    guards.append(MigNode(target, minor, part.gi, ci))
+                    guards.append(MigNode(target, minor, device.gi, ci))
                     nodes.append(node("nvidia", f"nvidia-caps/nvidia-cap{cap}"))
     if mig:
         nodes.append(node("nvidia", "nvidia-caps/nvidia-cap2"))

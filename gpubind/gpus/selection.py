@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
+from gpubind.gpus.asked import asked
+from gpubind.gpus.choice import Choice, Chosen
+from gpubind.gpus.environment import chosen_by_environment
+from gpubind.gpus.findings import forbidden
+from gpubind.gpus.variables import told
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
-from gpubind.planner.asked import asked
-from gpubind.planner.choice import CUDA, Choice, Chosen, usable
-from gpubind.planner.plan import ABOUT_NODES
-from gpubind.planner.remarks import forbidden
-from gpubind.planner.variables import hip, variables
-from gpubind.planner.visible import visible
 
 _GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
 
@@ -35,26 +34,12 @@ def select(
     *isolated*: whether the container's /dev will have the planned nodes alone. Errors: `UsageError` for a GPU in *gpus*
     that is not there, or that cannot be told.
     """
-    choices = _choices(inventories, gpus, environ)
-    envs = [tuple(variables(c, i, environ, isolated=isolated)) for c, i in zip(choices, inventories)]
-    said = any(variable.name == CUDA and variable.op == "set" for env in envs for variable in env)
-    selections = []
-    for choice, inventory, env in zip(choices, inventories, envs):
-        if inventory.driver.vendor == "amd":
-            env += tuple(hip(choice, inventory, environ, isolated=isolated, said=said))
-        selections.append(_selection(choice, inventory, env))
-    return tuple(selections)
-
-
-def _choices(inventories: Sequence[Inventory], gpus: Optional[str], environ: Mapping[str, str]) -> tuple[Choice, ...]:
     if gpus is not None:
-        return asked(gpus, inventories)
-    usables = [usable(inventory) for inventory in inventories]
-    choices = []
-    for number, inventory in enumerate(inventories):
-        others = [gpu for other, gpus_of in enumerate(usables) if other != number for gpu in gpus_of]
-        choices.append(visible(inventory, others, environ))
-    return tuple(choices)
+        choices = asked(gpus, inventories)
+    else:
+        choices = tuple(chosen_by_environment(inventory, inventories, environ) for inventory in inventories)
+    env = told(choices, inventories, environ, isolated=isolated)
+    return tuple(map(_selection, choices, inventories, env))
 
 
 def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) -> Selection:
@@ -63,7 +48,7 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) ->
         return Selection(inventory._replace(findings=findings), (), env)
     chosen = {one.gpu.index: one for one in choice.gpus}
     gpus = tuple(
-        gpu._replace(chosen=True, mig=chosen[gpu.index].parts or gpu.mig)
+        gpu._replace(chosen=True, mig=chosen[gpu.index].mig or gpu.mig)
         if gpu.index is not None and gpu.index in chosen
         else gpu._replace(chosen=False)
         for gpu in inventory.gpus
@@ -76,12 +61,20 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) ->
         else:
             decisions.append(
                 Decision(
-                    node.vendor, node.target, "left-out", "not-chosen", "choice",
-                    "devices", "/dev", node.target, "/dev", None, why,
+                    vendor=node.vendor,
+                    subject=node.target,
+                    verdict="left-out",
+                    rule="not-chosen",
+                    step="choice",
+                    named_by="devices",
+                    named_at="/dev",
+                    path=node.target,
+                    found_by="/dev",
+                    detail=why,
                 )
-            )  # fmt: skip
+            )
     gone = {decision.subject for decision in decisions}
-    kept = tuple(f for f in findings if not (f.code in ABOUT_NODES and f.subject in gone))
+    kept = tuple(finding for finding in findings if finding.subject not in gone)
     return Selection(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
 
 
@@ -99,7 +92,7 @@ def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[in
     for guard in inventory.mig_nodes:
         if guard.target == node.target:
             one = next((one for one in chosen.values() if one.gpu.minor == guard.minor), None)
-            if one is not None and (not one.parts or _guards(guard.gi, guard.ci, one)):
+            if one is not None and (not one.mig or _guards(guard.gi, guard.ci, one)):
                 return None
             part = f"{guard.gi}" if guard.ci is None else f"{guard.gi}/{guard.ci}"
             return f"guards part {part} of the GPU with minor number {guard.minor}, which is not chosen ({by})"
@@ -113,4 +106,4 @@ def _minor(node: DeviceNode) -> Optional[int]:
 
 
 def _guards(gi: int, ci: Optional[int], chosen: Chosen) -> bool:
-    return any(part.gi == gi and ci in (None, part.ci) for part in chosen.parts)
+    return any(device.gi == gi and ci in (None, device.ci) for device in chosen.mig)

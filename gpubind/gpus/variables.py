@@ -6,27 +6,40 @@ gpubind. What must be said is said by number, for vLLM, DeepSpeed and others rea
 place of a GPU among those that programs in the container can open.
 
 UUIDs are said where the caller used them, and where no number is right: beside a divided GPU (MIG), for of those CUDA
-lists one part and no whole GPU; and for a GPU that this process cannot open, which has no place in the count.
+lists one MIG device and no whole GPU; and for a GPU that this process cannot open, which has no place in the count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from gpubind.gpus.choice import Choice, alike, names_of, usable
+from gpubind.gpus.lists import PCI_ORDER
+from gpubind.host.base import CUDA, CUDA_ORDER, HIP, ROCR
 from gpubind.model import EnvVar, Gpu, Inventory
-from gpubind.planner.choice import CUDA, CUDA_ORDER, HIP, PCI_ORDER, ROCR, Choice, alike, names_of, usable
 
 NO_GPU = "-1"
 """CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
 _PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
 
 
-def variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool) -> Iterator[EnvVar]:
-    """What must be said of *choice* to the library that counts the GPUs of *inventory*.
+def told(
+    choices: Sequence[Choice], inventories: Sequence[Inventory], environ: Mapping[str, str], *, isolated: bool
+) -> list[tuple[EnvVar, ...]]:
+    """What must be said of each choice to the libraries that count the GPUs of its inventory.
 
     *isolated*: whether the container's /dev has the nodes of the chosen GPUs alone.
     """
+    env = [tuple(_variables(c, i, environ, isolated)) for c, i in zip(choices, inventories)]
+    is_set = any(variable.name == CUDA and variable.op == "set" for said in env for variable in said)
+    for number, (choice, inventory) in enumerate(zip(choices, inventories)):
+        if inventory.driver.vendor == "amd":
+            env[number] += tuple(_hip(choice, inventory, environ, isolated, is_set))
+    return env
+
+
+def _variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool) -> Iterator[EnvVar]:
     variable = ROCR if inventory.driver.vendor == "amd" else CUDA
     if choice.own and not isolated:
         return
@@ -44,18 +57,18 @@ def variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str], 
             yield from _named(variable, choice, inventory, environ, isolated)
 
 
-def hip(
-    choice: Choice, inventory: Inventory, environ: Mapping[str, str], *, isolated: bool, said: bool
+def _hip(
+    choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool, is_set: bool
 ) -> Iterator[EnvVar]:
     """HIP counts once more in what ROCr shows: by its own variable, or by CUDA's, which may be meant for NVIDIA's GPUs.
 
-    All of what ROCr shows, by number, undoes that. *said*: whether the plan sets CUDA's.
+    All of what ROCr shows, by number, undoes that. *is_set*: whether the plan sets CUDA's.
     """
     stays = choice.own and not isolated
     if choice.variables or choice.gpus == () or (stays and HIP in environ):
         return
     made = choice.gpus is not None or choice.everything
-    if said or (made and not stays and (HIP in environ or CUDA in environ)):
+    if is_set or (made and not stays and (HIP in environ or CUDA in environ)):
         count = len(usable(inventory) if choice.gpus is None else choice.gpus)
         if count:
             yield _set(HIP, ",".join(map(str, range(count))))
@@ -99,7 +112,7 @@ def _named(
     elif not places:
         yield _set(variable, NO_GPU)  # none of them can be opened
     elif variable in environ:
-        # A part has no number. The nodes alone choose it, and a number of the caller's would hide it.
+        # A MIG device has no number. The nodes alone choose it, and a number of the caller's would hide it.
         yield EnvVar(variable, "unset", None, None, "gpus")
 
 

@@ -1,0 +1,117 @@
+"""What was chosen of a vendor's GPUs, and how a name finds one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Optional
+
+from gpubind.model import Finding, Gpu, Inventory, MigDevice
+
+if TYPE_CHECKING:
+    from gpubind.formats.gpu_ids import GpuId
+
+BY = "--gpus"
+"""What chooses where the environment does not."""
+
+
+class Chosen(NamedTuple):
+    """A GPU, or MIG devices of it."""
+
+    gpu: Gpu
+    mig: tuple[MigDevice, ...] = ()
+    """Empty: the whole GPU, with all its MIG devices if it is divided."""
+
+
+class Choice(NamedTuple):
+    """What was chosen of one vendor's GPUs."""
+
+    by: str = ""
+    """`--gpus`, or the variable."""
+    gpus: Optional[tuple[Chosen, ...]] = None
+    """In the order in which programs are to count them; None: nothing was chosen, and all stay."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """What is handed on as it is, instead of what `gpus` would give."""
+    everything: bool = False
+    """All were asked for by name, whatever the environment says."""
+    own: bool = False
+    """Whether the caller's own variables say exactly this, as the vendor's library reads them on the host."""
+    uuids: bool = False
+    """Whether the caller named them by UUID."""
+    findings: tuple[Finding, ...] = ()
+
+
+def usable(inventory: Inventory) -> tuple[Gpu, ...]:
+    """The GPUs that are not excluded, in the order of their indexes."""
+    gpus = [gpu for gpu in inventory.gpus if gpu.index is not None]
+    return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
+
+
+def divided(inventory: Inventory) -> tuple[Gpu, ...]:
+    """The GPUs that are divided (MIG)."""
+    return tuple(gpu for gpu in usable(inventory) if gpu.mig)
+
+
+def alike(gpus: Sequence[Gpu]) -> bool:
+    """Whether CUDA counts *gpus* by PCI address whatever `CUDA_DEVICE_ORDER` says: none of them is faster."""
+    return len(gpus) < 2 or (gpus[0].model is not None and all(gpu.model == gpus[0].model for gpu in gpus))
+
+
+def is_uuid(name: str) -> bool:
+    """Whether *name* is a UUID, or a name made of one."""
+    return name.upper().startswith(("GPU-", "MIG-"))
+
+
+def named(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """Those of *gpus* that *gpu_id* may mean: several for a beginning of more than one UUID, none if it is unknown."""
+    value = gpu_id.value
+    if gpu_id.spelling in ("index", "mig-instance", "mig-index"):
+        return tuple(gpu for gpu in gpus if gpu.index == int(value))
+    if gpu_id.spelling in ("uuid", "mig-gpu"):
+        found = tuple(gpu for gpu in gpus if gpu.uuid and gpu.uuid.lower().startswith(value))
+        return tuple(gpu for gpu in found if gpu.uuid and gpu.uuid.lower() == value) or found
+    if gpu_id.spelling == "minor":
+        return tuple(gpu for gpu in gpus if gpu.minor == int(value))
+    return tuple(gpu for gpu in gpus if value in (gpu.pci, gpu.render))
+
+
+def mig_device(gpu: Gpu, gi: Optional[int], ci: Optional[int]) -> Optional[Chosen]:
+    """The MIG device of *gpu* with these numbers."""
+    return next((Chosen(gpu, (device,)) for device in gpu.mig if (device.gi, device.ci) == (gi, ci)), None)
+
+
+def mig_named(name: str, inventory: Inventory) -> Optional[Chosen]:
+    """What `MIG-<uuid>` or `G:M` means, if the driver's own program could be asked."""
+    known = next((known for known in inventory.mig_names if known.name == name), None)
+    gpu = next((gpu for gpu in usable(inventory) if known and gpu.minor == known.minor), None)
+    return mig_device(gpu, known.gi, known.ci) if known and gpu else None
+
+
+def merged(chosen: Iterable[Chosen]) -> tuple[Chosen, ...]:
+    """*chosen* with each GPU once, where it came first: its MIG devices go together, the whole of it has them all."""
+    found: dict[tuple[str, Optional[int]], Chosen] = {}
+    for one in chosen:
+        there = found.setdefault((one.gpu.vendor, one.gpu.index), one)
+        if there.mig:
+            mig = tuple(dict.fromkeys((*there.mig, *one.mig))) if one.mig else ()
+            found[one.gpu.vendor, one.gpu.index] = Chosen(one.gpu, mig)
+    return tuple(found.values())
+
+
+def in_both(chosen: Chosen, others: Iterable[Chosen]) -> Optional[Chosen]:
+    """What of *chosen* is in *others*, too, where each GPU is once."""
+    other = next((other for other in others if other.gpu == chosen.gpu), None)
+    if other is None or not (chosen.mig and other.mig):
+        return chosen if other and chosen.mig else other
+    mig = tuple(device for device in chosen.mig if device in other.mig)
+    return Chosen(chosen.gpu, mig) if mig else None
+
+
+def names_of(chosen: Chosen) -> tuple[Optional[str], ...]:
+    """How CUDA and ROCr name it wherever it is: UUIDs; None where the driver has not told one yet.
+
+    A divided GPU has no name for all of it: its MIG devices are named. Source: CUDA Programming Guide, "CUDA
+    Environment Variables": `MIG-<GPU UUID>/<GPU instance>/<compute instance>`.
+    """
+    uuid = chosen.gpu.uuid
+    mig = chosen.mig or chosen.gpu.mig
+    return tuple(uuid and f"MIG-{uuid}/{device.gi}/{device.ci}" for device in mig) if mig else (uuid,)
