@@ -14,7 +14,7 @@ from gpubind.model import Capability, Finding, Missing, Mount, Plan, Severity
 from gpubind.planner.sides import is_minor
 from gpubind.rules.preflight import Preflight
 from gpubind.rules.unseen import softened, unseen_libraries
-from gpubind.sources.table import NameTable, capability_of, driver_version_of
+from gpubind.sources.liblist import NameTable, capability_of, driver_version_of
 
 SPECIAL = (
     ("libnvidia-pkcs11", "it is for confidential computing: only the one that fits the image's OpenSSL has to load"),

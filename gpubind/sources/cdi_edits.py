@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 from gpubind.errors import NotRecordedError
 from gpubind.formats.cdi import CdiEdits, CdiMount, CdiNode
@@ -23,20 +23,17 @@ from gpubind.model import (
     Finding,
     HostFile,
     Inventory,
-    Kind,
-    Missing,
     PassedOver,
-    RootedPath,
     SourceUsed,
     Vendor,
     Verdict,
 )
 from gpubind.sources.cdi import SOURCE, Applied, Choice, in_driver_root, registry_findings
 from gpubind.sources.cdi_hooks import Links, read_hooks
-from gpubind.sources.devices import Devices, NoNode, look_at_node, read_groups
-from gpubind.sources.files import SYSTEM_DIRECTORIES
+from gpubind.sources.claims import Claim, Serving
+from gpubind.sources.devices import NoNode, look_at_node, read_groups
+from gpubind.sources.files import KINDS, SYSTEM_DIRECTORIES, Followed, follow, lead
 from gpubind.sources.layouts import HOST_ONLY
-from gpubind.sources.printed import Printed, decision, present
 
 OPTIONS = ("ro", "nosuid", "nodev", "noexec")
 """What a plan says of a bind; the rest (rbind, rprivate) is every runtime's own way."""
@@ -44,106 +41,53 @@ FOR_NVIDIAS_RUNTIME = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_CTK_LIBCUDA_DIR")
 PREPENDED = ("LD_LIBRARY_PATH", "PATH")
 LINKS_LIMIT = 40
 
-_GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class DriverEdits(NamedTuple):
-    """The edits that bring NVIDIA's driver."""
-
-    printed: Printed
-    names: dict[RootedPath, tuple[str, ...]]
-    """Names that hooks would make for libraries, by real file."""
-    nodes: tuple[str, ...]
-    whole: bool
-    """Whether no GPU was chosen out of several."""
-    env: tuple[EnvVar, ...]
-    findings: tuple[Finding, ...]
-
-    def with_links(self, libraries: Iterable[HostFile]) -> tuple[HostFile, ...]:
-        """*libraries*, with the names that the hooks would give them."""
-        files = tuple(libraries)
-        known = {name for file in files for name in file.names}
-        result = []
-        for file in files:
-            more = [name for name in self.names.get(file.path, ()) if name not in known]
-            known.update(more)
-            result.append(file._replace(names=tuple(sorted({*file.names, *more}))) if more else file)
-        return tuple(result)
-
-    def chosen(self, devices: Devices) -> Devices:
-        """*devices*, without GPUs and their nodes that the choice leaves out."""
-        if self.whole:
-            return devices
-        gpus = {node.gpu for node in devices.nodes if node.target in self.nodes}
-        instances = [path for path in self.nodes if "/nvidia-caps/" in path]
-        out = [
-            node
-            for node in devices.nodes
-            if (node.gpu is not None and node.gpu not in gpus)
-            or (node.gpu is None and _GPU_NODE.fullmatch(node.target) and node.target not in self.nodes)
-            or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
-        ]
-        at, targets = self.printed.at, [node.target for node in out]
-        detail = f"not among the devices of {at}"
-        left_out = [decision(SOURCE, at, path, "left-out", "not-chosen", path, detail) for path in targets]
-        return devices._replace(
-            gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
-            nodes=tuple(node for node in devices.nodes if node not in out),
-            decisions=(*devices.decisions, *left_out),
-            findings=tuple(finding for finding in devices.findings if finding.subject not in targets),
-        )
-
-
-def driver_edits(host: Host, choice: Choice) -> Union[DriverEdits, PassedOver]:
-    """What the driver's edits of *choice* name on *host*; `PassedOver` (code `no-library`) if nothing of it is there.
+def claims(host: Host, choice: Choice) -> Union[Serving, PassedOver]:
+    """What the edits of *choice* that bring the driver claim; `PassedOver` (code `no-library`) if no library of it is
+    on *host*.
 
     Every mount, node, hook and variable gets a Decision, or is what a Decision of another step is about.
     """
     at = ", ".join(str(name) for name in choice.driver_names)
     decisions: list[Decision] = []
-    mounts = _mounts(choice.driver, decisions, "nvidia")
-    rooted = {
+    mounts = {
         in_driver_root(host, mount.host_path) or mount.host_path: mount
-        for mount in mounts
-        if _is_clean(mount.host_path)
+        for mount in _mounts(choice.driver, decisions, "nvidia")
     }
-    libraries: dict[RootedPath, None] = {}
-    others: dict[RootedPath, str] = {}
-    real_of: dict[str, RootedPath] = {}
-    for path, real in present(host.driver, SOURCE, at, rooted, decisions).items():
-        mount = rooted[path]
-        real_of[mount.container_path] = real
-        why = next((only.why for only in HOST_ONLY if fnmatchcase(real, only.pattern)), None)
-        if why:
-            decisions.append(decision(SOURCE, at, path, "left-out", "host-only", real, why))
-        elif ".so" in real.rpartition("/")[2]:
-            libraries[real] = None
-        else:
-            others[real] = mount.container_path
-    if not libraries:
-        return PassedOver(SOURCE, "no-library", f"none of the {len(rooted)} files that {at} names is a library here")
-    nodes = [node for part in choice.driver for node in part.edits.nodes if _is_clean(node.source)]
-    devices = tuple(present(host.dev, SOURCE, at, (node.source for node in nodes), decisions))
     hooks = read_hooks(choice.driver, "nvidia")
+    links = _library_names(hooks)
+    files = [
+        _claim(path, lead(host.driver, path), mount, at, links.get(mount.container_path, ()))
+        for path, mount in mounts.items()
+    ]
+    if not any(claim.kind == "library-file" and claim.stays is None for claim in files):
+        return PassedOver(SOURCE, "no-library", f"none of the {len(mounts)} files that {at} names is a library here")
+    nodes = [node for part in choice.driver for node in part.edits.nodes if _is_clean(node.source)]
     env, env_decisions = _environment(choice.driver, "nvidia")
-    printed = Printed(
-        SOURCE,
-        at,
-        f"{at} ({', '.join(dict.fromkeys(part.at.partition(': ')[0] for part in choice.driver))})",
-        tuple(libraries),
-        tuple(others),
-        devices,
-        (*decisions, *hooks.decisions, *env_decisions),
-        {**others},
-    )
     findings = (
         *registry_findings(choice.registry, choice.names),
         *hooks.findings,
         *_not_done(host, choice.driver, "nvidia"),
     )
-    names = _library_names(hooks, real_of)
-    return DriverEdits(printed, names, tuple(node.path for node in nodes), choice.whole, env, tuple(findings))
+    return Serving(
+        name=SOURCE,
+        detail=f"{at} ({', '.join(dict.fromkeys(part.at.partition(': ')[0] for part in choice.driver))})",
+        claims=(*files, *(Claim("device", node.source, SOURCE, at) for node in nodes)),
+        decisions=(*decisions, *hooks.decisions, *env_decisions),
+        findings=findings,
+        nodes=None if choice.whole else tuple(node.path for node in nodes),
+        env=env,
+    )
+
+
+def _claim(path: str, real: Optional[str], mount: CdiMount, at: str, links: tuple[str, ...]) -> Claim:
+    """What *mount* claims: a library, under whatever names the host has it; or a file, at its place."""
+    stays = next((only.why for only in HOST_ONLY if real and fnmatchcase(real, only.pattern)), None)
+    if real and ".so" in real.rpartition("/")[2]:
+        return Claim("library-file", path, SOURCE, at, stays=stays, links=links)
+    return Claim("file", path, SOURCE, at, stays=stays, target=ContainerPath(mount.container_path))
 
 
 def other_inventory(host: Host, choice: Choice) -> Inventory:
@@ -225,14 +169,13 @@ def _is_clean(path: str) -> bool:
     return path.startswith("/") and path != "/" and not {"", ".", ".."} & set(parts[1:])
 
 
-def _library_names(hooks: Links, real_of: dict[str, RootedPath]) -> dict[RootedPath, tuple[str, ...]]:
-    """The last parts of the links that lead to a mounted file, by the real file behind it."""
-    names: dict[RootedPath, tuple[str, ...]] = {}
+def _library_names(hooks: Links) -> dict[str, tuple[str, ...]]:
+    """The last parts of the links that hooks would make to libraries, by where they lead."""
+    names: dict[str, tuple[str, ...]] = {}
     for link in hooks.links:
-        real = real_of.get(_followed(link, hooks))
-        name = link.rpartition("/")[2]
-        if real is not None and ".so" in name:
-            names[real] = (*names.get(real, ()), name)
+        end, name = _followed(link, hooks), link.rpartition("/")[2]
+        if ".so" in name:
+            names[end] = (*names.get(end, ()), name)
     return names
 
 
@@ -261,37 +204,21 @@ def _linked(
 
 
 def _file(host: Host, mount: CdiMount, path: str, target: str, vendor: Vendor) -> Union[HostFile, Decision]:
-    at = f"mount {mount.container_path}"
+    claim = Claim("file", path, SOURCE, f"mount {mount.container_path}", vendor, target=ContainerPath(target))
     try:
-        real = host.dev.resolve(path)
-        found = real if isinstance(real, Missing) else host.dev.stat(real)
+        found = follow(host.dev, path)
     except NotRecordedError as error:
-        return _rejected(vendor, target, "unreadable", at, path, error.what)
-    if isinstance(real, Missing) or isinstance(found, Missing):
-        missing = real if isinstance(real, Missing) else found
-        absent = isinstance(missing, Missing) and missing.why == "absent"
-        rule = "dangling" if absent else f"path-{missing.why}"  # type: ignore[union-attr]
-        return _rejected(vendor, target, rule, at, path, "the spec names it, but it leads nowhere")
-    kinds: dict[str, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
-    if found.kind not in kinds:
-        return _rejected(vendor, target, "special-file", at, path, f"a {found.kind}")
-    return HostFile(
-        vendor=vendor,
-        kind=kinds[found.kind],
-        path=real,
-        names=(),
-        target=ContainerPath(target),
-        arch=None,
-        soname=None,
-        version=None,
-        capability=None,
-        size=found.size,
-        source=host.dev.real(real),
-        named_by=SOURCE,
-        named_at=at,
-        found_by=path,
-        options=tuple(option for option in OPTIONS if option in mount.options),
-    )
+        return claim.decision(subject=target, verdict="rejected", rule="unreadable", path=path, detail=error.what)
+    if not isinstance(found, Followed):
+        detail = "the spec names it, but it leads nowhere"
+        return claim.decision(subject=target, verdict="rejected", rule=found[0], path=path, detail=detail)
+    kind = KINDS.get(found.stat.kind)
+    if kind is None:
+        detail = f"a {found.stat.kind}"
+        return claim.decision(subject=target, verdict="rejected", rule="special-file", path=path, detail=detail)
+    made = claim.file(kind=kind, path=found.path, source=host.dev.real(found.path), size=found.stat.size, found_by=path)
+    options = tuple(option for option in OPTIONS if option in mount.options)
+    return made._replace(target=claim.target, options=options)
 
 
 def _node(host: Host, node: CdiNode, groups: dict[int, str], at: str, vendor: Vendor) -> Union[DeviceNode, Decision]:

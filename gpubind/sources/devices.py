@@ -22,6 +22,7 @@ from gpubind.model import (
     Stat,
     Vendor,
 )
+from gpubind.sources.claims import Claim, Serving
 from gpubind.sources.gpus import GPU_NODE, drm_nodes, gpus_of, read_information, unreadable
 
 CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
@@ -85,6 +86,33 @@ def read_devices(host: Host) -> Devices:
     sockets = tuple(_sockets(host, decisions))
     unique = tuple({node.target: node for node in nodes}.values())
     return Devices(gpus, unique, sockets, tuple(decisions), tuple(findings))
+
+
+def only(devices: Devices, serving: Serving) -> Devices:
+    """*devices*, without GPUs and their nodes that *serving* does not mean."""
+    wanted = serving.nodes or ()
+    gpus = {node.gpu for node in devices.nodes if node.target in wanted}
+    instances = [path for path in wanted if "/nvidia-caps/" in path]
+    out = [
+        node
+        for node in devices.nodes
+        if (node.gpu is not None and node.gpu not in gpus)
+        or (node.gpu is None and GPU_NODE.fullmatch(node.target[len("/dev/") :]) and node.target not in wanted)
+        or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
+    ]
+    at, targets = serving.claims[0].at, [node.target for node in out]
+    left_out = [
+        Claim("device", path, serving.name, at).decision(
+            verdict="left-out", rule="not-chosen", path=path, detail=f"not among the devices of {at}"
+        )
+        for path in targets
+    ]
+    return devices._replace(
+        gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
+        nodes=tuple(node for node in devices.nodes if node not in out),
+        decisions=(*devices.decisions, *left_out),
+        findings=tuple(finding for finding in devices.findings if finding.subject not in targets),
+    )
 
 
 def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:

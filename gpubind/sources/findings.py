@@ -11,21 +11,21 @@ from gpubind.host import Host
 from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing
 from gpubind.sources.kernel import Kernel
 from gpubind.sources.layouts import library_directories
-from gpubind.sources.libraries import Found, Namer
+from gpubind.sources.liblist import driver_version_of
+from gpubind.sources.libraries import Libraries
 from gpubind.sources.search import Search
-from gpubind.sources.table import driver_version_of
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 
 def driver_findings(
-    host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str], found: Found, namer: Namer
+    host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str], found: Libraries, label: str
 ) -> list[Finding]:
-    """The findings about versions and libraries; *version* is V."""
+    """The findings about versions and libraries; *version* is V, *label* the list in force."""
     return [
         *_not_loaded(kernel, kind, version),
         *_other_versions(kernel, version, found),
         *_no_libcuda(host, found),
-        *_not_in_list(found, namer),
+        *_not_in_list(found, label),
     ]
 
 
@@ -45,10 +45,10 @@ def _not_loaded(kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Ite
         )
 
 
-def _other_versions(kernel: Kernel, version: Optional[str], found: Found) -> Iterator[Finding]:
+def _other_versions(kernel: Kernel, version: Optional[str], found: Libraries) -> Iterator[Finding]:
     """A second driver beside the right one is a warning; only a wrong one is an error."""
     others: dict[str, list[str]] = {}
-    for decision in found.other_versions:
+    for decision in _of_other_versions(found):
         carried = driver_version_of(decision.path or "")
         if carried and decision.path:
             others.setdefault(carried, []).append(decision.path)
@@ -70,8 +70,12 @@ def _other_versions(kernel: Kernel, version: Optional[str], found: Found) -> Ite
         )
 
 
-def _no_libcuda(host: Host, found: Found) -> Iterator[Finding]:
-    if not has_libcuda(found.files) and not found.other_versions and "libcuda.so.1" not in found.outside:
+def _of_other_versions(found: Libraries) -> list[Decision]:
+    return [decision for decision in found.decisions if decision.rule == "other-driver-version"]
+
+
+def _no_libcuda(host: Host, found: Libraries) -> Iterator[Finding]:
+    if not has_libcuda(found.files) and not _of_other_versions(found) and "libcuda.so.1" not in found.outside:
         stubs = {d.path: None for d in found.decisions if d.rule == "stub" and d.subject == "libcuda.so.1" and d.path}
         looked = LD_CACHE_PATH + ", " + ", ".join(library_directories(host.uname.machine)[:3]) + ", ..."
         yield Finding(
@@ -88,13 +92,13 @@ def _no_libcuda(host: Host, found: Found) -> Iterator[Finding]:
         )
 
 
-def _not_in_list(found: Found, namer: Namer) -> Iterator[Finding]:
+def _not_in_list(found: Libraries, label: str) -> Iterator[Finding]:
     if found.outside:
         yield Finding(
             "not-in-list",
             "error" if "libcuda.so.1" in found.outside else "warning",
             "nvidia",
-            namer.listed.liblist.label,
+            label,
             f"the driver has {len(found.outside)} libraries that the list in force does not name",
             ", ".join(found.outside),
             "what needs them will fail in the container",

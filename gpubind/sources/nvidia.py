@@ -1,48 +1,30 @@
 """The NVIDIA inventory of a host, by the order of truth.
 
-The kernel module's version first; then a source that names the files; then the files themselves; then completion from
-the driver itself; then the device nodes. Everything considered gets a Decision.
+The kernel module's version first; then a source that claims files by name; then completion from the driver itself; then
+the files, which the locator finds; then the device nodes. Everything considered gets a Decision.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional, Union
+from typing import Optional, Union
 
-from gpubind.errors import FormatError
 from gpubind.formats.elf import COMPAT32
-from gpubind.formats.filelist import parse_filelist
-from gpubind.formats.liblist import parse_liblist
+from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
-from gpubind.host.base import shipped_liblist
-from gpubind.model import (
-    Decision,
-    Driver,
-    Finding,
-    HostFile,
-    Inventory,
-    Missing,
-    PassedOver,
-    Request,
-    SourceUsed,
-)
-from gpubind.sources import nvidia_container_cli
-from gpubind.sources import printed as printed_list
+from gpubind.model import Driver, Inventory, PassedOver, Request
+from gpubind.sources import completion, liblist, nvidia_container_cli
+from gpubind.sources.claims import Serving
 from gpubind.sources.cuda import cuda_max
-from gpubind.sources.devices import hidden_gpus, is_confined, read_devices
-from gpubind.sources.files import host_only, programs_and_files
+from gpubind.sources.devices import hidden_gpus, is_confined, only, read_devices
 from gpubind.sources.findings import driver_findings, manifest_findings, nothing_to_bind
-from gpubind.sources.kernel import driver_kind, read_kernel
+from gpubind.sources.kernel import Kernel, driver_kind, read_kernel
 from gpubind.sources.layouts import library_directories
-from gpubind.sources.libraries import Namer, entries_in_force, find_libraries, unmatched, with_aliases
+from gpubind.sources.liblist import driver_version_of
+from gpubind.sources.locate import locate
 from gpubind.sources.mig import find_mig_names, read_mig_nodes
-from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Search, existing_directories, read_cache
-from gpubind.sources.table import NameTable, driver_version_of
-
-if TYPE_CHECKING:
-    from gpubind.sources.cdi_edits import DriverEdits
+from gpubind.sources.search import Accepted, Candidate, Search, existing_directories, read_cache
 
 LIST_NAME = "nvliblist.conf"
-FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 LIBCUDA = "libcuda.so"
 
 
@@ -50,7 +32,7 @@ def read_inventory(
     host: Host,
     request: Request,
     listfile: Optional[ListFile] = None,
-    cdi: Union[DriverEdits, PassedOver, None] = None,
+    cdi: Union[Serving, PassedOver, None] = None,
 ) -> Inventory:
     """Everything of NVIDIA's driver on *host* that *request* may want, whatever the capability.
 
@@ -58,156 +40,119 @@ def read_inventory(
     `NothingToBindError` when there is neither a driver library nor a device; `FormatError` for a malformed list file.
     """
     listfile = listfile or host.liblist(LIST_NAME)
-    shipped = listfile if listfile.shipped else shipped_liblist(LIST_NAME)
-    table = NameTable(parse_liblist(shipped.data, shipped.label))
-    listed = table if listfile.shipped else NameTable(parse_liblist(listfile.data, listfile.label))
-    edits = None if isinstance(cdi, PassedOver) else cdi
-    printed: Optional[printed_list.Printed] = None
-    passed_over: tuple[PassedOver, ...] = ()
-    if isinstance(cdi, PassedOver):
-        passed_over = (cdi,)
-    elif edits is not None:
-        printed = edits.printed
-    else:
-        printed, passed_over = _ask_the_program(host, request, listfile)
-    source = "driver" if request.source == "driver" else "liblist"
-    if printed is not None:
-        source = printed.source
-
-    kernel = read_kernel(host)
-    kind = driver_kind(host)
+    lists = liblist.read_lists(listfile, LIST_NAME)
+    kernel, kind = read_kernel(host), driver_kind(host)
     cache, findings, decisions = read_cache(host.driver, "nvidia")
-    arch = host.uname.machine
-    places = [*library_directories(arch), *request.library_path]
-    if "compat32" in request.caps and arch in COMPAT32:
-        places += library_directories(COMPAT32[arch])
-    search = Search(host.driver, arch, cache, existing_directories(host.driver, places))
-    libcudas = tuple(search.candidates(frozenset((LIBCUDA,))))
-    version = kernel.version or _libcuda_version(search, libcudas)
-    search = _anchored(search, libcudas, version)
+    search = _search(host, request, cache, kernel)
+    version = search.version
+    serving, passed_over = _serving(host, request, listfile, lists, version, cdi)
+    exclusive = serving.name == "liblist" and not listfile.shipped
+    by_driver, file_list_findings = completion.claims(host, serving, lists, version, request.completion, exclusive)
 
-    driver_files, file_list_findings = _read_file_list(host)
-    namer = Namer(
-        source, listed, table, not listfile.shipped and source == "liblist", request.completion, version, driver_files
-    )
-    entries = entries_in_force(namer)
-    extra, answers = programs_and_files(host, entries, version)
-    if printed is not None:
-        names, more = printed_list.library_names(search, namer.stems(), printed)
-        namer = namer._replace(printed=names, printed_by=(printed.source, printed.at))
-        extra += more
-    found = find_libraries(search, namer, "compat32" in request.caps, extra)
-    libraries = with_aliases(found.files)
-    if edits is not None:
-        libraries = edits.with_links(libraries)
-    files = [answer for answer in answers if isinstance(answer, HostFile)]
-    decisions += [answer for answer in answers if isinstance(answer, Decision)]
-    devices = read_devices(host)
-    hidden = hidden_gpus(host, devices)
-    if edits is not None:
-        devices = edits.chosen(devices)
-        findings += edits.findings
+    everything = read_devices(host)
+    devices = everything if serving.nodes is None else only(everything, serving)
+    hidden = hidden_gpus(host, everything)
+    nodes = [node.target for node in devices.nodes]
+    claims = (*serving.claims, *by_driver)
+    located = locate(search, lists.shipped, claims, devices.sockets, (*decisions, *devices.decisions), nodes)
     # Vendor-neutral loaders come with any desktop: they are no driver.
-    if not devices.nodes and all(file.family is not None for file in libraries):
+    if not devices.nodes and all(file.family is not None for file in located.libraries):
         raise nothing_to_bind(host, kernel, search)
-
-    decisions += found.decisions
-    decisions += unmatched(namer, entries, found, FILE_LIST)
-    if not namer.lawful and request.completion:
-        decisions += host_only(host.driver, [file.path for file in (*libraries, *files)])
-    decisions += devices.decisions
-    files = [*_unique(files), *devices.sockets]
-    if printed is not None:
-        files = printed_list.confirmed(host, printed, files)
-        rest = printed_list.unknown(host, printed, files, devices.nodes, decisions, table)
-        files += [answer for answer in rest if isinstance(answer, HostFile)]
-        decisions += [*printed.decisions, *(answer for answer in rest if isinstance(answer, Decision))]
+    decisions += [*located.decisions, *completion.missing(by_driver, located.found)]
+    decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     for passed in passed_over:
         decisions.append(nvidia_container_cli.decision_about(passed))
         if request.source == passed.source:
             findings.append(nvidia_container_cli.finding_about(passed, listfile.label, host.driver.root))
-    findings += file_list_findings + manifest_findings(decisions)
-    findings += driver_findings(host, kernel, kind, version, found, namer)
-    details = {"liblist": listfile.label, "driver": f"files that carry {version}"}
-    if printed is not None:
-        details[source] = printed.command
+    findings += [*serving.findings, *file_list_findings, *manifest_findings(decisions)]
+    findings += driver_findings(host, kernel, kind, version, located.found, lists.in_force.liblist.label)
     guards = read_mig_nodes(host, devices.gpus)
     return Inventory(
         driver=Driver(
-            "nvidia", version, kernel.version is None, kernel.version, kind, cuda_max(version), host.driver.root
+            vendor="nvidia",
+            version=version,
+            version_assumed=kernel.version is None,
+            kernel_version=kernel.version,
+            kind=kind,
+            cuda_max=cuda_max(version),
+            root=host.driver.root,
         ),
-        source=SourceUsed(source, details[source], passed_over),
-        searched=((LD_CACHE,) if cache else ()) + search.directories,
-        files=(*libraries, *files),
+        source=serving.used(passed_over),
+        searched=search.searched,
+        files=(*located.libraries, *located.files),
         devices=devices.nodes,
         gpus=devices.gpus,
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
         mig_nodes=guards,
-        mig_names=find_mig_names(host, request, guards, ask=printed is not None and edits is None),
-        confined=is_confined(devices, hidden if edits is None else hidden_gpus(host, devices)),
+        mig_names=find_mig_names(host, request, guards, ask=serving.name == nvidia_container_cli.SOURCE),
+        confined=is_confined(devices, hidden if devices is everything else hidden_gpus(host, devices)),
         hidden=hidden,
-        env=edits.env if edits else (),
+        env=serving.env,
     )
 
 
-def _ask_the_program(
-    host: Host, request: Request, listfile: ListFile
-) -> tuple[Optional[printed_list.Printed], tuple[PassedOver, ...]]:
-    """What `nvidia-container-cli` names, if it is to be asked and serves; else, if it was asked, why it does not.
+def _serving(
+    host: Host,
+    request: Request,
+    listfile: ListFile,
+    lists: liblist.Lists,
+    version: Optional[str],
+    cdi: Union[Serving, PassedOver, None],
+) -> tuple[Serving, tuple[PassedOver, ...]]:
+    """The source that serves, and those that were asked and do not."""
+    answer = cdi or _ask_the_program(host, request, listfile)
+    if isinstance(answer, Serving):
+        return answer, ()
+    passed_over = () if answer is None else (answer,)
+    if request.source == "driver":
+        return Serving("driver", f"files that carry {version}", ()), passed_over
+    return Serving("liblist", listfile.label, liblist.claims(lists.in_force, "liblist")), passed_over
+
+
+def _ask_the_program(host: Host, request: Request, listfile: ListFile) -> Union[Serving, PassedOver, None]:
+    """What `nvidia-container-cli` names, or why it does not serve; None if it is not to be asked.
 
     A list that a user or site gives is the law: then `auto` asks nobody else.
     """
     if request.source != nvidia_container_cli.SOURCE and (request.source != "auto" or not listfile.shipped):
-        return None, ()
+        return None
     if request.source == "auto" and host.driver is not host.dev:
         # The program loads NVML from the root that it is given: not unasked, from a tree that may be anybody's.
         why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
-        return None, (PassedOver(nvidia_container_cli.SOURCE, "other-root", why),)
-    answer = nvidia_container_cli.ask(host)
-    return (None, (answer,)) if isinstance(answer, PassedOver) else (answer, ())
+        return PassedOver(nvidia_container_cli.SOURCE, "other-root", why)
+    return nvidia_container_cli.claims(host)
 
 
-def _libcuda_version(search: Search, libcudas: tuple[Candidate, ...]) -> Optional[str]:
+def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel) -> Search:
+    """The search for files of version V, with the directories that hold libcuda before the known ones."""
+    arch = host.uname.machine
+    places = [*library_directories(arch), *request.library_path]
+    compat32 = "compat32" in request.caps
+    if compat32 and arch in COMPAT32:
+        places += library_directories(COMPAT32[arch])
+    directories = existing_directories(host.driver, places)
+    search = Search(host, cache, directories, compat32=compat32)
+    libcudas = [
+        (candidate, judged)
+        for candidate in search.candidates(frozenset((LIBCUDA,)))
+        if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == arch
+    ]
+    version = kernel.version or _version_of(libcudas)
+    near: list[str] = []
+    for candidate, judged in libcudas:
+        if version is None or judged.version in (None, version):
+            near += [candidate.path.rpartition("/")[0] or "/", judged.path.rpartition("/")[0] or "/"]
+    first = existing_directories(host.driver, dict.fromkeys(near))
+    return Search(host, cache, tuple(dict.fromkeys((*first, *directories))), version, compat32=compat32)
+
+
+def _version_of(libcudas: list[tuple[Candidate, Accepted]]) -> Optional[str]:
     """V, assumed from the file behind libcuda, when no kernel module says it."""
     for wanted in ("libcuda.so.1", LIBCUDA, ""):
-        for candidate in libcudas:
-            accepted = search.judge(candidate)
-            if wanted in ("", candidate.name) and isinstance(accepted, Accepted) and accepted.arch == search.arch:
+        for candidate, accepted in libcudas:
+            if wanted in ("", candidate.name):
                 version = accepted.version or driver_version_of(candidate.name)
                 if version:
                     return version
     return None
-
-
-def _anchored(search: Search, libcudas: tuple[Candidate, ...], version: Optional[str]) -> Search:
-    """The search with V known, and the directories that hold libcuda looked in first."""
-    anchored = Search(search.tree, search.arch, search.cache, (), version)
-    directories: list[str] = []
-    for candidate in libcudas:
-        judged = anchored.judge(candidate)
-        if isinstance(judged, Accepted) and judged.arch == search.arch:
-            directories += [candidate.path.rpartition("/")[0] or "/", judged.path.rpartition("/")[0] or "/"]
-    first = existing_directories(search.tree, dict.fromkeys(directories))
-    anchored.directories = tuple(dict.fromkeys((*first, *search.directories)))
-    return anchored
-
-
-def _read_file_list(host: Host) -> tuple[frozenset[str], list[Finding]]:
-    """Library names in the driver's own file list (drivers since 570 on x86-64)."""
-    data = host.driver.read(FILE_LIST)
-    if isinstance(data, Missing):
-        return frozenset(), []
-    try:
-        names = {f.name.rpartition("/")[2] for f in parse_filelist(data) if f.is_library}
-    except FormatError as error:
-        what = "the driver's own file list cannot be read; the shipped list serves alone"
-        where = f"{FILE_LIST}: {error.place}" if error.place else FILE_LIST
-        hint = "install the driver's package again, and report it if the file stays like that"
-        return frozenset(), [Finding(error.code, "warning", "nvidia", FILE_LIST, what, where, error.why, hint)]
-    return frozenset(name for name in names if ".so" in name), []
-
-
-def _unique(files: list[HostFile]) -> list[HostFile]:
-    """*files* without a second entry that names the same target or program."""
-    return list({(file.target or file.names[0]): file for file in reversed(files)}.values())[::-1]
