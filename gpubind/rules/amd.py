@@ -14,7 +14,7 @@ from gpubind.errors import NotRecordedError
 from gpubind.model import Finding, Gpu, Plan
 from gpubind.rules.looking import counted, is_absent
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.amd_devices import KFD, TOPOLOGY, Topology, read_topology
+from gpubind.sources.amd.devices import KFD, TOPOLOGY, Topology, read_topology
 
 ROCR = "ROCR_VISIBLE_DEVICES"
 HIP = "HIP_VISIBLE_DEVICES"

@@ -25,8 +25,8 @@ from gpubind.host.survey import survey
 from gpubind.model import CAPABILITIES, HostFile, Inventory, Missing, PassedOver, Plan, Request, SourceUsed
 from gpubind.planner import make_plan
 from gpubind.sources.claims import Serving
-from gpubind.sources.nvidia import read_inventory
-from gpubind.sources.nvidia_container_cli import claims
+from gpubind.sources.nvidia.container_cli import claims
+from gpubind.sources.nvidia.inventory import read_inventory
 
 CLI = "nvidia-container-cli"
 LIST = (CLI, "list")
@@ -356,7 +356,7 @@ def test_a_live_host_without_the_program_says_what_its_record_says(tmp_path: Pat
 
 def test_a_program_that_is_not_there_costs_no_subprocess() -> None:
     code = (
-        "import sys; from gpubind.host.live import LiveHost; from gpubind.sources.nvidia_container_cli import claims\n"
+        "import sys; from gpubind.host.live import LiveHost; from gpubind.sources.nvidia.container_cli import claims\n"
         "answer = claims(LiveHost()); print(getattr(answer, 'code', 'served'), 'subprocess' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host
 from gpubind.model import Missing, RootedPath
-from gpubind.sources.devices import natural
+from gpubind.sources.nodes import natural
 from gpubind.tree import Tree, glob
 
 ROCM_PATH = "ROCM_PATH"

@@ -28,12 +28,12 @@ from gpubind.model import (
     Vendor,
     Verdict,
 )
-from gpubind.sources.cdi import SOURCE, Applied, Choice, in_driver_root, registry_findings
-from gpubind.sources.cdi_hooks import Links, read_hooks
+from gpubind.sources.cdi.hooks import Links, read_hooks
+from gpubind.sources.cdi.registry import SOURCE, Applied, Choice, in_driver_root, registry_findings
 from gpubind.sources.claims import Claim, Serving
-from gpubind.sources.devices import NoNode, look_at_node, read_groups
 from gpubind.sources.files import KINDS, SYSTEM_DIRECTORIES, Followed, follow, lead
 from gpubind.sources.layouts import HOST_ONLY
+from gpubind.sources.nodes import NoNode, look_at_node, read_groups
 
 OPTIONS = ("ro", "nosuid", "nodev", "noexec")
 """What a plan says of a bind; the rest (rbind, rprivate) is every runtime's own way."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.formats.cdi import CdiHook
 from gpubind.model import Decision, Finding, Vendor, Verdict
-from gpubind.sources.cdi import SOURCE, Applied
+from gpubind.sources.cdi.registry import SOURCE, Applied
 
 PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
 

@@ -9,10 +9,10 @@ from gpubind.errors import NothingToBindError
 from gpubind.formats.liblist import library_stem
 from gpubind.host import Host
 from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing
-from gpubind.sources.kernel import Kernel
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.liblist import driver_version_of
 from gpubind.sources.libraries import Libraries
+from gpubind.sources.nvidia.version import Kernel
 from gpubind.sources.search import Search
 from gpubind.tree.ldcache import LD_CACHE_PATH
 

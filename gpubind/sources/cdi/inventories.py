@@ -7,11 +7,11 @@ from typing import Optional
 from gpubind.errors import HostReadError, NotRecordedError
 from gpubind.host import Host, ListFile
 from gpubind.model import Inventory, PassedOver, Request
-from gpubind.sources.cdi import choose
-from gpubind.sources.cdi_edits import claims, other_inventory
-from gpubind.sources.cdi_stale import REFRESH, stale_findings
-from gpubind.sources.findings import has_libcuda
-from gpubind.sources.nvidia import LIST_NAME, read_inventory
+from gpubind.sources.cdi.edits import claims, other_inventory
+from gpubind.sources.cdi.registry import choose
+from gpubind.sources.cdi.stale import REFRESH, stale_findings
+from gpubind.sources.nvidia.findings import has_libcuda
+from gpubind.sources.nvidia.inventory import LIST_NAME, read_inventory
 
 
 def read_cdi(host: Host, request: Request, listfile: Optional[ListFile] = None) -> list[Inventory]:

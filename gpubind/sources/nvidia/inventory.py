@@ -11,17 +11,18 @@ from typing import Optional, Union
 from gpubind.formats.elf import COMPAT32
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
-from gpubind.model import Driver, Inventory, PassedOver, Request
-from gpubind.sources import completion, liblist, nvidia_container_cli
+from gpubind.model import Driver, Inventory, MigName, MigNode, PassedOver, Request
+from gpubind.sources import liblist
 from gpubind.sources.claims import Serving
-from gpubind.sources.cuda import cuda_max
-from gpubind.sources.devices import hidden_gpus, is_confined, only, read_devices
-from gpubind.sources.findings import driver_findings, manifest_findings, nothing_to_bind
-from gpubind.sources.kernel import Kernel, driver_kind, read_kernel
 from gpubind.sources.layouts import library_directories
 from gpubind.sources.liblist import driver_version_of
 from gpubind.sources.locate import locate
-from gpubind.sources.mig import find_mig_names, read_mig_nodes
+from gpubind.sources.nodes import driver_kind
+from gpubind.sources.nvidia import completion, container_cli
+from gpubind.sources.nvidia.devices import hidden_gpus, is_confined, only, read_devices
+from gpubind.sources.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
+from gpubind.sources.nvidia.gpus import mig_values, read_mig_nodes
+from gpubind.sources.nvidia.version import Kernel, cuda_max, read_kernel
 from gpubind.sources.search import Accepted, Candidate, Search, existing_directories, read_cache
 
 LIST_NAME = "nvliblist.conf"
@@ -61,9 +62,9 @@ def read_inventory(
     decisions += [*located.decisions, *completion.missing(by_driver, located.found)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     for passed in passed_over:
-        decisions.append(nvidia_container_cli.decision_about(passed))
+        decisions.append(container_cli.decision_about(passed))
         if request.source == passed.source:
-            findings.append(nvidia_container_cli.finding_about(passed, listfile.label, host.driver.root))
+            findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
     findings += [*serving.findings, *file_list_findings, *manifest_findings(decisions)]
     findings += driver_findings(host, kernel, kind, version, located.found, lists.in_force.liblist.label)
     guards = read_mig_nodes(host, devices.gpus)
@@ -85,7 +86,7 @@ def read_inventory(
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
         mig_nodes=guards,
-        mig_names=find_mig_names(host, request, guards, ask=serving.name == nvidia_container_cli.SOURCE),
+        mig_names=_mig_names(host, request, guards, ask=serving.name == container_cli.SOURCE),
         confined=is_confined(devices, hidden if devices is everything else hidden_gpus(host, devices)),
         hidden=hidden,
         env=serving.env,
@@ -115,13 +116,22 @@ def _ask_the_program(host: Host, request: Request, listfile: ListFile) -> Union[
 
     A list that a user or site gives is the law: then `auto` asks nobody else.
     """
-    if request.source != nvidia_container_cli.SOURCE and (request.source != "auto" or not listfile.shipped):
+    if request.source != container_cli.SOURCE and (request.source != "auto" or not listfile.shipped):
         return None
     if request.source == "auto" and host.driver is not host.dev:
         # The program loads NVML from the root that it is given: not unasked, from a tree that may be anybody's.
         why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
-        return PassedOver(nvidia_container_cli.SOURCE, "other-root", why)
-    return nvidia_container_cli.claims(host)
+        return PassedOver(container_cli.SOURCE, "other-root", why)
+    return container_cli.claims(host)
+
+
+def _mig_names(host: Host, request: Request, guards: tuple[MigNode, ...], *, ask: bool) -> tuple[MigName, ...]:
+    values = mig_values(host, request)
+    if not values:
+        return ()
+    from gpubind.sources.nvidia.mig import find_mig_names  # few name parts of a GPU
+
+    return find_mig_names(host, request, values, guards, ask=ask)
 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel) -> Search:

@@ -14,12 +14,12 @@ from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.model import Decision, Driver, Finding, HostFile, Inventory, Request, RootedPath, SourceUsed
 from gpubind.sources import liblist
-from gpubind.sources.amd_devices import KFD, MODULE, TOPOLOGY, AmdDevices, has_kernel_side, read_devices
-from gpubind.sources.closure import closure_files
-from gpubind.sources.kernel import driver_kind
+from gpubind.sources.amd.closure import closure_files
+from gpubind.sources.amd.devices import KFD, MODULE, TOPOLOGY, AmdDevices, has_kernel_side, read_devices
+from gpubind.sources.amd.rocm import LIBRARY_DIRECTORIES, ROCM_PATH, Rocm, choose_rocm, release_of
 from gpubind.sources.layouts import BINARY_DIRECTORIES, library_directories, triplet
 from gpubind.sources.locate import locate
-from gpubind.sources.rocm import LIBRARY_DIRECTORIES, ROCM_PATH, Rocm, choose_rocm, release_of
+from gpubind.sources.nodes import driver_kind
 from gpubind.sources.search import Search, existing_directories, read_cache
 
 LIST_NAME = "rocmliblist.conf"

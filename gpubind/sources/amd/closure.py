@@ -7,8 +7,8 @@ from typing import Optional
 
 from gpubind.ldso.closure import Dependency, host_closure
 from gpubind.model import CAPABILITIES, Capability, Decision, HostFile, Missing, Request, RootedPath, Stat
+from gpubind.sources.amd.rocm import LIBRARY_DIRECTORIES, Rocm
 from gpubind.sources.claims import Claim
-from gpubind.sources.rocm import LIBRARY_DIRECTORIES, Rocm
 from gpubind.sources.search import Search
 
 
