@@ -7,7 +7,8 @@ from typing import Optional
 from gpubind.errors import HostReadError, NotRecordedError
 from gpubind.host import Host, ListFile
 from gpubind.model import Inventory, PassedOver, Request
-from gpubind.sources.cdi.edits import claims, other_inventory
+from gpubind.sources.cdi.driver import claims
+from gpubind.sources.cdi.other import other_inventory
 from gpubind.sources.cdi.registry import choose
 from gpubind.sources.cdi.stale import REFRESH, stale_findings
 from gpubind.sources.nvidia.findings import has_libcuda

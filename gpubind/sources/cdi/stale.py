@@ -23,7 +23,18 @@ def stale_findings(
     for loaded in specs:
         for subject, what, entries, why in _stale(host, loaded, version, gpus):
             where = f"{loaded.path}: {', '.join(entries)}"
-            findings.append(Finding("stale-cdi", severity, None, subject, what, where, why, REFRESH))
+            findings.append(
+                Finding(
+                    code="stale-cdi",
+                    severity=severity,
+                    vendor=None,
+                    subject=subject,
+                    what=what,
+                    where=where,
+                    why=why,
+                    hint=REFRESH,
+                )
+            )
     return findings
 
 
