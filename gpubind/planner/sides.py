@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from gpubind.model import Capability, Decision, Family, Finding, HostFile, ImageFit, Request, Severity, Unfit
+from gpubind.sources.liblist import known
 
 FAMILIES: tuple[Family, ...] = ("glvnd", "opencl")
 _NAMES: dict[Family, str] = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl": "the OpenCL loader (libOpenCL)"}
@@ -18,23 +19,11 @@ _NAMES: dict[Family, str] = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl":
 BY_DEFAULT: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
 """Capabilities that most jobs have without wanting them."""
 
-_MINOR = (
-    "libcudadebugger.so",
-    "libnvidia-egl-",
-    "libnvidia-fbc.so",
-    "libnvidia-gtk",
-    "libnvidia-pkcs11",
-    "libnvidia-wayland-client.so",
-    "libvdpau_nvidia.so",
-    "nv-fabricmanager",
-    "nvidia-persistenced",
-)
-"""What most jobs of its capability do not miss: window systems, screen capture, debuggers, services of the host."""
-
 
 def is_minor(name: str) -> bool:
     """Whether a job mostly goes without *name*, even if it asked for its capability by name."""
-    return name.startswith(_MINOR)
+    about = known(name)
+    return about is not None and about.minor
 
 
 class Sided(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import NamedTuple, Optional
 
 from gpubind.formats.liblist import VENDOR_NEUTRAL, EntryKind, LibList, ListEntry, library_stem, parse_liblist
@@ -12,16 +13,61 @@ from gpubind.host.base import shipped_liblist
 from gpubind.model import CAPABILITIES, Capability, Vendor
 from gpubind.sources.claims import Claim, ClaimKind
 
-ALIASES = (
-    ("libcuda.so", "libcuda.so.1"),
-    ("libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1"),
-    ("libGLX_indirect.so.0", "libGLX_nvidia.so.0"),
-    ("nvidia-drm_gbm.so", "libnvidia-allocator.so.1"),
-)
-"""Names that programs open, and the library that each is, whether or not the host has the link.
 
-Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
-"""
+class Name(NamedTuple):
+    """What is known of some names beside the section that they stand in."""
+
+    start: str
+    """How they begin."""
+    soname: Optional[str] = None
+    alias: Optional[str] = None
+    """What programs open it as, whether or not the host has the link.
+
+    Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
+    """
+    required: bool = False
+    """Whether the driver is of no use without it; every other mount may be left out where a target cannot be made."""
+    shared: Optional[Capability] = None
+    """Another capability that is linked with it, or opens it, too.
+
+    Source: DT_NEEDED of libnvidia-glcore and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator.
+    """
+    minor: bool = False
+    """Whether a job mostly goes without it, even if it asked for its capability by name: window systems, screen
+    capture, debuggers, services of the host."""
+    use: str = ""
+    """What it is for, if few jobs need it, so that nobody mends what he does not miss."""
+
+
+NAMES = (
+    Name("libcuda.so", "libcuda.so.1", alias="libcuda.so", required=True),
+    Name("libnvidia-ml.so", "libnvidia-ml.so.1", required=True),
+    Name("libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1", alias="libnvidia-opticalflow.so"),
+    Name("libGLX_nvidia.so", "libGLX_nvidia.so.0", alias="libGLX_indirect.so.0"),
+    Name("libnvidia-allocator.so", "libnvidia-allocator.so.1", alias="nvidia-drm_gbm.so", shared="graphics"),
+    Name("libnvidia-gpucomp.so", shared="graphics"),
+    Name(
+        "libnvidia-pkcs11",
+        minor=True,
+        use="it is for confidential computing: only the one that fits the image's OpenSSL has to load",
+    ),
+    Name("libcudadebugger.so", minor=True, use="it is for cuda-gdb and compute-sanitizer"),
+    Name("libvdpau_nvidia.so", minor=True, use="it is for video in X11 windows"),
+    Name("libnvidia-egl-", minor=True, use="it is for windows and Wayland, not for rendering without a display"),
+    Name("libnvidia-fbc.so", minor=True, use="it captures X11 screens"),
+    Name("libnvidia-gtk", minor=True),
+    Name("libnvidia-wayland-client.so", minor=True),
+    Name("nvidia-persistenced", minor=True, use="it is a service of the host"),
+    Name("nv-fabricmanager", minor=True, use="it is a service of the host"),
+)
+REQUIRED = tuple(name.soname for name in NAMES if name.required)
+ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and name.soname)
+
+
+def known(name: str) -> Optional[Name]:
+    """What is known of *name*: a library's, a program's."""
+    return next((known for known in NAMES if name.startswith(known.start)), None)
+
 
 _DRIVER_VERSION = re.compile(r"(?:\.so\.|-)([0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2})(?:-rc)?$")
 _KINDS: dict[EntryKind, ClaimKind] = {
@@ -86,13 +132,16 @@ class Lists(NamedTuple):
     shipped: NameTable
 
 
+@lru_cache(maxsize=8)
+def read_table(listfile: ListFile) -> NameTable:
+    """The names in *listfile*. Errors: `FormatError` (code `bad-liblist`)."""
+    return NameTable(parse_liblist(listfile.data, listfile.label))
+
+
 def read_lists(listfile: ListFile, name: str) -> Lists:
-    """*listfile*, and the shipped list *name* beside it. Errors: `FormatError` (code `bad-liblist`)."""
-    shipped_file = listfile if listfile.shipped else shipped_liblist(name)
-    shipped = NameTable(parse_liblist(shipped_file.data, shipped_file.label))
-    if listfile.shipped:
-        return Lists(shipped, shipped)
-    return Lists(NameTable(parse_liblist(listfile.data, listfile.label)), shipped)
+    """*listfile*, and the shipped list *name* beside it. Errors: those of `read_table`."""
+    shipped = listfile if listfile.shipped else shipped_liblist(name)
+    return Lists(read_table(listfile), read_table(shipped))
 
 
 def claims(

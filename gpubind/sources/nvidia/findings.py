@@ -31,7 +31,7 @@ def driver_findings(
 
 def _not_loaded(kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Iterator[Finding]:
     if kernel.version is None and kind == "linux":
-        assumed = f"The plan assumes {version}, the version of the file behind libcuda" if version else ""
+        assumed = f" The plan assumes {version}, the version of the file behind libcuda" if version else ""
         yield Finding(
             code="driver-not-loaded",
             severity="error",
@@ -39,7 +39,7 @@ def _not_loaded(kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Ite
             subject="nvidia",
             what="no NVIDIA kernel module is loaded on this host",
             where=kernel.where,
-            why=f"{kernel.why}; programs will say CUDA_ERROR_NO_DEVICE (100) or `Driver Not Loaded`. {assumed}".rstrip(),
+            why=f"{kernel.why}; programs will say CUDA_ERROR_NO_DEVICE (100) or `Driver Not Loaded`.{assumed}",
             hint="load it, as root; on a login node without a GPU this is expected",
             command="modprobe nvidia && nvidia-modprobe -u -c=0",
         )
