@@ -30,7 +30,7 @@ from gpubind.sources.nvidia.inventory import read_inventory
 
 CLI = "nvidia-container-cli"
 LIST = (CLI, "list")
-DATA = Path(__file__).parent.parent / "data" / CLI
+DATA = Path(__file__).parent.parent.parent / "data" / CLI
 LAYOUTS = {"ubuntu": ubuntu, "rhel": rhel, "debian": debian, "run": run_directory}
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so." + V
 

@@ -23,7 +23,7 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding, PassedOver, Plan, Request, Stat
 from gpubind.sources.cdi.registry import choose, read_registry
 
-DATA = Path(__file__).parent.parent / "data" / "cdi"
+DATA = Path(__file__).parent.parent.parent / "data" / "cdi"
 REAL = "debian13-nvidia550"
 LAYOUTS = {"ubuntu": ubuntu, "rhel": rhel, "debian": debian}
 GPU = "nvidia.com/gpu"
