@@ -11,7 +11,7 @@ from typing import Optional, Union
 from gpubind.formats.elf import COMPAT32
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
-from gpubind.model import Driver, Inventory, MigName, MigNode, PassedOver, Request
+from gpubind.model import Driver, DriverKind, Inventory, MigName, MigNode, PassedOver, Request
 from gpubind.sources import liblist
 from gpubind.sources.claims import Serving
 from gpubind.sources.layouts import library_directories
@@ -69,15 +69,7 @@ def read_inventory(
     findings += driver_findings(host, kernel, kind, version, located.found, lists.in_force.liblist.label)
     guards = read_mig_nodes(host, devices.gpus)
     return Inventory(
-        driver=Driver(
-            vendor="nvidia",
-            version=version,
-            version_assumed=kernel.version is None,
-            kernel_version=kernel.version,
-            kind=kind,
-            cuda_max=cuda_max(version),
-            root=host.driver.root,
-        ),
+        driver=_driver(host, kernel, kind, version),
         source=serving.used(passed_over),
         searched=search.searched,
         files=(*located.libraries, *located.files),
@@ -90,6 +82,18 @@ def read_inventory(
         confined=is_confined(devices, hidden if devices is everything else hidden_gpus(host, devices)),
         hidden=hidden,
         env=serving.env,
+    )
+
+
+def _driver(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Driver:
+    return Driver(
+        vendor="nvidia",
+        version=version,
+        version_assumed=kernel.version is None,
+        kernel_version=kernel.version,
+        kind=kind,
+        cuda_max=cuda_max(version),
+        root=host.driver.root,
     )
 
 
