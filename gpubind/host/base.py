@@ -17,7 +17,7 @@ HIP = "HIP_VISIBLE_DEVICES"
 NVIDIA = "NVIDIA_VISIBLE_DEVICES"
 GPU_VARIABLES = (*SLURM, CUDA, ROCR, HIP, NVIDIA)
 """The variables that choose GPUs, in the order in which they are asked."""
-LIBRARY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+LIBRARY_VARIABLES = (CUDA, ROCR, HIP)
 """Those that a library in a container reads, whoever set them."""
 PLAN_VARIABLES = (
     CUDA_ORDER,

@@ -27,16 +27,10 @@ from gpubind.model import (
 from gpubind.planner.digest import digest
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
 from gpubind.planner.sides import host_side
+from gpubind.sources.liblist import REQUIRED, known
 
 IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
 """A capability whose libraries cannot do without another's. Source: libnvidia-container `src/nvc_info.c`."""
-
-SHARED: dict[str, Capability] = {"libnvidia-gpucomp.so": "graphics", "libnvidia-allocator.so": "graphics"}
-"""Libraries of compute that another capability is linked with, or opens, too. Source: DT_NEEDED of libnvidia-glcore
-and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator."""
-
-REQUIRED = ("libcuda.so.1", "libnvidia-ml.so.1")
-"""Without these the driver is of no use; every other mount may be left out where a target cannot be made."""
 
 ABOUT_NODES = ("device-number", "device-permission")
 """Findings about a node, which matter only if the container gets it."""
@@ -167,7 +161,8 @@ def wanted_capabilities(request: Request) -> frozenset[Capability]:
 def _is_asked(file: HostFile, wanted: frozenset[Capability]) -> bool:
     if _is_wanted(file.capability, wanted):
         return True
-    return any(cap in wanted and name.startswith(stem) for stem, cap in SHARED.items() for name in file.names)
+    about = (known(name) for name in file.names)
+    return any(name is not None and name.shared in wanted for name in about)
 
 
 def _is_wanted(capability: Optional[Capability], wanted: frozenset[Capability]) -> bool:

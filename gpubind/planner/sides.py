@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.model import Capability, Decision, Finding, HostFile, ImageFit, Request, Severity, Side, Unfit
+from gpubind.sources.liblist import known
 
 GroupName = Literal["glvnd", "opencl", "rocm"]
 GROUPS: tuple[GroupName, ...] = ("glvnd", "opencl", "rocm")
@@ -18,23 +19,11 @@ _NAMES = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl": "the OpenCL loader
 BY_DEFAULT: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
 """Capabilities that most jobs have without wanting them."""
 
-_MINOR = (
-    "libcudadebugger.so",
-    "libnvidia-egl-",
-    "libnvidia-fbc.so",
-    "libnvidia-gtk",
-    "libnvidia-pkcs11",
-    "libnvidia-wayland-client.so",
-    "libvdpau_nvidia.so",
-    "nv-fabricmanager",
-    "nvidia-persistenced",
-)
-"""What most jobs of its capability do not miss: window systems, screen capture, debuggers, services of the host."""
-
 
 def is_minor(name: str) -> bool:
     """Whether a job mostly goes without *name*, even if it asked for its capability by name."""
-    return name.startswith(_MINOR)
+    about = known(name)
+    return about is not None and about.minor
 
 
 class Group(NamedTuple):

@@ -14,7 +14,7 @@ from gpubind.host.base import CUDA, HIP, ROCR
 from gpubind.model import Finding, Gpu, Inventory, Plan
 from gpubind.rules.looking import counted, is_absent
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.amd_devices import KFD, TOPOLOGY, Topology, read_topology
+from gpubind.sources.amd.devices import KFD, TOPOLOGY, Topology, read_topology
 
 NO_GPU = "hipErrorNoDevice (100), HSA finds no GPU agent"
 

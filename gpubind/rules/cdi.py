@@ -9,8 +9,8 @@ from gpubind.errors import NotRecordedError
 from gpubind.model import Finding
 from gpubind.rules.looking import nvidia_driver
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.cdi import SOURCE, Registry, read_registry, registry_findings
-from gpubind.sources.cdi_stale import stale_findings
+from gpubind.sources.cdi.registry import SOURCE, Registry, read_registry, registry_findings
+from gpubind.sources.cdi.stale import stale_findings
 
 
 def bad_cdi(preflight: Preflight) -> Iterator[Finding]:

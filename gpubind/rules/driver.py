@@ -23,7 +23,7 @@ from gpubind.rules.looking import (
     surely_empty,
 )
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.gpus import PROC_GPUS
+from gpubind.sources.nvidia.gpus import PROC_GPUS
 from gpubind.sources.search import LD_CACHE
 from gpubind.tree.ldcache import LD_CACHE_PATH
 

@@ -7,25 +7,13 @@ from posixpath import basename
 from typing import NamedTuple, Optional
 
 from gpubind.formats.elf import ElfIdent
-from gpubind.formats.liblist import parse_liblist
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.container import Container, Failure
 from gpubind.model import Capability, Finding, Missing, Mount, Plan, Severity
 from gpubind.planner.sides import is_minor
 from gpubind.rules.preflight import Preflight
 from gpubind.rules.unseen import softened, unseen_libraries
-from gpubind.sources.table import NameTable, capability_of, driver_version_of
-
-SPECIAL = (
-    ("libnvidia-pkcs11", "it is for confidential computing: only the one that fits the image's OpenSSL has to load"),
-    ("libcudadebugger", "it is for cuda-gdb and compute-sanitizer"),
-    ("libvdpau_nvidia", "it is for video in X11 windows"),
-    ("libnvidia-egl-", "it is for windows and Wayland, not for rendering without a display"),
-    ("libnvidia-fbc", "it captures X11 screens"),
-    ("nvidia-persistenced", "it is a service of the host"),
-    ("nv-fabricmanager", "it is a service of the host"),
-)
-"""What some files are for, by the start of their names, so that nobody mends what he does not miss."""
+from gpubind.sources.liblist import NameTable, capability_of, driver_version_of, known, read_table
 
 
 class Unloadable(NamedTuple):
@@ -94,7 +82,7 @@ def executable_stack(preflight: Preflight) -> Iterator[Finding]:
         for failure in library.failures:
             if failure.kind == "stack":
                 causes.setdefault(failure.name, (failure, []))[1].append(library.mount)
-    table = _table()
+    table = read_table(shipped_liblist("nvliblist.conf"))
     for name, (failure, mounts) in sorted(causes.items()):
         files = ", ".join(sorted({basename(mount.target) for mount in mounts}))
         severity = _worst(_severity(preflight, mount, table) for mount in mounts)
@@ -119,7 +107,7 @@ def _by_cause(preflight: Preflight, kind: str) -> Iterator[Finding]:
         for failure in library.failures:
             if failure.kind == kind:
                 causes.setdefault((failure.provider or "", failure.name), []).append((library.mount, failure))
-    table = _table()
+    table = read_table(shipped_liblist("nvliblist.conf"))
     for (provider, name), refused in sorted(causes.items()):
         severity = _worst(_severity(preflight, mount, table) for mount, _ in refused)
         files = sorted({basename(mount.target) for mount, _ in refused})
@@ -163,11 +151,6 @@ def _capability(mount: Mount, table: NameTable) -> Optional[Capability]:
     return capability_of(table.section(name, mount.target), driver_version_of(name))
 
 
-def _table() -> NameTable:
-    shipped = shipped_liblist("nvliblist.conf")
-    return NameTable(parse_liblist(shipped.data, shipped.label))
-
-
 def _worst(severities: Iterable[Severity]) -> Severity:
     found = frozenset(severities)
     return "error" if "error" in found else "warning" if "warning" in found else "note"
@@ -175,7 +158,7 @@ def _worst(severities: Iterable[Severity]) -> Severity:
 
 def _special(files: list[str]) -> str:
     """What the files are for, if they are all for the same that few jobs need."""
-    uses = {next((use for stem, use in SPECIAL if name.startswith(stem)), "") for name in files}
+    uses = {about.use if (about := known(name)) else "" for name in files}
     use = uses.pop() if len(uses) == 1 else ""
     return f"; {use}" if use else ""
 

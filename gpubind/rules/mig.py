@@ -11,7 +11,7 @@ from gpubind.host.base import CUDA
 from gpubind.model import DeviceNode, Finding, Gpu, MigDevice
 from gpubind.rules.looking import counted, gpus_in_use, is_linux_driver, is_wanted, majors, names_in
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.mig import PROC_CAPABILITIES, access_file, access_minor, read_minors
+from gpubind.sources.nvidia.gpus import PROC_CAPABILITIES, access_file, access_minor, read_minors
 
 
 class _Access(NamedTuple):

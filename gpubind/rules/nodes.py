@@ -9,7 +9,7 @@ from gpubind.formats.procfs import parse_params
 from gpubind.model import DeviceNode, Finding, Gpu
 from gpubind.rules.looking import gpus_in_use, is_linux_driver, is_wanted, majors, text_of
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.gpus import PROC_GPUS
+from gpubind.sources.nvidia.gpus import PROC_GPUS
 
 UVM = "/dev/nvidia-uvm"
 CONTROL = "/dev/nvidiactl"

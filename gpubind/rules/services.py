@@ -17,7 +17,7 @@ from gpubind.rules.looking import (
     names_in,
 )
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.devices import MPS_DIRECTORY
+from gpubind.sources.nvidia.devices import MPS_DIRECTORY
 
 NVSWITCHES = "/proc/driver/nvidia-nvswitch/devices"
 FABRIC_MANAGER = ("nvidia-fabricmanager/socket", "nvidia-fabricmanager/nv-fabricmanager.pid")

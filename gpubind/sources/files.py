@@ -1,24 +1,24 @@
-"""The driver's programs and data files on one host: list entries without `.so`, or with a path."""
+"""The programs and files among what sources claim: found where they are looked for, and looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
-from gpubind.errors import FormatError
+from gpubind.errors import FormatError, NotRecordedError
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.icd import parse_icd
-from gpubind.formats.liblist import ListEntry
-from gpubind.host import Host
-from gpubind.model import ContainerPath, Decision, HostFile, Kind, Missing, RootedPath
-from gpubind.sources.layouts import BINARY_DIRECTORIES, HOST_ONLY, RUN_DIRECTORY
-from gpubind.sources.libraries import Named
-from gpubind.sources.search import Candidate
-from gpubind.sources.table import capability_of, driver_version_of
+from gpubind.model import ContainerPath, Decision, HostFile, Kind, Missing, RootedPath, Stat
+from gpubind.sources.claims import Claim
+from gpubind.sources.layouts import RUN_DIRECTORY
+from gpubind.sources.liblist import NameTable, capability_of, driver_version_of
+from gpubind.sources.search import Candidate, Search
 from gpubind.tree import Tree, glob
 
 Answer = Union[HostFile, Decision]
+
+KINDS: dict[str, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
+"""What can be bound as it is, by what it is on the host."""
 
 SYSTEM_DIRECTORIES = frozenset(
     (
@@ -30,117 +30,103 @@ SYSTEM_DIRECTORIES = frozenset(
 """What a list file cannot mean as a whole."""
 
 
-def programs_and_files(
-    host: Host,
-    entries: Iterable[tuple[ListEntry, Named]],
-    version: Optional[str],
-    directories: tuple[str, ...] = BINARY_DIRECTORIES,
-) -> tuple[list[tuple[Candidate, Named]], list[Answer]]:
-    """What the entries without a library name stand for; absolute library entries become candidates."""
-    candidates: list[tuple[Candidate, Named]] = []
-    answers: list[Answer] = []
-    for entry, named in entries:
-        if entry.kind == "binary":
-            answers.append(find_binary(host, entry, named, host.uname.machine, directories))
-        elif entry.kind == "file":
-            answers += find_files(host.driver, entry, named, version)
-        elif entry.kind == "library-path":
-            libraries = library_candidates(host.driver, entry)
-            candidates += [(candidate, named) for candidate in libraries]
-            if not libraries:
-                answers += find_files(host.driver, entry, named, version)
-    return candidates, answers
+class Followed(NamedTuple):
+    """What is at the end of a path."""
+
+    path: RootedPath
+    stat: Stat
 
 
-def find_binary(host: Host, entry: ListEntry, named: Named, arch: str, directories: tuple[str, ...]) -> Answer:
-    """The program that *entry* names, from *directories*, then PATH."""
+def follow(tree: Tree, path: str) -> Union[Followed, tuple[str, str]]:
+    """What *path* leads to in *tree*; else the rule by which it leads to nothing, and why."""
+    real = tree.resolve(path)
+    if isinstance(real, Missing):
+        return "dangling" if real.why == "absent" else f"path-{real.why}", str(real)
+    found = tree.stat(real)
+    return ("unreadable", str(found)) if isinstance(found, Missing) else Followed(real, found)
 
-    def decision(verdict: str, rule: str, path: Optional[str], detail: str) -> Decision:
-        return Decision(named.vendor, entry.text, verdict, rule, "search", named.by, named.at, path, None, None, detail)  # type: ignore[arg-type]
 
-    if "/" in entry.text:
-        return decision("rejected", "relative-path", None, "a relative path would count from the current directory")
-    tree = host.driver
-    on_path = (d for d in host.environ.get("PATH", "").split(":") if d.startswith("/"))
-    for directory in dict.fromkeys((*directories, *on_path)):
-        path = tree.resolve(f"{directory.rstrip('/')}/{entry.text}")
-        if isinstance(path, Missing):
-            continue
-        found = tree.stat(path)
-        if isinstance(found, Missing) or found.kind != "file":
+def lead(tree: Tree, path: str) -> Optional[RootedPath]:
+    """Where *path* leads in *tree*; None if nowhere, or where a record does not cover it."""
+    try:
+        real = tree.resolve(path)
+    except NotRecordedError:
+        return None
+    return None if isinstance(real, Missing) else real
+
+
+def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
+    """The program that *claim* names, from the program directories, then PATH."""
+    if "/" in claim.name:
+        detail = "a relative path would count from the current directory"
+        return claim.decision(verdict="rejected", rule="relative-path", detail=detail)
+    tree = search.tree
+    for directory in search.programs:
+        path = tree.resolve(f"{directory.rstrip('/')}/{claim.name}")
+        found = path if isinstance(path, Missing) else tree.stat(path)
+        if isinstance(path, Missing) or isinstance(found, Missing) or found.kind != "file":
             continue
         ident = tree.ident(path)
-        if isinstance(ident, ElfIdent) and ident.arch != arch:
-            return decision("rejected", "wrong-machine", path, f"{ident.arch}; this host is {arch}")
-        return HostFile(
-            vendor=named.vendor,
+        if isinstance(ident, ElfIdent) and ident.arch != search.arch:
+            detail = f"{ident.arch}; this host is {search.arch}"
+            return claim.decision(verdict="rejected", rule="wrong-machine", path=path, detail=detail)
+        if claim.userspace and not isinstance(ident, ElfIdent):
+            # ROCm's scripts need modules that lie beside them, and Python.
+            detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
+            return claim.decision(
+                verdict="left-out", rule="script", step="name", path=path, found_by=directory, detail=detail
+            )
+        made = claim.file(
             kind="binary",
             path=path,
-            names=(entry.text,),
-            target=None,
-            arch=arch,
-            soname=None,
-            version=None,
-            capability=capability_of(named.section, None),
-            size=found.size,
             source=tree.real(path),
-            named_by=named.by,
-            named_at=named.at,
+            size=found.size,
             found_by=directory,
+            capability=capability_of(table.section_of(claim), None),
         )
-    return decision("absent", "no-match", None, "in none of the program directories")
+        return made._replace(names=(claim.name,), arch=search.arch)
+    return claim.decision(verdict="absent", rule="no-match", detail="in none of the program directories")
 
 
-def find_files(tree: Tree, entry: ListEntry, named: Named, version: Optional[str]) -> list[Answer]:
-    """The files that absolute *entry* names: at their own path, or at the top of an extracted .run directory."""
-    if {"..", "."} & set(entry.text.split("/")) or "//" in entry.text or entry.text.endswith("/"):
+def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
+    """The files that an absolute *claim* names: at their own path, or at the top of an extracted .run directory."""
+    if {"..", "."} & set(claim.name.split("/")) or "//" in claim.name or claim.name.endswith("/"):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
-        return [_rejected(entry.text, named, "unclean-path", why)]
-    places: dict[str, str] = {path: path for path in glob(tree, entry.text)}
+        return [claim.decision(verdict="rejected", rule="unclean-path", path=claim.name, detail=why)]
+    tree = search.tree
+    places: dict[str, str] = {path: path for path in glob(tree, claim.name)}
     if not places:
         top = tree.list("/")
         for name in () if isinstance(top, Missing) else top:
-            if name in RUN_DIRECTORY and fnmatchcase(RUN_DIRECTORY[name], entry.text):
+            if name in RUN_DIRECTORY and fnmatchcase(RUN_DIRECTORY[name], claim.name):
                 places[f"/{name}"] = RUN_DIRECTORY[name]
-    answers = [_file(tree, path, target, named, version) for path, target in places.items()]
-    if not answers:
-        detail = "nothing matches" if entry.is_glob else "it is not there"
-        answers.append(
-            Decision(
-                named.vendor, entry.text, "absent", "no-match", "search", named.by, named.at, None, None, None, detail
-            )
-        )
-    return answers
+    if not places:
+        detail = "nothing matches" if set(claim.name) & set("*?[") else "it is not there"
+        return [claim.decision(verdict="absent", rule="no-match", detail=detail)]
+    return [_file(search, table, claim, path, target) for path, target in places.items()]
 
 
-def _rejected(subject: str, named: Named, rule: str, detail: str) -> Decision:
-    return Decision(named.vendor, subject, "rejected", rule, "search", named.by, named.at, subject, None, None, detail)
+def _file(search: Search, table: NameTable, claim: Claim, path: str, target: str) -> Answer:
+    tree = search.tree
 
-
-def _file(tree: Tree, path: str, target: str, named: Named, version: Optional[str]) -> Answer:
     def rejected(rule: str, detail: str) -> Decision:
-        return Decision(named.vendor, target, "rejected", rule, "search", named.by, named.at, path, None, None, detail)
+        return claim.decision(subject=target, verdict="rejected", rule=rule, path=path, detail=detail)
 
-    real = tree.resolve(path)
-    if isinstance(real, Missing):
-        return rejected("dangling" if real.why == "absent" else f"path-{real.why}", str(real))
-    found = tree.stat(real)
-    if isinstance(found, Missing):
-        return rejected("unreadable", str(found))
+    found = follow(tree, path)
+    if not isinstance(found, Followed):
+        return rejected(*found)
     carried = driver_version_of(path)
-    if carried and version and carried != version:
-        return rejected("other-driver-version", f"its name carries {carried}, the driver is {version}")
-    kind: Kind = "file"
-    content: Optional[bytes] = None
-    if found.kind == "dir" and target in SYSTEM_DIRECTORIES:
+    if carried and search.version and carried != search.version:
+        return rejected("other-driver-version", f"its name carries {carried}, the driver is {search.version}")
+    if found.stat.kind == "dir" and target in SYSTEM_DIRECTORIES:
         return rejected("system-directory", "binding it would hide the container's own")
-    if found.kind in ("socket", "dir"):
-        kind = "socket" if found.kind == "socket" else "directory"
-    elif found.kind != "file":
-        return rejected("special-file", f"a {found.kind}")
-    elif path.endswith((".json", ".icd")):
+    kind = KINDS.get(found.stat.kind)
+    if kind is None:
+        return rejected("special-file", f"a {found.stat.kind}")
+    content: Optional[bytes] = None
+    if kind == "file" and path.endswith((".json", ".icd")):
         kind = "manifest"
-        data = tree.read(real)
+        data = tree.read(found.path)
         if isinstance(data, Missing):
             return rejected("unreadable", str(data))
         try:
@@ -148,31 +134,25 @@ def _file(tree: Tree, path: str, target: str, named: Named, version: Optional[st
         except FormatError as error:
             return rejected("bad-icd", f"{error.where}: {error.why}")
         content = data
-    return HostFile(
-        vendor=named.vendor,
+    made = claim.file(
         kind=kind,
-        path=real,
-        names=(),
-        target=ContainerPath(target),
-        arch=None,
-        soname=None,
-        version=carried,
-        capability=capability_of(named.section, None),
-        size=found.size,
-        source=tree.real(real),
-        named_by=named.by,
-        named_at=named.at,
+        path=found.path,
+        source=tree.real(found.path),
+        size=found.stat.size,
         found_by=path,
-        content=content,
+        capability=capability_of(table.section_of(claim), None),
     )
+    # Data is the host's in any case; programs and manifests go with the libraries.
+    userspace = claim.userspace and kind == "manifest"
+    return made._replace(target=ContainerPath(target), version=carried, content=content, userspace=userspace)
 
 
-def library_candidates(tree: Tree, entry: ListEntry) -> list[Candidate]:
-    """The libraries that an absolute *entry* names, each with the links beside it that lead to the same file."""
+def library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
+    """The libraries that an absolute *pattern* names, each with the links beside it that lead to the same file."""
     candidates: list[Candidate] = []
-    if {"..", "."} & set(entry.text.split("/")):
+    if {"..", "."} & set(pattern.split("/")):
         return []
-    for path in glob(tree, entry.text):
+    for path in glob(tree, pattern):
         directory, _, name = path.rpartition("/")
         candidates.append(Candidate(name, path, directory or "/"))
         real = tree.resolve(path)
@@ -185,18 +165,3 @@ def library_candidates(tree: Tree, entry: ListEntry) -> list[Candidate]:
             if other != name and other.startswith(stem) and tree.resolve(beside) == real:
                 candidates.append(Candidate(other, beside, directory or "/"))
     return candidates
-
-
-def host_only(tree: Tree, taken: Iterable[str]) -> list[Decision]:
-    """A Decision for each file of the driver that stays on the host, and why."""
-    known = set(taken)
-    decisions: dict[str, Decision] = {}
-    for pattern, why in HOST_ONLY:
-        for path in glob(tree, pattern):
-            real = tree.resolve(path)
-            if isinstance(real, Missing) or real in known or real in decisions:
-                continue
-            decisions[real] = Decision(
-                "nvidia", path, "left-out", "host-only", "name", "completion", pattern, real, None, None, why
-            )
-    return list(decisions.values())

@@ -1,4 +1,4 @@
-"""The driver's libraries on one host: who names each, which file it is, under which names a container needs it."""
+"""The libraries among what sources claim: which file each name is, and under which names a container needs it."""
 
 from __future__ import annotations
 
@@ -6,105 +6,48 @@ import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.liblist import VENDOR_NEUTRAL, ListEntry, library_stem
-from gpubind.model import (
-    CAPABILITIES,
-    Capability,
-    Decision,
-    Family,
-    HostFile,
-    Missing,
-    RootedPath,
-    Stat,
-    Step,
-    Vendor,
-    Verdict,
-)
+from gpubind.formats.liblist import VENDOR_NEUTRAL, library_stem
+from gpubind.model import CAPABILITIES, Capability, Decision, Family, HostFile, Missing, RootedPath, Stat, Step, Verdict
+from gpubind.sources.claims import Claim
+from gpubind.sources.liblist import ALIASES, NameTable, capability_of, driver_version_of
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
-from gpubind.sources.table import NameTable, capability_of, driver_version_of
-
-ALIASES = (
-    ("libcuda.so", "libcuda.so.1"),
-    ("libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1"),
-    ("libGLX_indirect.so.0", "libGLX_nvidia.so.0"),
-    ("nvidia-drm_gbm.so", "libnvidia-allocator.so.1"),
-)
-"""Names that programs open, and the library that each is, whether or not the host has the link.
-
-Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
-"""
 
 _MAJOR_ONLY = re.compile(r"\.so\.[0-9]+$")
 
 
-class Named(NamedTuple):
-    """Who says that a container needs a name."""
+class ByName:
+    """The claims on libraries, found by the names that they mean. Of several that mean a name, the first counts."""
 
-    by: str
-    """`liblist`, `driver`, `nvidia-container-cli` or `completion`."""
-    at: str
-    """`etc/nvliblist.conf:12`, or the rule."""
-    section: Optional[str]
-    outside: bool = False
-    """True if the list in force, which is the law, lacks it."""
-    vendor: Vendor = "nvidia"
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        numbered = list(enumerate(claims))
+        self._versions = [item for item in numbered if item[1].kind == "version"]
+        self._by_stem: dict[str, list[tuple[int, Claim]]] = {}
+        for number, claim in numbered:
+            if claim.kind in ("library", "library-name"):
+                self._by_stem.setdefault(library_stem(claim.name), []).append((number, claim))
 
-
-class Namer(NamedTuple):
-    """Which libraries are needed, by name."""
-
-    source: str
-    listed: NameTable
-    """The list file in force."""
-    table: NameTable
-    """The shipped list: capabilities for all, and the companions for completion."""
-    lawful: bool
-    """Whether `listed` is a user's or site's own: then nothing else is taken."""
-    completion: bool
-    version: Optional[str]
-    driver_files: frozenset[str]
-    """Library names in the driver's own file list."""
-    printed: frozenset[str] = frozenset()
-    """Library names that another program's list means (`nvidia-container-cli`, a CDI spec), where it serves."""
-    printed_by: tuple[str, str] = ("nvidia-container-cli", "list")
-    """That list, and which part of it."""
-    vendor: Vendor = "nvidia"
-
+    @property
     def stems(self) -> frozenset[str]:
-        """What to look for: the names up to `.so` of everything that somebody names."""
-        named = map(library_stem, (*self.driver_files, *self.printed))
-        return frozenset((*self.listed.libraries, *self.table.libraries, *named))
+        """The names up to `.so` of everything that is claimed."""
+        return frozenset(self._by_stem)
 
-    def named(self, name: str) -> Optional[Named]:
-        """Who names *name*; None if nobody does."""
-        known = self.table.library(name)
-        section = known.section if known else None
-        if name in self.printed:
-            return Named(*self.printed_by, section)
-        if self.source == "liblist":
-            entry = self.listed.library(name)
-            if entry is not None:
-                return Named("liblist", self.listed.liblist.at(entry), entry.section or section, vendor=self.vendor)
-        by = "driver" if self.source == "driver" else "completion"
-        outside = self.lawful or (by == "completion" and not self.completion)
-        if self.version is not None and driver_version_of(name) == self.version:
-            return Named(by, f"its name carries {self.version}", section, outside)
-        if name in self.driver_files:
-            return Named(by, "the driver's own file list", section, outside)
-        if known is not None:
-            by = "completion"
-            outside = self.lawful or not self.completion
-            return Named(by, self.table.liblist.at(known), section, outside, self.vendor)
-        return None
+    def claim_on(self, name: str) -> Optional[Claim]:
+        """The claim that means library *name* (`libcuda.so.1`)."""
+        meant = sorted((*self._by_stem.get(library_stem(name), ()), *self._versions))
+        return next((claim for _, claim in meant if _means(claim, name)), None)
 
 
-class Found(NamedTuple):
-    """The libraries of a driver, and what became of everything else that was looked at."""
+def _means(claim: Claim, name: str) -> bool:
+    if claim.kind == "library":
+        return name.startswith(claim.name)
+    return claim.name == (name if claim.kind == "library-name" else driver_version_of(name))
+
+
+class Libraries(NamedTuple):
+    """The libraries, and what became of everything else that was looked at."""
 
     files: tuple[HostFile, ...]
     decisions: tuple[Decision, ...]
-    other_versions: tuple[Decision, ...]
-    """Those of `decisions` that turned down another driver version."""
     outside: tuple[str, ...]
     """Names that the driver has and the list in force lacks."""
 
@@ -112,91 +55,107 @@ class Found(NamedTuple):
 class _Win(NamedTuple):
     candidate: Candidate
     accepted: Accepted
-    named: Named
+    claim: Claim
     capability: Optional[Capability]
     family: Optional[Family]
 
 
-def find_libraries(search: Search, namer: Namer, compat32: bool, extra: Iterable[tuple[Candidate, Named]]) -> Found:
-    """Every library that *namer* names, each with the names it needs in a container.
+def find_libraries(
+    search: Search, table: NameTable, claims: Iterable[Claim], extra: Iterable[tuple[Candidate, Claim]]
+) -> Libraries:
+    """Every library that *claims* mean, each with the names it needs in a container.
 
-    *extra* are candidates from absolute list entries; they come first, as their path was given.
-    Order: by path. At most one file per (name, architecture).
+    *extra* are candidates whose path was given; they come first. Order: by path. At most one file per (name,
+    architecture).
     """
-    wins: dict[tuple[str, str], _Win] = {}
-    decisions: dict[tuple[str, ...], Decision] = {}
-    decided: set[tuple[str, Optional[str]]] = set()
-    outside: set[str] = set()
+    by_name = ByName(claims)
+    choice = _Choice(search, table)
+    for candidate, claim in extra:
+        choice.consider(candidate, claim)
+    for candidate in search.candidates(by_name.stems):
+        meant = by_name.claim_on(candidate.name)
+        if meant is not None:
+            choice.consider(candidate, meant)
+    return Libraries(_group(search, choice.wins), tuple(choice.decisions.values()), tuple(sorted(choice.outside)))
 
-    def decide(verdict: Verdict, step: Step, rule: str, detail: str, real: Optional[str]) -> None:
-        """A Decision about the candidate at hand."""
-        assert named is not None
-        # A file under its own long name adds nothing once its soname has been decided.
-        told = real is not None and real.endswith("/" + candidate.name) and (rule, real) in decided
-        decided.add((rule, real))
-        if not told:
-            decisions.setdefault(
-                (candidate.name, rule, real or candidate.path),
-                Decision(
-                    named.vendor,
-                    candidate.name,
-                    verdict,
-                    rule,
-                    step,
-                    named.by,
-                    named.at,
-                    real or candidate.path,
-                    candidate.found_by,
-                    None,
-                    detail,
-                ),
-            )
 
-    def candidates() -> Iterable[tuple[Candidate, Optional[Named]]]:
-        yield from extra
-        for candidate in search.candidates(namer.stems()):
-            yield candidate, namer.named(candidate.name)
+class _Choice:
+    """Which candidates win, and why the others do not; it grows by one candidate at a time."""
 
-    for candidate, named in candidates():
-        if named is None:
-            continue
-        judged = search.judge(candidate)
+    def __init__(self, search: Search, table: NameTable) -> None:
+        self.search = search
+        self.table = table
+        self.wins: dict[tuple[str, str], _Win] = {}
+        self.decisions: dict[tuple[str, ...], Decision] = {}
+        self.outside: set[str] = set()
+        self._decided: set[tuple[str, Optional[str]]] = set()
+
+    def consider(self, candidate: Candidate, claim: Claim) -> None:
+        """Take *candidate*, which *claim* means, or decide why not."""
+        judged = self.search.judge(candidate)
         if isinstance(judged, Refused):
-            decide("rejected", "search", judged.rule, judged.detail, judged.path)
-            continue
-        if judged.arch != search.arch and not compat32:
-            decide("left-out", "capability", "compat32", f"{judged.arch}: not asked for", judged.path)
-            continue
-        family = _family(search, candidate) if named.section == VENDOR_NEUTRAL and judged.version is None else None
+            self._decide(candidate, claim, "rejected", judged.rule, judged.detail, judged.path)
+            return
+        real = judged.path
+        if judged.arch != self.search.arch and not self.search.compat32:
+            detail = f"{judged.arch}: not asked for"
+            self._decide(candidate, claim, "left-out", "compat32", detail, real, "capability")
+            return
+        section = claim.section if claim.section is not None else self.table.library_section(candidate.name)
+        is_neutral = section == VENDOR_NEUTRAL and judged.version is None
+        family = _family(self.search, candidate) if is_neutral else None
         if family == "foreign":
             detail = "not NVIDIA's: its name carries no driver version, and no libGLdispatch stands beside it"
-            decide("rejected", "side", "not-nvidia", detail, judged.path)
-            continue
-        first = wins.get((candidate.name, judged.arch))
+            self._decide(candidate, claim, "rejected", "not-nvidia", detail, real, "side")
+            return
+        first = self.wins.get((candidate.name, judged.arch))
         if first is not None:
-            if first.accepted.path != judged.path:
+            if first.accepted.path != real:
                 detail = f"{first.candidate.path} comes first ({first.candidate.found_by})"
-                decide("left-out", "search", "shadowed", detail, judged.path)
-            continue
-        if named.outside:
-            outside.add(candidate.name)
+                self._decide(candidate, claim, "left-out", "shadowed", detail, real)
+            return
+        if claim.outside:
+            self.outside.add(candidate.name)
             detail = "the driver has it, the list in force does not name it"
-            decide("left-out", "name", "not-in-list", detail, judged.path)
-            continue
-        capability = _capability(search, judged, named, family)
-        wins[candidate.name, judged.arch] = _Win(candidate, judged, named, capability, family)
+            self._decide(candidate, claim, "left-out", "not-in-list", detail, real, "name")
+            return
+        capability = _capability(self.search, judged, section, family)
+        self.wins[candidate.name, judged.arch] = _Win(candidate, judged, claim, capability, family)
 
-    files = _group(search, wins)
-    others = tuple(d for d in decisions.values() if d.rule == "other-driver-version")
-    return Found(files, tuple(decisions.values()), others, tuple(sorted(outside)))
+    def _decide(
+        self,
+        candidate: Candidate,
+        claim: Claim,
+        verdict: Verdict,
+        rule: str,
+        detail: str,
+        real: Optional[str],
+        step: Step = "search",
+    ) -> None:
+        # A file under its own long name adds nothing once its soname has been decided.
+        told = real is not None and real.endswith("/" + candidate.name) and (rule, real) in self._decided
+        self._decided.add((rule, real))
+        if not told:
+            made = claim.decision(
+                subject=candidate.name,
+                verdict=verdict,
+                rule=rule,
+                step=step,
+                path=real or candidate.path,
+                found_by=candidate.found_by,
+                detail=detail,
+            )
+            self.decisions.setdefault((candidate.name, rule, real or candidate.path), made)
 
 
-def _capability(search: Search, judged: Accepted, named: Named, family: Optional[Family]) -> Optional[Capability]:
+def _capability(
+    search: Search, judged: Accepted, section: Optional[str], family: Optional[Family]
+) -> Optional[Capability]:
     if judged.arch != search.arch:
         return "compat32"
     if family is not None:
         return "graphics" if family == "glvnd" else "compute"
-    return capability_of(named.section, judged.version)
+    return capability_of(section, judged.version)
 
 
 def _family(search: Search, candidate: Candidate) -> Union[Family, Literal["foreign"]]:
@@ -235,22 +194,21 @@ def _library(search: Search, group: list[_Win]) -> HostFile:
         # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 is there; a bind less is a mount less.
         names -= {own_name} - {soname}
     found = search.tree.stat(real)
-    return HostFile(
-        vendor=first.named.vendor,
+    made = first.claim.file(
         kind="library",
         path=real,
+        source=search.tree.real(real),
+        size=found.size if isinstance(found, Stat) else 0,
+        found_by=first.candidate.found_by,
+        capability=first.capability,
+    )
+    return made._replace(
         names=tuple(sorted(names)),
-        target=None,
         arch=first.accepted.arch,
         soname=soname,
         version=first.accepted.version,
-        capability=first.capability,
-        size=found.size if isinstance(found, Stat) else 0,
-        source=search.tree.real(real),
-        named_by=first.named.by,
-        named_at=first.named.at,
-        found_by=first.candidate.found_by,
         family=first.family,
+        userspace=made.userspace and first.family is None,
     )
 
 
@@ -273,27 +231,8 @@ def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in
     return soname if soname.startswith(library_stem(own_name)) else own_name
 
 
-def entries_in_force(namer: Namer) -> list[tuple[ListEntry, Named]]:
-    """The list entries in force, each with who names it: the list's own, or the shipped ones as completion."""
-    if namer.source == "liblist":
-        table, by = namer.listed, "liblist"
-    elif namer.completion:
-        table, by = namer.table, "completion"
-    else:
-        return []
-    entries = []
-    for entry in table.liblist.entries:
-        section = entry.section or namer.table.section(entry.text.rpartition("/")[2], entry.text)
-        entries.append((entry, Named(by, table.liblist.at(entry), section, vendor=namer.vendor)))
-    return entries
-
-
-def unmatched(
-    namer: Namer, entries: list[tuple[ListEntry, Named]], found: Found, file_list: str = ""
-) -> list[Decision]:
-    """An `absent` Decision for each library entry that no name on this host matches; for names in the driver's own
-    *file_list* likewise.
-    """
+def unmatched(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
+    """An `absent` Decision for each of *claims* on a library that no name on this host matches."""
     seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
     seen |= {file.path.rpartition("/")[2] for file in found.files}
     by_stem: dict[str, list[str]] = {}
@@ -301,25 +240,19 @@ def unmatched(
         if ".so" in name:
             by_stem.setdefault(library_stem(name), []).append(name)
     detail = "neither in the ld cache nor in a driver directory"
-    decisions = []
-    for entry, named in entries:
-        if entry.kind == "library":
-            names = by_stem.get(library_stem(entry.text), ())
-            if not any(name.startswith(entry.text) for name in names):
-                decisions.append(_absent(named.vendor, entry.text, named.by, named.at, detail))
-    return decisions + [
-        _absent(namer.vendor, name, "driver", file_list, detail) for name in sorted(namer.driver_files - seen)
+    return [
+        claim.decision(verdict="absent", rule="no-match", detail=detail)
+        for claim in claims
+        if claim.kind in ("library", "library-name")
+        and not any(_means(claim, name) for name in by_stem.get(library_stem(claim.name), ()))
     ]
-
-
-def _absent(vendor: Vendor, subject: str, by: str, at: str, detail: str) -> Decision:
-    return Decision(vendor, subject, "absent", "no-match", "search", by, at, None, None, None, detail)
 
 
 def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
     """*files*, each with the names of `ALIASES` that are its; no other file keeps such a name."""
     result: list[HostFile] = []
-    owners = {(target, f.arch): f.path for alias, target in ALIASES for f in files if target in f.names}
+    own = [file for file in files if file.vendor == "nvidia"]
+    owners = {(target, f.arch): f.path for alias, target in ALIASES for f in own if target in f.names}
     for file in files:
         names = set(file.names)
         for alias, target in ALIASES:

@@ -12,9 +12,10 @@ from typing import NamedTuple, Optional, Union
 from gpubind.formats.elf import COMPAT32, NotElf
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.stub import STUBBED
+from gpubind.host import Host
 from gpubind.model import Decision, Finding, Missing, RootedPath, Severity, Vendor
-from gpubind.sources.layouts import SUBDIRECTORIES
-from gpubind.sources.table import driver_version_of
+from gpubind.sources.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
+from gpubind.sources.liblist import driver_version_of
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
@@ -52,35 +53,57 @@ class Refused(NamedTuple):
 
 
 class Search:
-    """The search for libraries in one tree, for one architecture and, once it is known, one driver version."""
+    """The search on one host, once the driver version is known, for that version only."""
 
     def __init__(
         self,
-        tree: Tree,
-        arch: str,
+        host: Host,
         cache: Optional[LdCache],
         directories: tuple[RootedPath, ...],
         version: Optional[str] = None,
+        *,
+        compat32: bool = False,
+        first: tuple[RootedPath, ...] = (),
+        others: tuple[RootedPath, ...] = (),
+        programs: tuple[str, ...] = BINARY_DIRECTORIES,
     ) -> None:
-        self.tree = tree
-        self.arch = arch
-        self.compat32 = COMPAT32.get(arch)
+        """*first* are directories that come before the ld cache; what is below *others* is passed over; *compat32*:
+        whether 32-bit libraries are wanted. Programs are in *programs*, then in PATH.
+        """
+        self.host = host
+        self.tree = host.driver
+        self.arch = host.uname.machine
+        self.arch32 = COMPAT32.get(self.arch)
+        self.compat32 = compat32
         self.cache = cache
+        self.first = first
         self.directories = directories
+        self.others = others
+        on_path = (directory for directory in host.environ.get("PATH", "").split(":") if directory.startswith("/"))
+        self.programs = tuple(dict.fromkeys((*programs, *on_path)))
         self.version = version
         self._judged: dict[str, Union[Accepted, Refused]] = {}
 
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Where libraries are looked for, in order."""
+        return (*self.first, *((LD_CACHE,) if self.cache else ()), *self.directories)
+
     def candidates(self, stems: frozenset[str]) -> Iterator[Candidate]:
-        """What may be one of *stems* (`libcuda.so`), or carries V: the ld cache first, in its order, which is ld.so's.
+        """What may be one of *stems* (`libcuda.so`), or carries V: the ld cache in its order, which is ld.so's.
 
         Then the search directories in their order, each sorted.
         """
+        yield from self._in(self.first, stems)
         if self.cache is not None:
             for entry in self.cache.matching(sorted(stems)):
                 if entry.path.startswith("/"):
                     yield Candidate(entry.name, RootedPath(entry.path), LD_CACHE)
+        yield from self._in(self.directories, stems)
+
+    def _in(self, directories: Iterable[RootedPath], stems: frozenset[str]) -> Iterator[Candidate]:
         suffix = f".so.{self.version}"
-        for directory in self.directories:
+        for directory in directories:
             names = self.tree.list(directory)
             if isinstance(names, Missing):
                 continue
@@ -111,7 +134,7 @@ class Search:
         if isinstance(ident, NotElf):
             return Refused(ident.rule, ident.detail, real)
         arch = ident.arch
-        if arch not in (self.arch, self.compat32):
+        if arch not in (self.arch, self.arch32):
             return Refused("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real)
         name = real.rpartition("/")[2]
         version = driver_version_of(name)
@@ -120,6 +143,9 @@ class Search:
             return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real)
         if version and self.version and version != self.version:
             return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real)
+        other = next((path for path in self.others if real.startswith(path + "/")), None)
+        if other is not None:
+            return Refused("other-rocm", f"of {other}, and another ROCm serves", real)
         return Accepted(real, arch, version)
 
 
@@ -135,9 +161,20 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
     where = tree.root.rstrip("/") + LD_CACHE_PATH
     what = "there is no usable ld cache; the known driver directories are searched instead"
     hint = "run `ldconfig` as root, or name the driver's directory with --library-path"
-    decision = Decision(vendor, LD_CACHE_PATH, "rejected", code, "search", None, None, LD_CACHE_PATH, None, None, why)
     severity: Severity = "note" if code == "no-ldcache" else "warning"
-    return None, [Finding(code, severity, vendor, LD_CACHE_PATH, what, where, why, hint)], [decision]
+    finding = Finding(
+        code=code, severity=severity, vendor=vendor, subject=LD_CACHE_PATH, what=what, where=where, why=why, hint=hint
+    )
+    decision = Decision(
+        vendor=vendor,
+        subject=LD_CACHE_PATH,
+        verdict="rejected",
+        rule=code,
+        step="search",
+        path=LD_CACHE_PATH,
+        detail=why,
+    )
+    return None, [finding], [decision]
 
 
 def existing_directories(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:

@@ -7,8 +7,8 @@ from typing import NamedTuple, Optional
 from gpubind.errors import NothingToBindError
 from gpubind.host import Host, ListFile
 from gpubind.model import Finding, Inventory, Missing, Request, Vendor
-from gpubind.sources import nvidia
-from gpubind.sources.findings import has_libcuda
+from gpubind.sources.nvidia import inventory as nvidia
+from gpubind.sources.nvidia.findings import has_libcuda
 
 AMD_MODULE = "/sys/module/amdgpu"
 
@@ -43,7 +43,16 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
     if not inventories:
         raise errors[0][1]
     findings = [
-        Finding(error.code, "error", vendor, "host", error.what, error.where, error.why, error.hint)
+        Finding(
+            code=error.code,
+            severity="error",
+            vendor=vendor,
+            subject="host",
+            what=error.what,
+            where=error.where,
+            why=error.why,
+            hint=error.hint,
+        )
         for vendor, error in errors
         if named
     ]
@@ -53,16 +62,16 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
 def _read(vendor: Vendor, host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
     """The inventory of *vendor*; CDI specs may know of devices of other vendors, too."""
     if vendor == "amd":
-        from gpubind.sources import amd
+        from gpubind.sources.amd import inventory as amd
 
         return [amd.read_inventory(host, request, listfile)]
     if request.source == "cdi":
-        from gpubind.sources.cdi_inventories import read_cdi
+        from gpubind.sources.cdi.inventories import read_cdi
 
         return read_cdi(host, request, listfile)
     inventory = nvidia.read_inventory(host, request, listfile)
     if request.source != "auto" or listfile or has_libcuda(inventory.files):
         return [inventory]
-    from gpubind.sources.cdi_inventories import found_by_cdi  # asked where nobody else finds libcuda
+    from gpubind.sources.cdi.inventories import found_by_cdi  # asked where nobody else finds libcuda
 
     return [found_by_cdi(host, request, inventory)]

@@ -1,6 +1,6 @@
 """Hosts with AMD's ROCm, laid out as AMD's packages and Debian do, and the recorded host that ships.
 
-python -m build.amd FILE, in tests/, writes the record; tests/sources/test_amd_record.py says if another one ships.
+python -m build.amd FILE, in tests/, writes the record; tests/sources/amd/test_amd.py says if another one ships.
 The host is made up: from what Linux' amdgpu and KFD show in /sys, and from what is in AMD's packages of ROCm 6.2.
 """
 

@@ -7,13 +7,12 @@ ROCM_PATH. Libraries of two releases do not go together, so one release is chose
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host
 from gpubind.model import Missing, RootedPath
-from gpubind.sources.devices import natural
-from gpubind.sources.search import Accepted, Candidate, Refused, Search
+from gpubind.sources.nodes import natural
 from gpubind.tree import Tree, glob
 
 ROCM_PATH = "ROCM_PATH"
@@ -86,17 +85,3 @@ def _has_libraries(tree: Tree, prefix: str) -> bool:
         if not isinstance(names, Missing) and any(HEART.match(name) for name in names):
             return True
     return False
-
-
-class RocmSearch(Search):
-    """The search in which other releases than the chosen one do not count."""
-
-    others: tuple[RootedPath, ...] = ()
-
-    def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
-        answer = super().judge(candidate)
-        if isinstance(answer, Accepted):
-            other = next((path for path in self.others if answer.path.startswith(path + "/")), None)
-            if other is not None:
-                return Refused("other-rocm", f"of {other}, and another ROCm serves", answer.path)
-        return answer

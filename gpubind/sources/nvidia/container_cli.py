@@ -7,20 +7,21 @@ manifests, no libraries that carry no version, and, where it is older than the d
 
 from __future__ import annotations
 
-from typing import Optional, Union
+from typing import Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.nvidia_cli import PROGRAM, list_argv, parse_failure, parse_list
 from gpubind.host import Host
-from gpubind.model import Decision, Finding, Missing, PassedOver, Verdict
-from gpubind.sources.printed import Printed, decision, present
+from gpubind.model import Decision, Finding, Missing, PassedOver
+from gpubind.sources.claims import Claim, Serving
+from gpubind.sources.files import lead
 
 SOURCE = PROGRAM
 AT = "list"
 TIMEOUT_S = 30.0  # the program itself gives the driver 10 s, and starting GPUs without persistence mode takes seconds
 
 
-def ask(host: Host) -> Union[Printed, PassedOver]:
+def claims(host: Host) -> Union[Serving, PassedOver]:
     """What `nvidia-container-cli list` names on *host*; or why it does not serve. It never raises.
 
     Codes of `PassedOver`: `absent`, `forbidden` (not safe to run as root), `unreadable` (it hung, or could not be run),
@@ -41,43 +42,50 @@ def ask(host: Host) -> Union[Printed, PassedOver]:
     except FormatError as error:
         return PassedOver(SOURCE, error.code, f"{error.place}: {error.why}")
 
-    decisions: list[Decision] = []
-    libraries = dict.fromkeys(present(host.driver, SOURCE, AT, listed.libraries, decisions).values())
-    if not libraries:
+    if not any(lead(host.driver, path) for path in listed.libraries):
         count = len(listed.libraries)
         why = f"none of the {count} libraries that it printed is on this host" if count else "it printed no library"
         return PassedOver(SOURCE, "no-library", why)
-    others = dict.fromkeys(present(host.driver, SOURCE, AT, (*listed.others, *listed.firmware), decisions).values())
-    devices = tuple(present(host.dev, SOURCE, AT, listed.devices, decisions))
     shown = "the kernel shows it in a container's own /proc"
-    for path in present(host.dev, SOURCE, AT, listed.procs, decisions):
-        decisions.append(decision(SOURCE, AT, path, "left-out", "host-only", path, shown))
-    return Printed(SOURCE, AT, " ".join(argv), tuple(libraries), tuple(others), devices, tuple(decisions))
+    claims = (
+        *(Claim("library-file", path, SOURCE, AT) for path in listed.libraries),
+        *(Claim("file", path, SOURCE, AT) for path in (*listed.others, *listed.firmware)),
+        *(Claim("device", path, SOURCE, AT) for path in listed.devices),
+        *(Claim("device", path, SOURCE, AT, stays=shown) for path in listed.procs),
+    )
+    return Serving(SOURCE, " ".join(argv), claims)
 
 
 def decision_about(passed: PassedOver) -> Decision:
     """The Decision about a source that does not serve."""
-    verdict: Verdict = "absent" if passed.code == "absent" else "rejected"
-    detail = f"{passed.code}: {passed.why}"
-    return Decision("nvidia", passed.source, verdict, "passed-over", "name", None, None, None, None, None, detail)
+    return Decision(
+        vendor="nvidia",
+        subject=passed.source,
+        verdict="absent" if passed.code == "absent" else "rejected",
+        rule="passed-over",
+        step="name",
+        detail=f"{passed.code}: {passed.why}",
+    )
 
 
 def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
     """The finding about a source that was asked for by name and does not serve."""
     import shlex
 
+    command = None
     hint = "install libnvidia-container-tools, or leave --source out"
     if passed.source != SOURCE:
         hint = "name the directory of the specs with --cdi-dir, or leave --source out"
-        return _failed(passed, instead, hint, None)
-    program, *arguments = list_argv(root)
-    if passed.code == "absent":
-        return _failed(passed, instead, hint, None)
-    command = shlex.join((program, "--debug=/dev/stderr", *arguments))
-    return _failed(passed, instead, "the program itself says more", command)
-
-
-def _failed(passed: PassedOver, instead: str, hint: str, command: Optional[str]) -> Finding:
-    what = f"the source that was asked for does not serve; {instead} takes its place"
-    why = f"{passed.code}: {passed.why}"
-    return Finding("source-failed", "warning", "nvidia", passed.source, what, None, why, hint, command)
+    elif passed.code != "absent":
+        program, *arguments = list_argv(root)
+        hint, command = "the program itself says more", shlex.join((program, "--debug=/dev/stderr", *arguments))
+    return Finding(
+        code="source-failed",
+        severity="warning",
+        vendor="nvidia",
+        subject=passed.source,
+        what=f"the source that was asked for does not serve; {instead} takes its place",
+        why=f"{passed.code}: {passed.why}",
+        hint=hint,
+        command=command,
+    )

@@ -7,11 +7,12 @@ from typing import Optional
 from gpubind.errors import HostReadError, NotRecordedError
 from gpubind.host import Host, ListFile
 from gpubind.model import Inventory, PassedOver, Request
-from gpubind.sources.cdi import choose
-from gpubind.sources.cdi_edits import driver_edits, other_inventory
-from gpubind.sources.cdi_stale import REFRESH, stale_findings
-from gpubind.sources.findings import has_libcuda
-from gpubind.sources.nvidia import LIST_NAME, read_inventory
+from gpubind.sources.cdi.driver import claims
+from gpubind.sources.cdi.other import other_inventory
+from gpubind.sources.cdi.registry import choose
+from gpubind.sources.cdi.stale import REFRESH, stale_findings
+from gpubind.sources.nvidia.findings import has_libcuda
+from gpubind.sources.nvidia.inventory import LIST_NAME, read_inventory
 
 
 def read_cdi(host: Host, request: Request, listfile: Optional[ListFile] = None) -> list[Inventory]:
@@ -24,7 +25,7 @@ def read_cdi(host: Host, request: Request, listfile: Optional[ListFile] = None) 
         return [read_inventory(host, request, listfile, choice)]
     inventories = []
     if choice.driver:
-        edits = driver_edits(host, choice)
+        edits = claims(host, choice)
         if isinstance(edits, PassedOver) and request.cdi_devices:
             # Another source would bring the driver, but every GPU with it.
             what = f"nothing is left of what `{choice.driver_names[0]}` brings"
@@ -50,7 +51,7 @@ def found_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inventor
         choice = choose(host, request)
     except NotRecordedError:
         return inventory
-    edits = None if isinstance(choice, PassedOver) or not choice.driver else driver_edits(host, choice)
+    edits = None if isinstance(choice, PassedOver) or not choice.driver else claims(host, choice)
     if edits is None or isinstance(edits, PassedOver):
         return inventory
     found = read_inventory(host, request, None, edits)

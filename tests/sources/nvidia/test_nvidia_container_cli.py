@@ -24,13 +24,13 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import survey
 from gpubind.model import CAPABILITIES, HostFile, Inventory, Missing, PassedOver, Plan, Request, SourceUsed
 from gpubind.planner import make_plan
-from gpubind.sources.nvidia import read_inventory
-from gpubind.sources.nvidia_container_cli import ask
-from gpubind.sources.printed import Printed
+from gpubind.sources.claims import Serving
+from gpubind.sources.nvidia.container_cli import claims
+from gpubind.sources.nvidia.inventory import read_inventory
 
 CLI = "nvidia-container-cli"
 LIST = (CLI, "list")
-DATA = Path(__file__).parent.parent / "data" / CLI
+DATA = Path(__file__).parent.parent.parent / "data" / CLI
 LAYOUTS = {"ubuntu": ubuntu, "rhel": rhel, "debian": debian, "run": run_directory}
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so." + V
 
@@ -284,7 +284,7 @@ def test_a_program_that_was_asked_for_by_name_and_fails_is_a_warning(failure: st
 
 
 def test_the_programs_own_words_are_the_reason() -> None:
-    passed = ask(failing(FAILURES["mismatch"][0]))
+    passed = claims(failing(FAILURES["mismatch"][0]))
     assert isinstance(passed, PassedOver)
     assert "nvml error: driver/library version mismatch" in passed.why
 
@@ -303,7 +303,7 @@ class Unsafe(RecordedHost):
 def test_a_program_that_is_unsafe_or_hangs_is_passed_over(why: Literal["forbidden", "unreadable"]) -> None:
     on = Unsafe(record({**ubuntu(), **kernel()}), "test")
     on.missing = Missing(why, "because")
-    assert ask(on) == PassedOver(CLI, why, "because")
+    assert claims(on) == PassedOver(CLI, why, "because")
     assert read_inventory(on, Request()).source.served == "liblist"
 
 
@@ -334,7 +334,7 @@ def test_another_driver_root_is_told_to_the_program() -> None:
     plans = [made(on, source) for source in (CLI, "liblist")]
     assert plans[0].drivers[0].source == SourceUsed(CLI, "nvidia-container-cli --root=/run/nvidia/driver list")
     assert plans[0].digest == plans[1].digest
-    assert isinstance(ask(host(spec, root="/run/nvidia/driver", runs=(run(answer.stdout),))), PassedOver)
+    assert isinstance(claims(host(spec, root="/run/nvidia/driver", runs=(run(answer.stdout),))), PassedOver)
 
 
 @pytest.mark.parametrize("root", ["/", "/run/nvidia/driver"])
@@ -343,12 +343,12 @@ def test_a_record_keeps_the_answer_that_a_plan_asks_for(root: str) -> None:
     spec = {**ubuntu(), **kernel()}
     on = host(spec, root=root, runs=(run(lines(*printed_of(spec)), argv=argv),))
     assert [kept.argv for kept in survey(on).runs] == [argv]
-    assert isinstance(ask(RecordedHost(survey(on), "again")), Printed)
+    assert isinstance(claims(RecordedHost(survey(on), "again")), Serving)
 
 
 def test_a_live_host_without_the_program_says_what_its_record_says(tmp_path: Path) -> None:
     """On a machine that has the program it is asked about an empty root, and fails."""
-    live, recorded = ask(LiveHost(str(tmp_path))), ask(host(ubuntu(), kernel()))
+    live, recorded = claims(LiveHost(str(tmp_path))), claims(host(ubuntu(), kernel()))
     assert isinstance(live, PassedOver)
     if live.code == "absent":
         assert live == recorded
@@ -356,8 +356,8 @@ def test_a_live_host_without_the_program_says_what_its_record_says(tmp_path: Pat
 
 def test_a_program_that_is_not_there_costs_no_subprocess() -> None:
     code = (
-        "import sys; from gpubind.host.live import LiveHost; from gpubind.sources.nvidia_container_cli import ask\n"
-        "answer = ask(LiveHost()); print(getattr(answer, 'code', 'served'), 'subprocess' in sys.modules)"
+        "import sys; from gpubind.host.live import LiveHost; from gpubind.sources.nvidia.container_cli import claims\n"
+        "answer = claims(LiveHost()); print(getattr(answer, 'code', 'served'), 'subprocess' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     said, loaded = done.stdout.split()

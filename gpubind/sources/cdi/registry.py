@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional, Union
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName, CdiSpec, parse_cdi, parse_cdi_name
 from gpubind.host import Host
-from gpubind.model import Finding, Missing, PassedOver, Request, Severity
+from gpubind.model import Finding, Missing, PassedOver, Request
 from gpubind.tree import Tree
 
 SOURCE = "cdi"
@@ -143,23 +143,30 @@ def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[
     kinds = {name.kind for name in used}
     findings = [
         Finding(
-            "bad-cdi",
-            "warning",
-            None,
-            path,
-            f"the CDI spec {path} cannot be used, and no runtime gives its devices",
-            path,
-            why,
-            "make it anew with the program that wrote it (`nvidia-ctk cdi generate`, `gpubind plan --format cdi`)",
+            code="bad-cdi",
+            severity="warning",
+            vendor=None,
+            subject=path,
+            what=f"the CDI spec {path} cannot be used, and no runtime gives its devices",
+            where=path,
+            why=why,
+            hint="make it anew with the program that wrote it (`nvidia-ctk cdi generate`, `gpubind plan --format cdi`)",
         )
         for path, why in registry.broken.items()
     ]
     for name, (first, second) in registry.conflicts.items():
-        what = f"two CDI specs of one directory have {name}, so it cannot be used"
-        why = f"`unresolvable CDI devices {name}`"
-        hint = "keep one of the files; one in a later directory takes the place of an earlier one's"
-        severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
-        findings.append(Finding("cdi-conflict", severity, None, name, what, f"{first}, {second}", why, hint))
+        findings.append(
+            Finding(
+                code="cdi-conflict",
+                severity="error" if name.partition("=")[0] in kinds else "warning",
+                vendor=None,
+                subject=name,
+                what=f"two CDI specs of one directory have {name}, so it cannot be used",
+                where=f"{first}, {second}",
+                why=f"`unresolvable CDI devices {name}`",
+                hint="keep one of the files; one in a later directory takes the place of an earlier one's",
+            )
+        )
     return findings
 
 

@@ -7,23 +7,14 @@ Source: ROCr `core/driver/kfd`, libhsakmt `topology.c`: GPUs in the order of the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.kfd import gfx_of, parse_properties, pci_of, uuid_of
 from gpubind.host import Host
 from gpubind.model import Decision, DeviceNode, Finding, Gpu, Missing, RootedPath
-from gpubind.sources.devices import (
-    DRM,
-    device_node,
-    natural,
-    number_finding,
-    permission_finding,
-    read_groups,
-    read_majors,
-)
-from gpubind.sources.gpus import drm_nodes
+from gpubind.sources.nodes import DRM, Wanted, drm_nodes, natural, read_nodes
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
@@ -61,22 +52,8 @@ class Topology(NamedTuple):
 
 def read_devices(host: Host) -> AmdDevices:
     """/dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU."""
-    topology = read_topology(host)
-    gpus = tuple(_gpus(host, topology))
-    groups = read_groups(host)
-    majors, findings = read_majors(host)
-    decisions: list[Decision] = []
-    nodes: dict[str, DeviceNode] = {}
-    for path, drivers, gpu in _paths(host, gpus):
-        if path in nodes or isinstance(host.dev.lstat(path), Missing):
-            continue  # one that is missing is a rule's business
-        node = device_node(host, path, None, gpu, groups, decisions, "amd")
-        if node is not None:
-            nodes[path] = node
-            findings += number_finding(node, drivers, majors)
-            findings += permission_finding(node)
-    findings = [finding._replace(vendor="amd") for finding in findings]
-    return AmdDevices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings))
+    gpus = tuple(_gpus(host, read_topology(host)))
+    return AmdDevices(gpus, *read_nodes(host, "amd", _wanted(host, gpus)))
 
 
 def read_topology(host: Host) -> Topology:
@@ -143,12 +120,13 @@ def _gpus(host: Host, topology: Topology) -> Iterator[Gpu]:
         yield Gpu("amd", index, None, address, minor, None, render, True)
 
 
-def _paths(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[tuple[str, tuple[str, ...], Optional[int]]]:
-    """The nodes, each with the name of its driver in /proc/devices and the GPU that it belongs to."""
-    yield KFD, ("kfd",), None
+def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterable[Wanted]:
+    """The nodes that are there, each once; one that is missing is a rule's business."""
+    wanted = {KFD: Wanted(KFD, ("kfd",), None, None)}
     for gpu in gpus:
         for path in gpu_nodes(host, gpu):
-            yield path, DRM, gpu.index
+            wanted.setdefault(path, Wanted(path, DRM, None, gpu.index))
+    return [node for path, node in wanted.items() if not isinstance(host.dev.lstat(path), Missing)]
 
 
 def gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ from typing import NamedTuple, Optional
 
 from gpubind.formats.cdi import CdiHook
 from gpubind.model import Decision, Finding, Vendor, Verdict
-from gpubind.sources.cdi import SOURCE, Applied
+from gpubind.sources.cdi.registry import SOURCE, Applied
+from gpubind.sources.claims import Claim
 
+LINKS_LIMIT = 40
 PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
 
 NOT_NEEDED = {
@@ -36,6 +38,23 @@ class Links(NamedTuple):
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
 
+    def followed(self, path: str) -> str:
+        """Where *path* leads by these links."""
+        for _ in range(LINKS_LIMIT):
+            if path not in self.links:
+                break
+            path = self.links[path]
+        return path
+
+    def library_names(self) -> dict[str, tuple[str, ...]]:
+        """The last parts of the links to libraries, by where they lead."""
+        names: dict[str, tuple[str, ...]] = {}
+        for link in self.links:
+            end, name = self.followed(link), basename(link)
+            if ".so" in name:
+                names[end] = (*names.get(end, ()), name)
+        return names
+
 
 def read_hooks(applied: Iterable[Applied], vendor: Vendor) -> Links:
     """What the hooks among *applied* mean. A hook that is not NVIDIA's, or not known, is a finding."""
@@ -44,9 +63,9 @@ def read_hooks(applied: Iterable[Applied], vendor: Vendor) -> Links:
     decisions: list[Decision] = []
     findings: list[Finding] = []
 
-    def decide(name: str, verdict: Verdict, rule: str, at: str, detail: str) -> None:
-        path = hook.path
-        decisions.append(Decision(vendor, name, verdict, rule, "name", SOURCE, at, path, None, None, detail))
+    def decide(name: str, verdict: Verdict, rule: str, detail: str) -> None:
+        claim = Claim("file", name, SOURCE, at, vendor)
+        decisions.append(claim.decision(verdict=verdict, rule=rule, step="name", path=hook.path, detail=detail))
 
     for part in applied:
         for number, hook in enumerate(part.edits.hooks):
@@ -55,16 +74,16 @@ def read_hooks(applied: Iterable[Applied], vendor: Vendor) -> Links:
             if name == "create-symlinks":
                 made = dict(_links(hook))
                 links.update(made)
-                decide(name, "taken", "cdi-hook", at, f"{len(made)} links, each a bind under its own name")
+                decide(name, "taken", "cdi-hook", f"{len(made)} links, each a bind under its own name")
             elif name == "update-ldcache":
                 given = [value for value in _values(hook, "--folder") if value.startswith("/")]
                 folders.update(dict.fromkeys(given))
-                decide(name, "taken", "cdi-hook", at, "the directory of the libraries is in LD_LIBRARY_PATH instead")
+                decide(name, "taken", "cdi-hook", "the directory of the libraries is in LD_LIBRARY_PATH instead")
             elif name in NOT_NEEDED:
-                decide(name, "left-out", "cdi-hook-not-run", at, NOT_NEEDED[name])
+                decide(name, "left-out", "cdi-hook-not-run", NOT_NEEDED[name])
             else:
                 subject = name or basename(hook.path)
-                decide(subject, "left-out", "cdi-hook-unknown", at, "what it does is not known, and it is not run")
+                decide(subject, "left-out", "cdi-hook-unknown", "what it does is not known, and it is not run")
                 findings.append(_unknown(hook, subject, at, vendor))
     return Links(links, tuple(folders), tuple(decisions), tuple(findings))
 
@@ -96,12 +115,12 @@ def _values(hook: CdiHook, option: str) -> list[str]:
 
 def _unknown(hook: CdiHook, name: str, at: str, vendor: Vendor) -> Finding:
     return Finding(
-        "cdi-hook",
-        "warning",
-        vendor,
-        name,
-        f"the CDI spec has a hook `{name}`, and gpubind does not know what it does",
-        at,
-        f"{hook.path} is not run; what it would have done is missing in the container",
-        "look at what it does, and do it otherwise; or give the device with podman or docker, which run hooks",
+        code="cdi-hook",
+        severity="warning",
+        vendor=vendor,
+        subject=name,
+        what=f"the CDI spec has a hook `{name}`, and gpubind does not know what it does",
+        where=at,
+        why=f"{hook.path} is not run; what it would have done is missing in the container",
+        hint="look at what it does, and do it otherwise; or give the device with podman or docker, which run hooks",
     )

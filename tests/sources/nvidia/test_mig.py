@@ -13,8 +13,8 @@ from gpubind.errors import UsageError
 from gpubind.facade import plan
 from gpubind.formats.record import RecordedRun
 from gpubind.model import Plan, Request
-from gpubind.sources.devices import hidden_gpus, read_devices
-from gpubind.sources.mig import read_mig_nodes
+from gpubind.sources.nvidia.devices import hidden_gpus, read_devices
+from gpubind.sources.nvidia.gpus import read_mig_nodes
 
 CAPS = "/dev/nvidia-caps/nvidia-cap"
 BASE = "/proc/driver/nvidia/capabilities/gpu0/mig"

@@ -9,8 +9,8 @@ from gpubind.errors import NotRecordedError
 from gpubind.formats.cdi import CdiEdits
 from gpubind.host import Host
 from gpubind.model import Finding, Gpu, Missing, Severity, Stat
-from gpubind.sources.cdi import ALL, NVIDIA, Loaded, in_driver_root
-from gpubind.sources.table import driver_version_of
+from gpubind.sources.cdi.registry import ALL, NVIDIA, Loaded, in_driver_root
+from gpubind.sources.liblist import driver_version_of
 
 REFRESH = "make it anew: `gpubind plan --format cdi -o FILE`, or `nvidia-ctk cdi generate`"
 
@@ -23,7 +23,18 @@ def stale_findings(
     for loaded in specs:
         for subject, what, entries, why in _stale(host, loaded, version, gpus):
             where = f"{loaded.path}: {', '.join(entries)}"
-            findings.append(Finding("stale-cdi", severity, None, subject, what, where, why, REFRESH))
+            findings.append(
+                Finding(
+                    code="stale-cdi",
+                    severity=severity,
+                    vendor=None,
+                    subject=subject,
+                    what=what,
+                    where=where,
+                    why=why,
+                    hint=REFRESH,
+                )
+            )
     return findings
 
 

@@ -21,9 +21,9 @@ from gpubind.formats.record import RecordedDirectory, RecordedEntry, parse_recor
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding, PassedOver, Plan, Request, Stat
-from gpubind.sources.cdi import choose, read_registry
+from gpubind.sources.cdi.registry import choose, read_registry
 
-DATA = Path(__file__).parent.parent / "data" / "cdi"
+DATA = Path(__file__).parent.parent.parent / "data" / "cdi"
 REAL = "debian13-nvidia550"
 LAYOUTS = {"ubuntu": ubuntu, "rhel": rhel, "debian": debian}
 GPU = "nvidia.com/gpu"

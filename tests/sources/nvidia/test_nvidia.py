@@ -14,7 +14,7 @@ from build.trees import Dir, File, Hidden, Item, Link, Spec
 from gpubind.errors import FormatError, NothingToBindError
 from gpubind.host import ListFile
 from gpubind.model import CAPABILITIES, HostFile, Inventory, Request, RootedPath
-from gpubind.sources.nvidia import read_inventory
+from gpubind.sources.nvidia.inventory import read_inventory
 
 LAYOUTS = {"ubuntu": ubuntu, "rhel": rhel, "debian": debian, "run": run_directory}
 ALL = Request(caps=CAPABILITIES)

@@ -1,0 +1,1 @@
+"""AMD: which ROCm, what its libraries need, its devices."""

@@ -1,0 +1,128 @@
+"""What a source says: a container needs this of the host. Which file that is, and what becomes of it, the locator
+decides, and the locator alone.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Optional
+
+from gpubind.model import (
+    Capability,
+    ContainerPath,
+    Decision,
+    EnvVar,
+    Finding,
+    HostFile,
+    HostPath,
+    Kind,
+    PassedOver,
+    RootedPath,
+    SourceUsed,
+    Step,
+    Vendor,
+    Verdict,
+)
+
+ClaimKind = Literal["library", "library-name", "library-file", "version", "program", "path", "file", "device"]
+
+
+class Claim(NamedTuple):
+    """A source's word about something of the host."""
+
+    kind: ClaimKind
+    """What `name` is. `library`: how names of libraries begin, `libcuda.so`; `library-name`: one whole name; `version`:
+    the driver version that names of libraries carry; `library-file`: the path of a library, under whatever names this
+    host has it; `program`: looked up in the program directories; `path`: absolute, with wildcards; `file`: the path of
+    what is no library; `device`: a path in the dev root.
+    """
+    name: str
+    by: str
+    """The source: `liblist`, `driver`, `completion`, `nvidia-container-cli`, `cdi`, `devices`, `closure`."""
+    at: str
+    """`etc/nvliblist.conf:12`, or the rule."""
+    vendor: Vendor = "nvidia"
+    section: Optional[str] = None
+    """The section of a list file that it stands in; None: the shipped list knows."""
+    outside: bool = False
+    """True if the list in force is the law and lacks it: then it is told, and not taken."""
+    stays: Optional[str] = None
+    """Why it has no business in a container; None: it has."""
+    target: Optional[ContainerPath] = None
+    """Where it must be in the container, if not at its own path."""
+    links: tuple[str, ...] = ()
+    """Names that a library has in the container besides those on the host."""
+    userspace: bool = False
+    """Whether it belongs to a user space (ROCm) that may as well be the image's own."""
+
+    def decision(
+        self,
+        *,
+        verdict: Verdict,
+        rule: str,
+        detail: str,
+        subject: Optional[str] = None,
+        step: Step = "search",
+        path: Optional[str] = None,
+        found_by: Optional[str] = None,
+    ) -> Decision:
+        """What became of it; *subject* is its name if nothing else is said."""
+        return Decision(
+            vendor=self.vendor,
+            subject=self.name if subject is None else subject,
+            verdict=verdict,
+            rule=rule,
+            step=step,
+            named_by=self.by,
+            named_at=self.at,
+            path=path,
+            found_by=found_by,
+            detail=detail,
+        )
+
+    def file(
+        self,
+        *,
+        kind: Kind,
+        path: RootedPath,
+        source: HostPath,
+        size: int,
+        found_by: str,
+        capability: Optional[Capability] = None,
+    ) -> HostFile:
+        """The file that it turned out to be, as far as any kind of file goes."""
+        return HostFile(
+            vendor=self.vendor,
+            kind=kind,
+            path=path,
+            names=(),
+            target=None,
+            arch=None,
+            soname=None,
+            version=None,
+            capability=capability,
+            size=size,
+            source=source,
+            named_by=self.by,
+            named_at=self.at,
+            found_by=found_by,
+            userspace=self.userspace,
+        )
+
+
+class Serving(NamedTuple):
+    """A source that serves."""
+
+    name: str
+    """`liblist`, `driver`, `nvidia-container-cli` or `cdi`."""
+    detail: str
+    """Which list, or what was asked."""
+    claims: tuple[Claim, ...]
+    decisions: tuple[Decision, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    nodes: Optional[tuple[str, ...]] = None
+    """The device nodes of the GPUs that it means; None: it means all."""
+    env: tuple[EnvVar, ...] = ()
+
+    def used(self, passed_over: tuple[PassedOver, ...]) -> SourceUsed:
+        """Itself, as the source of a plan."""
+        return SourceUsed(self.name, self.detail, passed_over)

@@ -1,0 +1,179 @@
+"""List files: what their lines claim, and what the shipped one knows of names, whoever claims them."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import NamedTuple, Optional
+
+from gpubind.formats.liblist import VENDOR_NEUTRAL, EntryKind, LibList, ListEntry, library_stem, parse_liblist
+from gpubind.host import ListFile
+from gpubind.host.base import shipped_liblist
+from gpubind.model import CAPABILITIES, Capability, Vendor
+from gpubind.sources.claims import Claim, ClaimKind
+
+
+class Name(NamedTuple):
+    """What is known of some names beside the section that they stand in."""
+
+    start: str
+    """How they begin."""
+    soname: Optional[str] = None
+    alias: Optional[str] = None
+    """What programs open it as, whether or not the host has the link.
+
+    Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
+    """
+    required: bool = False
+    """Whether the driver is of no use without it; every other mount may be left out where a target cannot be made."""
+    shared: Optional[Capability] = None
+    """Another capability that is linked with it, or opens it, too.
+
+    Source: DT_NEEDED of libnvidia-glcore and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator.
+    """
+    minor: bool = False
+    """Whether a job mostly goes without it, even if it asked for its capability by name: window systems, screen
+    capture, debuggers, services of the host."""
+    use: str = ""
+    """What it is for, if few jobs need it, so that nobody mends what he does not miss."""
+
+
+NAMES = (
+    Name("libcuda.so", "libcuda.so.1", alias="libcuda.so", required=True),
+    Name("libnvidia-ml.so", "libnvidia-ml.so.1", required=True),
+    Name("libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1", alias="libnvidia-opticalflow.so"),
+    Name("libGLX_nvidia.so", "libGLX_nvidia.so.0", alias="libGLX_indirect.so.0"),
+    Name("libnvidia-allocator.so", "libnvidia-allocator.so.1", alias="nvidia-drm_gbm.so", shared="graphics"),
+    Name("libnvidia-gpucomp.so", shared="graphics"),
+    Name(
+        "libnvidia-pkcs11",
+        minor=True,
+        use="it is for confidential computing: only the one that fits the image's OpenSSL has to load",
+    ),
+    Name("libcudadebugger.so", minor=True, use="it is for cuda-gdb and compute-sanitizer"),
+    Name("libvdpau_nvidia.so", minor=True, use="it is for video in X11 windows"),
+    Name("libnvidia-egl-", minor=True, use="it is for windows and Wayland, not for rendering without a display"),
+    Name("libnvidia-fbc.so", minor=True, use="it captures X11 screens"),
+    Name("libnvidia-gtk", minor=True),
+    Name("libnvidia-wayland-client.so", minor=True),
+    Name("nvidia-persistenced", minor=True, use="it is a service of the host"),
+    Name("nv-fabricmanager", minor=True, use="it is a service of the host"),
+)
+REQUIRED = tuple(name.soname for name in NAMES if name.required)
+ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and name.soname)
+
+
+def known(name: str) -> Optional[Name]:
+    """What is known of *name*: a library's, a program's."""
+    return next((known for known in NAMES if name.startswith(known.start)), None)
+
+
+_DRIVER_VERSION = re.compile(r"(?:\.so\.|-)([0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2})(?:-rc)?$")
+_KINDS: dict[EntryKind, ClaimKind] = {
+    "library": "library",
+    "library-path": "path",
+    "file": "path",
+    "binary": "program",
+}
+
+
+class NameTable:
+    """The entries of a list file, found by the names that they stand for."""
+
+    def __init__(self, liblist: LibList) -> None:
+        self.liblist = liblist
+        self.libraries: dict[str, list[ListEntry]] = {}
+        """Library entries by stem: `libcuda.so` -> the entries that start so."""
+        self.binaries: list[ListEntry] = []
+        self.paths: list[ListEntry] = []
+        for entry in liblist.entries:
+            if entry.kind == "library":
+                self.libraries.setdefault(library_stem(entry.text), []).append(entry)
+            elif entry.kind == "binary":
+                self.binaries.append(entry)
+            else:
+                self.paths.append(entry)
+
+    def library(self, name: str) -> Optional[ListEntry]:
+        """The entry that stands for library *name* (`libcuda.so.1`): the first that is a prefix of it."""
+        if ".so" not in name:
+            return None
+        for entry in self.libraries.get(library_stem(name), ()):
+            if name.startswith(entry.text):
+                return entry
+        return None
+
+    def library_section(self, name: str) -> Optional[str]:
+        """The section of library *name*."""
+        entry = self.library(name)
+        return entry.section if entry else None
+
+    def section(self, name: str, path: str) -> Optional[str]:
+        """The section of the thing called *name* at *path*, by whichever entry stands for it; None if none does."""
+        entry = self.library(name)
+        if entry is None:
+            entry = next((e for e in self.binaries if e.text == name), None)
+        if entry is None:
+            entry = next((e for e in self.paths if fnmatchcase(path, e.text)), None)
+        return entry.section if entry else None
+
+    def section_of(self, claim: Claim) -> Optional[str]:
+        """The section of a program or file: the one that the claim stands in, else the one that this list has it in."""
+        if claim.section is not None:
+            return claim.section
+        return self.section(claim.name.rpartition("/")[2], claim.name)
+
+
+class Lists(NamedTuple):
+    """The list file in force, and the shipped one, which knows what belongs to which capability."""
+
+    in_force: NameTable
+    shipped: NameTable
+
+
+@lru_cache(maxsize=8)
+def read_table(listfile: ListFile) -> NameTable:
+    """The names in *listfile*. Errors: `FormatError` (code `bad-liblist`)."""
+    return NameTable(parse_liblist(listfile.data, listfile.label))
+
+
+def read_lists(listfile: ListFile, name: str) -> Lists:
+    """*listfile*, and the shipped list *name* beside it. Errors: those of `read_table`."""
+    shipped = listfile if listfile.shipped else shipped_liblist(name)
+    return Lists(read_table(listfile), read_table(shipped))
+
+
+def claims(
+    table: NameTable, by: str, vendor: Vendor = "nvidia", *, outside: bool = False, userspace: bool = False
+) -> tuple[Claim, ...]:
+    """What the entries of *table* claim, in the order of its lines."""
+    return tuple(
+        Claim(
+            kind=_KINDS[entry.kind],
+            name=entry.text,
+            by=by,
+            at=table.liblist.at(entry),
+            vendor=vendor,
+            section=entry.section,
+            outside=outside,
+            userspace=userspace,
+        )
+        for entry in table.liblist.entries
+    )
+
+
+def capability_of(section: Optional[str], version: Optional[str]) -> Optional[Capability]:
+    """The capability that a section stands for; a vendor-neutral name that carries V is NVIDIA's own OpenGL."""
+    if section == VENDOR_NEUTRAL:
+        return "graphics" if version else None
+    return next((cap for cap in CAPABILITIES if cap == section), None)
+
+
+def driver_version_of(name: str) -> Optional[str]:
+    """The driver version that a file name carries: `libcuda.so.550.163.01` -> `550.163.01`.
+
+    Other versions (`libnvidia-egl-gbm.so.1.1.2`) are no driver versions: branches have three digits.
+    """
+    match = _DRIVER_VERSION.search(name)
+    return match.group(1) if match else None

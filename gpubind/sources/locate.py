@@ -1,0 +1,270 @@
+"""From claims to files: the one place where a claim is followed, looked at, refused, or made a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Optional, Union
+
+from gpubind.errors import NotRecordedError
+from gpubind.formats.elf import ElfIdent
+from gpubind.model import ContainerPath, Decision, HostFile, Missing, RootedPath, Verdict
+from gpubind.sources.claims import Claim
+from gpubind.sources.files import KINDS, Answer, find_files, find_program, library_candidates
+from gpubind.sources.liblist import NameTable, capability_of
+from gpubind.sources.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
+from gpubind.sources.search import Accepted, Candidate, Search
+from gpubind.tree import glob
+
+
+class Located(NamedTuple):
+    """The files that claims turned out to be, and what became of the rest."""
+
+    libraries: tuple[HostFile, ...]
+    """By path."""
+    files: tuple[HostFile, ...]
+    """Programs and files, in the order of the claims; no two with one target."""
+    decisions: tuple[Decision, ...]
+    listed_decisions: tuple[Decision, ...]
+    """About paths that another program's list has."""
+    found: Libraries
+    """The libraries as they were found, before they got names that no file of the host has."""
+
+
+def locate(
+    search: Search,
+    table: NameTable,
+    claims: Iterable[Claim],
+    there: Iterable[HostFile] = (),
+    known: Iterable[Decision] = (),
+    nodes: Iterable[str] = (),
+) -> Located:
+    """The files that *claims* mean on one host, a Decision for each that is none.
+
+    Of several claims on one name the first counts. *table* is the shipped list, which knows what belongs to which
+    capability. *there* are files that need no claim, *known* and *nodes* what was decided and found elsewhere: a path
+    that another program's list has is looked at only if nobody else speaks of it.
+    """
+    claims = tuple(claims)
+    told = _follow_paths(search, claims)
+    in_force = [claim for claim in claims if not claim.outside and claim.stays is None]
+    candidates, answers = _programs_and_files(search, table, in_force)
+    names, unreached = _names_of(search, ByName(claims).stems, told.libraries)
+    found = find_libraries(search, table, (*names, *claims), (*candidates, *unreached))
+    libraries = _with_links(with_aliases(found.files), told.libraries)
+    decisions = [*found.decisions, *(answer for answer in answers if isinstance(answer, Decision))]
+    decisions += unmatched((claim for claim in in_force if claim.kind == "library"), found)
+    files: dict[str, HostFile] = {}
+    for answer in answers:
+        if isinstance(answer, HostFile):
+            files.setdefault(answer.target or answer.names[0], answer)
+    decisions += _staying(search, claims, (*libraries, *files.values()))
+    named = _confirmed(search, told.others, (*files.values(), *there))
+    rest = _others(search, table, told, named, (*known, *decisions), nodes)
+    return Located(
+        libraries,
+        (*named, *(answer for answer in rest if isinstance(answer, HostFile))),
+        tuple(decisions),
+        (*told.decisions, *(answer for answer in rest if isinstance(answer, Decision))),
+        found,
+    )
+
+
+def _programs_and_files(
+    search: Search, table: NameTable, claims: Iterable[Claim]
+) -> tuple[list[tuple[Candidate, Claim]], list[Answer]]:
+    """What the claims on programs and paths mean; a path of libraries gives candidates for names."""
+    candidates: list[tuple[Candidate, Claim]] = []
+    answers: list[Answer] = []
+    for claim in claims:
+        if claim.kind == "program":
+            answers.append(find_program(search, table, claim))
+        elif claim.kind == "path":
+            libraries = library_candidates(search.tree, claim.name) if ".so" in claim.name else []
+            candidates += [(candidate, claim) for candidate in libraries]
+            if not libraries:
+                answers += find_files(search, table, claim)
+    return candidates, answers
+
+
+def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> list[Decision]:
+    """A Decision for each file of the driver that stays on the host, and why."""
+    known: set[str] = {file.path for file in taken}
+    decisions: list[Decision] = []
+    for claim in claims:
+        if claim.kind != "path" or claim.stays is None:
+            continue
+        for path in glob(search.tree, claim.name):
+            real = search.tree.resolve(path)
+            if isinstance(real, str) and real not in known:
+                known.add(real)
+                decisions.append(
+                    claim.decision(
+                        subject=path, verdict="left-out", rule="host-only", step="name", path=real, detail=claim.stays
+                    )
+                )
+    return decisions
+
+
+# What another program's list names: real paths.
+
+
+class _Told(NamedTuple):
+    """Claims on paths, by what is at their end."""
+
+    libraries: dict[RootedPath, Claim]
+    others: dict[RootedPath, Claim]
+    devices: dict[str, Claim]
+    decisions: tuple[Decision, ...]
+    """What is not there, or stays on the host."""
+
+
+def _follow_paths(search: Search, claims: Iterable[Claim]) -> _Told:
+    libraries: dict[RootedPath, Claim] = {}
+    others: dict[RootedPath, Claim] = {}
+    devices: dict[str, Claim] = {}
+    decisions: list[Decision] = []
+    for claim in claims:
+        if claim.kind not in ("library-file", "file", "device"):
+            continue
+        real = _followed(search, claim)
+        if isinstance(real, Decision):
+            decisions.append(real)
+        elif claim.stays is not None:
+            decisions.append(claim.decision(verdict="left-out", rule="host-only", path=real, detail=claim.stays))
+        elif claim.kind == "device":
+            devices[claim.name] = claim
+        elif claim.kind == "file":
+            others[real] = claim
+        else:
+            before = libraries.get(real, claim)
+            libraries[real] = before._replace(links=tuple(dict.fromkeys((*before.links, *claim.links))))
+    return _Told(libraries, others, devices, tuple(decisions))
+
+
+def _followed(search: Search, claim: Claim) -> Union[RootedPath, Decision]:
+    tree = search.host.dev if claim.kind == "device" else search.tree
+    try:
+        real = tree.resolve(claim.name)
+    except NotRecordedError as error:
+        return claim.decision(verdict="rejected", rule="unreadable", path=claim.name, detail=error.what)
+    if not isinstance(real, Missing):
+        return real
+    rule = "dangling" if real.why == "absent" else f"path-{real.why}"
+    detail = f"{claim.by} names it, but it leads nowhere" if real.why == "absent" else str(real)
+    return claim.decision(verdict="rejected", rule=rule, path=claim.name, detail=detail)
+
+
+def _names_of(
+    search: Search, stems: frozenset[str], told: dict[RootedPath, Claim]
+) -> tuple[list[Claim], list[tuple[Candidate, Claim]]]:
+    """A claim on each name on this host that leads to a library in *told*: what a list of real files means.
+
+    With them, as candidates under their own names, such libraries that no search would come upon.
+    """
+    if not told:
+        return [], []
+    names: dict[str, Claim] = {}
+    reached: set[tuple[str, str]] = set()
+    for candidate in search.candidates(stems | {_stem(path) for path in told}):
+        judged = search.judge(candidate)
+        arch = judged.arch if isinstance(judged, Accepted) else ""
+        reached |= {(_stem(path), arch) for path in (candidate.name, judged.path or candidate.path)}
+        if judged.path in told:
+            names.setdefault(candidate.name, told[judged.path])
+    unreached = []
+    for path, claim in told.items():
+        candidate = Candidate(_name(path), path, path.rpartition("/")[0] or "/")
+        judged = search.judge(candidate)
+        if (_stem(path), judged.arch if isinstance(judged, Accepted) else "") not in reached:
+            unreached.append((candidate, claim._replace(section="")))  # what no list knows is taken always
+    return [claim._replace(kind="library-name", name=name) for name, claim in names.items()], unreached
+
+
+def _with_links(libraries: Iterable[HostFile], told: dict[RootedPath, Claim]) -> tuple[HostFile, ...]:
+    """*libraries*, with the further names that claims give them and that no other has."""
+    files = tuple(libraries)
+    known = {name for file in files for name in file.names}
+    result = []
+    for file in files:
+        links = told[file.path].links if file.path in told else ()
+        more = [name for name in links if name not in known]
+        known.update(more)
+        result.append(file._replace(names=tuple(sorted({*file.names, *more}))) if more else file)
+    return tuple(result)
+
+
+def _confirmed(search: Search, told: dict[RootedPath, Claim], files: Iterable[HostFile]) -> list[HostFile]:
+    """*files*, with the list that has them as the one who names them."""
+    by_source = {search.tree.real(path): claim for path, claim in told.items()}
+    return [
+        file._replace(named_by=by_source[file.source].by, named_at=by_source[file.source].at)
+        if file.source in by_source
+        else file
+        for file in files
+    ]
+
+
+def _others(
+    search: Search, table: NameTable, told: _Told, files: list[HostFile], made: Iterable[Decision], nodes: Iterable[str]
+) -> list[Answer]:
+    """What becomes of everything told that is no library, and that nobody else took or decided on."""
+    known: set[Optional[str]] = {*nodes, *(file.target for file in files)}
+    for decision in made:
+        known |= {decision.subject, decision.path}
+    sources = {file.source for file in files}
+    programs = {file.names[0]: file.path for file in files if file.kind == "binary"}
+    answers: list[Answer] = []
+    for path, claim in told.others.items():
+        if search.tree.real(path) not in sources and path not in known:
+            answers.append(_other(search, table, claim, path, programs))
+    for device, claim in told.devices.items():
+        found = search.host.dev.stat(device)
+        if device not in known and not isinstance(found, Missing) and found.kind != "dir":
+            detail = f"{claim.by} names it, nobody else does"
+            answers.append(claim.decision(verdict="left-out", rule="unknown-device", path=device, detail=detail))
+    return answers
+
+
+def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, programs: dict[str, RootedPath]) -> Answer:
+    """A file that no list knows, or that was found elsewhere."""
+
+    def decided(verdict: Verdict, rule: str, detail: str, subject: str = path) -> Decision:
+        return claim.decision(subject=subject, verdict=verdict, rule=rule, path=path, detail=detail)
+
+    tree = search.tree
+    found = tree.stat(path)
+    if isinstance(found, Missing):
+        return decided("rejected", "unreadable", str(found))
+    if "/firmware/" in path:
+        return decided("left-out", "host-only", "firmware: the kernel reads it, not a process")
+    kind = KINDS.get(found.kind)
+    if kind is None:
+        return decided("rejected", "special-file", f"a {found.kind}")
+    name = _name(path)
+    is_program = kind == "file" and found.mode & 0o111 != 0
+    if is_program:
+        ident = tree.ident(path)
+        if isinstance(ident, ElfIdent) and ident.arch != search.arch:
+            return decided("rejected", "wrong-machine", f"{ident.arch}; this host is {search.arch}", name)
+        if name in programs:
+            return decided("left-out", "shadowed", f"{programs[name]} comes first", name)
+    made = claim.file(
+        kind="binary" if is_program else kind,
+        path=path,
+        source=tree.real(path),
+        size=found.size,
+        found_by=path,
+        capability=capability_of(table.section(name, path), None),
+    )
+    if is_program:
+        return made._replace(names=(name,), arch=search.arch)
+    return made._replace(target=claim.target or ContainerPath(path))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _stem(path: str) -> str:
+    """`library_stem` of a file's name; a link on a list may lead to a name without `.so`."""
+    return _name(path).partition(".so")[0] + ".so"

@@ -1,0 +1,1 @@
+"""NVIDIA: the driver's version, what names its files, its devices, what is wrong with it."""

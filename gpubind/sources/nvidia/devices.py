@@ -1,0 +1,183 @@
+"""Device nodes and sockets of the NVIDIA driver, from /dev and /proc."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, Optional
+
+from gpubind.host import Host
+from gpubind.model import (
+    Capability,
+    ContainerPath,
+    Decision,
+    DeviceNode,
+    Finding,
+    Gpu,
+    HostFile,
+    Kind,
+    Missing,
+    RootedPath,
+)
+from gpubind.sources.claims import Claim, Serving
+from gpubind.sources.files import Followed, follow
+from gpubind.sources.nodes import DRM, Wanted, drm_nodes, natural, read_nodes
+from gpubind.sources.nvidia.gpus import GPU_NODE, gpus_of, read_information, unreadable
+
+CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
+
+# Names of /dev/nvidia*: the driver whose major they must have (its name in /proc/devices), and what needs them.
+# Source: libnvidia-container src/nvc_info.c; open-gpu-kernel-modules nvidia-modprobe-utils.h.
+_NODES: tuple[tuple[re.Pattern[str], tuple[str, ...], Optional[Capability]], ...] = (
+    (re.compile(r"nvidia[0-9]+|nvidiactl"), ("nvidia", "nvidia-frontend", "nvidiactl"), None),
+    (re.compile(r"nvidia-modeset"), ("nvidia-modeset", "nvidia", "nvidia-frontend"), "graphics"),
+    (re.compile(r"nvidia-uvm(-tools)?"), ("nvidia-uvm",), "compute"),
+    (re.compile(r"nvidia-caps/nvidia-cap[0-9]+"), ("nvidia-caps",), "compute"),
+    (re.compile(r"nvidia-caps-imex-channels/channel[0-9]+"), ("nvidia-caps-imex-channels",), "compute"),
+    (re.compile(r"nvidia-nvswitch(ctl|[0-9]+)"), ("nvidia-nvswitch",), "utility"),
+    (re.compile(r"nvidia-nvlink"), ("nvidia-nvlink",), "utility"),
+    (re.compile(r"nvidia-fs[0-9]*"), ("nvidia-fs",), "compute"),
+)
+SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
+MPS_DIRECTORY = "/tmp/nvidia-mps"
+
+
+class Devices(NamedTuple):
+    """What /dev, /proc and /sys say of the vendor's devices."""
+
+    gpus: tuple[Gpu, ...]
+    nodes: tuple[DeviceNode, ...]
+    sockets: tuple[HostFile, ...]
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+
+
+def read_devices(host: Host) -> Devices:
+    """Every NVIDIA device node with its facts, the GPUs behind them, and the driver's sockets.
+
+    Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number is not what the kernel says
+    now is a finding, and is planned all the same.
+    """
+    told = read_information(host)
+    gpus = gpus_of(host, told)
+    wanted = [
+        Wanted(f"/dev/{name}", drivers, capability, _gpu_of(name, gpus))
+        for name, drivers, capability in _node_names(host)
+    ]
+    wanted += [Wanted(path, DRM, "graphics", gpu.index) for gpu in gpus for path in drm_nodes(host, gpu.pci)]
+    found = read_nodes(host, "nvidia", wanted)
+    sockets, decisions = _sockets(host)
+    findings = (*(unreadable(one, gpus) for one in told if one.why is not None), *found.findings)
+    return Devices(gpus, found.nodes, sockets, (*found.decisions, *decisions), findings)
+
+
+def only(devices: Devices, serving: Serving) -> Devices:
+    """*devices*, without GPUs and their nodes that *serving* does not mean."""
+    wanted = serving.nodes or ()
+    gpus = {node.gpu for node in devices.nodes if node.target in wanted}
+    instances = [path for path in wanted if "/nvidia-caps/" in path]
+    out = [
+        node
+        for node in devices.nodes
+        if (node.gpu is not None and node.gpu not in gpus)
+        or (node.gpu is None and GPU_NODE.fullmatch(node.target[len("/dev/") :]) and node.target not in wanted)
+        or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
+    ]
+    at, targets = serving.claims[0].at, [node.target for node in out]
+    left_out = [
+        Claim("device", path, serving.name, at).decision(
+            verdict="left-out", rule="not-chosen", path=path, detail=f"not among the devices of {at}"
+        )
+        for path in targets
+    ]
+    return devices._replace(
+        gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
+        nodes=tuple(node for node in devices.nodes if node not in out),
+        decisions=(*devices.decisions, *left_out),
+        findings=tuple(finding for finding in devices.findings if finding.subject not in targets),
+    )
+
+
+def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
+    """The indexes of the GPUs that this process cannot open, and that CUDA does not count in it.
+
+    Their nodes are missing, or their mode or a device cgroup forbids them.
+
+    Where no GPU has a node, nothing has asked the driver for them yet. A GPU whose node is unknown is none of these.
+    """
+    nodes = {node.target: node for node in devices.nodes}
+    known = [
+        (gpu, nodes.get(ContainerPath(f"/dev/nvidia{gpu.minor}"))) for gpu in devices.gpus if gpu.minor is not None
+    ]
+    if all(node is None for _, node in known):
+        return ()
+    return tuple(
+        gpu.index
+        for gpu, node in known
+        if gpu.index is not None and (node is None or node.access != "rw" or not host.may_open(node.source))
+    )
+
+
+def is_confined(devices: Devices, hidden: tuple[int, ...]) -> bool:
+    """Whether numbers count other GPUs for this process than for the whole host: some are hidden, and some are left."""
+    return 0 < len(hidden) < sum(1 for gpu in devices.gpus if gpu.index is not None)
+
+
+def _node_names(host: Host) -> Iterator[tuple[str, tuple[str, ...], Optional[Capability]]]:
+    """Names below /dev that are NVIDIA's, with the drivers they may belong to and the capability that needs them."""
+    top = host.dev.list("/dev")
+    names = [] if isinstance(top, Missing) else [name for name in top if name.startswith("nvidia")]
+    for directory in CAPABILITY_DIRECTORIES:
+        if directory in names:
+            names.remove(directory)
+            below = host.dev.list(f"/dev/{directory}")
+            names += [] if isinstance(below, Missing) else [f"{directory}/{name}" for name in below]
+    for name in sorted(names, key=natural):
+        for pattern, drivers, capability in _NODES:
+            if pattern.fullmatch(name):
+                yield name, drivers, capability
+                break
+        else:
+            yield name, (), None
+
+
+def _gpu_of(name: str, gpus: tuple[Gpu, ...]) -> Optional[int]:
+    match = GPU_NODE.fullmatch(name)
+    if match is None:
+        return None
+    return next((gpu.index for gpu in gpus if gpu.minor == int(match.group(1))), None)
+
+
+def _sockets(host: Host) -> tuple[tuple[HostFile, ...], list[Decision]]:
+    """The driver's sockets below /run, and the MPS directory when it is the caller's own."""
+    files: list[HostFile] = []
+    decisions: list[Decision] = []
+    for name in SOCKETS:
+        target = f"/run/{name}"
+        found = (follow(host.dev, f"{base}/{name}") for base in ("/run", "/var/run"))
+        socket = next((one for one in found if isinstance(one, Followed) and one.stat.kind == "socket"), None)
+        if socket is not None:
+            files.append(_socket(host, socket.path, target, "utility", "socket"))
+        else:
+            claim = Claim("device", target, "devices", "/run")
+            detail = "no such socket below /run or /var/run"
+            decisions.append(claim.decision(verdict="absent", rule="no-match", detail=detail))
+    directory = host.environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
+    if directory.startswith("/"):
+        claim = Claim("device", directory, "devices", "MPS")
+        mps = follow(host.dev, directory)
+        if not isinstance(mps, Followed) or mps.stat.kind != "dir":
+            detail = "no MPS server has made it"
+            decisions.append(claim.decision(verdict="absent", rule="no-match", path=directory, detail=detail))
+        elif mps.stat.uid != host.identity.euid:
+            detail = f"it belongs to uid {mps.stat.uid}: another user's MPS server"
+            decisions.append(claim.decision(verdict="left-out", rule="not-yours", path=directory, detail=detail))
+        else:
+            files.append(_socket(host, mps.path, directory, "compute", "directory"))
+    return tuple(files), decisions
+
+
+def _socket(host: Host, real: RootedPath, target: str, capability: Capability, kind: Kind) -> HostFile:
+    claim = Claim("device", target, "devices", "sockets")
+    made = claim.file(kind=kind, path=real, source=host.dev.real(real), size=0, found_by=real, capability=capability)
+    return made._replace(target=ContainerPath(target))

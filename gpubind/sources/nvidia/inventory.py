@@ -1,0 +1,172 @@
+"""The NVIDIA inventory of a host, by the order of truth.
+
+The kernel module's version first; then a source that claims files by name; then completion from the driver itself; then
+the files, which the locator finds; then the device nodes. Everything considered gets a Decision.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+from gpubind.formats.elf import COMPAT32
+from gpubind.formats.ldcache import LdCache
+from gpubind.host import Host, ListFile
+from gpubind.model import Driver, DriverKind, Inventory, MigName, MigNode, PassedOver, Request
+from gpubind.sources import liblist
+from gpubind.sources.claims import Serving
+from gpubind.sources.layouts import library_directories
+from gpubind.sources.liblist import driver_version_of
+from gpubind.sources.locate import locate
+from gpubind.sources.nodes import driver_kind
+from gpubind.sources.nvidia import completion, container_cli
+from gpubind.sources.nvidia.devices import hidden_gpus, is_confined, only, read_devices
+from gpubind.sources.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
+from gpubind.sources.nvidia.gpus import mig_values, read_mig_nodes
+from gpubind.sources.nvidia.version import Kernel, cuda_max, read_kernel
+from gpubind.sources.search import Accepted, Candidate, Search, existing_directories, read_cache
+
+LIST_NAME = "nvliblist.conf"
+LIBCUDA = "libcuda.so"
+
+
+def read_inventory(
+    host: Host,
+    request: Request,
+    listfile: Optional[ListFile] = None,
+    cdi: Union[Serving, PassedOver, None] = None,
+) -> Inventory:
+    """Everything of NVIDIA's driver on *host* that *request* may want, whatever the capability.
+
+    *listfile* overrides the list file in force; *cdi* is what CDI specs name, if they were asked. Errors:
+    `NothingToBindError` when there is neither a driver library nor a device; `FormatError` for a malformed list file.
+    """
+    listfile = listfile or host.liblist(LIST_NAME)
+    lists = liblist.read_lists(listfile, LIST_NAME)
+    kernel, kind = read_kernel(host), driver_kind(host)
+    cache, findings, decisions = read_cache(host.driver, "nvidia")
+    search = _search(host, request, cache, kernel)
+    version = search.version
+    serving, passed_over = _serving(host, request, listfile, lists, version, cdi)
+    exclusive = serving.name == "liblist" and not listfile.shipped
+    by_driver, file_list_findings = completion.claims(host, serving, lists, version, request.completion, exclusive)
+
+    everything = read_devices(host)
+    devices = everything if serving.nodes is None else only(everything, serving)
+    hidden = hidden_gpus(host, everything)
+    nodes = [node.target for node in devices.nodes]
+    claims = (*serving.claims, *by_driver)
+    located = locate(search, lists.shipped, claims, devices.sockets, (*decisions, *devices.decisions), nodes)
+    # Vendor-neutral loaders come with any desktop: they are no driver.
+    if not devices.nodes and all(file.family is not None for file in located.libraries):
+        raise nothing_to_bind(host, kernel, search)
+    decisions += [*located.decisions, *completion.missing(by_driver, located.found)]
+    decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
+    for passed in passed_over:
+        decisions.append(container_cli.decision_about(passed))
+        if request.source == passed.source:
+            findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
+    findings += [*serving.findings, *file_list_findings, *manifest_findings(decisions)]
+    findings += driver_findings(host, kernel, kind, version, located.found, lists.in_force.liblist.label)
+    guards = read_mig_nodes(host, devices.gpus)
+    return Inventory(
+        driver=_driver(host, kernel, kind, version),
+        source=serving.used(passed_over),
+        searched=search.searched,
+        files=(*located.libraries, *located.files),
+        devices=devices.nodes,
+        gpus=devices.gpus,
+        decisions=tuple(decisions),
+        findings=(*findings, *devices.findings),
+        mig_nodes=guards,
+        mig_names=_mig_names(host, request, guards, ask=serving.name == container_cli.SOURCE),
+        confined=is_confined(devices, hidden if devices is everything else hidden_gpus(host, devices)),
+        hidden=hidden,
+        env=serving.env,
+    )
+
+
+def _driver(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Driver:
+    return Driver(
+        vendor="nvidia",
+        version=version,
+        version_assumed=kernel.version is None,
+        kernel_version=kernel.version,
+        kind=kind,
+        cuda_max=cuda_max(version),
+        root=host.driver.root,
+    )
+
+
+def _serving(
+    host: Host,
+    request: Request,
+    listfile: ListFile,
+    lists: liblist.Lists,
+    version: Optional[str],
+    cdi: Union[Serving, PassedOver, None],
+) -> tuple[Serving, tuple[PassedOver, ...]]:
+    """The source that serves, and those that were asked and do not."""
+    answer = cdi or _ask_the_program(host, request, listfile)
+    if isinstance(answer, Serving):
+        return answer, ()
+    passed_over = () if answer is None else (answer,)
+    if request.source == "driver":
+        return Serving("driver", f"files that carry {version}", ()), passed_over
+    return Serving("liblist", listfile.label, liblist.claims(lists.in_force, "liblist")), passed_over
+
+
+def _ask_the_program(host: Host, request: Request, listfile: ListFile) -> Union[Serving, PassedOver, None]:
+    """What `nvidia-container-cli` names, or why it does not serve; None if it is not to be asked.
+
+    A list that a user or site gives is the law: then `auto` asks nobody else.
+    """
+    if request.source != container_cli.SOURCE and (request.source != "auto" or not listfile.shipped):
+        return None
+    if request.source == "auto" and host.driver is not host.dev:
+        # The program loads NVML from the root that it is given: not unasked, from a tree that may be anybody's.
+        why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
+        return PassedOver(container_cli.SOURCE, "other-root", why)
+    return container_cli.claims(host)
+
+
+def _mig_names(host: Host, request: Request, guards: tuple[MigNode, ...], *, ask: bool) -> tuple[MigName, ...]:
+    values = mig_values(host, request)
+    if not values:
+        return ()
+    from gpubind.sources.nvidia.mig import find_mig_names  # few name parts of a GPU
+
+    return find_mig_names(host, request, values, guards, ask=ask)
+
+
+def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel) -> Search:
+    """The search for files of version V, with the directories that hold libcuda before the known ones."""
+    arch = host.uname.machine
+    places = [*library_directories(arch), *request.library_path]
+    compat32 = "compat32" in request.caps
+    if compat32 and arch in COMPAT32:
+        places += library_directories(COMPAT32[arch])
+    directories = existing_directories(host.driver, places)
+    search = Search(host, cache, directories, compat32=compat32)
+    libcudas = [
+        (candidate, judged)
+        for candidate in search.candidates(frozenset((LIBCUDA,)))
+        if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == arch
+    ]
+    version = kernel.version or _version_of(libcudas)
+    near: list[str] = []
+    for candidate, judged in libcudas:
+        if version is None or judged.version in (None, version):
+            near += [candidate.path.rpartition("/")[0] or "/", judged.path.rpartition("/")[0] or "/"]
+    first = existing_directories(host.driver, dict.fromkeys(near))
+    return Search(host, cache, tuple(dict.fromkeys((*first, *directories))), version, compat32=compat32)
+
+
+def _version_of(libcudas: list[tuple[Candidate, Accepted]]) -> Optional[str]:
+    """V, assumed from the file behind libcuda, when no kernel module says it."""
+    for wanted in ("libcuda.so.1", LIBCUDA, ""):
+        for candidate, accepted in libcudas:
+            if wanted in ("", candidate.name):
+                version = accepted.version or driver_version_of(candidate.name)
+                if version:
+                    return version
+    return None
