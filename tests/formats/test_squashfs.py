@@ -47,7 +47,8 @@ def reader(data: bytes) -> Squashfs:
     parse_version(data[:96])
     superblock = parse_superblock(data[:96], len(data))
     unpack = unpacker(superblock.compression)
-    assert unpack
+    if unpack is None:
+        raise FormatError("missing-package", "no reader for this compression", why=str(superblock.compression))
     return Squashfs(superblock, lambda offset, size: data[offset : offset + size], unpack)
 
 
