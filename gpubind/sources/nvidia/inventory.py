@@ -6,19 +6,33 @@ the files, which the locator finds; then the device nodes. Everything considered
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Optional, Union
 
+from gpubind.errors import FormatError
 from gpubind.formats.elf import COMPAT32
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
-from gpubind.model import Driver, DriverKind, Inventory, MigName, MigNode, PassedOver, Request
+from gpubind.model import (
+    Decision,
+    Driver,
+    DriverKind,
+    Finding,
+    Inventory,
+    MigName,
+    MigNode,
+    Missing,
+    PassedOver,
+    Request,
+)
 from gpubind.sources import liblist
-from gpubind.sources.claims import Serving
-from gpubind.sources.layouts import library_directories
+from gpubind.sources.claims import Claim, Serving
+from gpubind.sources.layouts import HOST_ONLY, library_directories
 from gpubind.sources.liblist import driver_version_of
+from gpubind.sources.libraries import Libraries, unmatched
 from gpubind.sources.locate import locate
 from gpubind.sources.nodes import driver_kind
-from gpubind.sources.nvidia import completion, container_cli
+from gpubind.sources.nvidia import container_cli
 from gpubind.sources.nvidia.devices import hidden_gpus, is_confined, only, read_devices
 from gpubind.sources.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
 from gpubind.sources.nvidia.gpus import mig_values, read_mig_nodes
@@ -27,6 +41,7 @@ from gpubind.sources.search import Accepted, Candidate, Search, existing_directo
 
 LIST_NAME = "nvliblist.conf"
 LIBCUDA = "libcuda.so"
+FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 
 
 def read_inventory(
@@ -48,7 +63,7 @@ def read_inventory(
     version = search.version
     serving, passed_over = _serving(host, request, listfile, lists, version, cdi)
     exclusive = serving.name == "liblist" and not listfile.shipped
-    by_driver, file_list_findings = completion.claims(host, serving, lists, version, request.completion, exclusive)
+    by_driver, file_list_findings = _completion(host, serving, lists, version, request.completion, exclusive)
 
     everything = read_devices(host)
     devices = everything if serving.nodes is None else only(everything, serving)
@@ -59,7 +74,7 @@ def read_inventory(
     # Vendor-neutral loaders come with any desktop: they are no driver.
     if not devices.nodes and all(file.family is not None for file in located.libraries):
         raise nothing_to_bind(host, kernel, search)
-    decisions += [*located.decisions, *completion.missing(by_driver, located.found)]
+    decisions += [*located.decisions, *_missing(by_driver, located.found)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     for passed in passed_over:
         decisions.append(container_cli.decision_about(passed))
@@ -83,6 +98,60 @@ def read_inventory(
         hidden=hidden,
         env=serving.env,
     )
+
+
+def _completion(
+    host: Host, serving: Serving, lists: liblist.Lists, version: Optional[str], wanted: bool, exclusive: bool
+) -> tuple[list[Claim], list[Finding]]:
+    """What the driver itself says beside *serving*, and what is wrong with its file list.
+
+    Without completion (*wanted*), and where the list in force is the law (*exclusive*), it is told and not taken.
+    """
+    by = "driver" if serving.name == "driver" else "completion"
+    outside = exclusive or not (wanted or by == "driver")
+    found: list[Claim] = []
+    if version is not None:
+        found.append(Claim("version", version, by, f"its name carries {version}", outside=outside))
+    names, findings = _read_file_list(host)
+    found += [Claim("library-name", name, by, "the driver's own file list", outside=outside) for name in sorted(names)]
+    if serving.name != "liblist" or exclusive:
+        found += liblist.claims(lists.shipped, "completion", outside=exclusive or not wanted)
+    if wanted and not exclusive:
+        found += [Claim("path", pattern, "completion", pattern, stays=why) for pattern, why in HOST_ONLY]
+    return found, findings
+
+
+def _missing(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
+    """A Decision for each name in the driver's own file list that is not on this host."""
+    listed = (claim._replace(by="driver", at=FILE_LIST) for claim in claims if claim.kind == "library-name")
+    return unmatched(listed, found)
+
+
+def _read_file_list(host: Host) -> tuple[frozenset[str], list[Finding]]:
+    """Library names in the driver's own file list (drivers since 570 on x86-64)."""
+    data = host.driver.read(FILE_LIST)
+    if isinstance(data, Missing):
+        return frozenset(), []
+    from gpubind.formats.filelist import parse_filelist  # only newer drivers have one
+
+    try:
+        names = {f.name.rpartition("/")[2] for f in parse_filelist(data) if f.is_library}
+    except FormatError as error:
+        what = "the driver's own file list cannot be read; the shipped list serves alone"
+        where = f"{FILE_LIST}: {error.place}" if error.place else FILE_LIST
+        hint = "install the driver's package again, and report it if the file stays like that"
+        finding = Finding(
+            code=error.code,
+            severity="warning",
+            vendor="nvidia",
+            subject=FILE_LIST,
+            what=what,
+            where=where,
+            why=error.why,
+            hint=hint,
+        )
+        return frozenset(), [finding]
+    return frozenset(name for name in names if ".so" in name), []
 
 
 def _driver(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Driver:
