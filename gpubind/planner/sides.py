@@ -150,11 +150,6 @@ def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
     return Finding(code, severity, file.vendor, name, what, file.source, why, hint)
 
 
-_HINTS = {
-    "image-libc": "use an image with a newer C library, or leave the capability out with --caps",
-    "image-architecture": "use an image for the host's architecture",
-    "image-without-glibc": "use an image with glibc: Debian, Ubuntu, Rocky, ... instead of Alpine or busybox",
-}
 _CONSEQUENCES = {
     "libc": "the loader would say: version not found (required by {name})",
     "architecture": "the loader would say: wrong ELF class, or cannot open shared object file",

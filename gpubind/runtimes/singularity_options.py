@@ -4,8 +4,8 @@ Each is read once, by the program's own rules. A value on the command line wins 
 with the prefix APPTAINER_ win over those with SINGULARITY_, which SingularityCE knows alone. Binds add up.
 
 Sources: Apptainer 1.4.5 `cmd/internal/cli/action_flags.go`, `pkg/cmdline/flag.go`, `env.go`, `internal/pkg/util/env/`,
-`pkg/util/apptainerconf/parser.go`,
-`internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler); SingularityCE 4.5, the same files.
+`pkg/util/apptainerconf/parser.go`, `internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler);
+SingularityCE 4.5, the same files.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gpubind.formats.shell import Exports, parse_exports
 from gpubind.runtimes.flags import Flag, FlagKind, parse_bool, parse_command_line, parse_list, parse_map
 
 PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
+"""What the names of a program's variables begin with, in the order of their rank."""
 _ADDED_UP = ("bind", "mount")
 """Options to whose values those of the variables are added."""
 
@@ -160,10 +161,6 @@ class Options(NamedTuple):
     """The values of each option that is given, by its name; the elements of a `list`. Without those of `env`."""
     env: Mapping[str, str] = {}
     """What --env sets."""
-    unknown: tuple[str, ...] = ()
-    """Words that are none of the program's options, as far as gpubind knows those."""
-    image: tuple[str, ...] = ()
-    """What follows the options: the program would take it for the image."""
 
     def has(self, name: str) -> bool:
         """Whether the switch *name* is on."""
@@ -217,7 +214,7 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
                     values[flag.name] = _of_variable(flag, said.strip())
         seen |= {key for flag in FLAGS for key in flag.variables if f"{prefix}_{key}" in environ}
     frozen = {name: tuple(given) for name, given in values.items()}
-    return Options(frozen, env, line.unknown, line.rest)
+    return Options(frozen, env)
 
 
 def _of_variable(flag: Flag, value: str) -> list[str]:
