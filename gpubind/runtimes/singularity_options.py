@@ -4,8 +4,8 @@ Each is read once, by the program's own rules. A value on the command line wins 
 with the prefix APPTAINER_ win over those with SINGULARITY_, which SingularityCE knows alone. Binds add up.
 
 Sources: Apptainer 1.4.5 `cmd/internal/cli/action_flags.go`, `pkg/cmdline/flag.go`, `env.go`, `internal/pkg/util/env/`,
-`pkg/util/apptainerconf/parser.go`,
-`internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler); SingularityCE 4.5, the same files.
+`pkg/util/apptainerconf/parser.go`, `internal/pkg/runtime/engine/apptainer/process_linux.go` (injectEnvHandler);
+SingularityCE 4.5, the same files.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gpubind.formats.shell import Exports, parse_exports
 from gpubind.runtimes.flags import Flag, FlagKind, parse_bool, parse_command_line, parse_list, parse_map
 
 PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
+"""What the names of a program's variables begin with, in the order of their rank."""
 _ADDED_UP = ("bind", "mount")
 """Options to whose values those of the variables are added."""
 
