@@ -43,7 +43,8 @@ def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) 
 
 def _places(environ: Mapping[str, str]) -> tuple[str, ...]:
     cache = xdg_directory(environ, "XDG_CACHE_HOME", ".cache")
-    private = (f"{base}/gpubind-{os.geteuid()}" for base in (environ.get("TMPDIR"), LAST_RESORT) if base)
+    bases = (base for base in (environ.get("TMPDIR", ""), LAST_RESORT) if base.startswith("/"))
+    private = (f"{base}/gpubind-{os.geteuid()}" for base in bases)
     return tuple(dict.fromkeys((*([cache] if cache else []), *private)))
 
 

@@ -53,9 +53,9 @@ def test_a_full_home_gives_way_and_takes_nothing_away_that_is_there(tmp_path: Pa
     assert other.startswith(f"{tmp_path}/gpubind-{os.geteuid()}/")
 
 
-def test_a_tmpdir_that_cannot_be_made_gives_way_to_tmp(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (path,) = stage(PLAN.generated, {"TMPDIR": str(tmp_path / "file")}).values()
+@pytest.mark.parametrize("tmpdir", ["", "relative", "/dev/null"])
+def test_a_tmpdir_that_is_of_no_use_gives_way_to_tmp(tmpdir: str) -> None:
+    (path,) = stage(PLAN.generated, {"TMPDIR": tmpdir}).values()
     assert path.startswith(f"/tmp/gpubind-{os.geteuid()}/")
 
 
