@@ -48,7 +48,7 @@ def reader(data: bytes) -> Squashfs:
     superblock = parse_superblock(data[:96], len(data))
     unpack = unpacker(superblock.compression)
     if unpack is None:
-        raise FormatError("missing-package", "no reader for this compression", why=str(superblock.compression))
+        raise FormatError("missing-package", "no reader", place="byte 20", why=str(superblock.compression))
     return Squashfs(superblock, lambda offset, size: data[offset : offset + size], unpack)
 
 
