@@ -455,6 +455,15 @@ def test_variables_have_the_prefix_of_the_program_behind_the_name(tmp_path: Path
     assert f"export {prefix}_NO_NV=1" in done.stdout
 
 
+def test_variables_bring_a_device_of_a_vendor_that_no_flag_of_the_program_knows(tmp_path: Path) -> None:
+    edits = {"env": ["A=b"]}
+    spec = {"cdiVersion": "0.6.0", "kind": "a.com/b", "devices": [{"name": "d", "containerEdits": edits}]}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    device = ("--cdi-device", "a.com/b=d", "--cdi-dir", str(tmp_path))
+    done = gpubind("plan", "-q", *device, "--format", "apptainer-env")
+    assert (done.returncode, "export APPTAINERENV_A=b" in done.stdout) == (0, True)
+
+
 def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
     done = gpubind("plan", "-q", "--host", HOST, "--format", "apptainer", "--format", "sh")
     assert "'LD_LIBRARY_PATH=/.singularity.d/libs:${LD_LIBRARY_PATH:-/.singularity.d/libs}'" in done.stdout

@@ -255,10 +255,13 @@ def plan_in_words(
 def _own_libraries(options: PlanOptions, plan: "Plan") -> dict[str, str]:
     """The libraries that Apptainer's own flags would bind here: where to, and where from in its own words."""
     from gpubind.like import like_plan
-    from gpubind.model import Request
+    from gpubind.model import VENDORS, Request
 
+    vendors = tuple(vendor for vendor in plan.request.vendors if vendor in VENDORS)
+    if not vendors:
+        return {}
     try:
-        own = like_plan(open_host_of(options), Request(vendors=plan.request.vendors, like="apptainer-1.4"))
+        own = like_plan(open_host_of(options), Request(vendors=vendors, like="apptainer-1.4"))
     except GpubindError:
         return {}
     return {mount.target: mount.source for mount in own.mounts if mount.kind == "library" and mount.source}

@@ -129,7 +129,7 @@ def test_a_container_with_a_dev_of_its_own_has_the_planned_nodes_alone(trixie: M
 
 
 def test_a_container_with_the_whole_dev_is_said_to_have_it(trixie: Machine) -> None:
-    done = start(trixie, Case("apptainer", "bookworm-sb", True), "true")
+    done = start(trixie, Case("apptainer", "bookworm-sb", True, ("-v",)), "true")
     assert "devices-not-isolated" in done.stderr
 
 
