@@ -62,7 +62,7 @@ def test_an_image_that_the_store_lacks_is_named(trixie: Machine) -> None:
 
 
 def test_what_a_sif_cannot_load_is_left_out(trixie: Machine) -> None:
-    done = start(trixie, USER, "sh", "-c", "ls /.singularity.d/libs")
+    done = start(trixie, USER._replace(options=("-v",)), "sh", "-c", "ls /.singularity.d/libs")
     assert "libcuda.so.1" in done.stdout
     assert "libnvidia-egl-wayland.so.1" not in done.stdout
     assert "image-libc" in done.stderr

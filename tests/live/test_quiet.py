@@ -13,7 +13,10 @@ pytestmark = pytest.mark.live
 
 DIRECTORIES = tuple(f"{suite}{kind}" for suite in ("bullseye", "bookworm", "trixie") for kind in ("", "-sb", "-gl"))
 IMAGES = {
-    "apptainer": (*DIRECTORIES, *(f"{suite}{kind}.sif" for suite in ("bullseye", "trixie") for kind in ("", "-gl"))),
+    "apptainer": (
+        *DIRECTORIES,
+        *(f"{suite}{kind}.sif" for suite in ("bullseye", "bookworm", "trixie") for kind in ("", "-gl")),
+    ),
     "bwrap": DIRECTORIES,
 }
 COMPUTE = ("--caps", "compute,utility")
@@ -26,9 +29,9 @@ THE_RUNTIMES_OWN = "INFO: "
 
 @pytest.mark.parametrize("case", STARTS, ids=str)
 @pytest.mark.parametrize("check", [(), ("--check",)], ids=["plain", "checked"])
-def test_a_healthy_start_writes_nothing_but_notes(trixie: Machine, case: Case, check: tuple[str, ...]) -> None:
+def test_a_healthy_start_writes_nothing(trixie: Machine, case: Case, check: tuple[str, ...]) -> None:
     done = start(trixie, case._replace(options=(*case.options, *check)), "true")
-    assert [line for line in done.stderr.splitlines() if not line.startswith(("note: ", "  ", THE_RUNTIMES_OWN))] == []
+    assert [line for line in done.stderr.splitlines() if not line.startswith(THE_RUNTIMES_OWN)] == []
 
 
 @pytest.mark.parametrize("backend", IMAGES)
