@@ -43,7 +43,17 @@ def _xz() -> Unpack:
 def _lzma() -> Unpack:
     import lzma
 
-    return lambda data, limit: _whole(lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=DICTIONARY_LIMIT), data, limit)
+    def unpack(data: bytes, limit: int) -> bytes:
+        # mksquashfs gives a size and an end marker, too; liblzma before 5.2.6 takes one of them only.
+        claimed = int.from_bytes(data[5:13], "little")
+        unsized = data[:5] + b"\xff" * 8 + data[13:]
+        decompressor = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=DICTIONARY_LIMIT)
+        unpacked = decompressor.decompress(unsized, limit + 1)
+        if len(unpacked) <= limit and not decompressor.eof and len(unpacked) != claimed:
+            raise EOFError("the block ends early")
+        return unpacked
+
+    return unpack
 
 
 def _whole(decompressor: Any, data: bytes, limit: int) -> bytes:
