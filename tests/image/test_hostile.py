@@ -79,7 +79,7 @@ EXPECTED = {
     "squashfs_of_lzma": "bad-squashfs",
     "squashfs_of_an_unknown_compression": "unsupported-image",
     "squashfs_directory_with_the_mode_of_a_device": "bad-squashfs",
-    "squashfs_of_one_great_directory": "facts",
+    "squashfs_of_one_great_directory": "image-bomb",
     "squashfs_of_seven_directories_with_one_great_listing": "image-bomb",
     "squashfs_of_seven_directories_with_parts_of_one_listing": "image-bomb",
     "squashfs_of_xz_that_ends_early": "bad-squashfs",

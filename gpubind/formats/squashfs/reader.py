@@ -30,10 +30,10 @@ METADATA_SIZE = 8192
 """Bytes that a metadata block unpacks to; the last one of a table may have fewer."""
 METADATA_KEPT = 512  # 4 MiB
 DATA_KEPT = 16  # blocks of up to 1 MiB
-LISTING_LIMIT = 32 << 20  # a directory of 600,000 files
+LISTING_LIMIT = 24 << 20  # a directory of 500,000 files
 LISTED_LIMIT = 64 << 20
 """Bytes of the listings of all directories that are looked at in one image."""
-NAMES_LIMIT = 1 << 20
+NAMES_LIMIT = 1 << 19
 """Names in these; each costs about 200 bytes of memory."""
 WORDS_STEP = METADATA_SIZE // 4
 BLOCKS_LIMIT = 1 << 20  # of one file: 128 GiB in blocks of the usual size
