@@ -108,7 +108,7 @@ def preflight_of(
     program: Optional[str],
 ) -> "Preflight":
     """What the rules look at: the plan for these options, or an empty one where there is nothing to bind."""
-    from gpubind.cli.start import facts_of, host_for, staged
+    from gpubind.cli.start import callers_environ, facts_of, host_for, staged
     from gpubind.execute import find_program
     from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND, SINGULARITY
@@ -121,7 +121,7 @@ def preflight_of(
     if known is None:
         host, layout = open_host_of(options), SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
     else:
-        start = facts_of(known, found, arguments, dict(os.environ) if options.host is None else {})
+        start = facts_of(known, found, arguments, callers_environ() if options.host is None else {})
         host = host_for(options, start, opened)
         layout = bwrap.LAYOUT if known == "bwrap" else singularity.layout_of(start)
     try:

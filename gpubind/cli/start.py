@@ -242,17 +242,18 @@ def plan_in_words(
         environ = singularity.without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
     start = facts_of(name, find_program(name, environ) if options.host is None else None, arguments, environ)
     layout = singularity.layout_of(start)
-    made = make_plan(options, host=host_for(options, start, opened), image=opened, layout=layout)
+    host = host_for(options, start, opened)
+    made = make_plan(options, host=host, image=opened, layout=layout)
     words = singularity.words(made, staged(start, made, opened, write=True), opened.tree if opened else None)
     made = made._replace(findings=(*made.findings, *words.findings))
     if as_exports:
         is_typed = any(word.startswith("--containlibs") for word in arguments)
-        own = None if is_typed else _own_libraries(options, made)
+        own = None if is_typed else _own_libraries(host, made)
         return made, singularity.exports(words, start.program.upper(), own)
     return made, singularity.quoted(words, name) if quoted else singularity.raw(words, name)
 
 
-def _own_libraries(options: PlanOptions, plan: "Plan") -> dict[str, str]:
+def _own_libraries(host: "Host", plan: "Plan") -> dict[str, str]:
     """The libraries that Apptainer's own flags would bind here: where to, and where from in its own words."""
     from gpubind.like import like_plan
     from gpubind.model import VENDORS, Request
@@ -261,7 +262,7 @@ def _own_libraries(options: PlanOptions, plan: "Plan") -> dict[str, str]:
     if not vendors:
         return {}
     try:
-        own = like_plan(open_host_of(options), Request(vendors=vendors, like="apptainer-1.4"))
+        own = like_plan(host, Request(vendors=vendors, like="apptainer-1.4"))
     except GpubindError:
         return {}
     return {mount.target: mount.source for mount in own.mounts if mount.kind == "library" and mount.source}

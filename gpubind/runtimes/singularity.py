@@ -30,6 +30,9 @@ BASE_SCRIPT = ContainerPath("/.singularity.d/env/99-base.sh")
 NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
 """Ours never meet the program's own binds: one of a pair cancels the variable, the other the site's directive."""
 
+GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
+"""The variables that say the same as its GPU flags, without their prefix."""
+
 NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
 _REFERENCE = re.compile(r"(?<!\\)\$(?:LD_LIBRARY_PATH(?![A-Za-z0-9_])|\{LD_LIBRARY_PATH\})")
 _ESCAPED = re.compile(r"[\\$`]")
@@ -158,7 +161,7 @@ def exports(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> str:
     libraries are bound: an option --containlibs would make the program forget the variable.
     """
     read = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
-    lines = ["unset " + " ".join(f"{known}_{switch}" for known in read for switch in ("NV", "NVCCLI", "ROCM"))]
+    lines = ["unset " + " ".join(f"{known}_{switch}" for known in read for switch in GPU_SWITCHES)]
     lines += [f"export {prefix}_NO_NV=1 {prefix}_NO_ROCM=1"]
     libraries = _contained(made.binds, own) if prefix == "APPTAINER" and own is not None else {}
     if libraries:
@@ -494,7 +497,7 @@ def _env_word(name: str, value: str) -> str:
 
 def without_gpu_switches(environ: Mapping[str, str]) -> dict[str, str]:
     """*environ* without the program's own GPU switches: an older one reads them whatever its options say."""
-    gone = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in ("NV", "NVCCLI", "ROCM")}
+    gone = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in GPU_SWITCHES}
     return {name: value for name, value in environ.items() if name not in gone}
 
 
