@@ -113,7 +113,7 @@ def preflight_of(
     from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND, SINGULARITY
     from gpubind.rules import nothing_to_bind, preflight
-    from gpubind.runtimes import bwrap, singularity, singularity_brought
+    from gpubind.runtimes import dispatch
 
     known = backend if like is None and backend in RUNTIMES else None
     found = find_program(known, os.environ) if known is not None and options.host is None else None
@@ -123,7 +123,7 @@ def preflight_of(
     else:
         start = facts_of(known, found, arguments, callers_environ() if options.host is None else {})
         host = host_for(options, start, opened)
-        layout = bwrap.LAYOUT if known == "bwrap" else singularity.layout_of(start)
+        layout = dispatch.layout_of(start)
     try:
         plan = make_plan(options, host=host, like=like, image=opened, layout=layout)
     except NothingToBindError as error:
@@ -133,11 +133,7 @@ def preflight_of(
         mostly = mostly_brought(os.environ) if is_here else None
         return preflight(host, plan, opened, backend=backend, program=program, brought=mostly)
     start = staged(start, plan, opened, write=False)
-    brought = None
-    if options.host is None and known != "bwrap":
-        brought = singularity_brought.brought(start)
-    elif options.host is None and opened is not None:
-        brought = bwrap.brought(plan, start, opened.tree)
+    brought = dispatch.brought(plan, start, opened.tree if opened else None) if options.host is None else None
     made = preflight(host, plan, opened, backend=backend, start=start, program=program, brought=brought)
     if options.host is None and found is None:
         hint = "install it, or name another with --backend"

@@ -109,7 +109,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     from gpubind.execute import execute, find_program, need_program
     from gpubind.planner import empty_plan
     from gpubind.rules import nothing_to_bind, order_findings, preflight
-    from gpubind.runtimes import bwrap, singularity, singularity_brought
+    from gpubind.runtimes import bwrap, dispatch, singularity
 
     environ = callers_environ()
     if image.startswith("-"):  # the runtime would take it for an option
@@ -118,7 +118,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     program = name if wanted.dry_run and not find_program(name, environ) else need_program(name, environ)
     opened = _look_at(image, name, wanted)
     start = facts_of(name, program, wanted.arguments, environ)
-    layout = bwrap.LAYOUT if name == "bwrap" else singularity.layout_of(start)
+    layout = dispatch.layout_of(start)
     host = host_for(options, start, opened)
     try:
         plan = make_plan(options, host=host, image=opened, layout=layout)
@@ -133,16 +133,15 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     if wanted.require_gpu:
         _need_gpu(plan)
     start = staged(start, plan, opened, write=not wanted.dry_run)
+    tree = opened.tree if opened else None
+    words, brought = dispatch.words(plan, start, tree), dispatch.brought(plan, start, tree)
+    assert words is not None
     if name == "bwrap":
-        assert opened is not None
-        words = bwrap.words(plan, start, opened.tree)
-        line = bwrap.command(program, action, words, opened.tree, argv)
-        brought = bwrap.brought(plan, start, opened.tree)
+        assert tree is not None
+        line = bwrap.command(program, action, words, tree, argv)
     else:
-        words = singularity.words(plan, start, opened.tree if opened else None)
         line = singularity.command(program, action, start, words, image, argv)
         environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
-        brought = singularity_brought.brought(start)
     first = argv[0] if action == "exec" and (wanted.check or name == "bwrap") else None
     made = preflight(host, plan, opened, backend=name, program=first, brought=brought, words=words)
     if wanted.check:
@@ -418,12 +417,10 @@ def host_for(options: PlanOptions, start: "Start", image: Optional["Image"]) -> 
 
 def staged(start: "Start", plan: "Plan", image: Optional["Image"], *, write: bool) -> "Start":
     """*start* with the places of generated files, the plan's and its own, which are written if *write*."""
-    from gpubind.runtimes import singularity
+    from gpubind.runtimes import dispatch
     from gpubind.stage import stage
 
-    contents = plan.generated
-    if start.program != "bwrap":
-        contents.update(singularity.generated(plan, start, image.tree if image is not None else None))
+    contents = dispatch.generated(plan, start, image.tree if image is not None else None)
     if write:
         return start._replace(staged=stage(contents, start.environ))
     places: dict[Any, Any] = {target: f"<generated>{target}" for target in contents}

@@ -13,7 +13,7 @@ from gpubind.ldso.container import Container
 from gpubind.model import Brought, Finding, Plan, Severity
 from gpubind.rules.execve import Caller, Chain, follow
 from gpubind.rules.looking import processor
-from gpubind.runtimes import bwrap, singularity
+from gpubind.runtimes import dispatch
 from gpubind.runtimes.start import NO_MOUNT_POINT, Start, Words
 
 Needs = Literal["host", "image", "runtime", "program"]
@@ -59,7 +59,7 @@ def preflight(
     limit = None
     if start is not None and words is None:
         try:
-            words = _words(plan, start, image, backend)
+            words = dispatch.words(plan, start, None if image is None else image.tree)
         except RuntimeLimitError as error:
             limit = error
     container = None
@@ -85,12 +85,6 @@ def search_path(image: Optional[Image], plan: Plan, brought: Optional[Brought] =
             parts = {"set": (variable.value,), "prepend": (variable.value, path)}
             path = ":".join(parts.get(variable.op, (path, variable.value)))
     return path
-
-
-def _words(plan: Plan, start: Start, image: Optional[Image], backend: Optional[str]) -> Optional[Words]:
-    if backend == "bwrap":
-        return None if image is None else bwrap.words(plan, start, image.tree)
-    return singularity.words(plan, start, None if image is None else image.tree)
 
 
 class Rule(NamedTuple):
