@@ -17,7 +17,7 @@ from gpubind.model import ContainerPath, Decision, EnvVar, Finding, ImageFacts, 
 from gpubind.planner.placement import SINGULARITY, Layout
 from gpubind.runtimes.flags import map_word
 from gpubind.runtimes.singularity_brought import BindSpec, named_binds
-from gpubind.runtimes.start import Action, Bind, Start, Words, left_out, no_mount_point
+from gpubind.runtimes.start import Action, Bind, Start, Words, is_utf8, left_out, no_mount_point
 from gpubind.tree import Tree
 
 LAYOUT = SINGULARITY
@@ -249,7 +249,7 @@ def parse_version(text: str) -> tuple[str, Optional[tuple[int, ...]]]:
 def _sayable(bind: Bind, start: Start) -> Bind:
     """*bind*, unless no word of the program's can say it. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
     why = None
-    if any("\ud800" <= character <= "\udfff" for character in bind.source + bind.target):
+    if not is_utf8(bind.source + bind.target):
         why = "it is not UTF-8, and this program hands paths on as JSON"
     elif start.program == "apptainer" and ":" in bind.source and bind.target.startswith(f"{LIBDIR}/"):
         why = "Apptainer splits the source of a library at a colon, even one that --mount protects"
@@ -485,7 +485,7 @@ def _env_word(name: str, value: str) -> str:
     """The value of an --env option. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
     word = map_word(name, value)
     why = "it has a carriage return before a newline, which --env changes" if word is None else ""
-    if any("\ud800" <= character <= "\udfff" for character in value):
+    if not is_utf8(value):
         why = "it is not UTF-8, and this program hands values on as JSON"
     if word is None or why:
         hint = "use --backend bwrap, or leave out the CDI device that sets it"

@@ -75,7 +75,7 @@ class Start(NamedTuple):
             text = next((self.environ[variable] for variable in variables if variable in self.environ), None)
             if text is None:
                 return None
-        if text is not None and any("\ud800" <= character <= "\udfff" for character in text):
+        if text is not None and not is_utf8(text):
             text = None  # not UTF-8: no option can say it again, and the program has it already
         return Said(text, text is not None and (self.options.no_eval or not _EVALUATED & set(text)))
 
@@ -101,6 +101,11 @@ class Bind(NamedTuple):
     source: str
     target: str
     read_only: bool
+
+
+def is_utf8(text: str) -> bool:
+    """Whether all of *text* was UTF-8: what was not stands there as surrogate escapes."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def no_mount_point(mount: Mount, detail: str) -> Decision:
