@@ -16,7 +16,7 @@ from gpubind.model import Brought, ContainerPath, Decision, EnvVar, HostPath, Mi
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.bwrap_environment import environment, planned
 from gpubind.runtimes.bwrap_options import Given, read_options
-from gpubind.runtimes.start import Action, Bind, Start, Words, left_out, no_mount_point
+from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Action, Bind, Start, Words, left_out, no_mount_point
 from gpubind.tree import Tree
 
 LAYOUT = GPUBIND
@@ -40,8 +40,6 @@ NODES = (
 )
 """Of the host's /dev, beside the GPUs, what programs that use several GPUs or nodes open."""
 MADE_BY_BWRAP = ("proc", "dev", "sys", "tmp")
-NOT_A_WORKING_DIRECTORY = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
-"""Not bound, as with Apptainer: the image's own would be hidden."""
 VIRTUAL = ("/sys", "/proc", "/dev")
 
 

@@ -14,10 +14,8 @@ from typing import NamedTuple, Optional
 from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, UserBind
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.flags import parse_list
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
 
-_NEVER_CWD = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
-"""Working directories that the program does not bind: container_linux.go, addCwdMount."""
 _UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
 """Options that bring what cannot be looked at, or change search paths in ways of their own."""
 _SEARCH_PATHS = (
@@ -68,7 +66,7 @@ def _binds(start: Start) -> Iterator[BindSpec]:
         yield BindSpec("/tmp", "/tmp")
         yield BindSpec("/var/tmp", "/var/tmp")
     here = start.working_directory
-    if not contain and "cwd" not in left_out and here and here not in _NEVER_CWD:
+    if not contain and "cwd" not in left_out and here and here not in NOT_A_WORKING_DIRECTORY:
         yield BindSpec(here, here)
     for library in options.all("containlibs"):
         source, _, target = library.partition(":")

@@ -11,6 +11,9 @@ from gpubind.runtimes.singularity_options import PREFIXES, Options
 
 NO_MOUNT_POINT = "no-mount-point"
 Action = Literal["exec", "run", "shell"]
+NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
+"""Working directories that Apptainer does not bind, for the image's own would be hidden: container_linux.go,
+addCwdMount."""
 _EVALUATED = frozenset("$`\\")
 """What makes the container's shell change a value."""
 
