@@ -134,7 +134,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         _need_gpu(plan)
     start = staged(start, plan, opened, write=not wanted.dry_run)
     tree = opened.tree if opened else None
-    words, brought = dispatch.words(plan, start, tree), dispatch.brought(plan, start, tree)
+    words = dispatch.words(plan, start, tree)
     assert words is not None
     if name == "bwrap":
         assert tree is not None
@@ -142,15 +142,17 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     else:
         line = singularity.command(program, action, start, words, image, argv)
         environ = singularity.without_variables(singularity.without_gpu_switches(environ), words.unset)
-    first = argv[0] if action == "exec" and (wanted.check or name == "bwrap") else None
-    made = preflight(host, plan, opened, backend=name, program=first, brought=brought, words=words)
-    if wanted.check:
-        _checked(made, wanted)
-    elif name == "bwrap":
-        _need_command(made)
-    if not (wanted.check or wanted.quiet):
-        order = order_findings(made) if opened is not None else ()
-        report([*plan.findings, *words.findings, *order], notes=wanted.verbose)
+    if wanted.check or name == "bwrap" or not wanted.quiet:  # else nobody asks what the container will hold
+        first = argv[0] if action == "exec" and (wanted.check or name == "bwrap") else None
+        brought = dispatch.brought(plan, start, tree)
+        made = preflight(host, plan, opened, backend=name, program=first, brought=brought, words=words)
+        if wanted.check:
+            _checked(made, wanted)
+        elif name == "bwrap":
+            _need_command(made)
+        if not (wanted.check or wanted.quiet):
+            order = order_findings(made) if opened is not None else ()
+            report([*plan.findings, *words.findings, *order], notes=wanted.verbose)
     if wanted.dry_run:
         import shlex
 
