@@ -49,9 +49,12 @@ _FILE_KINDS: dict[int, FileKind] = {
 
 
 class Missing(NamedTuple):
-    """The answer when there is no answer. Absent and forbidden are two things; neither is an error by itself."""
+    """The answer when there is no answer. Absent and forbidden are two things; neither is an error by itself.
 
-    why: Literal["absent", "forbidden", "loop", "unreadable"]
+    `unrecorded`: a record does not cover the path, and nobody can know.
+    """
+
+    why: Literal["absent", "forbidden", "loop", "unreadable", "unrecorded"]
     detail: str = ""
 
     def __str__(self) -> str:
@@ -76,6 +79,14 @@ class Stat(NamedTuple):
         """From the fields of `os.lstat`."""
         kind = _FILE_KINDS.get(stat.S_IFMT(mode), "fifo")
         return cls(kind, stat.S_IMODE(mode), uid, gid, size if kind == "file" else 0, *rdev)
+
+
+class Found(NamedTuple):
+    """What is at the end of a path."""
+
+    path: RootedPath
+    """Resolved: no link is left in it."""
+    stat: Stat
 
 
 class Request(NamedTuple):

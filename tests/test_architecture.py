@@ -15,6 +15,7 @@ ROOMS = (
     "model",
     "formats",
     "data",
+    "findings",
     "tree",
     "host",
     "ldso",

@@ -82,6 +82,11 @@ class Host:
     local: Optional[Tree] = None
     """The tree of this machine's own root, where the files of users lie; None if the host is another machine."""
 
+    @property
+    def lenient(self) -> Host:
+        """This host, as trees that answer `unrecorded` where a record does not cover a path: see `Tree.lenient`."""
+        return self
+
     def liblist(self, name: str) -> ListFile:
         """The list file *name* in force: the user's, else the site's, else the shipped one."""
         raise NotImplementedError

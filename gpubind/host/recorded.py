@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
+from functools import cached_property
 from typing import Union
 
 from gpubind.formats.record import Record
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, shipped_liblist
 from gpubind.model import Missing
+from gpubind.tree import Tree
 from gpubind.tree.recorded import RecordedTree
 
 
@@ -15,13 +18,19 @@ class RecordedHost(Host):
 
     def __init__(self, record: Record, label: str) -> None:
         self.label = label
-        self.driver = RecordedTree(record.driver, label)
-        self.dev = self.driver if record.dev is None else RecordedTree(record.dev, label)
+        self.driver: Tree = RecordedTree(record.driver, label)
+        self.dev: Tree = self.driver if record.dev is None else RecordedTree(record.dev, label)
         self.environ = record.environ
         self.uname = Uname(record.release, record.machine)
         self.identity = Identity(record.euid, record.groups)
         self._lists = {entry.name: entry for entry in record.lists}
         self._runs = {run.argv: run for run in record.runs}
+
+    @cached_property
+    def lenient(self) -> Host:
+        host = copy(self)
+        host.driver, host.dev = self.driver.lenient, self.dev.lenient
+        return host
 
     def liblist(self, name: str) -> ListFile:
         entry = self._lists.get(name)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from shlex import quote
 
+from gpubind.findings import finding
 from gpubind.formats.stub import STUBBED
 from gpubind.model import ContainerPath, Decision, Finding
 from gpubind.rules.looking import (
@@ -35,18 +36,7 @@ _GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 def nouveau(preflight: Preflight) -> Iterator[Finding]:
     """The kernel's own driver took the GPU at boot; only one of the two can have it."""
     if is_there(preflight.host.dev, NOUVEAU) and not module_is_loaded(preflight.host):
-        yield Finding(
-            "nouveau",
-            "error",
-            "nvidia",
-            "nouveau",
-            "the open-source driver nouveau has the GPU, and NVIDIA's is not loaded",
-            ", ".join((NOUVEAU, *pci_gpus(preflight.host))),
-            "programs will say CUDA_ERROR_NO_DEVICE (100), and `NVIDIA-SMI has failed because it couldn't communicate "
-            "with the NVIDIA driver`",
-            "install NVIDIA's driver, keep nouveau from loading, make the initramfs anew, and reboot",
-            "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' > /etc/modprobe.d/blacklist-nouveau.conf",
-        )
+        yield finding("nouveau", subject="nouveau", where=", ".join((NOUVEAU, *pci_gpus(preflight.host))))
 
 
 def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
@@ -56,18 +46,9 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
         return
     addresses = pci_gpus(host)
     if addresses:
-        yield Finding(
-            "gpu-without-driver",
-            "error",
-            "nvidia",
-            addresses[0],
-            f"this host has {counted(len(addresses), 'NVIDIA GPU')} on its PCI bus, and no NVIDIA driver is loaded",
-            ", ".join(f"{PCI_DEVICES}/{address}{_bound_to(preflight, address)}" for address in addresses),
-            "programs will say CUDA_ERROR_NO_DEVICE (100) or `Driver Not Loaded`",
-            "install the driver, or load it; the kernel's log says why it did not load (Secure Boot, no module for "
-            "this kernel)",
-            "modprobe nvidia",
-        )
+        where = ", ".join(f"{PCI_DEVICES}/{address}{_bound_to(preflight, address)}" for address in addresses)
+        gpus = counted(len(addresses), "NVIDIA GPU")
+        yield finding("gpu-without-driver", subject=addresses[0], where=where, gpus=gpus)
 
 
 def _bound_to(preflight: Preflight, address: str) -> str:

@@ -15,7 +15,7 @@ from typing import Optional, Union
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.stub import STUB_LIMIT, is_stub
-from gpubind.model import HostPath, Missing, RootedPath, Stat
+from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
 
 LINKS_LIMIT = 40  # as in Linux, fs/namei.c MAXSYMLINKS
 TEXT_LIMIT = 1 << 20
@@ -46,6 +46,11 @@ class Tree:
 
     # What callers ask.
 
+    @property
+    def lenient(self) -> Tree:
+        """This tree, with an answer (`unrecorded`) instead of an error for a path that a record does not cover."""
+        return self
+
     def real(self, path: RootedPath) -> HostPath:
         """The real host path of *path*, which must be resolved."""
         return HostPath(self.root.rstrip("/") + path if path != "/" else self.root)
@@ -71,6 +76,23 @@ class Tree:
         """The facts of what *path* leads to."""
         here = self.resolve(path)
         return here if isinstance(here, Missing) else self._stat(here)
+
+    def find(self, path: str) -> Union[Found, Missing]:
+        """What *path* leads to: its resolved path and its facts."""
+        here = self.resolve(path)
+        if isinstance(here, Missing):
+            return here
+        found = self._stat(here)
+        return found if isinstance(found, Missing) else Found(here, found)
+
+    def has(self, path: str) -> bool:
+        """Whether something is surely at *path*, or where its link leads."""
+        return not isinstance(self.stat(path), Missing)
+
+    def lacks(self, path: str) -> bool:
+        """Whether there is surely nothing at *path*. What may not be seen is neither there nor absent."""
+        found = self.stat(path)
+        return isinstance(found, Missing) and found.why == "absent"
 
     def readlink(self, path: str) -> Union[str, Missing]:
         """The target of the link *path*, as written; ABSENT if *path* is no link."""
@@ -100,6 +122,11 @@ class Tree:
             self._listings[here] = answer
         return answer
 
+    def names(self, path: str) -> tuple[str, ...]:
+        """The names in directory *path*, sorted; none if it cannot be listed, for whatever reason."""
+        names = self.list(path)
+        return () if isinstance(names, Missing) else names
+
     def read(self, path: str, limit: int = TEXT_LIMIT) -> Union[bytes, Missing]:
         """The bytes of the regular file that *path* leads to; anything longer than *limit* is `unreadable`."""
         here = self._regular(path)
@@ -109,6 +136,11 @@ class Tree:
         """As `read`, decoded; bytes that are not UTF-8 become surrogate escapes."""
         data = self.read(path)
         return data if isinstance(data, Missing) else data.decode("utf-8", "surrogateescape")
+
+    def text(self, path: str) -> Optional[str]:
+        """The text of a small file, without blanks around it; None if it cannot be read, for whatever reason."""
+        text = self.read_text(path)
+        return None if isinstance(text, Missing) else text.strip()
 
     def ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
         """The ELF identification of the regular file that *path* leads to."""

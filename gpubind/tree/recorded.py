@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, Union
+from functools import cached_property
+from typing import Union
 
 from gpubind.errors import NotRecordedError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
@@ -15,70 +16,80 @@ from gpubind.tree.base import ABSENT, Tree
 class RecordedTree(Tree):
     """The files of a recorded host.
 
-    Errors: `NotRecordedError` (code `not-recorded`) for a path outside the survey that made the record; a name that a
-    recorded listing lacks is simply absent.
+    A name that a recorded listing lacks is absent. A path outside the survey that made the record is `unrecorded`:
+    an answer if *is_lenient*, else an error: `NotRecordedError` (code `not-recorded`).
     """
 
-    def __init__(self, recorded: RecordedRoot, label: str) -> None:
+    def __init__(self, recorded: RecordedRoot, label: str, *, is_lenient: bool = False) -> None:
         super().__init__(recorded.root)
+        self._recorded = recorded
         self._directories = recorded.directories
         self._label = label
+        self._is_lenient = is_lenient
 
-    def _entry(self, path: str) -> RecordedEntry:
+    @cached_property
+    def lenient(self) -> Tree:
+        return self if self._is_lenient else RecordedTree(self._recorded, self._label, is_lenient=True)
+
+    def _entry(self, path: str) -> Union[RecordedEntry, Missing]:
         parent, _, name = path.rpartition("/")
         directory = self._directories.get(parent or "/")
         if directory is None:
-            self._not_recorded(path)
+            return self._unrecorded(path)
         entry = directory.entries.get(name)
         if entry is None:
             if name in directory.others or directory.listed is False:
-                self._not_recorded(path)
+                return self._unrecorded(path)
             return RecordedEntry(directory.listed if isinstance(directory.listed, Missing) else ABSENT)
         return entry
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        return self._entry(path).stat
+        entry = self._entry(path)
+        return entry if isinstance(entry, Missing) else entry.stat
 
     def _readlink(self, path: str) -> Union[str, Missing]:
-        link = self._entry(path).link
-        return ABSENT if link is None else link
+        entry = self._entry(path)
+        if isinstance(entry, Missing):
+            return entry
+        return ABSENT if entry.link is None else entry.link
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         directory = self._directories.get(path)
         if directory is None or directory.listed is False:
-            self._not_recorded(path)
+            return self._unrecorded(path)
         if isinstance(directory.listed, Missing):
             return directory.listed
         present = [name for name, entry in directory.entries.items() if entry.stat != ABSENT]
         return present + list(directory.others)
 
     def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
-        body = self._entry(path).body
-        if body is None:
-            self._not_recorded(path)
+        entry = self._entry(path)
+        body = entry if isinstance(entry, Missing) else entry.body
         if isinstance(body, bytes) and len(body) > limit:
             return Missing("unreadable", f"larger than {limit} bytes")
-        return body
+        return self._unrecorded(path) if body is None else body
 
     def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        ident = self._entry(path).ident
-        if ident is None:
-            self._not_recorded(path)
-        return ident
+        entry = self._entry(path)
+        ident = entry if isinstance(entry, Missing) else entry.ident
+        return self._unrecorded(path) if ident is None else ident
 
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        elf = self._entry(path).elf
-        if elf is None:
-            self._not_recorded(path)
-        return elf
+        entry = self._entry(path)
+        elf = entry if isinstance(entry, Missing) else entry.elf
+        return self._unrecorded(path) if elf is None else elf
 
     def _is_stub(self, path: str) -> bool:
-        return self._entry(path).stub
+        entry = self._entry(path)
+        return not isinstance(entry, Missing) and entry.stub
 
-    def _not_recorded(self, path: str) -> NoReturn:
+    def _unrecorded(self, path: str) -> Missing:
+        what = f"the record `{self._label}` does not cover this path"
+        if self._is_lenient:
+            return Missing("unrecorded", what)
         raise NotRecordedError(
             "not-recorded",
-            f"the record `{self._label}` does not cover this path",
+            what,
             where=path,
             why="it was made by a survey that did not look there",
             hint="record the host again with this version of gpubind, or plan on the host itself",

@@ -1,0 +1,62 @@
+"""Findings, made of what was found and of the texts in data/findings.json: one place for every sentence.
+
+The file has an entry for each code:
+
+- `needs`: what a start must have for the finding to be possible: `host`, `image`, `runtime` or `program`.
+- `severity`: what the finding may be, worst first. `vendor`: whose it is; null if it is nobody's or differs.
+- `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.
+- `cases`: for a finding that has several causes, by name: what differs from the above.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any, Literal, Optional, Union
+
+from gpubind.data import read_data
+from gpubind.model import Finding, Severity, Vendor
+
+TEXTS = "data/findings.json"
+
+
+@lru_cache(maxsize=1)
+def texts() -> dict[str, Any]:
+    """What data/findings.json holds, by code."""
+    loaded: dict[str, Any] = json.loads(read_data(TEXTS))
+    return loaded
+
+
+def finding(
+    code: str,
+    *,
+    subject: str,
+    case: Optional[str] = None,
+    severity: Optional[Severity] = None,
+    vendor: Union[Vendor, Literal["of-code"], None] = "of-code",
+    where: Optional[str] = None,
+    **facts: object,
+) -> Finding:
+    """The finding *code* about *subject*, in the texts of its *case*, filled in with *facts*, *subject* and *where*.
+
+    *severity*: the worst that the code may have, unless given. *vendor*: the code's own, unless given.
+    Errors: `KeyError` for a code, a case or a fact that is not there: a mistake in gpubind.
+    """
+    text = texts()[code]
+    if case is not None:
+        text = {**text, **text["cases"][case]}
+    facts = {"subject": subject, "where": where, **facts}
+    told = {name: text[name].format_map(facts) for name in ("what", "why", "hint", "command") if text.get(name)}
+    return Finding(
+        code=code,
+        severity=severity or text["severity"][0],
+        vendor=text.get("vendor") if vendor == "of-code" else vendor,
+        subject=subject,
+        where=where,
+        **told,
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

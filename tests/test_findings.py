@@ -1,0 +1,75 @@
+"""The texts of findings, and the findings that the code makes of them."""
+
+from __future__ import annotations
+
+import ast
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpubind
+from gpubind.findings import finding, texts
+from gpubind.model import VENDORS
+
+PACKAGE = Path(gpubind.__file__).parent
+TOLD = ("what", "why", "hint", "command")
+FIELDS = {*TOLD, "needs", "severity", "vendor", "cases"}
+
+
+def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
+    assert list(texts()) == sorted(texts())
+    for code, text in texts().items():
+        assert {*text} <= FIELDS, code
+        assert text["needs"] in ("host", "image", "runtime", "program"), code
+        assert text["severity"], code
+        assert {*text["severity"]} <= {"error", "warning", "note"}, code
+        assert text.get("vendor") in (None, *VENDORS), code
+        for case in text.get("cases", {}).values():
+            assert {*case} <= {*TOLD, "vendor"}, code
+
+
+def variants(text: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**text, **case} for case in text.get("cases", {}).values()] or [text]
+
+
+@pytest.mark.parametrize("code", sorted(texts()))
+def test_every_text_says_what_and_what_to_do(code: str) -> None:
+    for variant in variants(texts()[code]):
+        assert variant.get("what")
+        assert variant.get("hint")
+
+
+def calls() -> list[tuple[str, ast.Call]]:
+    """Every call of `finding` in the package, with the file and line where it stands."""
+    found = []
+    for module in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "finding":
+                found.append((f"{module.relative_to(PACKAGE)}:{node.lineno}", node))
+    return found
+
+
+def constants(node: ast.expr) -> list[str]:
+    """What a code or case may be: one of the texts in it."""
+    return [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+
+
+def test_every_fact_of_a_text_is_given_where_the_finding_is_made() -> None:
+    for place, call in calls():
+        given = {keyword.arg for keyword in call.keywords if keyword.arg} | {"where"}
+        if any(keyword.arg is None for keyword in call.keywords):
+            continue  # **facts: the tests of that rule tell
+        for code in [code for code in constants(call.args[0]) if code in texts()]:
+            cases = next((constants(k.value) for k in call.keywords if k.arg == "case"), [])
+            named = [texts()[code]["cases"][case] for case in cases if case in texts()[code].get("cases", {})]
+            for variant in [{**texts()[code], **case} for case in named] or [texts()[code]]:
+                fields = {f for told in TOLD for _, f, _, _ in string.Formatter().parse(variant.get(told) or "") if f}
+                assert {field.split(".")[0].split("[")[0] for field in fields} <= given, (place, code)
+
+
+def test_a_finding_is_filled_in_with_its_facts() -> None:
+    made = finding("gpu-without-driver", subject="0000:17:00.0", where="/sys", gpus="1 NVIDIA GPU")
+    assert made.what == "this host has 1 NVIDIA GPU on its PCI bus, and no NVIDIA driver is loaded"
+    assert (made.severity, made.vendor, made.subject) == ("error", "nvidia", "0000:17:00.0")
