@@ -9,6 +9,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Optional, Union
 
+from gpubind.arch import architecture, of_elf
 from gpubind.errors import FormatError, GpubindError
 from gpubind.model import CudaNote
 
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
 HEAD_SIZE = 256
 """Bytes that `parse_ident` wants to see; a linker script says so within them."""
 
-MACHINES = {3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64"}
-MACHINES.update({243: "riscv64", 258: "loongarch64"})
-COMPAT32 = {"x86_64": "i386", "aarch64": "arm"}
-"""The 32-bit architecture whose programs a 64-bit one also runs."""
-
 HEADER_LIMIT = 256
 """Bytes of a program or section header; those of 64-bit files have 56 and 64."""
 NEEDED_LIMIT = 4096
@@ -30,9 +26,6 @@ VER_FLG_WEAK = 2
 PT_DYNAMIC, PT_INTERP, PT_GNU_STACK = 2, 3, 0x6474E551
 PF_X = 1
 DF_1_NODEFLIB = 0x800
-EXECUTABLE_STACKS = (3, 20, 22, 40, 62)
-"""The machines on which a file that does not say (no PT_GNU_STACK) asks for an executable stack: i386, ppc, s390x, arm,
-x86_64. Source: glibc `sysdeps/*/stackinfo.h`."""
 SHT_DYNAMIC, SHT_NOTE, SHT_GNU_VERDEF, SHT_GNU_VERNEED = 6, 7, 0x6FFFFFFD, 0x6FFFFFFE
 VERSIONS_LIMIT = 4096
 STRING_LIMIT = 4096
@@ -53,11 +46,8 @@ class ElfIdent(NamedTuple):
 
     @property
     def arch(self) -> str:
-        """The name that `uname -m` would use: `x86_64`, `i386`, `aarch64`, `ppc64le`; `x32` for 32-bit x86-64."""
-        name = MACHINES.get(self.machine, f"machine-{self.machine}")
-        if name == "x86_64" and self.bits == 32:
-            return "x32"
-        return "ppc64le" if name == "ppc64" and self.order == "little" else name
+        """The name of its architecture (`gpubind.arch`): `x86_64`, `i386`, `aarch64`; `x32` for 32-bit x86-64."""
+        return of_elf(self.machine, self.bits, self.order)
 
 
 class NotElf(NamedTuple):
@@ -201,7 +191,7 @@ def _wants_executable_stack(
 ) -> bool:
     """Whether the last PT_GNU_STACK has PF_X; where there is none, what is usual for the machine."""
     if PT_GNU_STACK not in segments:
-        return ident.machine in EXECUTABLE_STACKS
+        return architecture(ident.arch).executable_stack
     last = len(segments) - 1 - segments[::-1].index(PT_GNU_STACK)
     stream.seek(offset + last * size + (4 if ident.bits == 64 else 24))  # p_flags stands elsewhere in each class
     return bool(int.from_bytes(stream.read(4), ident.order) & PF_X)
