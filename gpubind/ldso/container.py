@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from posixpath import basename, dirname, normpath
 from typing import Literal, NamedTuple, Optional, Union
 
+from gpubind.arch import library_token
 from gpubind.errors import NotRecordedError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
-from gpubind.ldso.fit import newest
-from gpubind.ldso.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories
+from gpubind.ldso.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.namespace import Cover, Namespace
+from gpubind.ldso.versions import numbers
 from gpubind.model import Brought, EnvVar, Missing, Mount, RootedPath, UserBind
 from gpubind.tree import Tree
 
@@ -125,7 +126,6 @@ class Container:
         self._loaded: dict[str, Loaded] = {}
         self._read_cpu = cpu
         self._cpu: Union[Cpu, Literal["unread"], None] = "unread"
-        self._glibc: Union[str, Literal["unread"], None] = "unread"
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def locate(self, path: str) -> Optional[Located]:
@@ -238,7 +238,7 @@ class Container:
         """The subdirectories of *directory* for some processors that are there and that the loader would look into."""
         names = self._below.get((directory, arch))
         if names is None:
-            glibc = self._libc_version()
+            glibc = self._glibc_version(arch)
             firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
             there = {first for first in firsts if self._has(f"{directory}/{first}")}
             # Most images have none: the processor is not asked for.
@@ -253,7 +253,7 @@ class Container:
         plain = [(entry.path, True) for entry in entries if not entry.hwcap]
         if len(plain) == len(entries):
             return iter(plain)
-        glibc = self._libc_version()
+        glibc = self._glibc_version(arch)
         cpu = self._processor()
         usable = hwcaps_subdirectories(arch, glibc, cpu)
         ranked = [
@@ -261,7 +261,7 @@ class Container:
             for entry in entries
             if f"{LEVELS}/{entry.hwcap}" in usable
         ]
-        has_old = glibc is not None and _numbers(glibc)[:2] <= OLD_KINDS_UNTIL
+        has_old = glibc is not None and numbers(glibc)[:2] <= OLD_KINDS_UNTIL
         old = [(entry.path, False) for entry in entries if has_old and entry.hwcap == "legacy"]
         return iter([*((path, cpu is not None) for _, path in sorted(ranked)), *old, *plain])
 
@@ -290,12 +290,10 @@ class Container:
             self._cpu = self._read_cpu()
         return self._cpu
 
-    def _libc_version(self) -> Optional[str]:
-        """The version of the image's glibc; None if it has none."""
-        if self._glibc == "unread":
-            facts = self.image.facts("libc.so.6")
-            self._glibc = None if facts is None else newest(facts.version_definitions, "GLIBC")
-        return self._glibc
+    def _glibc_version(self, arch: str) -> Optional[str]:
+        """The version of the image's glibc for *arch*; None if it has none."""
+        glibc = self.image.of(arch or None).glibc
+        return None if glibc is None else glibc.version
 
     def _load(self, first: Located) -> Loaded:
         facts = first.tree.elf(first.at)
@@ -314,9 +312,9 @@ class Container:
 
         A program that is linked with the same is started: the loader makes its stack executable before `main`.
         """
-        glibc = self._libc_version()
+        glibc = self._glibc_version(closure.objects[0].elf.ident.arch)
         is_program = closure.objects[0].elf.interpreter is not None
-        if is_program or glibc is None or _numbers(glibc) < NO_EXECUTABLE_STACKS_SINCE:
+        if is_program or glibc is None or numbers(glibc) < NO_EXECUTABLE_STACKS_SINCE:
             return
         for here in closure.objects:
             if here.elf.executable_stack:
@@ -325,14 +323,15 @@ class Container:
                 yield Failure("stack", here.elf.soname or basename(path), None, path, text)
 
     def _closure(self, first: Located, facts: ElfFacts) -> Closure:
-        origin = _origin(first, facts)
-        objects = [Object(first, facts, tuple(_directories(facts.rpath, origin) if facts.runpath is None else ()))]
+        origin, arch = _origin(first, facts), facts.ident.arch
+        own = self._directories(facts.rpath, origin, arch) if facts.runpath is None else ()
+        objects = [Object(first, facts, own)]
         names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[Failure] = []
         self._preload(objects, names)
         for here in objects:  # grows on the way: breadth first
             is_first = here is objects[0]
-            runpath = tuple(_directories(here.elf.runpath, origin if is_first else dirname(here.file.path)))
+            runpath = self._directories(here.elf.runpath, origin if is_first else dirname(here.file.path), arch)
             rpaths = () if here.elf.runpath is not None else here.rpaths
             for name in here.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT:
@@ -346,11 +345,39 @@ class Container:
                     continue
                 known = names.get(elf.soname or name)
                 if known is None:
-                    own = () if elf.runpath is not None else tuple(_directories(elf.rpath, dirname(found.path)))
+                    own = () if elf.runpath is not None else self._directories(elf.rpath, dirname(found.path), arch)
                     known = Object(found, elf, (*own, *here.rpaths))
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
         return Closure(tuple(objects), names, tuple(missing))
+
+    def _directories(self, search_path: Optional[str], origin: str, arch: str) -> tuple[str, ...]:
+        """The directories of a DT_RPATH or DT_RUNPATH, of each word for a processor that may be the one.
+
+        A directory with a word for which the loader has no value is passed over (`_dl_dst_substitute`).
+        """
+        found: list[str] = []
+        for part in (search_path or "").split(":"):
+            parts = [part]
+            for token, values in self._tokens(part, origin, arch):
+                parts = [
+                    here.replace(f"${{{token}}}", value).replace(f"${token}", value)
+                    for here in parts
+                    for value in values
+                ]
+            found += (part for part in parts if part.startswith("/"))
+        return tuple(found)
+
+    def _tokens(self, part: str, origin: str, arch: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The words of ld.so(8) in *part* of a search path, and what each may stand for."""
+        if "ORIGIN" in part:
+            yield "ORIGIN", (origin,)
+        if "LIB" in part:
+            glibc = self.image.of(arch).glibc
+            library = library_token(glibc.path) if glibc is not None else None
+            yield "LIB", () if library is None else (library,)
+        if "PLATFORM" in part:
+            yield "PLATFORM", platforms(arch, self._processor())
 
     def _preload(self, objects: list[Object], names: dict[str, Optional[Object]]) -> None:
         """Add the libraries of LD_PRELOAD; the loader goes on without those that it does not find."""
@@ -359,7 +386,7 @@ class Container:
             elf = None if found is None else found.tree.elf(found.at)
             if found is None or elf is None or isinstance(elf, Missing) or (elf.soname or basename(name)) in names:
                 continue
-            own = () if elf.runpath is not None else tuple(_directories(elf.rpath, dirname(found.path)))
+            own = () if elf.runpath is not None else self._directories(elf.rpath, dirname(found.path), elf.ident.arch)
             objects.append(Object(found, elf, own))
             names[elf.soname or basename(name)] = names[basename(name)] = objects[-1]
 
@@ -418,16 +445,3 @@ def _bound(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover
 def _origin(file: Located, elf: ElfFacts) -> str:
     """The value of $ORIGIN: a library's directory as it was asked for; a program's with links followed."""
     return dirname(file.real if elf.interpreter is not None and file.real else file.path)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
-def _directories(search_path: Optional[str], origin: str) -> Iterator[str]:
-    """The directories of a DT_RPATH or DT_RUNPATH."""
-    for part in (search_path or "").split(":"):
-        for token, value in (("ORIGIN", origin), ("LIB", "lib64"), ("PLATFORM", "x86_64")):
-            part = part.replace(f"${{{token}}}", value).replace(f"${token}", value)
-        if part.startswith("/"):
-            yield part

@@ -6,16 +6,15 @@ version which the providing library does not define.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable
 from typing import Literal, Optional
 
 from gpubind.formats.elf import ElfFacts, ElfIdent, VersionNeed
 from gpubind.ldso.loader import Loader
+from gpubind.ldso.versions import newest, prefix_of
 from gpubind.model import Family, HostFile, ImageFacts, ImageFit, Missing, RootedPath, Side, Unfit
 from gpubind.tree import Tree
 
-_VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")
 GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
 
 
@@ -49,16 +48,6 @@ def fit_files(
         theirs=ours.theirs,
         conflicts=ours.conflicts,
     )
-
-
-def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
-    """The newest version among *definitions* that starts with *prefix*: `GLIBC_2.36` -> `2.36`."""
-    versions = []
-    for definition in definitions:
-        match = _VERSION.match(definition)
-        if match and match.group(1) == prefix:
-            versions.append(match.group(2))
-    return max(versions, key=lambda version: [int(part) for part in version.split(".")], default=None)
 
 
 def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> ImageFit:
@@ -126,16 +115,11 @@ def lacking(need: VersionNeed, definitions: Iterable[str], rule: Literal["libc",
     wanted = [version for version in need.versions if version not in defined]
     if not wanted:
         return None
-    version = newest(wanted, _prefix(wanted[0])) or wanted[0]
-    name = f"{_prefix(wanted[0])}_{version}" if _VERSION.match(wanted[0]) else version
-    has = newest(defined, _prefix(wanted[0]))
-    there = f"{_prefix(wanted[0])}_{has}" if has else "none of that kind"
+    prefix = prefix_of(wanted[0])
+    name = wanted[0] if prefix is None else f"{prefix}_{newest(wanted, prefix)}"
+    has = newest(defined, prefix) if prefix is not None else None
+    there = f"{prefix}_{has}" if has else "none of that kind"
     return Unfit(rule, f"it needs {name} of {need.library}, the image has {there}", need.library, name)
-
-
-def _prefix(version: str) -> str:
-    match = _VERSION.match(version)
-    return match.group(1) if match else version
 
 
 def _own_families(image: Loader) -> Iterable[Family]:
