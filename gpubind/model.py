@@ -202,8 +202,8 @@ class ImageFit(NamedTuple):
     facts: ImageFacts
     unfit: dict[RootedPath, Unfit]
     """By the host file's path."""
-    own_families: tuple[Family, ...]
-    """The vendor-neutral families of which the image has its own, whole."""
+    own_families: tuple[tuple[Family, bool], ...]
+    """The vendor-neutral families of which the image has its own, whole; and whether it is that of 32-bit programs."""
     own_userspace: Optional[str] = None
     """Where the image has a ROCm of its own: its HSA runtime."""
     theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})
@@ -328,7 +328,7 @@ class HostFile(NamedTuple):
     version: Optional[str]
     """Driver version in the file's name, if any."""
     capability: Optional[Capability]
-    """None: always taken."""
+    """None: always taken. Never `compat32`, which chooses architectures."""
     size: int
     source: HostPath
     named_by: str
@@ -342,6 +342,8 @@ class HostFile(NamedTuple):
     """Of its bind, where a CDI spec says so; None: those of its kind."""
     userspace: bool = False
     """Whether it belongs to a user space that may as well be the image's own (ROCm): `--userspace` decides."""
+    compat32: bool = False
+    """Whether it is a 32-bit library of a 64-bit host."""
 
     @property
     def name(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Optional
 
-from gpubind.formats.elf import ElfFacts
+from gpubind.arch import architecture
+from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.needs import lacking, runs_here
 from gpubind.model import Family, HostFile, ImageFacts, ImageFit, Missing, RootedPath, Side, Unfit
@@ -23,15 +24,26 @@ def fit_files(
     *userspace* is whose ROCm was asked for; None if nobody asks for one.
     """
     files = tuple(files)
-    brought = frozenset(name for file in files if file.family is None for name in file.names)
+    brought = {
+        compat32: frozenset(
+            name for file in files if file.family is None and file.compat32 == compat32 for name in file.names
+        )
+        for compat32 in (False, True)
+    }
     unfit: dict[RootedPath, Unfit] = {}
     for file in files:
         if file.kind not in ("library", "binary") or file.userspace:
             continue
-        reason = _unfit(host, file, brought, image, facts)
+        reason = runs_here(host, file, image, facts)
+        if reason is None and isinstance(host.ident(file.path), ElfIdent):
+            elf = host.elf(file.path)
+            reason = None if isinstance(elf, Missing) else _version_unfit(elf, brought[file.compat32], image)
         if reason is not None:
             unfit[file.path] = reason
-    fit = ImageFit(facts, unfit, tuple(_own_families(image)))
+    families = [(family, False) for family in _own_families(image)]
+    if facts.arch is not None and any(file.compat32 for file in files):
+        families += [(family, True) for family in _own_families(image.of(architecture(facts.arch).compat32))]
+    fit = ImageFit(facts, unfit, tuple(families))
     shared = [file for file in files if file.userspace]
     if userspace is None:
         return fit
@@ -54,7 +66,7 @@ def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageF
         reason = None if isinstance(elf, Missing) else _loads_nowhere(elf, fit.facts) or _version_unfit(elf, (), image)
         if reason is not None:
             unfit[library.path] = reason
-    libcuda = (file for file in files if file.soname == "libcuda.so.1" and file.capability != "compat32")
+    libcuda = (file for file in files if file.soname == "libcuda.so.1" and not file.compat32)
     notes = (elf.cuda_note for elf in map(host.elf, (file.path for file in libcuda)) if not isinstance(elf, Missing))
     note = next((note for note in notes if note is not None), None)
     return fit._replace(unfit_compat=unfit, serves=note.cuda if note is not None else None)
@@ -66,19 +78,11 @@ def _loads_nowhere(elf: ElfFacts, facts: ImageFacts) -> Optional[Unfit]:
     return None if facts.libc_family == "glibc" else Unfit("no-libc")
 
 
-def _unfit(host: Tree, file: HostFile, brought: frozenset[str], image: Loader, facts: ImageFacts) -> Optional[Unfit]:
-    reason = runs_here(host, file, image, facts)
-    if reason is not None or file.capability == "compat32":
-        return reason
-    elf = host.elf(file.path)  # of a script it is missing: what that needs is its interpreter's business
-    return None if isinstance(elf, Missing) else _version_unfit(elf, brought, image)
-
-
 def _version_unfit(elf: ElfFacts, brought: Container[str], image: Loader) -> Optional[Unfit]:
     for need in elf.version_needs:
         if need.library in brought:
             continue
-        provider = image.facts(need.library)
+        provider = image.of(elf.ident.arch).facts(need.library)
         if provider is None or not provider.version_definitions:
             continue  # one that is missing is another matter; one without versions satisfies everybody
         lack = lacking(need, provider.version_definitions, "libc")

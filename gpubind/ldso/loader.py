@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
+from gpubind.arch import architecture
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.formats.ldcache import LdCache, LdCacheEntry
@@ -54,7 +55,10 @@ class Loader:
         self._all[arch] = self
         cache = read_ldcache(tree) if beside is None else beside._cache
         self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
-        self.directories: tuple[RootedPath, ...] = loader_directories(tree) if beside is None else beside.directories
+        directories: tuple[RootedPath, ...] = loader_directories(tree) if beside is None else beside.directories
+        if arch is not None and architecture(arch).bits == 32:
+            directories = _existing(tree, (*directories, *DEFAULT_DIRECTORIES_32))
+        self.directories: tuple[RootedPath, ...] = directories
         self._found: dict[str, Optional[RootedPath]] = {}
         self._defaults: Optional[tuple[RootedPath, ...]] = None
         self._glibc: Union[Glibc, Literal["unread"], None] = "unread"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, Optional
 
+from gpubind.arch import architecture
 from gpubind.formats.elf import ElfIdent, VersionNeed
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.versions import newest, prefix_of
@@ -21,10 +22,13 @@ def runs_here(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> O
     ident = host.ident(file.path)
     if not isinstance(ident, ElfIdent):
         return None  # a script: what it needs is its interpreter's business
-    if facts.arch is not None and ident.arch != facts.arch and file.capability != "compat32":
+    is_companions = facts.arch is not None and ident.arch == architecture(facts.arch).compat32
+    if facts.arch not in (None, ident.arch) and not is_companions:
         return Unfit("architecture", wanted=ident.arch, has=facts.arch)
     if facts.libc_family != "glibc":
         return Unfit("no-libc", has=facts.libc_family)
+    if is_companions and image.of(ident.arch).glibc is None:
+        return Unfit("no-libc", wanted=ident.arch, has="glibc")
     if file.kind == "binary":
         elf = host.elf(file.path)
         interpreter = "" if isinstance(elf, Missing) else elf.interpreter or ""

@@ -10,19 +10,8 @@ from typing import Optional
 
 from gpubind.model import DeviceNode, EnvVar, Gpu, Mount
 
-_OF_MOUNT = [
-    "vendor",
-    "target",
-    "kind",
-    "arch",
-    "soname",
-    "version",
-    "capability",
-    "options",
-    "required",
-    "size",
-    "content",
-]
+_OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
+_OF_MOUNT = (*_OF_FILE, "options", "required", "size", "content")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f][0-9a-f-]*", re.IGNORECASE)
 
 

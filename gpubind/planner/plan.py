@@ -190,7 +190,7 @@ def _not_asked(file: HostFile) -> Decision:
 def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
     """The binds of one file: a library has one for each name it needs."""
     if file.kind == "library":
-        directories = layout.directories(compat32=file.capability == "compat32")
+        directories = layout.directories(compat32=file.compat32)
         targets = [layout.place(directory, name) for directory in directories for name in file.names]
     elif file.kind == "binary":
         targets = [ContainerPath(f"{layout.bindir}/{file.names[0]}")]
@@ -207,9 +207,9 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
             arch=file.arch,
             soname=file.soname,
             version=file.version,
-            capability=file.capability,
+            capability="compat32" if file.compat32 else file.capability,
             options=_options(file),
-            required=file.soname in REQUIRED and file.capability != "compat32",
+            required=file.soname in REQUIRED and not file.compat32,
             size=file.size if content is None else len(content.encode("utf-8", "surrogateescape")),
             rule=file.named_by,
         )

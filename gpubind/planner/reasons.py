@@ -11,6 +11,8 @@ def unfit_text(unfit: Unfit) -> str:
         return f"it is {unfit.wanted}, the image is {unfit.has}"
     if unfit.rule == "no-loader":
         return f"its loader {unfit.wanted} is not in the image"
+    if unfit.rule == "no-libc" and unfit.wanted is not None:
+        return f"it is {unfit.wanted}, and the image has no C library for that"
     if unfit.rule == "no-libc":
         has = "no C library" if unfit.has == "none" else unfit.has
         return f"it needs glibc, the image has {has}" if has else "it needs glibc, which the image has not"

@@ -40,6 +40,8 @@ class Group(NamedTuple):
     name: GroupName
     members: tuple[HostFile, ...]
     """The host's."""
+    compat32: bool
+    """Whether they are for 32-bit programs of a 64-bit host: these decide by themselves."""
     asked: Side
     own: Optional[str]
     """That the image has its own, if it has."""
@@ -70,8 +72,9 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     What is to be said of ROCm is said in `gpubind.planner.userspace`.
     """
     files = sorted(files, key=lambda file: not file.userspace)
-    groups = [group for name in GROUPS if (group := _group(name, files, request, fit)).members]
-    images = {group.name: (group.rule, why) for group in groups if (why := _why_not_the_hosts(group, fit)) is not None}
+    groups = [_group(name, compat32, files, request, fit) for compat32 in (False, True) for name in GROUPS]
+    reasons = {group: _why_not_the_hosts(group, fit) for group in groups if group.members}
+    images = {(group.name, group.compat32): (group, why) for group, why in reasons.items() if why is not None}
     unfit = fit.unfit if fit is not None else {}
     theirs = fit.theirs if fit is not None else {}
     kept: list[HostFile] = []
@@ -79,8 +82,9 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     refused: list[tuple[HostFile, Unfit]] = []
     for file in files:
         name = group_of(file)
-        if name in images:
-            decisions += left_out(file, *images[name])
+        if name is not None and (name, file.compat32) in images:
+            group, why = images[name, file.compat32]
+            decisions += left_out(file, group.rule, why)
         elif file.path in unfit:
             decisions += left_out(file, unfit[file.path].rule, unfit_text(unfit[file.path]))
             refused += [(file, unfit[file.path])] if name != "rocm" else []
@@ -88,8 +92,10 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
             decisions += left_out(file, "userspace", theirs_text(theirs[file.path]))
         else:
             kept.append(file)
-    findings = [one for group in groups if group.name in images for one in _vendor_neutral(group, request, fit)]
-    return Sided(tuple(kept), tuple(decisions), (*_refusals(refused, request), *findings), tuple(images))
+    neutral = [one for group, _ in images.values() for one in _vendor_neutral(group, request, fit)]
+    said = {(one.code, one.subject): one for one in reversed(neutral)}  # once, where both classes have one cause
+    findings = (*_refusals(refused, request), *said.values())
+    return Sided(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
 
 
 def group_of(file: HostFile) -> Optional[GroupName]:
@@ -97,17 +103,21 @@ def group_of(file: HostFile) -> Optional[GroupName]:
     return "rocm" if file.userspace else file.family
 
 
-def _group(name: GroupName, files: Sequence[HostFile], request: Request, fit: Optional[ImageFit]) -> Group:
-    members = tuple(file for file in files if group_of(file) == name)
+def _group(
+    name: GroupName, compat32: bool, files: Sequence[HostFile], request: Request, fit: Optional[ImageFit]
+) -> Group:
+    members = tuple(file for file in files if group_of(file) == name and file.compat32 == compat32)
     if name == "rocm":
         runtime = fit.own_userspace if fit is not None else None
-        return Group(name, members, request.userspace, f"the image brings its own: {runtime}" if runtime else None)
+        own = f"the image brings its own: {runtime}" if runtime else None
+        return Group(name, members, compat32, request.userspace, own)
     refused = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
     return Group(
         name,
         members,
+        compat32,
         asked=request.vendor_neutral,
-        own="the image has its own" if fit is not None and name in fit.own_families else None,
+        own="the image has its own" if fit is not None and (name, compat32) in fit.own_families else None,
         refused=unfit_text(refused[0]) if refused else None,
         unseen="shared by all vendors; the image's own is mostly the better one, and no image is known",
     )
@@ -131,6 +141,7 @@ def _vendor_neutral(group: Group, request: Request, fit: Optional[ImageFit]) -> 
     if group.name == "rocm":
         return
     member, (name, packages) = group.members[0], _NAMES[group.name]
+    name += " for 32-bit programs" if group.compat32 else ""
     is_asked = group.asked == "host"
     if fit is None and group.asked == "auto":
         yield finding(

@@ -27,7 +27,7 @@ def unloadable(container: Container, plan: Plan) -> tuple[Unloadable, ...]:
     """Every library and program of *plan* that cannot be loaded in *container*, by target."""
     refused = []
     for mount in plan.mounts:
-        if mount.capability == "compat32" or not (mount.kind == "library" or _is_program(container, mount)):
+        if not (mount.kind == "library" or _is_program(container, mount)):
             continue
         failures = container.failures(mount.target)
         if failures:
@@ -138,14 +138,14 @@ def _severity(preflight: Preflight, mount: Mount, table: NameTable) -> Severity:
     if by_name:
         return "error"
     assert preflight.image is not None
-    hides = preflight.image.loader.find(name) is not None
+    hides = preflight.image.loader.of(mount.arch).find(name) is not None
     if hides or capability in ("compute", "utility"):
         return "warning"
     return "note"
 
 
 def _capability(mount: Mount, table: NameTable) -> Optional[Capability]:
-    if mount.capability is not None:
+    if mount.capability not in (None, "compat32"):  # which a 32-bit library has beside its own
         return mount.capability
     name = basename(mount.target)
     return capability_of(table.section(name, mount.target), driver_version_of(name))

@@ -62,7 +62,8 @@ def files_of(group: str) -> tuple[HostFile, ...]:
 
 def fit_of(group: str, own: bool, refused: tuple[str, ...] = ()) -> ImageFit:
     unfit = {file.path: LIBC for file in files_of(group) if file.names[0] in refused}
-    families: tuple[Family, ...] = tuple(f for f in ("glvnd", "opencl") if own and f == group)
+    neutral: tuple[Family, ...] = ("glvnd", "opencl")
+    families = tuple((family, False) for family in neutral if own and family == group)
     runtime = RootedPath("/opt/rocm/lib/libhsa-runtime64.so.1") if own and group == "rocm" else None
     return ImageFit(FACTS, unfit, families, runtime)
 
