@@ -6,7 +6,7 @@ from posixpath import basename, dirname
 from typing import NamedTuple, Optional
 
 from gpubind.ldso.container import Located
-from gpubind.rules.preflight import Preflight
+from gpubind.rules.preflight import ImagePreflight
 
 LIBCUDAS = ("libcuda.so.1", "libcuda.so")
 """The names by which programs open libcuda."""
@@ -25,12 +25,11 @@ class Winner(NamedTuple):
     """Whether the user put that element there."""
 
 
-def winner(preflight: Preflight, soname: str) -> Optional[Winner]:
+def winner(preflight: ImagePreflight, soname: str) -> Optional[Winner]:
     """What programs get for *soname* in place of the plan's file; None if they get that, or the plan has none.
 
     A libcuda of CUDA's forward compatibility is meant to come first: that it fits is a matter of other rules.
     """
-    assert preflight.container is not None
     mounts = [m for m in preflight.plan.mounts if m.kind == "library" and m.capability != "compat32"]
     planned = next((mount for mount in mounts if basename(mount.target) == soname), None)
     found = preflight.container.find(soname) if planned is not None else None
