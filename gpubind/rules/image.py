@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from posixpath import basename
+from posixpath import basename, dirname
+from typing import NamedTuple, Optional
 
 from gpubind.findings import counted, finding
 from gpubind.image.facts import DRIVER_SONAMES, ENVIRONMENT, SEARCH_PATHS, image_library
+from gpubind.ldso.container import Located
 from gpubind.model import Finding, ImageLibrary
-from gpubind.rules.order import FIRST, LIBCUDAS, Winner, winner
 from gpubind.rules.preflight import ImagePreflight, Preflight
+
+LIBCUDAS = ("libcuda.so.1", "libcuda.so")
+"""The names by which programs open libcuda."""
+FIRST = (*LIBCUDAS, "libnvidia-ml.so.1")
+"""What everything else hangs on."""
+
+
+class Winner(NamedTuple):
+    """A library that programs without search paths of their own get in place of the plan's."""
+
+    soname: str
+    file: Located
+    directory: Optional[str]
+    """The element of LD_LIBRARY_PATH that leads to it; None if the loader finds it by itself."""
+    is_users: bool
+    """Whether the user put that element there."""
+
+
+def _winner(preflight: ImagePreflight, soname: str) -> Optional[Winner]:
+    """What programs get for *soname* in place of the plan's file; None if they get that, or the plan has none.
+
+    A libcuda of CUDA's forward compatibility is meant to come first: that it fits is a matter of other rules.
+    """
+    mounts = [m for m in preflight.plan.mounts if m.kind == "library" and m.capability != "compat32"]
+    planned = next((mount for mount in mounts if basename(mount.target) == soname), None)
+    found = preflight.container.find(soname) if planned is not None else None
+    if planned is None or found is None or found.mount is not None or "/compat/" in found.at:
+        return None
+    if found.tree.real(found.at) == planned.source:
+        return None  # the same file by another way
+    directory = dirname(found.path)
+    in_path = directory in preflight.container.library_path
+    return Winner(soname, found, directory if in_path else None, directory in preflight.container.users_path)
 
 
 def driver_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
@@ -17,7 +51,7 @@ def driver_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
     planned = {basename(mount.target) for mount in preflight.plan.mounts}
     for library in _drivers(preflight):
         brought = library.soname in planned
-        first = winner(preflight, library.soname)
+        first = _winner(preflight, library.soname)
         if first is not None and (first.file.bind is not None or first.file.at != library.path):
             first = None
         driver = preflight.driver
@@ -48,7 +82,7 @@ def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
     """
     if not isinstance(preflight, ImagePreflight):
         return ()
-    winners = {soname: first for soname in FIRST if (first := winner(preflight, soname)) is not None}
+    winners = {soname: first for soname in FIRST if (first := _winner(preflight, soname)) is not None}
     if not winners:
         return ()
     found = (*stub_in_image(preflight), *driver_in_image(preflight), *_before_the_plans(preflight))
@@ -75,19 +109,19 @@ def stub_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
         found = preflight.container.find(name)
         if found is None:
             continue
-        which = "libcuda" if name in LIBCUDAS else "nvml"
+        first, behind = ("libcuda", "libcuda-behind") if name in LIBCUDAS else ("nvml", "nvml-behind")
         own = preflight.image.loader.find(name) or ""
         if found.mount is None and found.tree.is_stub(found.at):
             yield finding(
                 "stub-in-image",
                 subject=name,
-                case=which,
+                case=first,
                 severity="error" if name in LIBCUDAS else "warning",
                 where=found.path,
                 path=found.path,
             )
         elif found.mount is not None and own and preflight.image.tree.is_stub(own):
-            cases = ("behind", f"{which}-behind")
+            cases = ("behind", behind)
             yield finding("stub-in-image", subject=name, case=cases, severity="note", where=own, path=own)
 
 
@@ -100,7 +134,7 @@ def library_path_order(preflight: ImagePreflight) -> Iterator[Finding]:
 def _before_the_plans(preflight: ImagePreflight) -> Iterator[Finding]:
     """What the user puts in front in LD_LIBRARY_PATH has a libcuda or NVML: it is used, for the user's word counts."""
     for soname in FIRST:
-        first = winner(preflight, soname)
+        first = _winner(preflight, soname)
         if first is not None and first.is_users:
             path, directory = first.file.path, first.directory
             yield finding(

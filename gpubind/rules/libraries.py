@@ -75,41 +75,34 @@ def _causes(preflight: ImagePreflight, kind: Literal["missing", "version", "stac
         yield _Cause(refused[0][0], mounts, _worst(_severity(preflight, mount, table) for mount in mounts))
 
 
+def _refused(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional[str]) -> Finding:
+    names = ", ".join(cause.names)
+    told = {"message": cause.failure.message, "names": names, "number": len(cause.names), **facts}
+    return finding(
+        code,
+        subject=cause.failure.name,
+        case=cases,
+        severity=cause.severity,
+        vendor=cause.mounts[0].vendor,
+        where=names,
+        **told,
+    )
+
+
 def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     """A DT_NEEDED that neither the plan nor the image has. One finding for each name, with all that need it."""
     for cause in _causes(preflight, "missing"):
         packages = PACKAGES.get(cause.failure.name)
-        found = finding(
-            "library-missing",
-            subject=cause.failure.name,
-            case=cases_of(("many", cause.are_many), ("packaged", packages)),
-            severity=cause.severity,
-            vendor=cause.mounts[0].vendor,
-            where=", ".join(cause.names),
-            names=", ".join(cause.names),
-            number=len(cause.names),
-            message=cause.failure.message,
-            packages=packages,
-            use=_use(cause.names),
-        )
+        cases = cases_of(("many", cause.are_many), ("packaged", packages))
+        found = _refused("library-missing", cause, cases, packages=packages, use=_use(cause.names))
         yield softened(found, unseen_libraries(preflight))
 
 
 def library_version(preflight: ImagePreflight) -> Iterator[Finding]:
     """A symbol version that the library in the container does not define: what bringing the wrong side's copy does."""
     for cause in _causes(preflight, "version"):
-        found = finding(
-            "library-version",
-            subject=cause.failure.name,
-            case=cases_of(("many", cause.are_many)),
-            severity=cause.severity,
-            vendor=cause.mounts[0].vendor,
-            where=", ".join(cause.names),
-            names=", ".join(cause.names),
-            number=len(cause.names),
-            message=cause.failure.message,
-            provider=cause.failure.provider or "",
-        )
+        cases = cases_of(("many", cause.are_many))
+        found = _refused("library-version", cause, cases, provider=cause.failure.provider or "")
         yield softened(found, unseen_libraries(preflight))
 
 
@@ -118,14 +111,7 @@ def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
     if isinstance(preflight, ProgramPreflight) and _has_executable_stack(preflight):
         return
     for cause in _causes(preflight, "stack"):
-        yield finding(
-            "executable-stack",
-            subject=cause.failure.name,
-            severity=cause.severity,
-            vendor=cause.mounts[0].vendor,
-            where=", ".join(cause.names),
-            message=cause.failure.message,
-        )
+        yield _refused("executable-stack", cause, ())
 
 
 def library_unreadable(preflight: ImagePreflight) -> Iterator[Finding]:

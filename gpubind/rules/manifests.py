@@ -13,7 +13,7 @@ from gpubind.rules.preflight import ImagePreflight, Preflight
 from gpubind.tree import Tree
 
 
-class Loader(NamedTuple):
+class NeutralLoader(NamedTuple):
     """A vendor-neutral loader, and how it learns of the driver."""
 
     name: str
@@ -26,16 +26,18 @@ class Loader(NamedTuple):
 
 
 LOADERS = (
-    Loader("EGL", "libEGL_nvidia.so.0", "graphics", ("/usr/share/glvnd/egl_vendor.d/", "/etc/glvnd/egl_vendor.d/")),
-    Loader("Vulkan", "libGLX_nvidia.so.0", "graphics", ("/usr/share/vulkan/icd.d/", "/etc/vulkan/icd.d/")),
-    Loader("OpenCL", "libnvidia-opencl.so.1", "compute", ("/etc/OpenCL/vendors/",)),
+    NeutralLoader(
+        "EGL", "libEGL_nvidia.so.0", "graphics", ("/usr/share/glvnd/egl_vendor.d/", "/etc/glvnd/egl_vendor.d/")
+    ),
+    NeutralLoader("Vulkan", "libGLX_nvidia.so.0", "graphics", ("/usr/share/vulkan/icd.d/", "/etc/vulkan/icd.d/")),
+    NeutralLoader("OpenCL", "libnvidia-opencl.so.1", "compute", ("/etc/OpenCL/vendors/",)),
 )
 """Sources: libglvnd icd_enumeration.md, Vulkan-Loader LoaderDriverInterface.md, cl_khr_icd."""
 
 
 def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
     """A library of the driver is in the plan, but nothing tells the loader of it, nor does the image."""
-    targets = [mount.target for mount in preflight.plan.mounts if mount.kind == "manifest" or "/" in mount.target]
+    targets = [mount.target for mount in preflight.plan.mounts]
     libraries = {target.rpartition("/")[2] for target in targets}
     request = preflight.plan.request
     for loader in LOADERS:
@@ -54,7 +56,7 @@ def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
         )
 
 
-def _has_manifest(tree: Tree, loader: Loader) -> bool:
+def _has_manifest(tree: Tree, loader: NeutralLoader) -> bool:
     """Whether an image has a manifest of its own that tells *loader* of the driver."""
     paths = [f"{directory}{name}" for directory in loader.directories for name in tree.names(directory)]
     icds = (_parsed(tree.read(path)) for path in paths)

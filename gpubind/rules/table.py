@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, Optional
 
@@ -10,43 +11,11 @@ from gpubind.errors import NothingToBindError
 from gpubind.findings import finding, texts
 from gpubind.model import Finding, Severity
 from gpubind.planner import finding_order
-from gpubind.rules import (
-    amd,
-    cdi,
-    companions,
-    cuda,
-    driver,
-    graphics,
-    image,
-    libraries,
-    manifests,
-    mig,
-    nodes,
-    platform,
-    program,
-    runtime,
-    services,
-)
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
-MODULES = (
-    amd,
-    cdi,
-    companions,
-    cuda,
-    driver,
-    graphics,
-    image,
-    libraries,
-    manifests,
-    mig,
-    nodes,
-    platform,
-    program,
-    runtime,
-    services,
-)
-"""The modules in which rules are."""
+HOSTS = ("amd", "cdi", "companions", "driver", "graphics", "mig", "nodes", "platform", "runtime", "services")
+IMAGES = ("cuda", "image", "libraries", "manifests", "program")
+"""The modules of this room in which rules are, by what they are about."""
 
 
 class Rule(NamedTuple):
@@ -62,19 +31,20 @@ class Rule(NamedTuple):
     into a runtime's words, and it is among their findings already."""
 
 
-def functions(module: ModuleType) -> dict[str, Callable[[Any], Iterable[Finding]]]:
+def _rules_of(module: ModuleType) -> dict[str, Callable[[Any], Iterable[Finding]]]:
     """The rules in *module* by code: a rule is a function that is called as its code, with `_` for `-`."""
     own = {name.replace("_", "-"): thing for name, thing in vars(module).items() if callable(thing)}
     return {code: thing for code, thing in own.items() if code in texts() and thing.__module__ == module.__name__}
 
 
-_FINDS = {code: find for module in MODULES for code, find in functions(module).items()}
+_MODULES = [import_module(f"gpubind.rules.{topic}") for topic in (*HOSTS, *IMAGES)]
+_FINDS = {code: find for module in _MODULES for code, find in _rules_of(module).items()}
 RULES = tuple(Rule(code, tuple(text["severity"]), text["needs"], _FINDS.get(code)) for code, text in texts().items())
 """By code."""
 
 
 def asked(preflight: Preflight) -> tuple[Rule, ...]:
-    """The rules that what is known of a start lets be asked."""
+    """The rules whose inputs are there: the host always; an image, a runtime, a program if they are known."""
     known = {
         "host": True,
         "image": isinstance(preflight, ImagePreflight),
