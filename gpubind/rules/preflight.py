@@ -9,10 +9,10 @@ from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.image.facts import DEFAULT_PATH
 from gpubind.ldso.container import Container
+from gpubind.ldso.execve import Caller, Chain, follow
 from gpubind.ldso.hwcaps import Cpu, parse_cpuinfo
 from gpubind.model import Brought, Capability, Driver, Gpu, Missing, Plan
 from gpubind.planner.plan import wanted_capabilities
-from gpubind.rules.execve import Caller, Chain, follow
 from gpubind.runtimes import dispatch
 from gpubind.runtimes.start import NO_MOUNT_POINT, Start, Words
 
@@ -126,7 +126,8 @@ def preflight(
     with_image = ImagePreflight(*made._replace(image=image, container=container))
     if program is None:
         return with_image
-    caller = Caller(host.uname.machine, host.identity, image.facts.kind == "directory")
+    identity = host.identity
+    caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
     chain = follow(container, program, search_path(image, plan, brought), caller)
     return ProgramPreflight(*with_image._replace(program=program, chain=chain))
 

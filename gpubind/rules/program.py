@@ -1,6 +1,6 @@
 """Rules about the program that will run: is it in the container, and does its loader find everything it needs?
 
-What execve would start is in execve.py; for the rest: ld.so(8).
+What execve would start is in ldso/execve.py; for the rest: ld.so(8).
 """
 
 from __future__ import annotations
