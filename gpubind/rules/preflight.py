@@ -31,16 +31,14 @@ class Preflight(NamedTuple):
     image: Optional[Image] = None
     backend: Optional[str] = None
     """The runtime that will start it, by name."""
-    program: Optional[str] = None
-    """What will run in it: a path, or a name that is looked for in the image's PATH."""
     container: Optional[Container] = None
-    """The image with the plan in place; with an image only."""
+    """The image with the plan in place; set only if there is an image."""
     chain: Optional[Chain] = None
-    """What starting *program* comes to; with both only."""
+    """What starting the program comes to; set only if there is an image and a program."""
     brought: Optional[Brought] = None
     """What comes into the container beside the plan; None if nothing is known of that."""
     words: Optional[Words] = None
-    """The plan in the runtime's words; with what is known of the runtime only."""
+    """The plan in the runtime's words; set only if something is known of the runtime."""
     limit: Optional[RuntimeLimitError] = None
     """Why there are none."""
 
@@ -95,7 +93,6 @@ class ProgramPreflight(ImagePreflight):
     """A start whose program is known, too: what a rule about programs needs."""
 
     __slots__ = ()
-    program: str
     chain: Chain
 
 
@@ -111,7 +108,8 @@ def preflight(
     words: Optional[Words] = None,
 ) -> Preflight:
     """The start of *program* in *image* with *plan* by *backend*, with what is *brought* beside it; what is None is not
-    known. *words* are made of *start*, unless they are there already.
+    known. *program* is a path, or a name that is looked for in the image's PATH. *words* are made of *start*, unless
+    they are there already.
     """
     limit = None
     if start is not None and words is None:
@@ -129,7 +127,7 @@ def preflight(
     identity = host.identity
     caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
     chain = follow(container, program, search_path(image, plan, brought), caller)
-    return ProgramPreflight(*with_image._replace(program=program, chain=chain))
+    return ProgramPreflight(*with_image._replace(chain=chain))
 
 
 def _container(host: Host, plan: Plan, image: Image, brought: Brought, words: Optional[Words]) -> Container:
