@@ -326,7 +326,7 @@ def test_a_plan_without_an_image_loads_nothing_of_this() -> None:
     code = (
         "import sys, gpubind.image, gpubind.cli.app\n"
         "heavy = {'gpubind.formats.squashfs', 'zstandard', 'lz4', 'tarfile', 'tempfile'}\n"
-        "heavy |= {'gpubind.image.sources', 'gpubind.image.oci'}\n"
+        "heavy |= {'gpubind.blob.compressed', 'gpubind.image.oci'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,12 +11,12 @@ import os
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
-from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.blob.base import FileBlob
+from gpubind.errors import HostReadError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.live import PROGRAM_DIRECTORIES, writable_by_others
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
-from gpubind.image.sources import FileSource
 from gpubind.model import HostPath
 from gpubind.tree import LiveTree
 
@@ -61,10 +61,8 @@ def open_stored(store: Store, name: str, reference: str) -> Image:
         raise UsageError("bad-image-name", "this is no name of an image", where=reference, hint=hint)
     program = _program(store, reference)
     inspected = _call(program, ("image", "inspect", name), reference)
-    try:
+    with in_file(f"{store} image inspect {name}"):
         config = parse_inspected(inspected)
-    except FormatError as error:
-        raise error.in_file(f"{store} image inspect {name}") from error
     if store == "podman" and os.geteuid() == 0:
         mounted = _mounted(program, name, reference, config)
         if mounted is not None:
@@ -75,8 +73,8 @@ def open_stored(store: Store, name: str, reference: str) -> Image:
         # To standard output, into a file that has no name: nothing is left, whatever happens.
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _call(program, words, reference, file)
-        source = FileSource(os.dup(file.fileno()), reference)
-    contents = open_archive(source, HostPath(reference), "docker-archive", None)
+        blob = FileBlob(os.dup(file.fileno()), reference)
+    contents = open_archive(blob, HostPath(reference), "docker-archive", None)
     return read_image(contents.tree, reference, store, contents.env)
 
 

@@ -1,13 +1,13 @@
-"""The members of a tar archive, in bounded memory, from any source."""
+"""The members of a tar archive, in bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpubind.blob.base import Blob
 from gpubind.errors import FormatError
 from gpubind.formats.tar import BLOCK, RECORD_LIMIT, TarHeader, parse_pax, parse_tar_header, with_attributes
-from gpubind.image.sources import Source
 
 RECORDS_LIMIT = 16  # before one member; tar writes up to three
 SPARSE_LIMIT = 4096  # blocks of one file's map
@@ -21,8 +21,8 @@ class Member(NamedTuple):
     """Of its data in the archive."""
 
 
-def members(archive: Source) -> Iterator[Member]:
-    """What is in *archive*, in its order; records are worked in.
+def members(archive: Blob) -> Iterator[Member]:
+    """What is in *archive*, in its order, each as the records before it say.
 
     Errors: `FormatError` (code `bad-archive`) with the byte offset in the archive.
     """
@@ -58,9 +58,7 @@ def members(archive: Source) -> Iterator[Member]:
             if attributes:
                 header = with_attributes(header, attributes)
         except FormatError as error:
-            offset = error.place.partition("byte ")[2]
-            place = f"byte {at + int(offset)}" if offset.isdigit() else f"byte {at}"
-            raise FormatError(error.code, error.what, place=place, why=error.why).in_file(archive.label) from error
+            raise error.behind(at).in_file(archive.label) from error
         attributes = {}
         records = 0
         if header.more:
@@ -74,7 +72,7 @@ def _behind(offset: int, size: int) -> int:
     return offset + (size + BLOCK - 1) // BLOCK * BLOCK
 
 
-def _behind_map(archive: Source, offset: int) -> int:
+def _behind_map(archive: Blob, offset: int) -> int:
     """Where the data of a GNU sparse file starts: behind blocks that say whether another one follows."""
     for _ in range(SPARSE_LIMIT):
         block = archive.read_at(offset, BLOCK)
@@ -85,4 +83,4 @@ def _behind_map(archive: Source, offset: int) -> int:
 
 
 def _damaged(why: str, offset: int) -> FormatError:
-    return FormatError("bad-archive", "damaged tar archive", place=f"byte {offset}", why=why)
+    return FormatError("bad-archive", "damaged tar archive", offset=offset, why=why)
