@@ -82,7 +82,7 @@ def _mounted(program: str, name: str, reference: str, config: OciConfig) -> Opti
     """The image where podman mounts it; None if it cannot (a remote podman, a store that cannot mount)."""
     try:
         said = _call(program, ("image", "mount", name), reference)
-    except HostReadError:
+    except HostReadError:  # saving it may do all the same, or will say why not
         return None
     path = said.decode("utf-8", "surrogateescape").strip()
     if not path.startswith("/") or not os.path.isdir(path):
@@ -161,7 +161,7 @@ def _run(program: str, words: tuple[str, ...], timeout_s: float, into: Optional[
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            pass
+            pass  # no status says so
         finally:
             if status is None:  # also when interrupted
                 os.killpg(process.pid, signal.SIGKILL)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from posixpath import basename
 
-from gpubind.image.facts import DRIVER_SONAMES, ENVIRONMENT, SEARCH_PATHS, image_library
+from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
+from gpubind.image.facts import DRIVER_SONAMES, image_library
 from gpubind.model import Finding, ImageLibrary, Missing, Severity
 from gpubind.rules.looking import counted, nvidia_driver
 from gpubind.rules.order import FIRST, LIBCUDAS, Winner, winner

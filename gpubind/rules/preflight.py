@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.host import Host
 from gpubind.image import Image
-from gpubind.image.facts import DEFAULT_PATH
+from gpubind.image.environment import DEFAULT_PATH
 from gpubind.ldso.container import Container
 from gpubind.model import Brought, Finding, Plan, Severity
 from gpubind.rules.execve import Caller, Chain, follow
