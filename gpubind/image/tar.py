@@ -26,12 +26,11 @@ def members(archive: Blob) -> Iterator[Member]:
 
     Errors: `FormatError` (code `bad-archive`) with the byte offset in the archive.
     """
-    at = 0
+    at = end = records = 0
     attributes: dict[str, str] = {}
-    records = 0
-    end = 0
     while True:
         block = archive.read_at(at, BLOCK)
+        parsed = at  # where the bytes start that are looked at
         try:
             if not block and not records:  # without the zeros at the end, which some writers leave out
                 if end and not archive.read_at(end - 1, 1):
@@ -45,20 +44,14 @@ def members(archive: Blob) -> Iterator[Member]:
                 records += 1
                 if header.size > RECORD_LIMIT or records > RECORDS_LIMIT:
                     raise _damaged(f"record {records} before a member has {header.size} bytes", 0)
-                body = archive.read_at(data, header.size)
-                if len(body) < header.size:
-                    raise _damaged("truncated record", BLOCK)
-                if header.record == "pax":
-                    attributes.update(parse_pax(body))
-                elif header.record != "ignored":
-                    text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-                    attributes["path" if header.record == "name" else "linkpath"] = text
+                parsed = data
+                attributes.update(_said(header, archive.read_at(data, header.size)))
                 at = _behind(data, header.size)
                 continue
             if attributes:
                 header = with_attributes(header, attributes)
         except FormatError as error:
-            raise error.behind(at).in_file(archive.label) from error
+            raise error.behind(parsed).in_file(archive.label) from error
         attributes = {}
         records = 0
         if header.more:
@@ -66,6 +59,16 @@ def members(archive: Blob) -> Iterator[Member]:
         yield Member(header, data)
         at = _behind(data, header.size)
         end = data + header.size
+
+
+def _said(record: TarHeader, body: bytes) -> dict[str, str]:
+    """What a record says of the next member, in pax's words."""
+    if len(body) < record.size:
+        raise _damaged("truncated record", 0)
+    if record.record == "pax":
+        return parse_pax(body)
+    text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    return {"name": {"path": text}, "link": {"linkpath": text}}.get(record.record or "", {})
 
 
 def _behind(offset: int, size: int) -> int:
