@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from typing import Literal
 
 import pytest
 from build.layers import tar
@@ -35,7 +36,7 @@ def damage(data: bytes) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_records_say_the_names_of_the_next_member_alone(form: int) -> None:
+def test_records_say_the_names_of_the_next_member_alone(form: Literal[1, 2]) -> None:
     data = tar({f"{LONG}/file": b"body", "/l": Link(f"{LONG}/file"), "/short": b"s"}, form=form, directories=False)
     found = list(members(InMemory(data)))
     assert [(m.header.name, m.header.link) for m in found] == [
