@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional, TypeVar
 
+from gpubind.arch import Architecture
 from gpubind.blob.base import Blob
 from gpubind.blob.compressed import unpacked
 from gpubind.errors import FormatError, HostReadError, UsageError, in_file
@@ -36,14 +37,6 @@ LAYERS_LIMIT = 512  # Docker makes up to 127
 INDEX_DEPTH_LIMIT = 4
 INDEXES_LIMIT = 16
 TAGS_SHOWN = 8
-ARCHITECTURES = {
-    "x86_64": "amd64",
-    "aarch64": "arm64",
-    "i686": "386",
-    "armv7l": "arm",
-    "loongarch64": "loong64",
-}
-"""Go's names, where they are not those of `uname -m`."""
 
 
 class Contents(NamedTuple):
@@ -92,14 +85,16 @@ class Blobs:
             raise _malformed(f"{size} bytes instead of {wanted}", path).in_file(self.label)
 
 
-def open_layout(path: str, tag: Optional[str]) -> Contents:
+def open_layout(path: str, tag: Optional[str], arch: Architecture) -> Contents:
     """The image in the OCI layout directory *path*. Errors: as `open_archive`."""
     root = HostPath(os.path.realpath(path))
-    return _from_index(Blobs(LiveTree(path), path), root, "oci-layout", tag)
+    return _from_index(Blobs(LiveTree(path), path), root, "oci-layout", tag, arch)
 
 
-def open_archive(blob: Blob, root: HostPath, kind: Optional[ImageKind], tag: Optional[str]) -> Contents:
-    """The image in the tar archive *blob*, of *kind* if that is given.
+def open_archive(
+    blob: Blob, root: HostPath, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
+) -> Contents:
+    """The image in the tar archive *blob*, of *kind* if that is given; of several, the one for *arch*.
 
     Errors: `FormatError` (`bad-oci`, `bad-archive`, `image-bomb`, `unknown-image`), `HostReadError`
     (`unsupported-image`, `encrypted-image`), `UsageError` (`several-images`, `no-such-tag`).
@@ -119,7 +114,7 @@ def open_archive(blob: Blob, root: HostPath, kind: Optional[ImageKind], tag: Opt
         raise FormatError("unknown-image", what, where=blob.label, why=why, hint=hint)
     if kind == "docker-archive" or (kind is None and docker):
         return _from_docker(blobs, root, tag)
-    return _from_index(blobs, root, "oci-archive", tag)
+    return _from_index(blobs, root, "oci-archive", tag, arch)
 
 
 def _from_docker(blobs: Blobs, root: HostPath, tag: Optional[str]) -> Contents:
@@ -129,7 +124,7 @@ def _from_docker(blobs: Blobs, root: HostPath, tag: Optional[str]) -> Contents:
     return Contents(_layered(blobs, root, [(layer, None) for layer in image.layers]), "docker-archive", config.env)
 
 
-def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str]) -> Contents:
+def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str], arch: Architecture) -> Contents:
     descriptors = blobs.parsed("index.json", parse_oci_index)
     images = [d for d in descriptors if d.media_type in (*INDEX_TYPES, *MANIFEST_TYPES, "")]
     if not images and descriptors:
@@ -140,7 +135,7 @@ def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str
         chosen = [_tagged(images, [image.names for image in images], tag, blobs.label)]
         chosen = [image for image in images if image.names == chosen[0].names]
     manifests = _manifests(blobs, chosen)
-    descriptor = _fitting(manifests, blobs.label)
+    descriptor = _fitting(manifests, arch, blobs.label)
     manifest = blobs.parsed(descriptor.path, parse_oci_manifest, descriptor.size)
     if manifest.config.media_type not in CONFIG_TYPES:
         raise _unsupported(f"its configuration is of type {manifest.config.media_type[:100]!r}", blobs.label)
@@ -183,15 +178,13 @@ def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDe
     return found
 
 
-def _fitting(manifests: Sequence[OciDescriptor], label: str) -> OciDescriptor:
-    """The first for Linux on this machine; else the first for Linux: check says what is wrong with it."""
+def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str) -> OciDescriptor:
+    """The first for Linux on *arch*; else the first for Linux: check says what is wrong with it."""
     linux = [manifest for manifest in manifests if manifest.os in (None, "linux")]
     if not linux:
         platforms = sorted({f"{manifest.os}/{manifest.arch}" for manifest in manifests})
         raise _unsupported(f"no image for Linux is in it, but {', '.join(platforms[:TAGS_SHOWN]) or 'nothing'}", label)
-    machine = os.uname().machine
-    arch = ARCHITECTURES.get(machine, machine)
-    return next((manifest for manifest in linux if manifest.arch in (None, arch)), linux[0])
+    return next((manifest for manifest in linux if manifest.arch in (None, arch.go)), linux[0])
 
 
 def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
