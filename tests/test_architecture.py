@@ -17,6 +17,7 @@ ROOMS = (
     "data",
     "findings",
     "tree",
+    "layouts",
     "host",
     "ldso",
     "image",

@@ -8,9 +8,9 @@ from typing import NamedTuple, Optional, Union
 from gpubind.errors import FormatError, NotRecordedError
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.icd import parse_icd
+from gpubind.layouts import RUN_DIRECTORY
 from gpubind.model import ContainerPath, Decision, HostFile, Kind, Missing, RootedPath, Stat
 from gpubind.sources.claims import Claim
-from gpubind.sources.layouts import RUN_DIRECTORY
 from gpubind.sources.liblist import NameTable, capability_of, driver_version_of
 from gpubind.sources.search import Candidate, Search
 from gpubind.tree import Tree, glob

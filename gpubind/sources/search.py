@@ -13,8 +13,8 @@ from gpubind.formats.elf import COMPAT32, NotElf
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
+from gpubind.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
 from gpubind.model import Decision, Finding, Missing, RootedPath, Severity, Vendor
-from gpubind.sources.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
 from gpubind.sources.liblist import driver_version_of
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
+from gpubind.layouts import ROCM_LIBRARIES
 from gpubind.ldso.closure import Dependency, host_closure
 from gpubind.model import CAPABILITIES, Capability, Decision, HostFile, Missing, Request, RootedPath, Stat
-from gpubind.sources.amd.rocm import LIBRARY_DIRECTORIES, Rocm
+from gpubind.sources.amd.rocm import Rocm
 from gpubind.sources.claims import Claim
 from gpubind.sources.search import Search
 
@@ -18,7 +19,7 @@ def closure_files(
     """What *files* need beside themselves; a name that one of them has is not looked for again."""
     loaded = [file for file in files if file.kind in ("library", "binary") and file.family is None]
     names = {name for file in loaded for name in file.names if file.kind == "library"}
-    first = rocm.directories(*LIBRARY_DIRECTORIES)
+    first = rocm.directories(*ROCM_LIBRARIES)
     capabilities = {file.path: file.capability for file in loaded}
     decisions: list[Decision] = []
     more: dict[str, HostFile] = {}

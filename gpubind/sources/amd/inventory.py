@@ -12,12 +12,12 @@ from typing import Optional
 from gpubind.errors import NothingToBindError
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
+from gpubind.layouts import BINARY_DIRECTORIES, ROCM_LIBRARIES, amdgpu_directories, library_directories
 from gpubind.model import Decision, Driver, Finding, HostFile, Inventory, Request, RootedPath, SourceUsed
 from gpubind.sources import liblist
 from gpubind.sources.amd.closure import closure_files
 from gpubind.sources.amd.devices import KFD, MODULE, TOPOLOGY, AmdDevices, has_kernel_side, read_devices
-from gpubind.sources.amd.rocm import LIBRARY_DIRECTORIES, ROCM_PATH, Rocm, choose_rocm, release_of
-from gpubind.sources.layouts import BINARY_DIRECTORIES, library_directories, triplet
+from gpubind.sources.amd.rocm import ROCM_PATH, Rocm, choose_rocm, release_of
 from gpubind.sources.locate import locate
 from gpubind.sources.nodes import driver_kind
 from gpubind.sources.search import Search, existing_directories, read_cache
@@ -83,9 +83,8 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
     """The search in which the ROCm that serves comes first, and other releases do not count."""
     arch = host.uname.machine
-    own = rocm.directories(*LIBRARY_DIRECTORIES)
-    amdgpu = (f"/opt/amdgpu/lib/{triplet(arch)}", "/opt/amdgpu/lib64")
-    places = (*own, *amdgpu, *library_directories(arch), *request.library_path)
+    own = rocm.directories(*ROCM_LIBRARIES)
+    places = (*own, *amdgpu_directories(arch), *library_directories(arch), *request.library_path)
     return Search(
         host,
         cache,

@@ -11,14 +11,13 @@ from typing import NamedTuple, Optional
 
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host
+from gpubind.layouts import ROCM, ROCM_LIBRARIES
 from gpubind.model import Missing, RootedPath
 from gpubind.sources.nodes import natural
 from gpubind.tree import Tree, glob
 
 ROCM_PATH = "ROCM_PATH"
 DEFAULT = "/opt/rocm"
-PATTERNS = ("/opt/rocm", "/opt/rocm-*")
-LIBRARY_DIRECTORIES = ("lib", "lib64")
 HEART = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")
 
@@ -43,7 +42,7 @@ def choose_rocm(host: Host, cache: Optional[LdCache]) -> Rocm:
     """ROCM_PATH, else the one whose runtime ld.so finds first, else /opt/rocm, else the newest of /opt/rocm-*."""
     tree = host.driver
     found: dict[RootedPath, None] = {}
-    for path in (path for pattern in PATTERNS for path in glob(tree, pattern)):
+    for path in (path for pattern in ROCM for path in glob(tree, pattern)):
         real = tree.resolve(path)
         if not isinstance(real, Missing) and _has_libraries(tree, real):
             found[real] = None
@@ -80,7 +79,7 @@ def _others(found: dict[RootedPath, None], chosen: Optional[RootedPath]) -> tupl
 
 
 def _has_libraries(tree: Tree, prefix: str) -> bool:
-    for directory in LIBRARY_DIRECTORIES:
+    for directory in ROCM_LIBRARIES:
         names = tree.list(f"{prefix}/{directory}")
         if not isinstance(names, Missing) and any(HEART.match(name) for name in names):
             return True

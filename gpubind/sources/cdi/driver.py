@@ -9,12 +9,12 @@ from typing import Optional, Union
 
 from gpubind.formats.cdi import CdiMount
 from gpubind.host import Host
+from gpubind.layouts import HOST_ONLY
 from gpubind.model import ContainerPath, PassedOver
 from gpubind.sources.cdi.edits import is_clean, read_edits
 from gpubind.sources.cdi.registry import SOURCE, Choice, in_driver_root, registry_findings
 from gpubind.sources.claims import Claim, Serving
 from gpubind.sources.files import lead
-from gpubind.sources.layouts import HOST_ONLY
 
 
 def claims(host: Host, choice: Choice) -> Union[Serving, PassedOver]:

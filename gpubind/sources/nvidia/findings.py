@@ -8,8 +8,8 @@ from typing import Optional
 from gpubind.errors import NothingToBindError
 from gpubind.formats.liblist import library_stem
 from gpubind.host import Host
+from gpubind.layouts import library_directories
 from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing
-from gpubind.sources.layouts import library_directories
 from gpubind.sources.liblist import driver_version_of
 from gpubind.sources.libraries import Libraries
 from gpubind.sources.nvidia.version import Kernel

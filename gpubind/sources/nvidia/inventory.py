@@ -13,6 +13,7 @@ from gpubind.errors import FormatError
 from gpubind.formats.elf import COMPAT32
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
+from gpubind.layouts import HOST_ONLY, library_directories
 from gpubind.model import (
     Decision,
     Driver,
@@ -27,7 +28,6 @@ from gpubind.model import (
 )
 from gpubind.sources import liblist
 from gpubind.sources.claims import Claim, Serving
-from gpubind.sources.layouts import HOST_ONLY, library_directories
 from gpubind.sources.liblist import driver_version_of
 from gpubind.sources.libraries import Libraries, unmatched
 from gpubind.sources.locate import locate

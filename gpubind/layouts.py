@@ -68,6 +68,17 @@ def library_directories(arch: str) -> tuple[str, ...]:
     )
 
 
+ROCM = ("/opt/rocm", "/opt/rocm-*")
+"""Where AMD's installers put ROCm: each release into a directory of its own, and a link to one of them."""
+ROCM_LIBRARIES = ("lib", "lib64")
+"""Of a release of ROCm, the directories of libraries."""
+
+
+def amdgpu_directories(arch: str) -> tuple[str, ...]:
+    """The directories of the libraries of AMD's own graphics stack for *arch*."""
+    return (f"/opt/amdgpu/lib/{triplet(arch)}", "/opt/amdgpu/lib64")
+
+
 RUN_DIRECTORY = {
     "nvidia.icd": "/etc/OpenCL/vendors/nvidia.icd",
     "10_nvidia.json": "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
