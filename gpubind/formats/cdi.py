@@ -27,6 +27,7 @@ _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _ANNOTATION_PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 
 _Value = TypeVar("_Value")
+_Reader = Callable[[Any, str], _Value]
 
 
 class CdiNode(NamedTuple):
@@ -77,7 +78,7 @@ class CdiHook(NamedTuple):
     args: tuple[str, ...]
     """With the program's name first."""
     env: tuple[str, ...]
-    timeout: Optional[int]
+    timeout_s: Optional[int]
 
 
 class CdiRdt(NamedTuple):
@@ -148,7 +149,7 @@ def parse_cdi(data: bytes) -> CdiSpec:
         raise _malformed(error.place, error.why) from error
     if document is None:
         raise _malformed("", "no spec in it")
-    spec = _spec(document, "")
+    spec = _read_spec(document, "")
     _validate(spec)
     return spec
 
@@ -182,124 +183,51 @@ def required_version(spec: CdiSpec) -> str:
     return "0.4.0" if any(m.type for e in edits for m in e.mounts) else "0.3.0"
 
 
-# Decoding: what Go's encoding/json does with the project's types, unknown fields refused.
+# Decoding: what Go's encoding/json does with the project's types, unknown fields refused. A reader takes a value, None
+# if the field is absent, and its place.
 
 
-def _spec(value: Any, at: str) -> CdiSpec:
-    fields = _struct(value, at, ("cdiVersion", "kind", "annotations", "devices", "containerEdits"))
-    return CdiSpec(
-        _string(*fields("cdiVersion")).removeprefix("v"),
-        _string(*fields("kind")),
-        _string_map(*fields("annotations")),
-        _list(*fields("devices"), _device),
-        _edits(*fields("containerEdits")),
-    )
+def _object(make: Callable[..., _Value], *, null: bool = True, **readers: _Reader[Any]) -> _Reader[_Value]:
+    """Reads an object with these fields, each by its reader: what *make* makes of the values, in this order."""
+    by_fold = {name.lower(): name for name in readers}
+
+    def read(value: Any, at: str) -> _Value:
+        if value is None and not null:
+            raise _malformed(at, "null where an object is wanted")
+        found: dict[str, Any] = {}
+        for key, member in _mapping(value, at).items():
+            name = key if key in readers else by_fold.get(key.lower())
+            if name is None:
+                raise _malformed(_below(at, key), "unknown field")
+            if name in found:
+                raise _malformed(_below(at, name), "written twice")
+            found[name] = member
+        return make(*(reader(found.get(name), _below(at, name)) for name, reader in readers.items()))
+
+    return read
 
 
-def _device(value: Any, at: str) -> CdiDevice:
-    fields = _struct(value, at, ("name", "annotations", "containerEdits"))
-    return CdiDevice(_string(*fields("name")), _string_map(*fields("annotations")), _edits(*fields("containerEdits")))
+def _list_of(item: _Reader[_Value]) -> _Reader[tuple[_Value, ...]]:
+    def read(value: Any, at: str) -> tuple[_Value, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise _wrong_type(value, at, "a list")
+        return tuple(item(member, f"{at}[{number}]") for number, member in enumerate(value))
+
+    return read
 
 
-def _edits(value: Any, at: str) -> CdiEdits:
-    known = ("env", "deviceNodes", "netDevices", "hooks", "mounts", "intelRdt", "additionalGids")
-    fields = _struct(value, at, known)
-    rdt, rdt_at = fields("intelRdt")
-    return CdiEdits(
-        _list(*fields("env"), _string),
-        _list(*fields("deviceNodes"), _node),
-        _list(*fields("netDevices"), _net_device),
-        _list(*fields("hooks"), _hook),
-        _list(*fields("mounts"), _mount),
-        None if rdt is None else _rdt(rdt, rdt_at),
-        _list(*fields("additionalGids"), _uint32),
-    )
+def _optional(reader: _Reader[_Value]) -> _Reader[Optional[_Value]]:
+    return lambda value, at: None if value is None else reader(value, at)
 
 
-def _node(value: Any, at: str) -> CdiNode:
-    known = ("path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid")
-    fields = _struct(value, at, known, null=False)
-    return CdiNode(
-        _string(*fields("path")),
-        _string(*fields("hostPath")),
-        _string(*fields("type")),
-        _integer(*fields("major")) or 0,
-        _integer(*fields("minor")) or 0,
-        _optional_uint32(*fields("fileMode")),
-        _string(*fields("permissions")),
-        _optional_uint32(*fields("uid")),
-        _optional_uint32(*fields("gid")),
-    )
-
-
-def _net_device(value: Any, at: str) -> CdiNetDevice:
-    fields = _struct(value, at, ("hostInterfaceName", "name"), null=False)
-    return CdiNetDevice(_string(*fields("hostInterfaceName")), _string(*fields("name")))
-
-
-def _hook(value: Any, at: str) -> CdiHook:
-    fields = _struct(value, at, ("hookName", "path", "args", "env", "timeout"), null=False)
-    return CdiHook(
-        _string(*fields("hookName")),
-        _string(*fields("path")),
-        _list(*fields("args"), _string),
-        _list(*fields("env"), _string),
-        _integer(*fields("timeout")),
-    )
-
-
-def _mount(value: Any, at: str) -> CdiMount:
-    fields = _struct(value, at, ("hostPath", "containerPath", "options", "type"), null=False)
-    return CdiMount(
-        _string(*fields("hostPath")),
-        _string(*fields("containerPath")),
-        _list(*fields("options"), _string),
-        _string(*fields("type")),
-    )
-
-
-def _rdt(value: Any, at: str) -> CdiRdt:
-    known = ("closID", "l3CacheSchema", "memBwSchema", "schemata", "enableMonitoring")
-    fields = _struct(value, at, known)
-    schemata, schemata_at = fields("schemata")
-    monitoring, monitoring_at = fields("enableMonitoring")
-    if not isinstance(monitoring, (bool, type(None))):
-        raise _wrong_type(monitoring, monitoring_at, "true or false")
-    return CdiRdt(
-        _string(*fields("closID")),
-        _string(*fields("l3CacheSchema")),
-        _string(*fields("memBwSchema")),
-        None if schemata is None else _list(schemata, schemata_at, _string),
-        bool(monitoring),
-    )
-
-
-def _struct(value: Any, at: str, known: tuple[str, ...], *, null: bool = True) -> Callable[[str], tuple[Any, str]]:
-    """The fields of an object, by name: each value (None if absent) with its place."""
-    if value is None and null:
-        value = {}
+def _mapping(value: Any, at: str) -> dict[str, Any]:
     if value is None:
-        raise _malformed(at, "null where an object is wanted")
+        return {}
     if not isinstance(value, dict):
         raise _wrong_type(value, at, "an object")
-    by_fold = {name.lower(): name for name in known}
-    found: dict[str, Any] = {}
-    for key, member in value.items():
-        name = key if key in known else by_fold.get(key.lower())
-        if name is None:
-            raise _malformed(_below(at, key), "unknown field")
-        if name in found:
-            raise _malformed(_below(at, name), "written twice")
-        found[name] = member
-    return lambda name: (found.get(name), _below(at, name))
-
-
-def _list(value: Any, at: str, item: Callable[[Any, str], _Value]) -> tuple[_Value, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise _wrong_type(value, at, "a list")
-    return tuple(item(member, f"{at}[{number}]") for number, member in enumerate(value))
+    return value
 
 
 def _string(value: Any, at: str) -> str:
@@ -319,16 +247,18 @@ def _string(value: Any, at: str) -> str:
 
 
 def _string_map(value: Any, at: str) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _wrong_type(value, at, "an object")
-    return {key: _string(member, _below(at, key)) for key, member in value.items()}
+    return {key: _string(member, _below(at, key)) for key, member in _mapping(value, at).items()}
 
 
-def _integer(value: Any, at: str) -> Optional[int]:
+def _boolean(value: Any, at: str) -> bool:
+    if not isinstance(value, (bool, type(None))):
+        raise _wrong_type(value, at, "true or false")
+    return bool(value)
+
+
+def _integer(value: Any, at: str) -> int:
     if value is None:
-        return None
+        return 0
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -339,14 +269,66 @@ def _integer(value: Any, at: str) -> Optional[int]:
 
 
 def _uint32(value: Any, at: str) -> int:
-    return _optional_uint32(value, at) or 0
-
-
-def _optional_uint32(value: Any, at: str) -> Optional[int]:
     number = _integer(value, at)
-    if number is not None and not 0 <= number < 1 << 32:
+    if not 0 <= number < 1 << 32:
         raise _malformed(at, f"{number} is no unsigned number of 32 bits")
     return number
+
+
+_read_edits = _object(
+    CdiEdits,
+    env=_list_of(_string),
+    deviceNodes=_list_of(
+        _object(
+            CdiNode,
+            null=False,
+            path=_string,
+            hostPath=_string,
+            type=_string,
+            major=_integer,
+            minor=_integer,
+            fileMode=_optional(_uint32),
+            permissions=_string,
+            uid=_optional(_uint32),
+            gid=_optional(_uint32),
+        )
+    ),
+    netDevices=_list_of(_object(CdiNetDevice, null=False, hostInterfaceName=_string, name=_string)),
+    hooks=_list_of(
+        _object(
+            CdiHook,
+            null=False,
+            hookName=_string,
+            path=_string,
+            args=_list_of(_string),
+            env=_list_of(_string),
+            timeout=_optional(_integer),
+        )
+    ),
+    mounts=_list_of(
+        _object(CdiMount, null=False, hostPath=_string, containerPath=_string, options=_list_of(_string), type=_string)
+    ),
+    intelRdt=_optional(
+        _object(
+            CdiRdt,
+            closID=_string,
+            l3CacheSchema=_string,
+            memBwSchema=_string,
+            schemata=_optional(_list_of(_string)),
+            enableMonitoring=_boolean,
+        )
+    ),
+    additionalGids=_list_of(_uint32),
+)
+_read_device = _object(CdiDevice, name=_string, annotations=_string_map, containerEdits=_read_edits)
+_read_spec = _object(
+    CdiSpec,
+    cdiVersion=lambda value, at: _string(value, at).removeprefix("v"),
+    kind=_string,
+    annotations=_string_map,
+    devices=_list_of(_read_device),
+    containerEdits=_read_edits,
+)
 
 
 # Validation, in the project's order.

@@ -15,7 +15,7 @@ from gpubind.formats.ldcache import LdCache
 from gpubind.formats.nvidia_cli import list_argv
 from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
 from gpubind.formats.stub import STUBBED
-from gpubind.host.base import LIST_FILES, Host
+from gpubind.host.base import LIST_FILES, MPS_PIPE_DIRECTORY, ROCM_PATH, Host
 from gpubind.host.places import (
     BELOW_LIBRARIES,
     BELOW_ROCM,
@@ -158,12 +158,12 @@ class _Survey:
         self._pci_devices()
         for directory in WHOLE_DIRECTORIES:
             self.walk(directory)
-        mps = host.environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
+        mps = host.environ.get(MPS_PIPE_DIRECTORY, "")
         if mps.startswith("/") and not _HOME.match(mps):
             self.walk(mps)
         self._drm_devices()
         releases = self._matching("/opt", "rocm")
-        asked = host.environ.get("ROCM_PATH", "")
+        asked = host.environ.get(ROCM_PATH, "")
         if asked.startswith("/") and not _HOME.match(asked):
             releases.append(asked)
         for directory in releases:

@@ -4,26 +4,32 @@ decides, and the locator alone.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.model import (
     Capability,
     ContainerPath,
     Decision,
     EnvVar,
+    FileKind,
     Finding,
+    Found,
     HostFile,
-    HostPath,
     Kind,
+    Missing,
     PassedOver,
-    RootedPath,
     SourceUsed,
     Step,
     Vendor,
     Verdict,
 )
+from gpubind.tree import Tree
 
 ClaimKind = Literal["library", "library-name", "library-file", "version", "program", "path", "file", "device"]
+
+_LOST = {"absent": "dangling", "unrecorded": "unreadable"}
+BINDABLE: dict[FileKind, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
+"""What can be bound as it is, by what it is on the host."""
 
 
 class Claim(NamedTuple):
@@ -79,34 +85,43 @@ class Claim(NamedTuple):
             detail=detail,
         )
 
+    def lost(self, missing: Missing, path: Optional[str] = None, detail: Optional[str] = None) -> Decision:
+        """That *path*, or else its name, leads to nothing that could be looked at."""
+        why = missing.detail if missing.why == "unrecorded" else detail or str(missing)
+        rule = _LOST.get(missing.why, f"path-{missing.why}")
+        return self.decision(verdict="rejected", rule=rule, path=path or self.name, detail=why)
+
     def file(
-        self,
-        *,
-        kind: Kind,
-        path: RootedPath,
-        source: HostPath,
-        size: int,
-        found_by: str,
-        capability: Optional[Capability] = None,
+        self, tree: Tree, found: Found, *, kind: Kind, found_by: str, capability: Optional[Capability] = None
     ) -> HostFile:
         """The file that it turned out to be, as far as any kind of file goes."""
         return HostFile(
             vendor=self.vendor,
             kind=kind,
-            path=path,
+            path=found.path,
             names=(),
-            target=None,
+            target=self.target,
             arch=None,
             soname=None,
             version=None,
             capability=capability,
-            size=size,
-            source=source,
+            size=found.stat.size,
+            source=tree.real(found.path),
             named_by=self.by,
             named_at=self.at,
             found_by=found_by,
             userspace=self.userspace,
         )
+
+    def bindable(
+        self, tree: Tree, found: Found, *, found_by: str, capability: Optional[Capability] = None
+    ) -> Union[HostFile, Decision]:
+        """As `file`, for what is bound as it is; a Decision for what cannot be, such as a device node."""
+        kind = BINDABLE.get(found.stat.kind)
+        if kind is None:
+            detail = f"a {found.stat.kind}"
+            return self.decision(verdict="rejected", rule="special-file", path=found_by, detail=detail)
+        return self.file(tree, found, kind=kind, found_by=found_by, capability=capability)
 
 
 class Serving(NamedTuple):

@@ -7,7 +7,18 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.liblist import VENDOR_NEUTRAL, library_stem
-from gpubind.model import CAPABILITIES, Capability, Decision, Family, HostFile, Missing, RootedPath, Stat, Step, Verdict
+from gpubind.model import (
+    CAPABILITIES,
+    Capability,
+    Decision,
+    Family,
+    Found,
+    HostFile,
+    Missing,
+    RootedPath,
+    Step,
+    Verdict,
+)
 from gpubind.sources.claims import Claim
 from gpubind.sources.liblist import ALIASES, NameTable, capability_of, driver_version_of
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
@@ -193,14 +204,9 @@ def _library(search: Search, group: list[_Win]) -> HostFile:
         names.add(soname)
         # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 is there; a bind less is a mount less.
         names -= {own_name} - {soname}
-    found = search.tree.stat(real)
+    found = Found(real, first.accepted.stat)
     made = first.claim.file(
-        kind="library",
-        path=real,
-        source=search.tree.real(real),
-        size=found.size if isinstance(found, Stat) else 0,
-        found_by=first.candidate.found_by,
-        capability=first.capability,
+        search.tree, found, kind="library", found_by=first.candidate.found_by, capability=first.capability
     )
     return made._replace(
         names=tuple(sorted(names)),

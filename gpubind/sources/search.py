@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional, Union
 
+from gpubind.findings import finding
 from gpubind.formats.elf import COMPAT32, NotElf
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
 from gpubind.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
-from gpubind.model import Decision, Finding, Missing, RootedPath, Severity, Vendor
+from gpubind.model import Decision, Finding, Missing, RootedPath, Stat, Vendor
 from gpubind.sources.liblist import driver_version_of
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
@@ -38,6 +39,7 @@ class Accepted(NamedTuple):
 
     path: RootedPath
     """The resolved real file."""
+    stat: Stat
     arch: str
     version: Optional[str]
     """The driver version that its name carries."""
@@ -104,30 +106,28 @@ class Search:
     def _in(self, directories: Iterable[RootedPath], stems: frozenset[str]) -> Iterator[Candidate]:
         suffix = f".so.{self.version}"
         for directory in directories:
-            names = self.tree.list(directory)
-            if isinstance(names, Missing):
-                continue
             prefix = directory.rstrip("/") + "/"
-            for name in names:
+            for name in self.tree.names(directory):
                 end = name.find(".so") + 3
                 if end > 2 and (name[:end] in stems or name.endswith(suffix)):
                     yield Candidate(name, RootedPath(prefix + name), directory)
 
     def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
         """What the rules say of *candidate*: is it there, a library, for this machine, of this driver?"""
-        real = self.tree.resolve(candidate.path)
-        if isinstance(real, Missing):
-            if real.why == "absent":
+        found = self.tree.find(candidate.path)
+        if isinstance(found, Missing):
+            if found.why == "absent":
                 return Refused("dangling", f"{candidate.found_by} names it, but it leads nowhere")
-            return Refused(f"path-{real.why}", str(real))
+            return Refused(f"path-{found.why}", str(found))
+        real = found.path
         if (candidate.name.startswith(STUBBED) or "/stubs/" in real) and self.tree.is_stub(real):
             return Refused("stub", "a stand-in from the CUDA toolkit, for linking programs only; no driver", real)
         answer = self._judged.get(real)
         if answer is None:
-            answer = self._judged[real] = self._judge_file(real)
+            answer = self._judged[real] = self._judge_file(*found)
         return answer
 
-    def _judge_file(self, real: RootedPath) -> Union[Accepted, Refused]:
+    def _judge_file(self, real: RootedPath, stat: Stat) -> Union[Accepted, Refused]:
         ident = self.tree.ident(real)
         if isinstance(ident, Missing):
             return Refused("unreadable", str(ident), real)
@@ -143,10 +143,14 @@ class Search:
             return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real)
         if version and self.version and version != self.version:
             return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real)
-        other = next((path for path in self.others if real.startswith(path + "/")), None)
-        if other is not None:
+        other = self.other_release(real)
+        if other:
             return Refused("other-rocm", f"of {other}, and another ROCm serves", real)
-        return Accepted(real, arch, version)
+        return Accepted(real, stat, arch, version)
+
+    def other_release(self, real: RootedPath) -> Optional[RootedPath]:
+        """The directory of another release than the one that serves, if *real* lies in one."""
+        return next((path for path in self.others if real.startswith(path + "/")), None)
 
 
 def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
@@ -158,13 +162,7 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
         code, why = "no-ldcache", str(cache)
     else:
         code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
-    where = tree.root.rstrip("/") + LD_CACHE_PATH
-    what = "there is no usable ld cache; the known driver directories are searched instead"
-    hint = "run `ldconfig` as root, or name the driver's directory with --library-path"
-    severity: Severity = "note" if code == "no-ldcache" else "warning"
-    finding = Finding(
-        code=code, severity=severity, vendor=vendor, subject=LD_CACHE_PATH, what=what, where=where, why=why, hint=hint
-    )
+    told = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=tree.root.rstrip("/") + LD_CACHE_PATH, why=why)
     decision = Decision(
         vendor=vendor,
         subject=LD_CACHE_PATH,
@@ -174,7 +172,7 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
         path=LD_CACHE_PATH,
         detail=why,
     )
-    return None, [finding], [decision]
+    return None, [told], [decision]
 
 
 def existing_directories(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
@@ -182,11 +180,10 @@ def existing_directories(tree: Tree, directories: Iterable[str]) -> tuple[Rooted
     found: dict[RootedPath, None] = {}
     for directory in directories:
         for sub in SUBDIRECTORIES:
-            here = tree.resolve(f"{directory.rstrip('/')}/{sub}" if sub else directory)
-            facts = here if isinstance(here, Missing) else tree.stat(here)
-            if isinstance(here, Missing) or isinstance(facts, Missing):
+            here = tree.find(f"{directory.rstrip('/')}/{sub}" if sub else directory)
+            if isinstance(here, Missing):
                 if not sub:
                     break
-            elif facts.kind == "dir":
-                found[here] = None
+            elif here.stat.kind == "dir":
+                found[here.path] = None
     return tuple(found)

@@ -12,12 +12,13 @@ from typing import Optional
 from gpubind.errors import NothingToBindError
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
+from gpubind.host.base import ROCM_PATH
 from gpubind.layouts import BINARY_DIRECTORIES, ROCM_LIBRARIES, amdgpu_directories, library_directories
 from gpubind.model import Decision, Driver, Finding, HostFile, Inventory, Request, RootedPath, SourceUsed
 from gpubind.sources import liblist
 from gpubind.sources.amd.closure import closure_files
 from gpubind.sources.amd.devices import KFD, MODULE, TOPOLOGY, AmdDevices, has_kernel_side, read_devices
-from gpubind.sources.amd.rocm import ROCM_PATH, Rocm, choose_rocm, release_of
+from gpubind.sources.amd.rocm import Rocm, choose_rocm, release_of
 from gpubind.sources.locate import locate
 from gpubind.sources.nodes import driver_kind
 from gpubind.sources.search import Search, existing_directories, read_cache

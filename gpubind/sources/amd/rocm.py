@@ -11,12 +11,12 @@ from typing import NamedTuple, Optional
 
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host
+from gpubind.host.base import ROCM_PATH
 from gpubind.layouts import ROCM, ROCM_LIBRARIES
 from gpubind.model import Missing, RootedPath
 from gpubind.sources.nodes import natural
 from gpubind.tree import Tree, glob
 
-ROCM_PATH = "ROCM_PATH"
 DEFAULT = "/opt/rocm"
 HEART = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")

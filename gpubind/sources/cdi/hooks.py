@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from posixpath import basename, dirname, join, normpath
 from typing import NamedTuple, Optional
 
+from gpubind.findings import finding
 from gpubind.formats.cdi import CdiHook
 from gpubind.model import Decision, Finding, Vendor, Verdict
 from gpubind.sources.cdi.registry import SOURCE, Applied
@@ -62,29 +63,26 @@ def read_hooks(applied: Iterable[Applied], vendor: Vendor) -> Links:
     folders: dict[str, None] = {}
     decisions: list[Decision] = []
     findings: list[Finding] = []
-
-    def decide(name: str, verdict: Verdict, rule: str, detail: str) -> None:
-        claim = Claim("file", name, SOURCE, at, vendor)
-        decisions.append(claim.decision(verdict=verdict, rule=rule, step="name", path=hook.path, detail=detail))
-
     for part in applied:
         for number, hook in enumerate(part.edits.hooks):
-            at = f"{part.at}.hooks[{number}]"
             name = hook_name(hook)
+            claim = Claim("file", name or basename(hook.path), SOURCE, f"{part.at}.hooks[{number}]", vendor)
+            verdict: Verdict = "taken" if name in ("create-symlinks", "update-ldcache") else "left-out"
+            rule = "cdi-hook" if verdict == "taken" else "cdi-hook-not-run"
             if name == "create-symlinks":
                 made = dict(_links(hook))
                 links.update(made)
-                decide(name, "taken", "cdi-hook", f"{len(made)} links, each a bind under its own name")
+                detail = f"{len(made)} links, each a bind under its own name"
             elif name == "update-ldcache":
-                given = [value for value in _values(hook, "--folder") if value.startswith("/")]
-                folders.update(dict.fromkeys(given))
-                decide(name, "taken", "cdi-hook", "the directory of the libraries is in LD_LIBRARY_PATH instead")
+                folders.update(dict.fromkeys(folder for folder in _values(hook, "--folder") if folder[:1] == "/"))
+                detail = "the directory of the libraries is in LD_LIBRARY_PATH instead"
             elif name in NOT_NEEDED:
-                decide(name, "left-out", "cdi-hook-not-run", NOT_NEEDED[name])
+                detail = NOT_NEEDED[name]
             else:
-                subject = name or basename(hook.path)
-                decide(subject, "left-out", "cdi-hook-unknown", "what it does is not known, and it is not run")
-                findings.append(_unknown(hook, subject, at, vendor))
+                rule, detail = "cdi-hook-unknown", "what it does is not known, and it is not run"
+                told = finding("cdi-hook", subject=claim.name, vendor=vendor, where=claim.at, program=hook.path)
+                findings.append(told)
+            decisions.append(claim.decision(verdict=verdict, rule=rule, step="name", path=hook.path, detail=detail))
     return Links(links, tuple(folders), tuple(decisions), tuple(findings))
 
 
@@ -111,16 +109,3 @@ def _values(hook: CdiHook, option: str) -> list[str]:
         elif word.startswith(f"{option}="):
             found.append(word[len(option) + 1 :])
     return found
-
-
-def _unknown(hook: CdiHook, name: str, at: str, vendor: Vendor) -> Finding:
-    return Finding(
-        code="cdi-hook",
-        severity="warning",
-        vendor=vendor,
-        subject=name,
-        what=f"the CDI spec has a hook `{name}`, and gpubind does not know what it does",
-        where=at,
-        why=f"{hook.path} is not run; what it would have done is missing in the container",
-        hint="look at what it does, and do it otherwise; or give the device with podman or docker, which run hooks",
-    )
