@@ -91,6 +91,12 @@ class Search:
         """Where libraries are looked for, in order."""
         return (*self.first, *((LD_CACHE,) if self.cache else ()), *self.directories)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The same for one who finds nothing there: whether the ld cache is of use, and the directories."""
+        cache = "no usable ld.so.cache" if self.cache is None else f"{LD_CACHE} ({len(self.cache)} entries)"
+        return (cache, *self.directories)
+
     def candidates(self, stems: frozenset[str]) -> Iterator[Candidate]:
         """What may be one of *stems* (`libcuda.so`), or carries V: the ld cache in its order, which is ld.so's.
 

@@ -10,6 +10,7 @@ import re
 from typing import Optional
 
 from gpubind.errors import NothingToBindError
+from gpubind.findings import finding
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.host.base import ROCM_PATH
@@ -135,41 +136,20 @@ def _kernel(host: Host) -> Optional[str]:
 def _driver_findings(host: Host, devices: AmdDevices) -> list[Finding]:
     if has_kernel_side(host) or devices.gpus:
         return []
-    finding = Finding(
-        code="driver-not-loaded",
-        severity="error",
-        vendor="amd",
-        subject="amdgpu",
-        what="AMD's kernel driver amdgpu is not loaded",
-        where=f"{MODULE}, {TOPOLOGY}",
-        why="programs will say hipErrorNoDevice (100), HSA_STATUS_ERROR_OUT_OF_RESOURCES (0x1008), or that the ROCk "
-        "module is not loaded",
-        hint="on a GPU node load it, as root; the kernel's log says why it did not load",
-        command="modprobe amdgpu",
-    )
-    return [finding]
+    return [finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{MODULE}, {TOPOLOGY}")]
 
 
 def _rocm_path(host: Host, rocm: Rocm) -> Finding:
+    where = f"the environment: {ROCM_PATH}={host.environ.get(ROCM_PATH)}"
     serves = rocm.prefix or "the distribution's, if there is one"
-    return Finding(
-        code="rocm-path",
-        severity="warning",
-        vendor="amd",
-        subject=ROCM_PATH,
-        what=f"{ROCM_PATH} names no ROCm here; {serves} serves instead",
-        where=f"the environment: {ROCM_PATH}={host.environ.get(ROCM_PATH)}",
-        why=rocm.refused,
-        hint="name the directory of a release, such as /opt/rocm-6.1.2, or unset the variable",
-    )
+    return finding("rocm-path", subject=ROCM_PATH, where=where, serves=serves, why=rocm.refused)
 
 
 def _nothing_to_bind(search: Search) -> NothingToBindError:
-    entries = "no usable ld.so.cache" if search.cache is None else f"ld.so.cache ({len(search.cache)} entries)"
     return NothingToBindError(
         "nothing-to-bind",
         "no ROCm library and no AMD device on this host",
-        where=", ".join((entries, *search.directories, KFD, TOPOLOGY)),
+        where=", ".join((*search.places, KFD, TOPOLOGY)),
         why="no file matches, and amdgpu is not loaded",
         hint="on a GPU node: load amdgpu, or name ROCm's place with ROCM_PATH or --root; for another host: --host",
     )

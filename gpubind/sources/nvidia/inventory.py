@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Optional, Union
 
 from gpubind.errors import FormatError
+from gpubind.findings import finding
 from gpubind.formats.elf import COMPAT32
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
@@ -137,20 +138,8 @@ def _read_file_list(host: Host) -> tuple[frozenset[str], list[Finding]]:
     try:
         names = {f.name.rpartition("/")[2] for f in parse_filelist(data) if f.is_library}
     except FormatError as error:
-        what = "the driver's own file list cannot be read; the shipped list serves alone"
         where = f"{FILE_LIST}: {error.place}" if error.place else FILE_LIST
-        hint = "install the driver's package again, and report it if the file stays like that"
-        finding = Finding(
-            code=error.code,
-            severity="warning",
-            vendor="nvidia",
-            subject=FILE_LIST,
-            what=what,
-            where=where,
-            why=error.why,
-            hint=hint,
-        )
-        return frozenset(), [finding]
+        return frozenset(), [finding(error.code, subject=FILE_LIST, where=where, why=error.why)]
     return frozenset(name for name in names if ".so" in name), []
 
 

@@ -1,12 +1,12 @@
-"""The version of NVIDIA's driver: which one is loaded, and which versions of CUDA it serves.
-
-Source: CUDA Toolkit release notes, "CUDA Toolkit and Corresponding Driver Versions" (9.0 to 13.3).
-"""
+"""The version of NVIDIA's driver: which one is loaded, and which versions of CUDA it serves (data/cuda.json)."""
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from typing import NamedTuple, Optional
 
+from gpubind.data import read_data
 from gpubind.errors import FormatError
 from gpubind.formats.procfs import parse_driver_version, parse_module_version
 from gpubind.host import Host
@@ -41,74 +41,44 @@ def read_kernel(host: Host) -> Kernel:
     return Kernel(None, "/sys/module/nvidia, /proc/driver/nvidia", why)
 
 
-# (first driver of it, CUDA version), ascending.
-_CUDA = (
-    ((384, 81), "9.0"),
-    ((390, 46), "9.1"),
-    ((396, 26), "9.2"),
-    ((410, 48), "10.0"),
-    ((418, 39), "10.1"),
-    ((440, 33), "10.2"),
-    ((450, 36, 6), "11.0"),
-    ((455, 23), "11.1"),
-    ((460, 27, 3), "11.2"),
-    ((465, 19, 1), "11.3"),
-    ((470, 42, 1), "11.4"),
-    ((495, 29, 5), "11.5"),
-    ((510, 39, 1), "11.6"),
-    ((515, 43, 4), "11.7"),
-    ((520, 61, 5), "11.8"),
-    ((525, 60, 13), "12.0"),
-    ((530, 30, 2), "12.1"),
-    ((535, 54, 3), "12.2"),
-    ((545, 23, 6), "12.3"),
-    ((550, 54, 14), "12.4"),
-    ((555, 42, 2), "12.5"),
-    ((560, 28, 3), "12.6"),
-    ((565,), "12.7"),
-    ((570, 26), "12.8"),
-    ((575, 51, 3), "12.9"),
-    ((580, 65, 6), "13.0"),
-    ((590, 44, 1), "13.1"),
-    ((595, 45, 4), "13.2"),
-    ((610, 43, 2), "13.3"),
-)
+class Versions(NamedTuple):
+    """The versions of CUDA, and the drivers that serve them."""
+
+    first_driver: dict[str, str]
+    """CUDA version -> the first driver of it, ascending."""
+    minor_compatible: dict[str, str]
+    """CUDA major version -> the oldest driver on which every toolkit of that major version runs."""
+
+
+@lru_cache(maxsize=1)
+def _versions() -> Versions:
+    table = json.loads(read_data("data/cuda.json"))
+    return Versions(table["first_driver"], table["minor_compatible"])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def cuda_max(version: Optional[str]) -> Optional[str]:
     """The newest CUDA version that driver *version* serves natively: `550.163.01` -> `12.4`; None if it is unknown."""
     if version is None:
         return None
-    numbers = tuple(int(part) for part in version.split("."))
-    return next((cuda for first, cuda in reversed(_CUDA) if numbers >= first), None)
-
-
-MINOR_COMPATIBLE = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
-"""CUDA major version -> the oldest driver on which every toolkit of that major version runs.
-
-Source: CUDA Compatibility guide, "Minor Version Compatibility".
-"""
+    served = [cuda for cuda, first in _versions().first_driver.items() if _numbers(version) >= _numbers(first)]
+    return served[-1] if served else None
 
 
 def minor_floor(cuda: str) -> Optional[str]:
     """The oldest driver on which every toolkit of the major version of *cuda* runs: `12.4` -> `525.60.13`."""
-    return _printed(MINOR_COMPATIBLE.get(int(cuda.partition(".")[0])))
+    return _versions().minor_compatible.get(cuda.partition(".")[0])
 
 
 def minor_compatible(driver: str, cuda: str) -> bool:
     """Whether a toolkit of version *cuda* runs on *driver* by minor-version compatibility."""
-    floor = MINOR_COMPATIBLE.get(int(cuda.partition(".")[0]))
-    return floor is not None and tuple(int(part) for part in driver.split(".")) >= floor
+    floor = minor_floor(cuda)
+    return floor is not None and _numbers(driver) >= _numbers(floor)
 
 
 def minimum_driver(cuda: str) -> Optional[str]:
     """The first driver that serves CUDA version *cuda*: `12.4` -> `550.54.14`; None if it is not in the table."""
-    first = next((first for first, known in _CUDA if known == cuda), None)
-    return _printed(first)
-
-
-def _printed(version: Optional[tuple[int, ...]]) -> Optional[str]:
-    if version is None:
-        return None
-    # The last part is printed with two digits in the vendor's names of its drivers.
-    return ".".join([str(part) for part in version[:2]] + [f"{part:02}" for part in version[2:]])
+    return _versions().first_driver.get(cuda)
