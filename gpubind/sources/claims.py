@@ -18,7 +18,6 @@ from gpubind.model import (
     Kind,
     Missing,
     PassedOver,
-    SourceUsed,
     Step,
     Vendor,
     Verdict,
@@ -137,7 +136,7 @@ class Serving(NamedTuple):
     nodes: Optional[tuple[str, ...]] = None
     """The device nodes of the GPUs that it means; None: it means all."""
     env: tuple[EnvVar, ...] = ()
-
-    def used(self, passed_over: tuple[PassedOver, ...]) -> SourceUsed:
-        """Itself, as the source of a plan."""
-        return SourceUsed(self.name, self.detail, passed_over)
+    passed_over: tuple[PassedOver, ...] = ()
+    """Sources that were asked before it and do not serve."""
+    exclusive: bool = False
+    """Whether it is a list that a user or a site gives: the law, which nothing completes."""

@@ -17,6 +17,8 @@ from gpubind.model import (
     DeviceNode,
     DriverKind,
     Finding,
+    Gpu,
+    HostFile,
     Missing,
     RootedPath,
     Severity,
@@ -38,17 +40,20 @@ class Wanted(NamedTuple):
     gpu: Optional[int]
 
 
-class Nodes(NamedTuple):
-    """Nodes by path, what became of the others, and what is wrong."""
+class Devices(NamedTuple):
+    """What /dev, /proc and /sys say of a vendor's devices."""
 
+    gpus: tuple[Gpu, ...]
     nodes: tuple[DeviceNode, ...]
     decisions: tuple[Decision, ...]
+    """What became of everything that is no node."""
     findings: tuple[Finding, ...]
+    sockets: tuple[HostFile, ...] = ()
 
 
-def read_nodes(host: Host, vendor: Vendor, wanted: Iterable[Wanted]) -> Nodes:
-    """Those of *wanted* that are there, in their order. A node whose number is not what the kernel says now is a
-    finding, and is planned all the same.
+def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], wanted: Iterable[Wanted]) -> Devices:
+    """*gpus*, with those of the nodes *wanted* that are there, in their order. A node whose number is not what the
+    kernel says now is a finding, and is planned all the same.
     """
     groups = read_groups(host)
     majors, findings = _read_majors(host, vendor)
@@ -61,7 +66,7 @@ def read_nodes(host: Host, vendor: Vendor, wanted: Iterable[Wanted]) -> Nodes:
             continue
         nodes[path] = node = node._replace(gpu=gpu, capability=capability)
         findings += [*_number_finding(node, drivers, majors), *_permission_finding(node)]
-    return Nodes(tuple(nodes.values()), tuple(decisions), tuple(findings))
+    return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings))
 
 
 def look_at_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> Union[DeviceNode, Decision]:

@@ -15,7 +15,7 @@ from gpubind.formats.ldcache import LdCache
 from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
 from gpubind.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
-from gpubind.model import Decision, Finding, Missing, RootedPath, Stat, Vendor
+from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor
 from gpubind.sources.liblist import driver_version_of
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
@@ -181,15 +181,10 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
     return None, [told], [decision]
 
 
-def existing_directories(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
-    """Those of *directories*, each with its vdpau/ and gbm/, that are there; resolved, each once."""
-    found: dict[RootedPath, None] = {}
-    for directory in directories:
-        for sub in SUBDIRECTORIES:
-            here = tree.find(f"{directory.rstrip('/')}/{sub}" if sub else directory)
-            if isinstance(here, Missing):
-                if not sub:
-                    break
-            elif here.stat.kind == "dir":
-                found[here.path] = None
-    return tuple(found)
+def existing_directories(
+    tree: Tree, directories: Iterable[str], below: tuple[str, ...] = SUBDIRECTORIES
+) -> tuple[RootedPath, ...]:
+    """Those of *directories*, each with the directories *below* it, that are there; resolved, each once."""
+    there = (directory.rstrip("/") for directory in directories if tree.has(directory))
+    found = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in there for sub in below)
+    return tuple(dict.fromkeys(one.path for one in found if isinstance(one, Found) and one.stat.kind == "dir"))

@@ -18,10 +18,11 @@ from gpubind.layouts import BINARY_DIRECTORIES, ROCM_LIBRARIES, amdgpu_directori
 from gpubind.model import Decision, Driver, Finding, HostFile, Inventory, Request, RootedPath, SourceUsed
 from gpubind.sources import liblist
 from gpubind.sources.amd.closure import closure_files
-from gpubind.sources.amd.devices import KFD, MODULE, TOPOLOGY, AmdDevices, has_kernel_side, read_devices
+from gpubind.sources.amd.devices import KFD, MODULE, TOPOLOGY, has_kernel_side, read_devices
 from gpubind.sources.amd.rocm import Rocm, choose_rocm, release_of
+from gpubind.sources.claims import Claim
 from gpubind.sources.locate import locate
-from gpubind.sources.nodes import driver_kind
+from gpubind.sources.nodes import Devices, driver_kind
 from gpubind.sources.search import Search, existing_directories, read_cache
 
 LIST_NAME = "rocmliblist.conf"
@@ -46,13 +47,12 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     located = locate(search, lists.shipped, claims)
     devices = read_devices(host)
     # What a list that is the law names is wanted, whatever it is called.
-    has_rocm = not listfile.shipped or any(OWN.match(name) for file in located.libraries for name in file.names)
-    has_rocm = has_rocm and bool(located.libraries)
-    if not has_rocm and not devices.nodes:
+    own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]
+    if not own and not devices.nodes:
         raise _nothing_to_bind(search)
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)
-    if has_rocm:
+    if own:
         needed, needed_decisions = closure_files(search, request, files, rocm)
         files, decisions = (*files, *needed), [*decisions, *needed_decisions]
     else:
@@ -90,28 +90,18 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) 
     return Search(
         host,
         cache,
-        _existing(host, places),
-        first=_existing(host, own),
+        existing_directories(host.driver, places, below=("",)),
+        first=existing_directories(host.driver, own, below=("",)),
         others=rocm.others,
         programs=(*rocm.directories("bin"), *BINARY_DIRECTORIES),
     )
 
 
-def _existing(host: Host, places: tuple[str, ...]) -> tuple[RootedPath, ...]:
-    """Libraries of ROCm are not in subdirectories: those of other drivers are left out again."""
-    known = existing_directories(host.driver, places)
-    return tuple(path for path in known if not path.endswith(("/vdpau", "/gbm")))
-
-
 def _not_rocm(file: HostFile) -> Decision:
-    return Decision(
-        vendor="amd",
-        subject=file.soname or (file.names[0] if file.names else file.target or file.path),
+    name = file.soname or (file.names[0] if file.names else file.target or file.path)
+    return Claim("path", name, file.named_by, file.named_at, "amd").decision(
         verdict="left-out",
         rule="no-rocm",
-        step="search",
-        named_by=file.named_by,
-        named_at=file.named_at,
         path=file.path,
         found_by=file.found_by,
         detail="this host has no ROCm that would need it",
@@ -127,13 +117,13 @@ def _other_rocm(rocm: Rocm, other: RootedPath) -> Decision:
 
 def _kernel(host: Host) -> Optional[str]:
     """The version of amdgpu, of which KFD is a part: AMD's own package says one, the kernel's is the kernel's."""
-    text = host.dev.read_text(f"{MODULE}/version")
-    if isinstance(text, str) and re.fullmatch(r"[\w.+-]{1,64}", text.strip()):
-        return text.strip()
+    version = host.dev.text(f"{MODULE}/version") or ""
+    if re.fullmatch(r"[\w.+-]{1,64}", version):
+        return version
     return f"Linux {host.uname.release}" if has_kernel_side(host) else None
 
 
-def _driver_findings(host: Host, devices: AmdDevices) -> list[Finding]:
+def _driver_findings(host: Host, devices: Devices) -> list[Finding]:
     if has_kernel_side(host) or devices.gpus:
         return []
     return [finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{MODULE}, {TOPOLOGY}")]

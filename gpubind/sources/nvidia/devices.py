@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 from gpubind.host import Host
 from gpubind.host.base import MPS_PIPE_DIRECTORY
@@ -12,15 +12,13 @@ from gpubind.model import (
     Capability,
     ContainerPath,
     Decision,
-    DeviceNode,
-    Finding,
     Found,
     Gpu,
     HostFile,
     Missing,
 )
 from gpubind.sources.claims import Claim, Serving
-from gpubind.sources.nodes import DRM, Wanted, drm_nodes, natural, read_nodes
+from gpubind.sources.nodes import DRM, Devices, Wanted, drm_nodes, natural, read_nodes
 from gpubind.sources.nvidia.gpus import GPU_NODE, gpus_of, read_information, unreadable
 
 CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
@@ -41,16 +39,6 @@ SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
 MPS_DIRECTORY = "/tmp/nvidia-mps"
 
 
-class Devices(NamedTuple):
-    """What /dev, /proc and /sys say of the vendor's devices."""
-
-    gpus: tuple[Gpu, ...]
-    nodes: tuple[DeviceNode, ...]
-    sockets: tuple[HostFile, ...]
-    decisions: tuple[Decision, ...]
-    findings: tuple[Finding, ...]
-
-
 def read_devices(host: Host) -> Devices:
     """Every NVIDIA device node with its facts, the GPUs behind them, and the driver's sockets.
 
@@ -64,11 +52,9 @@ def read_devices(host: Host) -> Devices:
         for name, drivers, capability in _node_names(host)
     ]
     wanted += [Wanted(path, DRM, "graphics", gpu.index) for gpu in gpus for path in drm_nodes(host, gpu.pci)]
-    found = read_nodes(host, "nvidia", wanted)
+    found = read_nodes(host, "nvidia", gpus, wanted)
     sockets = tuple(_sockets(host))
-    return Devices(
-        gpus=gpus,
-        nodes=found.nodes,
+    return found._replace(
         sockets=tuple(answer for answer in sockets if isinstance(answer, HostFile)),
         decisions=(*found.decisions, *(answer for answer in sockets if isinstance(answer, Decision))),
         findings=(*(unreadable(one, gpus) for one in told if one.why is not None), *found.findings),
@@ -122,9 +108,9 @@ def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
     )
 
 
-def is_confined(devices: Devices, hidden: tuple[int, ...]) -> bool:
+def is_confined(host: Host, devices: Devices) -> bool:
     """Whether numbers count other GPUs for this process than for the whole host: some are hidden, and some are left."""
-    return 0 < len(hidden) < sum(1 for gpu in devices.gpus if gpu.index is not None)
+    return 0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
 
 
 def _node_names(host: Host) -> Iterator[tuple[str, tuple[str, ...], Optional[Capability]]]:
