@@ -171,7 +171,7 @@ def _names_of(
         candidate = Candidate(_name(path), path, path.rpartition("/")[0] or "/")
         judged = search.judge(candidate)
         if (library_stem(_name(path)), judged.arch if isinstance(judged, Accepted) else "") not in reached:
-            unreached.append((candidate, claim._replace(section="")))  # what no list knows is taken always
+            unreached.append((candidate, claim))
     return [claim._replace(kind="library-name", name=name) for name, claim in names.items()], unreached
 
 
