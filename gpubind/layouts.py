@@ -95,6 +95,16 @@ RUN_DIRECTORY = {
 """Where the vendor's installer puts the data files that an extracted .run directory holds at its top."""
 
 
+SYSTEM_DIRECTORIES = frozenset(
+    (
+        *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt", "/opt", "/proc"),
+        *("/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64"),
+        *("/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share", "/var", "/var/run"),
+    )
+)
+"""What a list file or a CDI spec cannot mean as a whole: binding it would hide the container's own."""
+
+
 class HostOnly(NamedTuple):
     """Files of the driver that have no business in a container."""
 

@@ -18,6 +18,7 @@ ROOMS = (
     "findings",
     "tree",
     "layouts",
+    "cuda",
     "host",
     "ldso",
     "image",

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
+from gpubind.cuda import minimum_driver, minor_compatible, minor_floor
 from gpubind.errors import FormatError
 from gpubind.formats.require import holds, parse_require
 from gpubind.model import CudaNote, Finding, ImageLibrary, Missing
 from gpubind.planner.compat import RULE, is_newer, node_of, refusal, serves, wanted_cuda
 from gpubind.rules.looking import is_wanted, nvidia_driver
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.nvidia.version import minimum_driver, minor_compatible, minor_floor
 
 _FALSE = ("", "0", "false", "no", "f", "n")
 

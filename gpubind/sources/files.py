@@ -9,7 +9,7 @@ from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.icd import parse_icd
 from gpubind.formats.liblist import library_stem
-from gpubind.layouts import RUN_DIRECTORY
+from gpubind.layouts import RUN_DIRECTORY, SYSTEM_DIRECTORIES
 from gpubind.model import Capability, ContainerPath, Decision, HostFile, Missing, RootedPath
 from gpubind.sources.claims import Claim
 from gpubind.sources.liblist import NameTable, capability_of, driver_version_of
@@ -17,15 +17,6 @@ from gpubind.sources.search import Candidate, Search
 from gpubind.tree import Tree, glob
 
 Answer = Union[HostFile, Decision]
-
-SYSTEM_DIRECTORIES = frozenset(
-    (
-        *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt", "/opt", "/proc"),
-        *("/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64"),
-        *("/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share", "/var", "/var/run"),
-    )
-)
-"""What a list file cannot mean as a whole."""
 
 
 def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:

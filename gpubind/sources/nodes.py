@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.findings import finding
-from gpubind.formats.procfs import parse_devices
+from gpubind.formats.procfs import parse_devices, parse_groups
 from gpubind.host import Host
 from gpubind.model import (
     Capability,
@@ -96,13 +96,8 @@ def look_at_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) 
 
 
 def read_groups(host: Host) -> dict[int, str]:
-    """The names of the groups in the dev root's /etc/group, by number; the first of a number counts."""
-    names: dict[int, str] = {}
-    for line in (host.dev.text("/etc/group") or "").split("\n"):
-        fields = line.split(":")
-        if len(fields) > 2 and fields[2].isascii() and fields[2].isdigit() and len(fields[2]) < 11:
-            names.setdefault(int(fields[2]), fields[0])
-    return names
+    """The names of the groups in the dev root's /etc/group, by number."""
+    return parse_groups(host.dev.text("/etc/group") or "")
 
 
 def access_to(host: Host, found: Stat) -> str:

@@ -14,11 +14,11 @@ from gpubind.findings import finding
 from gpubind.formats.cdi import CdiMount
 from gpubind.host import Host
 from gpubind.host.base import NVIDIA
+from gpubind.layouts import SYSTEM_DIRECTORIES
 from gpubind.model import Decision, EnvVar, Finding, Vendor, Verdict
 from gpubind.sources.cdi.hooks import Links, read_hooks
 from gpubind.sources.cdi.registry import SOURCE, Applied
 from gpubind.sources.claims import Claim
-from gpubind.sources.files import SYSTEM_DIRECTORIES
 
 FOR_NVIDIAS_RUNTIME = (NVIDIA, "NVIDIA_CTK_LIBCUDA_DIR")
 PREPENDED = ("LD_LIBRARY_PATH", "PATH")

@@ -94,7 +94,7 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[Loa
     """The spec files in *directory*, each with its spec, or with why it counts for nothing."""
     names = tree.list(directory)
     if isinstance(names, Missing):
-        if names.why != "absent":
+        if names.why not in ("absent", "unrecorded"):
             yield directory, str(names)
         return
     for path in (f"{directory.rstrip('/')}/{name}" for name in names if name.endswith((".json", ".yaml"))):
@@ -102,8 +102,12 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[Loa
         if isinstance(here, Stat) and here.kind == "dir":
             continue
         data = tree.read(path, SIZE_LIMIT)
+        if isinstance(data, Missing):
+            if data.why != "unrecorded":
+                yield path, str(data)
+            continue
         try:
-            yield path, str(data) if isinstance(data, Missing) else Loaded(path, parse_cdi(data))
+            yield path, Loaded(path, parse_cdi(data))
         except FormatError as error:
             yield path, f"{error.place}: {error.why}" if error.place else error.why
 
@@ -147,9 +151,8 @@ def choose(host: Host, request: Request) -> Union[Choice, PassedOver]:
 
 def in_driver_root(host: Host, path: str) -> Optional[str]:
     """Host path *path* as the driver root has it; None if that is no tree of its own, or the path lies outside."""
-    root = host.driver.root.rstrip("/")
-    inside = host.driver is not host.dev and root and path.startswith(f"{root}/")
-    return path[len(root) :] if inside else None
+    is_apart = host.driver is not host.dev and host.driver.root != "/"
+    return host.driver.rooted(path) if is_apart else None
 
 
 def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[Finding]:

@@ -10,7 +10,14 @@ from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from gpubind.findings import finding
-from gpubind.formats.procfs import GpuInformation, normal_pci, parse_gpu_information, parse_params
+from gpubind.formats.procfs import (
+    GpuInformation,
+    normal_pci,
+    parse_gpu_information,
+    parse_mig_minors,
+    parse_minor,
+    parse_params,
+)
 from gpubind.host import Host
 from gpubind.host.base import CUDA, NVIDIA
 from gpubind.model import ContainerPath, Finding, Gpu, MigDevice, MigNode, Missing, Request
@@ -113,20 +120,14 @@ def access_file(minor: Optional[int], gi: int, ci: Optional[int]) -> str:
 
 
 def read_minors(host: Host) -> dict[str, int]:
-    """mig-minors, `gpu0/gi1/ci0/access 13` a line, as capability -> minor of its node."""
-    found = {}
-    for line in (host.lenient.dev.text(MIG_MINORS) or "").split("\n"):
-        name, _, text = line.strip().partition(" ")
-        number = _number(text)
-        if number is not None:
-            found[name] = number
-    return found
+    """The table of MIG's capabilities, as capability -> minor of its node."""
+    return parse_mig_minors(host.lenient.dev.text(MIG_MINORS) or "")
 
 
 def access_minor(host: Host, minors: dict[str, int], minor: Optional[int], gi: int, ci: Optional[int]) -> Optional[int]:
     """The minor of the node that guards a part; its own file counts, the table of all stands in for it."""
     file = access_file(minor, gi, ci)
-    told = _number(parse_params(host.lenient.dev.text(file) or "").get("DeviceFileMinor", ""))
+    told = parse_minor(parse_params(host.lenient.dev.text(file) or "").get("DeviceFileMinor", ""))
     name = file[len(PROC_CAPABILITIES) + 1 :].replace("/mig/", "/")
     return minors.get(name) if told is None else told
 
@@ -150,7 +151,3 @@ def mig_values(host: Host, request: Request) -> tuple[str, ...]:
     """What of *request*, or of the environment, may name MIG devices."""
     values = (request.gpus,) if request.gpus is not None else (host.environ.get(name, "") for name in MIG_VARIABLES)
     return tuple(value for value in values if ":" in value or "MIG-" in value.upper())
-
-
-def _number(text: str) -> Optional[int]:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Optional, Union
 
+from gpubind.cuda import cuda_max
 from gpubind.errors import FormatError
 from gpubind.findings import finding
 from gpubind.formats.elf import COMPAT32
@@ -36,7 +37,7 @@ from gpubind.sources.nvidia import container_cli
 from gpubind.sources.nvidia.devices import hidden_gpus, is_confined, only, read_devices
 from gpubind.sources.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
 from gpubind.sources.nvidia.gpus import mig_values, read_mig_nodes
-from gpubind.sources.nvidia.version import Kernel, cuda_max, read_kernel
+from gpubind.sources.nvidia.version import Kernel, read_kernel
 from gpubind.sources.search import Accepted, Candidate, Search, existing_directories, read_cache
 
 LIST_NAME = "nvliblist.conf"
