@@ -4,6 +4,7 @@ decides, and the locator alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.model import (
@@ -29,6 +30,9 @@ ClaimKind = Literal["library", "library-name", "library-file", "version", "progr
 _LOST = {"absent": "dangling", "unrecorded": "unreadable"}
 BINDABLE: dict[FileKind, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
 """What can be bound as it is, by what it is on the host."""
+
+Answer = Union[HostFile, Decision]
+"""What becomes of a claim."""
 
 
 class Claim(NamedTuple):
@@ -90,6 +94,10 @@ class Claim(NamedTuple):
         rule = _LOST.get(missing.why, f"path-{missing.why}")
         return self.decision(verdict="rejected", rule=rule, path=path or self.name, detail=why)
 
+    def staying(self, path: str, step: Step = "search") -> Decision:
+        """That *path* stays on the host."""
+        return self.decision(verdict="left-out", rule="host-only", step=step, path=path, detail=self.stays or "")
+
     def file(
         self, tree: Tree, found: Found, *, kind: Kind, found_by: str, capability: Optional[Capability] = None
     ) -> HostFile:
@@ -112,15 +120,20 @@ class Claim(NamedTuple):
             userspace=self.userspace,
         )
 
-    def bindable(
-        self, tree: Tree, found: Found, *, found_by: str, capability: Optional[Capability] = None
-    ) -> Union[HostFile, Decision]:
+    def bindable(self, tree: Tree, found: Found, *, found_by: str, capability: Optional[Capability] = None) -> Answer:
         """As `file`, for what is bound as it is; a Decision for what cannot be, such as a device node."""
         kind = BINDABLE.get(found.stat.kind)
         if kind is None:
             detail = f"a {found.stat.kind}"
             return self.decision(verdict="rejected", rule="special-file", path=found_by, detail=detail)
         return self.file(tree, found, kind=kind, found_by=found_by, capability=capability)
+
+
+def sorted_out(answers: Iterable[Answer]) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
+    """The files among *answers*, and the Decisions."""
+    answers = tuple(answers)
+    files = tuple(answer for answer in answers if isinstance(answer, HostFile))
+    return files, tuple(answer for answer in answers if isinstance(answer, Decision))
 
 
 class Serving(NamedTuple):

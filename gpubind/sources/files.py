@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Optional, Union
+from typing import Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.icd import parse_icd
 from gpubind.formats.liblist import library_stem
 from gpubind.layouts import RUN_DIRECTORY, SYSTEM_DIRECTORIES
-from gpubind.model import Capability, ContainerPath, Decision, HostFile, Missing, RootedPath
-from gpubind.sources.claims import Claim
+from gpubind.model import Capability, ContainerPath, Decision, Missing, RootedPath
+from gpubind.sources.claims import Answer, Claim
 from gpubind.sources.liblist import NameTable, capability_of, driver_version_of
 from gpubind.sources.search import Candidate, Search
 from gpubind.tree import Tree, glob
-
-Answer = Union[HostFile, Decision]
 
 
 def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:

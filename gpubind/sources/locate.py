@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from posixpath import basename
 from typing import NamedTuple, Optional, Union
 
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.liblist import library_stem
 from gpubind.model import ContainerPath, Decision, HostFile, Missing, RootedPath
-from gpubind.sources.claims import Claim
-from gpubind.sources.files import Answer, find_files, find_program, library_candidates
+from gpubind.sources.claims import Answer, Claim, sorted_out
+from gpubind.sources.files import find_files, find_program, library_candidates
 from gpubind.sources.liblist import NameTable, capability_of
 from gpubind.sources.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.sources.search import Accepted, Candidate, Search
@@ -51,22 +52,16 @@ def locate(
     names, unreached = _names_of(search, ByName(claims).stems, told.libraries)
     found = find_libraries(search, table, (*names, *claims), (*candidates, *unreached))
     libraries = _with_links(with_aliases(found.files), told.libraries)
-    decisions = [*found.decisions, *(answer for answer in answers if isinstance(answer, Decision))]
-    decisions += unmatched((claim for claim in in_force if claim.kind == "library"), found)
+    made, refused = sorted_out(answers)
     files: dict[str, HostFile] = {}
-    for answer in answers:
-        if isinstance(answer, HostFile):
-            files.setdefault(answer.target or answer.names[0], answer)
+    for file in made:
+        files.setdefault(file.target or file.names[0], file)
+    decisions = [*found.decisions, *refused]
+    decisions += unmatched((claim for claim in in_force if claim.kind == "library"), found)
     decisions += _staying(search, claims, (*libraries, *files.values()))
     named = _confirmed(search, told.others, (*files.values(), *there))
-    rest = _others(search, table, told, named, (*known, *decisions), nodes)
-    return Located(
-        libraries,
-        (*named, *(answer for answer in rest if isinstance(answer, HostFile))),
-        tuple(decisions),
-        (*told.decisions, *(answer for answer in rest if isinstance(answer, Decision))),
-        found,
-    )
+    others, left_out = sorted_out(_others(search, table, told, named, (*known, *decisions), nodes))
+    return Located(libraries, (*named, *others), tuple(decisions), (*told.decisions, *left_out), found)
 
 
 def _programs_and_files(
@@ -86,23 +81,16 @@ def _programs_and_files(
     return candidates, answers
 
 
-def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> list[Decision]:
+def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> Iterable[Decision]:
     """A Decision for each file of the driver that stays on the host, and why."""
-    known: set[str] = {file.path for file in taken}
-    decisions: list[Decision] = []
+    known = {file.path for file in taken}
+    decisions: dict[RootedPath, Decision] = {}
     for claim in claims:
-        if claim.kind != "path" or claim.stays is None:
-            continue
-        for path in glob(search.tree, claim.name):
+        for path in glob(search.tree, claim.name) if claim.kind == "path" and claim.stays else ():
             real = search.tree.resolve(path)
             if isinstance(real, str) and real not in known:
-                known.add(real)
-                decisions.append(
-                    claim.decision(
-                        subject=path, verdict="left-out", rule="host-only", step="name", path=real, detail=claim.stays
-                    )
-                )
-    return decisions
+                decisions.setdefault(real, claim._replace(name=path).staying(real, "name"))
+    return decisions.values()
 
 
 # What another program's list names: real paths.
@@ -130,7 +118,7 @@ def _follow_paths(search: Search, claims: Iterable[Claim]) -> _Told:
         if isinstance(real, Decision):
             decisions.append(real)
         elif claim.stays is not None:
-            decisions.append(claim.decision(verdict="left-out", rule="host-only", path=real, detail=claim.stays))
+            decisions.append(claim.staying(real))
         elif claim.kind == "device":
             devices[claim.name] = claim
         elif claim.kind == "file":
@@ -160,17 +148,17 @@ def _names_of(
         return [], []
     names: dict[str, Claim] = {}
     reached: set[tuple[str, str]] = set()
-    for candidate in search.candidates(stems | {library_stem(_name(path)) for path in told}):
+    for candidate in search.candidates(stems | {library_stem(basename(path)) for path in told}):
         judged = search.judge(candidate)
         arch = judged.arch if isinstance(judged, Accepted) else ""
-        reached |= {(library_stem(_name(path)), arch) for path in (candidate.name, judged.path or candidate.path)}
+        reached |= {(library_stem(basename(path)), arch) for path in (candidate.name, judged.path or candidate.path)}
         if judged.path in told:
             names.setdefault(candidate.name, told[judged.path])
     unreached = []
     for path, claim in told.items():
-        candidate = Candidate(_name(path), path, path.rpartition("/")[0] or "/")
+        candidate = Candidate(basename(path), path, path.rpartition("/")[0] or "/")
         judged = search.judge(candidate)
-        if (library_stem(_name(path)), judged.arch if isinstance(judged, Accepted) else "") not in reached:
+        if (library_stem(basename(path)), judged.arch if isinstance(judged, Accepted) else "") not in reached:
             unreached.append((candidate, claim))
     return [claim._replace(kind="library-name", name=name) for name, claim in names.items()], unreached
 
@@ -222,15 +210,14 @@ def _others(
 
 def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, programs: dict[str, RootedPath]) -> Answer:
     """A file that no list knows, or that was found elsewhere."""
-    tree, name = search.tree, _name(path)
+    tree, name = search.tree, basename(path)
     capability = capability_of(table.section(name, path), None)
     claim = claim._replace(name=path, target=claim.target or ContainerPath(path))
     found = tree.find(path)
     if isinstance(found, Missing):
         return claim.decision(verdict="rejected", rule="unreadable", path=path, detail=str(found))
     if "/firmware/" in path:
-        detail = "firmware: the kernel reads it, not a process"
-        return claim.decision(verdict="left-out", rule="host-only", path=path, detail=detail)
+        return claim._replace(stays="firmware: the kernel reads it, not a process").staying(path)
     if found.stat.kind != "file" or found.stat.mode & 0o111 == 0:
         return claim.bindable(tree, found, found_by=path, capability=capability)
     claim = claim._replace(name=name, target=None)
@@ -243,7 +230,3 @@ def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, pro
         return claim.decision(verdict="left-out", rule="shadowed", path=path, detail=detail)
     made = claim.file(tree, found, kind="binary", found_by=path, capability=capability)
     return made._replace(names=(name,), arch=search.arch)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

@@ -12,7 +12,7 @@ from gpubind.model import ContainerPath, Decision, DeviceNode, Driver, EnvVar, H
 from gpubind.sources.cdi.edits import is_clean, read_edits
 from gpubind.sources.cdi.hooks import Links
 from gpubind.sources.cdi.registry import SOURCE, Applied, Choice, registry_findings
-from gpubind.sources.claims import Claim
+from gpubind.sources.claims import Answer, Claim
 from gpubind.sources.nodes import look_at_node, read_groups
 
 OPTIONS = ("ro", "nosuid", "nodev", "noexec")
@@ -28,7 +28,7 @@ def other_inventory(host: Host, choice: Choice) -> Inventory:
         for mount in edits.mounts
     }
     files = {target: file for target, file in mounted.items() if isinstance(file, HostFile)}
-    linked: list[Union[HostFile, Decision]] = []
+    linked: list[Answer] = []
     for link in edits.hooks.links:
         linked.append(_linked(host, link, edits.hooks, files))
         if isinstance(linked[-1], HostFile):
@@ -49,7 +49,7 @@ def other_inventory(host: Host, choice: Choice) -> Inventory:
     )
 
 
-def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Union[HostFile, Decision]:
+def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Answer:
     """What is at *path*, to be bound at *target*."""
     claim = Claim("file", target, SOURCE, f"mount {target}", "other", target=ContainerPath(target))
     tree = host.dev.lenient
@@ -62,7 +62,7 @@ def _file(host: Host, target: str, path: str, options: tuple[str, ...]) -> Union
     return made._replace(options=tuple(option for option in OPTIONS if option in options))
 
 
-def _linked(host: Host, link: str, hooks: Links, files: Mapping[str, HostFile]) -> Union[HostFile, Decision]:
+def _linked(host: Host, link: str, hooks: Links, files: Mapping[str, HostFile]) -> Answer:
     """The file of the host that a link would lead to, to be bound under the link's name."""
     end = hooks.followed(link)
     if is_clean(link) and end in files:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Optional, Union
+from typing import Optional
 
 from gpubind.host import Host
 from gpubind.host.base import MPS_PIPE_DIRECTORY
 from gpubind.model import (
     Capability,
     ContainerPath,
-    Decision,
     Found,
     Gpu,
-    HostFile,
     Missing,
 )
-from gpubind.sources.claims import Claim, Serving
+from gpubind.sources.claims import Answer, Claim, Serving, sorted_out
 from gpubind.sources.nodes import DRM, Devices, Wanted, drm_nodes, natural, read_nodes
 from gpubind.sources.nvidia.gpus import GPU_NODE, gpus_of, read_information, unreadable
 
@@ -47,16 +45,11 @@ def read_devices(host: Host) -> Devices:
     """
     told = read_information(host)
     gpus = gpus_of(host, told)
-    wanted = [
-        Wanted(f"/dev/{name}", drivers, capability, _gpu_of(name, gpus))
-        for name, drivers, capability in _node_names(host)
-    ]
-    wanted += [Wanted(path, DRM, "graphics", gpu.index) for gpu in gpus for path in drm_nodes(host, gpu.pci)]
-    found = read_nodes(host, "nvidia", gpus, wanted)
-    sockets = tuple(_sockets(host))
+    found = read_nodes(host, "nvidia", gpus, _wanted(host, gpus))
+    sockets, decisions = sorted_out(_sockets(host))
     return found._replace(
-        sockets=tuple(answer for answer in sockets if isinstance(answer, HostFile)),
-        decisions=(*found.decisions, *(answer for answer in sockets if isinstance(answer, Decision))),
+        sockets=sockets,
+        decisions=(*found.decisions, *decisions),
         findings=(*(unreadable(one, gpus) for one in told if one.why is not None), *found.findings),
     )
 
@@ -74,11 +67,10 @@ def only(devices: Devices, serving: Serving) -> Devices:
         or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
     ]
     at, targets = serving.claims[0].at, [node.target for node in out]
+    detail = f"not among the devices of {at}"
+    claims = [Claim("device", path, serving.name, at) for path in targets]
     left_out = [
-        Claim("device", path, serving.name, at).decision(
-            verdict="left-out", rule="not-chosen", path=path, detail=f"not among the devices of {at}"
-        )
-        for path in targets
+        claim.decision(verdict="left-out", rule="not-chosen", path=claim.name, detail=detail) for claim in claims
     ]
     return devices._replace(
         gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
@@ -113,8 +105,9 @@ def is_confined(host: Host, devices: Devices) -> bool:
     return 0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
 
 
-def _node_names(host: Host) -> Iterator[tuple[str, tuple[str, ...], Optional[Capability]]]:
-    """Names below /dev that are NVIDIA's, with the drivers they may belong to and the capability that needs them."""
+def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[Wanted]:
+    """The nodes below /dev that are NVIDIA's, then the DRM nodes of *gpus*."""
+    by_node = {f"nvidia{gpu.minor}": gpu.index for gpu in gpus}
     top = [name for name in host.dev.names("/dev") if name.startswith("nvidia")]
     names = [name for name in top if name not in CAPABILITY_DIRECTORIES]
     for directory in CAPABILITY_DIRECTORIES:
@@ -122,17 +115,12 @@ def _node_names(host: Host) -> Iterator[tuple[str, tuple[str, ...], Optional[Cap
             names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
     for name in sorted(names, key=natural):
         known = next((row for row in _NODES if row[0].fullmatch(name)), (None, (), None))
-        yield name, known[1], known[2]
+        yield Wanted(f"/dev/{name}", known[1], known[2], by_node.get(name))
+    for gpu in gpus:
+        yield from (Wanted(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
 
 
-def _gpu_of(name: str, gpus: tuple[Gpu, ...]) -> Optional[int]:
-    match = GPU_NODE.fullmatch(name)
-    if match is None:
-        return None
-    return next((gpu.index for gpu in gpus if gpu.minor == int(match.group(1))), None)
-
-
-def _sockets(host: Host) -> Iterator[Union[HostFile, Decision]]:
+def _sockets(host: Host) -> Iterator[Answer]:
     """The driver's sockets below /run, and the MPS directory when it is the caller's own."""
     for name in SOCKETS:
         claim = Claim("device", f"/run/{name}", "devices", "sockets", target=ContainerPath(f"/run/{name}"))

@@ -137,13 +137,12 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     divided = [gpu for gpu in gpus if gpu.mig]
     minors = read_minors(host) if divided else {}
     nodes: dict[ContainerPath, MigNode] = {}
-    for gpu in divided:
-        for device in gpu.mig:
-            for ci in (None, device.ci):
-                number = access_minor(host, minors, gpu.minor, device.gi, ci)
-                if number is not None and gpu.minor is not None:
-                    target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")
-                    nodes.setdefault(target, MigNode(target, gpu.minor, device.gi, ci))
+    parts = [(gpu, device.gi, ci) for gpu in divided for device in gpu.mig for ci in (None, device.ci)]
+    for gpu, gi, ci in parts:
+        number = access_minor(host, minors, gpu.minor, gi, ci)
+        if number is not None and gpu.minor is not None:
+            target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")
+            nodes.setdefault(target, MigNode(target, gpu.minor, gi, ci))
     return tuple(nodes.values())
 
 
