@@ -256,20 +256,17 @@ def unmatched(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
 
 def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
     """*files*, each with the names of `ALIASES` that are its; no other file keeps such a name."""
-    result: list[HostFile] = []
     own = [file for file in files if file.vendor == "nvidia"]
-    owners = {(target, f.arch): f.path for alias, target in ALIASES for f in own if target in f.names}
+    owners = {(alias, f.arch): f.path for alias, target in ALIASES for f in own if target in f.names}
+    given = {(f.path, f.arch, name) for f in files for name in f.names}
+    result: list[HostFile] = []
     for file in files:
         names = set(file.names)
         for alias, target in ALIASES:
-            owner = owners.get((target, file.arch))
-            if owner is None:
-                continue
-            if owner != file.path:
+            owner = owners.get((alias, file.arch))
+            if owner and owner != file.path:
                 names.discard(alias)
-            elif target in names and not any(
-                alias in f.names for f in files if f.path == owner and f.arch == file.arch
-            ):
+            elif owner and target in names and (owner, file.arch, alias) not in given:
                 names.add(alias)
         if names:
             result.append(file._replace(names=tuple(sorted(names))))
