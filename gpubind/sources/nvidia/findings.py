@@ -13,7 +13,7 @@ from gpubind.layouts import library_directories
 from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing
 from gpubind.sources.liblist import driver_version_of
 from gpubind.sources.libraries import Libraries
-from gpubind.sources.nvidia.version import Kernel
+from gpubind.sources.nvidia.gpus import Kernel
 from gpubind.sources.search import Search
 from gpubind.tree.ldcache import LD_CACHE_PATH
 

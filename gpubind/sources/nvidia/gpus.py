@@ -1,4 +1,4 @@
-"""The GPUs that the NVIDIA driver knows, from /proc and /sys; of those that MIG divides, the parts and their nodes.
+"""What the NVIDIA kernel driver tells in /proc and /sys: its version, its GPUs, the parts of those that MIG divides.
 
 Sources: MIG User Guide, "Device Nodes and Capabilities"; libnvidia-container `src/nvc_info.c`.
 """
@@ -9,13 +9,16 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
+from gpubind.errors import FormatError
 from gpubind.findings import finding
 from gpubind.formats.procfs import (
     GpuInformation,
     normal_pci,
+    parse_driver_version,
     parse_gpu_information,
     parse_mig_minors,
     parse_minor,
+    parse_module_version,
     parse_params,
 )
 from gpubind.host import Host
@@ -29,6 +32,34 @@ MIG_VARIABLES = (CUDA, NVIDIA)
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")
 """The name of a GPU's node in /dev, with its minor number."""
+
+
+class Kernel(NamedTuple):
+    """What the kernel side says."""
+
+    version: Optional[str]
+    where: str
+    why: Optional[str]
+    """Why there is no version."""
+
+
+def read_kernel(host: Host) -> Kernel:
+    """V, as the loaded kernel module says it: /sys/module/nvidia/version, else /proc/driver/nvidia/version."""
+    why = "no NVIDIA kernel module is loaded"
+    for path, parse in (
+        ("/sys/module/nvidia/version", parse_module_version),
+        ("/proc/driver/nvidia/version", parse_driver_version),
+    ):
+        text = host.dev.read_text(path)
+        if isinstance(text, Missing):
+            if text.why != "absent":
+                why = f"{path}: {text}"
+            continue
+        try:
+            return Kernel(parse(text), path, None)
+        except FormatError as error:
+            why = f"{path}: {error.why}"
+    return Kernel(None, "/sys/module/nvidia, /proc/driver/nvidia", why)
 
 
 class Told(NamedTuple):

@@ -36,8 +36,7 @@ from gpubind.sources.nodes import driver_kind
 from gpubind.sources.nvidia import container_cli
 from gpubind.sources.nvidia.devices import hidden_gpus, is_confined, only, read_devices
 from gpubind.sources.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
-from gpubind.sources.nvidia.gpus import mig_values, read_mig_nodes
-from gpubind.sources.nvidia.version import Kernel, read_kernel
+from gpubind.sources.nvidia.gpus import Kernel, mig_values, read_kernel, read_mig_nodes
 from gpubind.sources.search import Accepted, Candidate, Search, existing_directories, read_cache
 
 LIST_NAME = "nvliblist.conf"
