@@ -5,11 +5,11 @@ The directories of libraries and programs are those of the search (`gpubind/layo
 
 from __future__ import annotations
 
+from gpubind.arch import WITH_DRIVERS
 from gpubind.layouts import (
     BINARY_DIRECTORIES,
     ROCM_LIBRARIES,
     SUBDIRECTORIES,
-    TRIPLETS,
     amdgpu_directories,
     library_directories,
 )
@@ -28,7 +28,7 @@ def library_places(tree: Tree, machine: str) -> tuple[str, ...]:
     *machine* is the host's own architecture, which may be one without a row in a table.
     """
     places = [f"/opt/rocm/{name}" for name in ROCM_LIBRARIES]
-    for arch in (*TRIPLETS, machine):
+    for arch in (*WITH_DRIVERS, machine):
         places += [*library_directories(arch), *amdgpu_directories(arch)]
     for base in _MULTIARCH_BASES:
         triplets = [name for name in tree.names(base) if "-linux-gnu" in name]

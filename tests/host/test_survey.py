@@ -12,6 +12,7 @@ from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
 from build.trees import ABSENT, FORBIDDEN, Dir, Fifo, File, Hidden, Item, Link, Node, Socket, make_tree, record
 
+from gpubind.arch import WITH_DRIVERS
 from gpubind.errors import NotRecordedError
 from gpubind.formats.record import Record, RecordedRoot, RecordedRun, dump_record, parse_record
 from gpubind.host import Host, LiveHost, RunResult
@@ -21,7 +22,6 @@ from gpubind.layouts import (
     BINARY_DIRECTORIES,
     ROCM_LIBRARIES,
     SUBDIRECTORIES,
-    TRIPLETS,
     amdgpu_directories,
     library_directories,
 )
@@ -197,20 +197,20 @@ def searched(machine: str) -> tuple[str, ...]:
     """Every directory that the search and the rules look in by a name that they know."""
     libraries = [
         directory
-        for arch in (*TRIPLETS, machine)
+        for arch in (*WITH_DRIVERS, machine)
         for base in (*library_directories(arch), *amdgpu_directories(arch))
         for directory in (base, *(f"{base.rstrip('/')}/{sub}" for sub in (*SUBDIRECTORIES, "libglvnd") if sub))
     ]
     rocm = [f"/opt/rocm/{name}" for name in (*ROCM_LIBRARIES, "bin", ".info")]
     rules = (platform.CHAR, platform.APPARMOR, platform.IMEX_NODES, platform.TEGRA_LISTS, PCI_DEVICES)
-    manifests_of = [directory.rstrip("/") for loader in manifests.LOADERS for directory in loader.pattern]
+    manifests_of = [directory.rstrip("/") for loader in manifests.LOADERS for directory in loader.directories]
     return (*libraries, *rocm, *BINARY_DIRECTORIES, *rules, *manifests_of)
 
 
 LOOKED_AT = (
-    *(platform.UDEV, platform.IMEX_DOMAIN, platform.MAX_USER_NAMESPACES, platform.USERNS_CLONE),
-    *(platform.USERNS_APPARMOR, services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, driver.NOUVEAU),
-    *(graphics.MODESET, "/proc/devices", *(path for paths in platform.SETUID.values() for path in paths)),
+    *(platform.UDEV, platform.IMEX_DOMAIN, *(sysctl.path for sysctl in platform.USER_NAMESPACES)),
+    *(services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, driver.NOUVEAU, graphics.MODESET, "/proc/devices"),
+    *(path for paths in platform.SETUID.values() for path in paths),
 )
 """What the rules look at alone."""
 

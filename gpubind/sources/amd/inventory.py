@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
+from gpubind.arch import architecture
 from gpubind.errors import NothingToBindError
 from gpubind.findings import finding
 from gpubind.formats.ldcache import LdCache
@@ -84,7 +85,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
     """The search in which the ROCm that serves comes first, and other releases do not count."""
-    arch = host.uname.machine
+    arch = architecture(host.uname.machine).name
     own = rocm.directories(*ROCM_LIBRARIES)
     places = (*own, *amdgpu_directories(arch), *library_directories(arch), *request.library_path)
     return Search(
