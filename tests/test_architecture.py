@@ -19,6 +19,8 @@ ROOMS = (
     "findings",
     "blob",
     "tree",
+    "layouts",
+    "cuda",
     "host",
     "ldso",
     "image",

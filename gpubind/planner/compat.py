@@ -15,11 +15,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
+from gpubind.cuda import cuda_max, minor_compatible
 from gpubind.formats.require import version_key
 from gpubind.model import Decision, Driver, EnvVar, Gpu, ImageFacts, ImageFit, ImageLibrary, Request, Verdict
 from gpubind.planner.placement import Layout
 from gpubind.planner.reasons import unfit_text
-from gpubind.sources.nvidia.version import cuda_max, minor_compatible
 
 RULE = "cuda-compat"
 """Of the variable."""
