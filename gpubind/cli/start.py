@@ -406,7 +406,7 @@ def host_for(options: PlanOptions, start: "Start", image: Optional["Image"]) -> 
     As with --nv: the user's `--env CUDA_VISIBLE_DEVICES=1`, or such a line in an environment file of the image's,
     counts among all GPUs, so all of them must be there. With --cleanenv the caller's variables stay outside.
     """
-    from gpubind.host.base import GPU_VARIABLES, LIBRARY_VARIABLES
+    from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 
     host = open_host_of(options)
     facts = image.facts if image is not None else None

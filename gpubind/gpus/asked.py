@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.errors import UsageError
 from gpubind.formats.gpu_ids import GpuId, parse_gpus
+from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES
 from gpubind.gpus.choice import (
     BY,
     Choice,
@@ -21,7 +22,6 @@ from gpubind.gpus.choice import (
     usable,
 )
 from gpubind.gpus.findings import mig_unresolved
-from gpubind.host.base import CUDA
 from gpubind.model import Gpu, Inventory
 
 
@@ -64,7 +64,7 @@ def _choice(text: str, found: Sequence[_Found]) -> Choice:
     return Choice(
         by=BY,
         gpus=merged(chosen for one in found for chosen in one.chosen),
-        variables=((CUDA, ",".join(dict.fromkeys(name or "" for name in names))),) if by_uuid else (),
+        variables=((CUDA_VISIBLE_DEVICES, ",".join(dict.fromkeys(name or "" for name in names))),) if by_uuid else (),
         uuids=any(is_uuid(one.item.text) for one in found),
         findings=tuple(mig_unresolved(item.text, f"{BY} {text}") for item in unresolved),
     )

@@ -13,10 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
+from gpubind.formats.gpu_variables import (
+    CUDA_VISIBLE_DEVICES,
+    HIP_VISIBLE_DEVICES,
+    NVIDIA_VISIBLE_DEVICES,
+    ROCR_VISIBLE_DEVICES,
+    SLURM_GPUS,
+)
 from gpubind.gpus.choice import Choice, Chosen, divided, in_both, merged, usable
 from gpubind.gpus.findings import doubts, none_visible, order_unknown, slurm_ambiguous, unknown_name
 from gpubind.gpus.lists import RULES, GpuList, is_number, read_list
-from gpubind.host.base import CUDA, HIP, NVIDIA, ROCR, SLURM
 from gpubind.model import Finding, Gpu, Inventory
 
 
@@ -29,17 +35,21 @@ def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory]
     job = _slurms(lists, others)
     if inventory.driver.vendor == "amd":
         # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
-        own = (ROCR, HIP) if others else (ROCR, HIP, CUDA)
+        own = (
+            (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
+            if others
+            else (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES)
+        )
         return _amds(lists, job)._replace(own=any(name in environ for name in own))
-    cuda = lists.get(CUDA)
+    cuda = lists.get(CUDA_VISIBLE_DEVICES)
     if cuda is not None and cuda.value.strip().startswith("MIG-") and divided(inventory):
         job = Choice()  # Slurm counts MIG devices, not GPUs, where it hands out those
-    return _narrowed(_first(cuda, job), lists.get(NVIDIA))
+    return _narrowed(_first(cuda, job), lists.get(NVIDIA_VISIBLE_DEVICES))
 
 
 def _slurms(lists: Mapping[str, GpuList], others: Sequence[Gpu]) -> Choice:
     """The GPUs that Slurm has given: numbers of device files."""
-    names = next((lists[name] for name in SLURM if name in lists and lists[name].value.strip()), None)
+    names = next((lists[name] for name in SLURM_GPUS if name in lists and lists[name].value.strip()), None)
     if names is None:
         return Choice()
     gpus = usable(names.inventory)
@@ -52,7 +62,7 @@ def _slurms(lists: Mapping[str, GpuList], others: Sequence[Gpu]) -> Choice:
     either = [name for name in left if name not in unknown and name not in by_place.unknown]
     findings: tuple[Finding, ...] = ()
     # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
-    if either and not read.chosen and not (CUDA in lists and ROCR in lists):
+    if either and not read.chosen and not (CUDA_VISIBLE_DEVICES in lists and ROCR_VISIBLE_DEVICES in lists):
         findings = (slurm_ambiguous(names, either[0]),)
     if unknown and (read.chosen or not others):
         findings = (*findings, unknown_name(names, read._replace(unknown=unknown)))
@@ -61,7 +71,7 @@ def _slurms(lists: Mapping[str, GpuList], others: Sequence[Gpu]) -> Choice:
 
 def _amds(lists: Mapping[str, GpuList], job: Choice) -> Choice:
     """What is chosen of AMD's GPUs: by ROCr's variable in the job, then by HIP's in what those leave."""
-    rocr, hip = lists.get(ROCR), lists.get(HIP)
+    rocr, hip = lists.get(ROCR_VISIBLE_DEVICES), lists.get(HIP_VISIBLE_DEVICES)
     if rocr is None and hip is not None and job.gpus is not None and not hip.inventory.confined:
         return _first(hip, job)  # ROCr shows all of the host's, and in those HIP counts
     return _composed(_first(rocr, job), hip)
@@ -137,7 +147,7 @@ def _composed(choice: Choice, names: Optional[GpuList]) -> Choice:
     if names is None:
         return choice
     if choice.variables:
-        return choice._replace(variables=(*choice.variables, (HIP, names.value)))
+        return choice._replace(variables=(*choice.variables, (HIP_VISIBLE_DEVICES, names.value)))
     if choice.gpus is None:
         made = _listed(names, usable(names.inventory), certain=names.is_certain)
     elif choice.gpus:  # ROCR or the job said which there are
@@ -159,17 +169,19 @@ def _narrowed(choice: Choice, names: Optional[GpuList]) -> Choice:
     if words & {"", "void"} or words == {"all"}:
         return choice
     if words:
-        return Choice(NVIDIA, (), findings=(*choice.findings, none_visible(names)))
+        return Choice(NVIDIA_VISIBLE_DEVICES, (), findings=(*choice.findings, none_visible(names)))
     read = read_list(names, usable(names.inventory), certain=names.is_certain)
     choice = choice._replace(findings=(*choice.findings, *doubts(names, read)))
     if read.doubt or read.unresolved or not read.chosen or choice.variables:
         return choice
     allowed = merged(read.chosen)
     if choice.gpus is None:
-        return Choice(NVIDIA, allowed, findings=choice.findings, uuids=names.has_uuid)
+        return Choice(NVIDIA_VISIBLE_DEVICES, allowed, findings=choice.findings, uuids=names.has_uuid)
     both = tuple(one for chosen in choice.gpus if (one := in_both(chosen, allowed)))
     if not both:
-        return Choice(NVIDIA, (), findings=(*choice.findings, none_visible(names, f"{choice.by} names others")))
+        return Choice(
+            NVIDIA_VISIBLE_DEVICES, (), findings=(*choice.findings, none_visible(names, f"{choice.by} names others"))
+        )
     return choice._replace(gpus=both, own=choice.own and both == choice.gpus)
 
 

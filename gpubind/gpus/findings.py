@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpubind.formats.gpu_variables import NVIDIA_VISIBLE_DEVICES, SLURM_GPUS
 from gpubind.gpus.choice import BY, Choice, divided, usable
 from gpubind.gpus.lists import GpuList, Read
-from gpubind.host.base import NVIDIA, SLURM
 from gpubind.model import Finding, Inventory
 
 
@@ -43,10 +43,10 @@ def unknown_name(names: GpuList, read: Read) -> Finding:
     known = ", ".join(f"{gpu.index}" + (f" ({gpu.uuid})" if gpu.uuid else "") for gpu in usable(names.inventory))
     count = len(read.chosen) + bool(read.unresolved)
     is_fatal = False
-    if names.variable in SLURM:
+    if names.variable in SLURM_GPUS:
         effect = "the others are taken" if read.chosen else "it is not heeded"
         why = "Slurm's numbers are those of device files; a variable from another node, or by hand, does not fit here"
-    elif names.variable == NVIDIA:
+    elif names.variable == NVIDIA_VISIBLE_DEVICES:
         effect = "it is not heeded"
         why = f"nvidia-container-cli would say `device error: {token}: unknown device`"
     else:
@@ -57,7 +57,7 @@ def unknown_name(names: GpuList, read: Read) -> Finding:
         why = f"its list ends at the first name that it does not know{error}"
     return Finding(
         code="visible-devices-unknown",
-        severity="error" if is_fatal else "note" if names.variable == NVIDIA else "warning",
+        severity="error" if is_fatal else "note" if names.variable == NVIDIA_VISIBLE_DEVICES else "warning",
         vendor=names.vendor,
         subject=names.variable,
         what=f"{names.variable} names `{token[:80]}`, which this host has not: {effect}",
@@ -127,7 +127,11 @@ def _uuid_unknown(names: GpuList) -> Finding:
 
 def _consequence(names: GpuList) -> str:
     """What becomes of a list that may mean other GPUs. NVIDIA_VISIBLE_DEVICES is for tools outside of the container."""
-    return "it is not heeded" if names.variable == NVIDIA else "all nodes stay, and it is handed on as it is"
+    return (
+        "it is not heeded"
+        if names.variable == NVIDIA_VISIBLE_DEVICES
+        else "all nodes stay, and it is handed on as it is"
+    )
 
 
 def mig_unresolved(name: str, by: str) -> Finding:

@@ -10,8 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.gpu_ids import GpuId, Spelling, parse_gpu_id, split_visible
+from gpubind.formats.gpu_variables import (
+    CUDA_DEVICE_ORDER,
+    CUDA_VISIBLE_DEVICES,
+    HIP_VISIBLE_DEVICES,
+    NVIDIA_VISIBLE_DEVICES,
+    ROCR_VISIBLE_DEVICES,
+    SLURM_GPUS,
+)
 from gpubind.gpus.choice import Chosen, alike, divided, is_uuid, mig_device, mig_named, named, usable
-from gpubind.host.base import CUDA, CUDA_ORDER, HIP, NVIDIA, ROCR, SLURM
 from gpubind.model import Gpu, Inventory, Vendor
 
 PCI_ORDER = "PCI_BUS_ID"
@@ -39,11 +46,13 @@ class Rule(NamedTuple):
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(SLURM, Rule(("index",), ends=False, nodes=True)),
-    CUDA: Rule(("index", "uuid", "mig-gpu", "mig-uuid"), beside=CUDA_ORDER),
-    ROCR: Rule(("index", "uuid"), once=True),
-    HIP: Rule(("index", "uuid"), once=True, beside=ROCR),
-    NVIDIA: Rule(("index", "uuid", "pci", "mig-gpu", "mig-uuid", "mig-index"), ends=False, capitals=False),
+    **dict.fromkeys(SLURM_GPUS, Rule(("index",), ends=False, nodes=True)),
+    CUDA_VISIBLE_DEVICES: Rule(("index", "uuid", "mig-gpu", "mig-uuid"), beside=CUDA_DEVICE_ORDER),
+    ROCR_VISIBLE_DEVICES: Rule(("index", "uuid"), once=True),
+    HIP_VISIBLE_DEVICES: Rule(("index", "uuid"), once=True, beside=ROCR_VISIBLE_DEVICES),
+    NVIDIA_VISIBLE_DEVICES: Rule(
+        ("index", "uuid", "pci", "mig-gpu", "mig-uuid", "mig-index"), ends=False, capitals=False
+    ),
 }
 
 Doubt = Literal["order", "uuid"]
@@ -105,9 +114,9 @@ class GpuList(NamedTuple):
         CUDA counts the fastest GPU first, unless it is told to count by PCI address; of divided ones, it counts one
         MIG device.
         """
-        if self.variable != CUDA:
+        if self.variable != CUDA_VISIBLE_DEVICES:
             return True
-        is_known = alike(usable(self.inventory)) or self.environ.get(CUDA_ORDER) == PCI_ORDER
+        is_known = alike(usable(self.inventory)) or self.environ.get(CUDA_DEVICE_ORDER) == PCI_ORDER
         return is_known and not divided(self.inventory)
 
     @property
@@ -155,7 +164,7 @@ def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
 def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> Meaning:
     rule = names.rule
     gpu_id = parse_gpu_id(name)
-    if gpu_id is None and "/" in name and names.variable == NVIDIA:
+    if gpu_id is None and "/" in name and names.variable == NVIDIA_VISIBLE_DEVICES:
         return "other"  # CDI's `nvidia.com/gpu=0`, or the directory by which Kubernetes' plugin names devices
     if gpu_id is None or gpu_id.spelling not in rule.spellings:
         return "unknown"

@@ -14,9 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from gpubind.formats.gpu_variables import (
+    CUDA_DEVICE_ORDER,
+    CUDA_VISIBLE_DEVICES,
+    HIP_VISIBLE_DEVICES,
+    ROCR_VISIBLE_DEVICES,
+)
 from gpubind.gpus.choice import Choice, alike, names_of, usable
 from gpubind.gpus.lists import PCI_ORDER
-from gpubind.host.base import CUDA, CUDA_ORDER, HIP, ROCR
 from gpubind.model import EnvVar, Gpu, Inventory
 
 NO_GPU = "-1"
@@ -32,7 +37,7 @@ def told(
     *isolated*: whether the container's /dev has the nodes of the chosen GPUs alone.
     """
     env = [tuple(_variables(c, i, environ, isolated)) for c, i in zip(choices, inventories)]
-    is_set = any(variable.name == CUDA and variable.op == "set" for said in env for variable in said)
+    is_set = any(variable.name == CUDA_VISIBLE_DEVICES and variable.op == "set" for said in env for variable in said)
     for number, (choice, inventory) in enumerate(zip(choices, inventories)):
         if inventory.driver.vendor == "amd":
             env[number] += tuple(_hip(choice, inventory, environ, isolated, is_set))
@@ -40,7 +45,7 @@ def told(
 
 
 def _variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool) -> Iterator[EnvVar]:
-    variable = ROCR if inventory.driver.vendor == "amd" else CUDA
+    variable = ROCR_VISIBLE_DEVICES if inventory.driver.vendor == "amd" else CUDA_VISIBLE_DEVICES
     if choice.own and not isolated:
         return
     if choice.variables:
@@ -51,8 +56,8 @@ def _variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str],
     elif choice.gpus == ():
         yield _set(variable, NO_GPU)
     elif choice.gpus is not None:
-        if choice.own and choice.uuids and choice.by == CUDA:
-            yield from _handed_on([(CUDA, environ[CUDA])])
+        if choice.own and choice.uuids and choice.by == CUDA_VISIBLE_DEVICES:
+            yield from _handed_on([(CUDA_VISIBLE_DEVICES, environ[CUDA_VISIBLE_DEVICES])])
         else:
             yield from _named(variable, choice, inventory, environ, isolated)
 
@@ -65,13 +70,13 @@ def _hip(
     All of what ROCr shows, by number, undoes that. *is_set*: whether the plan sets CUDA's.
     """
     stays = choice.own and not isolated
-    if choice.variables or choice.gpus == () or (stays and HIP in environ):
+    if choice.variables or choice.gpus == () or (stays and HIP_VISIBLE_DEVICES in environ):
         return
     made = choice.gpus is not None or choice.everything
-    if is_set or (made and not stays and (HIP in environ or CUDA in environ)):
+    if is_set or (made and not stays and (HIP_VISIBLE_DEVICES in environ or CUDA_VISIBLE_DEVICES in environ)):
         count = len(usable(inventory) if choice.gpus is None else choice.gpus)
         if count:
-            yield _set(HIP, ",".join(map(str, range(count))))
+            yield _set(HIP_VISIBLE_DEVICES, ",".join(map(str, range(count))))
 
 
 def _set(variable: str, value: str) -> EnvVar:
@@ -106,8 +111,8 @@ def _named(
     if None not in names and (choice.uuids or not numbered):
         yield _set(variable, ",".join(name or "" for name in names))
     elif numbered:
-        if variable == CUDA and not alike(counted):
-            yield _set(CUDA_ORDER, PCI_ORDER)
+        if variable == CUDA_VISIBLE_DEVICES and not alike(counted):
+            yield _set(CUDA_DEVICE_ORDER, PCI_ORDER)
         yield _set(variable, ",".join(map(str, places)))
     elif not places:
         yield _set(variable, NO_GPU)  # none of them can be opened

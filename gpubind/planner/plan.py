@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Optional
 
 from gpubind.errors import FormatError
+from gpubind.formats.gpu_variables import GPU_VARIABLES
 from gpubind.formats.icd import parse_icd, with_library_paths
-from gpubind.host.base import GPU_VARIABLES
 from gpubind.model import (
     Capability,
     ContainerPath,

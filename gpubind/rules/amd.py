@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import Optional
 
 from gpubind.errors import NotRecordedError
-from gpubind.host.base import CUDA, HIP, ROCR
+from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES as CUDA
+from gpubind.formats.gpu_variables import HIP_VISIBLE_DEVICES as HIP
+from gpubind.formats.gpu_variables import ROCR_VISIBLE_DEVICES as ROCR
 from gpubind.model import Finding, Gpu, Inventory, Plan
 from gpubind.rules.looking import counted, is_absent
 from gpubind.rules.preflight import Preflight

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import NamedTuple, Optional
 
-from gpubind.host.base import CUDA
+from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES as CUDA
 from gpubind.model import DeviceNode, Finding, Gpu, MigDevice
 from gpubind.rules.looking import counted, gpus_in_use, is_linux_driver, is_wanted, majors, names_in
 from gpubind.rules.preflight import Preflight
