@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
-from gpubind.host.live import PROGRAM_DIRECTORIES, writable_by_others
+from gpubind.host.programs import PROGRAM_DIRECTORIES, writable_by_others
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.image.sources import FileSource
