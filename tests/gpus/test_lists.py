@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpubind.formats.gpu_lists import RULES
 from gpubind.formats.gpu_variables import (
     CUDA_VISIBLE_DEVICES,
     GPU_VARIABLES,
@@ -11,7 +12,7 @@ from gpubind.formats.gpu_variables import (
     ROCR_VISIBLE_DEVICES,
 )
 from gpubind.gpus.choice import usable
-from gpubind.gpus.lists import RULES, GpuList, Read, read_list
+from gpubind.gpus.lists import GpuList, Read, read_list
 from gpubind.model import Inventory
 from gpus.hosts import HOSTS, amd, hexid, nvidia, uuid
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from gpubind.formats.gpu_lists import PCI_ORDER
 from gpubind.formats.gpu_variables import (
     CUDA_DEVICE_ORDER,
     CUDA_VISIBLE_DEVICES,
     HIP_VISIBLE_DEVICES,
     ROCR_VISIBLE_DEVICES,
 )
-from gpubind.gpus.choice import Choice, alike, names_of, usable
-from gpubind.gpus.lists import PCI_ORDER
+from gpubind.gpus.choice import Choice, same_model, usable, uuids_of
 from gpubind.model import EnvVar, Gpu, Inventory
 
 NO_GPU = "-1"
@@ -29,7 +29,7 @@ NO_GPU = "-1"
 _PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
 
 
-def told(
+def container_variables(
     choices: Sequence[Choice], inventories: Sequence[Inventory], environ: Mapping[str, str], *, isolated: bool
 ) -> list[tuple[EnvVar, ...]]:
     """What must be said of each choice to the libraries that count the GPUs of its inventory.
@@ -46,17 +46,17 @@ def told(
 
 def _variables(choice: Choice, inventory: Inventory, environ: Mapping[str, str], isolated: bool) -> Iterator[EnvVar]:
     variable = ROCR_VISIBLE_DEVICES if inventory.driver.vendor == "amd" else CUDA_VISIBLE_DEVICES
-    if choice.own and not isolated:
+    if choice.already_set and not isolated:
         return
-    if choice.variables:
-        yield from _handed_on(choice.variables)
+    if choice.forwarded:
+        yield from _handed_on(choice.forwarded)
     elif choice.everything:
         if variable in environ:  # only what the caller's own would take away again has to be said
             yield from _all(variable, inventory)
     elif choice.gpus == ():
         yield _set(variable, NO_GPU)
     elif choice.gpus is not None:
-        if choice.own and choice.uuids and choice.by == CUDA_VISIBLE_DEVICES:
+        if choice.already_set and choice.by_uuid and choice.by == CUDA_VISIBLE_DEVICES:
             yield from _handed_on([(CUDA_VISIBLE_DEVICES, environ[CUDA_VISIBLE_DEVICES])])
         else:
             yield from _named(variable, choice, inventory, environ, isolated)
@@ -69,8 +69,8 @@ def _hip(
 
     All of what ROCr shows, by number, undoes that. *is_set*: whether the plan sets CUDA's.
     """
-    stays = choice.own and not isolated
-    if choice.variables or choice.gpus == () or (stays and HIP_VISIBLE_DEVICES in environ):
+    stays = choice.already_set and not isolated
+    if choice.forwarded or choice.gpus == () or (stays and HIP_VISIBLE_DEVICES in environ):
         return
     made = choice.gpus is not None or choice.everything
     if is_set or (made and not stays and (HIP_VISIBLE_DEVICES in environ or CUDA_VISIBLE_DEVICES in environ)):
@@ -104,14 +104,14 @@ def _named(
 ) -> Iterator[EnvVar]:
     """The chosen GPUs, in their order: by UUID or by number, whichever the module's rule says."""
     chosen = choice.gpus or ()
-    names = [name for one in chosen for name in names_of(one)]
+    uuids = [uuid for one in chosen for uuid in uuids_of(one)]
     counted = _counted(choice, inventory, isolated)
     places = [counted.index(one.gpu) for one in chosen if one.gpu in counted]
     numbered = bool(places) and not any(gpu.mig for gpu in counted)
-    if None not in names and (choice.uuids or not numbered):
-        yield _set(variable, ",".join(name or "" for name in names))
+    if None not in uuids and (choice.by_uuid or not numbered):
+        yield _set(variable, ",".join(uuid or "" for uuid in uuids))
     elif numbered:
-        if variable == CUDA_VISIBLE_DEVICES and not alike(counted):
+        if variable == CUDA_VISIBLE_DEVICES and not same_model(counted):
             yield _set(CUDA_DEVICE_ORDER, PCI_ORDER)
         yield _set(variable, ",".join(map(str, places)))
     elif not places:
