@@ -209,7 +209,7 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
     """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
     from gpubind.cli.check import ignored_codes
     from gpubind.cli.main import complain
-    from gpubind.documents.findings import report_of
+    from gpubind.documents.report import report_of
     from gpubind.documents.text import printable
     from gpubind.rules import check
 
