@@ -11,7 +11,7 @@ from gpubind.gpus.selection import select
 from gpubind.model import Finding
 from gpus.cases import ROWS
 from gpus.hosts import HOSTS
-from gpus.test_selection import ERRORS
+from gpus.test_option import ERRORS
 
 CODES = (
     "gpu-forbidden",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats.gpu_lists import RULES
 from gpubind.formats.gpu_variables import (
     CUDA_VISIBLE_DEVICES,
-    GPU_VARIABLES,
     NVIDIA_VISIBLE_DEVICES,
     ROCR_VISIBLE_DEVICES,
 )
@@ -23,10 +21,6 @@ AMD = amd(4)._replace(
 
 def read(variable: str, value: str, inventory: Inventory) -> Read:
     return read_list(GpuList(variable, inventory, {variable: value}), usable(inventory), certain=True)
-
-
-def test_every_variable_that_chooses_gpus_has_its_rule() -> None:
-    assert tuple(RULES) == GPU_VARIABLES
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ from gpubind.errors import FormatError, GpubindError, HostReadError, UsageError
 from gpubind.formats.record import RecordedList, RecordedRun, dump_record
 from gpubind.host import RunResult
 from gpubind.host.open import FILE_LIMIT, open_host, read_file, read_listfile
-from gpubind.host.recorded import RecordedHost
-from gpubind.model import Missing
 
 
 def refusal(*args: Any) -> GpubindError:
@@ -33,15 +31,6 @@ def test_a_record_in_a_file_is_a_host(tmp_path: Path) -> None:
     assert (host.driver.read("/a"), host.dev.read("/b")) == (b"x", b"y")
     assert host.liblist("nvliblist.conf") == ("/etc/gpubind/nvliblist.conf", b"lib\xff.so\n", False)
     assert host.run(("nvidia-container-cli", "list"), 1) == RunResult(0, "out", "err")
-
-
-def test_a_recorded_host_falls_back_to_the_shipped_list_and_runs_nothing() -> None:
-    host = RecordedHost(record({}), "test")
-    assert host.liblist("nvliblist.conf").shipped
-    answer = host.run(("env",), 1)
-    assert isinstance(answer, Missing)
-    assert answer.why == "absent"
-    assert host.dev is host.driver
 
 
 @pytest.mark.parametrize("name", HOSTS)
