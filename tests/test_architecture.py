@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "gpubind"
 ROOMS = (
     "errors",
     "model",
+    "arch",
     "formats",
     "data",
     "findings",
@@ -118,15 +119,10 @@ def test_a_room_imports_only_from_rooms_above_it(module: Path) -> None:
 
 # TODO: modules in circles that are still to be cut. Nothing may be added; a row goes when its circle is gone.
 CIRCLES_TO_CUT = {
-    "gpubind.ldso": ("closure", "container", "fit", "userspace"),
     "gpubind.cli": ("app", "check", "main", "start"),
 }
 # TODO: functions that are still to be made shorter. Nothing may be added; a name goes with the function's 61st line.
-LONG_FUNCTIONS = {
-    "gpubind.formats.elf._read_facts",
-    "gpubind.like.singularity.like_plan",
-    "gpubind.planner.plan.make_plan",
-}
+LONG_FUNCTIONS = {"gpubind.like.singularity.like_plan"}
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:

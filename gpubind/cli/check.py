@@ -22,6 +22,7 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.documents.report import Report
+    from gpubind.host import Host
     from gpubind.image import Image
     from gpubind.model import Brought
     from gpubind.rules import Preflight
@@ -87,20 +88,21 @@ def check(
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     codes, reasons = _known(only or ()), ignored_codes(ignore or ())
-    opened = open_image_of(image)
-    start = preflight_of(options, opened, like, _runtime(backend, options), tuple(backend_arg or ()), program)
+    host = open_host_of(options)
+    opened = open_image_of(image, host)
+    start = preflight_of(options, host, opened, like, _runtime(backend, options), tuple(backend_arg or ()), program)
     rules = tuple(rule for rule in asked(start) if not codes or rule.code in codes)
     findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
     report = report_of(start.plan, findings, reasons, ((rule.code, rule.needs) for rule in rules))
-    text = verdict(report.findings) + "\n" if quiet else _rendered(chosen, report, output)
-    write_document(text, output)
-    severities = {finding.severity for finding in report.findings}
-    if "error" in severities or (strict and "warning" in severities):
+    worst = verdict(report.findings)
+    write_document(f"{worst}\n" if quiet else _rendered(chosen, report, output), output)
+    if worst == "error" or (strict and worst == "warning"):
         raise typer.Exit(EXIT_FINDING)
 
 
 def preflight_of(
     options: PlanOptions,
+    host: "Host",
     opened: Optional["Image"],
     like: Optional[str],
     backend: Optional[str],
@@ -119,10 +121,10 @@ def preflight_of(
     found = find_program(known, os.environ) if known is not None and options.host is None else None
     start = None
     if known is None:
-        host, layout = open_host_of(options), SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
+        layout = SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
     else:
         start = facts_of(known, found, arguments, callers_environ() if options.host is None else {})
-        host = host_for(options, start, opened)
+        host = host_for(options, host, start, opened)
         layout = dispatch.layout_of(start)
     try:
         plan = make_plan(options, host=host, like=like, image=opened, layout=layout)

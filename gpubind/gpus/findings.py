@@ -11,6 +11,11 @@ from gpubind.gpus.choice import OPTION, Choice, mig_enabled, usable
 from gpubind.gpus.lists import GpuList, Read
 from gpubind.model import Finding, Inventory, Severity
 
+# The cases of texts, by who reads the variable.
+_NONE = {"cuda": "cuda-none", "rocr": "rocr-none", "slurm": "slurm-none"}
+_JOB = {"cuda": "cuda-job", "rocr": "rocr-job"}
+_HIDDEN = {"cuda": "cuda-hidden", "rocr": "rocr-hidden", "nvidia": "nvidia-hidden"}
+
 
 def none_visible(names: GpuList, others: Optional[Choice] = None) -> Finding:
     """The finding that *names* leaves no GPU: by itself, or because it names none of *others*."""
@@ -47,7 +52,7 @@ def unknown_name(names: GpuList, read: Read) -> Finding:
     return _about(
         names,
         "visible-devices-unknown",
-        reader if count or reader == "nvidia" else f"{reader}-none",
+        reader if count else _NONE.get(reader, reader),
         severity="error" if is_fatal else "note" if reader == "nvidia" else "warning",
         name=name[:80],
         text=name,
@@ -61,9 +66,9 @@ def order_unknown(names: GpuList, job: Optional[Choice] = None) -> Finding:
     """The finding that numbers may mean other GPUs: because of what a scheduler has given, or whatever else it is."""
     if job is not None:
         count = len(job.gpus or ())
-        return _about(names, "gpu-order-unknown", f"{_library(names)}-job", by=job.by, count=count)
+        return _about(names, "gpu-order-unknown", _JOB[_library(names)], by=job.by, count=count)
     if names.inventory.confined:
-        return _about(names, "gpu-order-unknown", f"{_reader(names)}-hidden")
+        return _about(names, "gpu-order-unknown", _HIDDEN[_reader(names)])
     return _about(names, "gpu-order-unknown", "cuda-mig" if mig_enabled(names.inventory) else "cuda-models")
 
 
