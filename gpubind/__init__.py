@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from gpubind.errors import GpubindError
     from gpubind.explanation import explain
     from gpubind.facade import check, open_host, open_image, plan, record
-    from gpubind.host import LiveHost
+    from gpubind.host.live import LiveHost
     from gpubind.host.recorded import RecordedHost
     from gpubind.model import Plan, Request
 
 _PLACES = {
     "GpubindError": "gpubind.errors",
-    "LiveHost": "gpubind.host",
+    "LiveHost": "gpubind.host.live",
     "Plan": "gpubind.model",
     "RecordedHost": "gpubind.host.recorded",
     "Request": "gpubind.model",

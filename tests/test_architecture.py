@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,8 @@ ROOMS = (
     "like",
     "runtimes",
     "rules",
-    "documents",
     "explanation",
+    "documents",
     "facade",
     "stage",
     "execute",
@@ -41,6 +42,7 @@ ROOMS = (
 IO_ROOMS = {"data", "blob", "tree", "host", "image", "stage", "execute", "cli", "__main__"}
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}
+FUNCTION_LINES = 60
 
 
 def modules() -> list[Path]:
@@ -54,15 +56,59 @@ def room_of(module: Path) -> str:
 
 def imports(module: Path) -> set[str]:
     """The gpubind rooms that *module* imports, wherever the import stands; those for type checking alone count too."""
-    rooms = set()
+    return {name.split(".")[1] for name in imported_names(module) if name.startswith("gpubind.")}
+
+
+def imported_names(module: Path) -> Iterator[str]:
+    """The dotted name of everything that *module* imports, wherever the import stands.
+
+    Without `gpubind.__version__`: the package itself is always loaded before any of its modules.
+    """
     for node in ast.walk(ast.parse(module.read_text())):
-        names = []
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module] if node.module != "gpubind" else [f"gpubind.{alias.name}" for alias in node.names]
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name != "__version__")
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("gpubind.") and name != "gpubind.__version__"}
-    return rooms
+            yield from (alias.name for alias in node.names)
+
+
+def dotted(module: Path) -> str:
+    """The name by which *module* is imported."""
+    parts = module.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph() -> dict[str, list[str]]:
+    """What each module of the package imports of it. `from gpubind.tree import Tree` is an import of that package."""
+    names = {dotted(module): module for module in modules()}
+    graph = {}
+    for name, module in names.items():
+        there = {i if i in names else i.rpartition(".")[0] for i in imported_names(module)}
+        graph[name] = sorted(there & {*names} - {name})
+    return graph
+
+
+def circle_through(name: str, graph: dict[str, list[str]]) -> list[str]:
+    """The shortest way along imports from *name* back to it; empty if there is none."""
+    ways = [[name]]
+    seen = set()
+    for way in ways:  # grows: breadth first
+        for imported in graph[way[-1]]:
+            if imported == name:
+                return [*way, name]
+            if imported not in seen:
+                seen.add(imported)
+                ways.append([*way, imported])
+    return []
+
+
+def functions() -> list[tuple[str, int]]:
+    """Every function of the package with its number of lines, from `def` to its end, docstring included."""
+    found = []
+    for module in modules():
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found.append((f"{dotted(module)}.{node.name}", (node.end_lineno or 0) - node.lineno + 1))
+    return found
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda m: str(m.relative_to(PACKAGE)))
@@ -72,6 +118,31 @@ def test_a_room_imports_only_from_rooms_above_it(module: Path) -> None:
         return
     above = set(ROOMS[: ROOMS.index(room) + 1])
     assert imports(module) <= above, f"{module.name} imports from below: {imports(module) - above}"
+
+
+# TODO: modules in circles that are still to be cut. Nothing may be added; a row goes when its circle is gone.
+CIRCLES_TO_CUT = {
+    "gpubind.cli": ("app", "check", "main", "start"),
+}
+# TODO: functions that are still to be made shorter. Nothing may be added; a name goes with the function's 61st line.
+LONG_FUNCTIONS = {"gpubind.like.singularity.like_plan"}
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Imports in functions and for type checking alone count, too: who reads one file must read the whole circle."""
+    graph = import_graph()
+    circles = {name: circle_through(name, graph) for name in graph}
+    in_circles = {name: " -> ".join(circle) for name, circle in circles.items() if circle}
+    allowed = {f"{room}.{name}" for room, names in CIRCLES_TO_CUT.items() for name in names}
+    assert not (allowed - {*in_circles}), "cut, and still allowed"
+    found = [circle for name, circle in in_circles.items() if name not in allowed]
+    assert not found, "\n".join(found)
+
+
+def test_no_function_is_longer_than_60_lines() -> None:
+    long = {name: lines for name, lines in functions() if lines > FUNCTION_LINES}
+    assert {name: lines for name, lines in long.items() if name not in LONG_FUNCTIONS} == {}
+    assert not (LONG_FUNCTIONS - {*long}), "short, and still allowed"
 
 
 def test_every_module_lives_in_a_known_room() -> None:

@@ -19,7 +19,7 @@ from gpubind.cli.options import (
     open_image_of,
     takes_plan_options,
 )
-from gpubind.documents import FORMATS
+from gpubind.documents import FORMATS, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError
 from gpubind.runtimes import PLAN_FORMATS
 
@@ -207,14 +207,8 @@ def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, boo
 
 
 def _render(plan: "Plan", chosen: str, verbose: bool, *, colour: bool) -> str:
-    if chosen == "json":
-        from gpubind.documents.json import render_json
+    if chosen in PLAN_DOCUMENTS:
+        return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
+    from gpubind.cli.render import render_table
 
-        return render_json(plan)
-    if chosen == "table":
-        from gpubind.cli.render import render_table
-
-        return render_table(plan, verbose=verbose, colour=colour)
-    from gpubind.documents import text
-
-    return text.render_paths(plan) if chosen == "paths" else text.render_text(plan, verbose=verbose)
+    return render_table(plan, verbose=verbose, colour=colour)

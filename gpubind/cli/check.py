@@ -16,15 +16,15 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.cli.start import BackendArguments
+from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
 from gpubind.errors import EXIT_FINDING, NothingToBindError, RuntimeLimitError, UsageError
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
-    from gpubind.documents.findings import Report
+    from gpubind.documents.report import Report
     from gpubind.model import Brought
-    from gpubind.rules import Preflight, Rule
+    from gpubind.rules import Preflight
 
-CHECK_FORMATS = ("table", "text", "json", "junit", "github")
 OTHER_RUNTIMES = ("podman", "docker")
 """Runtimes that gpubind cannot start yet, of which some rules know."""
 
@@ -74,7 +74,7 @@ def check(
 ) -> None:
     """Say, before a job starts, what will not work here or in this image, and what to do. Exit 1 on an error."""
     from gpubind.cli.output import is_terminal, write_document
-    from gpubind.documents.findings import report_of, verdict
+    from gpubind.documents.report import report_of, verdict
     from gpubind.rules import asked
     from gpubind.rules import check as check_start
 
@@ -89,11 +89,10 @@ def check(
     start = preflight_of(options, image, like, _runtime(backend, options), tuple(backend_arg or ()), program)
     rules = tuple(rule for rule in asked(start) if not codes or rule.code in codes)
     findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
-    report = report_of(start.plan, findings, reasons)
-    text = verdict(report.findings) + "\n" if quiet else _rendered(chosen, report, rules, output)
-    write_document(text, output)
-    severities = {finding.severity for finding in report.findings}
-    if "error" in severities or (strict and "warning" in severities):
+    report = report_of(start.plan, findings, reasons, ((rule.code, rule.needs) for rule in rules))
+    worst = verdict(report.findings)
+    write_document(f"{worst}\n" if quiet else _rendered(chosen, report, output), output)
+    if worst == "error" or (strict and worst == "warning"):
         raise typer.Exit(EXIT_FINDING)
 
 
@@ -189,20 +188,10 @@ def _runtime(backend: Optional[str], options: PlanOptions) -> Optional[str]:
     return backend
 
 
-def _rendered(chosen: str, report: "Report", rules: "tuple[Rule, ...]", output: Optional[str]) -> str:
+def _rendered(chosen: str, report: "Report", output: Optional[str]) -> str:
+    if chosen in CHECK_DOCUMENTS:
+        return CHECK_DOCUMENTS[chosen].render(report)
     from gpubind.cli.output import is_terminal
-    from gpubind.documents import findings
+    from gpubind.cli.render import render_findings
 
-    if chosen == "json":
-        return findings.render_check_json(report)
-    if chosen == "junit":
-        from gpubind.documents.junit import render_junit
-
-        return render_junit(report, tuple((rule.code, rule.needs) for rule in rules))
-    if chosen == "github":
-        return findings.render_check_github(report)
-    if chosen == "table":
-        from gpubind.cli.render import render_findings
-
-        return render_findings(report, colour=output is None and is_terminal())
-    return findings.render_check_text(report)
+    return render_findings(report, colour=output is None and is_terminal())

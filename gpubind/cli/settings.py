@@ -42,7 +42,7 @@ def read_settings() -> dict[str, Any]:
 
     Errors: `FormatError` (code `bad-config`) with file and key, `HostReadError` for a file that cannot be read.
     """
-    from gpubind.host.live import SITE_DIRECTORY, xdg_directory
+    from gpubind.host.directories import SITE_DIRECTORY, xdg_directory
 
     settings: dict[str, Any] = {}
     for directory in (SITE_DIRECTORY, xdg_directory(os.environ, "XDG_CONFIG_HOME", ".config")):

@@ -210,7 +210,7 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
     """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
     from gpubind.cli.check import ignored_codes
     from gpubind.cli.main import complain
-    from gpubind.documents.findings import report_of
+    from gpubind.documents.report import report_of
     from gpubind.documents.text import printable
     from gpubind.rules import check
 
@@ -408,7 +408,7 @@ def host_for(options: PlanOptions, host: "Host", start: "Start", image: Optional
     As with --nv: the user's `--env CUDA_VISIBLE_DEVICES=1`, or such a line in an environment file of the image's,
     counts among all GPUs, so all of them must be there. With --cleanenv the caller's variables stay outside.
     """
-    from gpubind.host.base import GPU_VARIABLES, LIBRARY_VARIABLES
+    from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 
     facts = image.facts if image is not None else None
     images = {*facts.env, *facts.undecided}.intersection(LIBRARY_VARIABLES) if facts is not None else ()

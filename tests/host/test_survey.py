@@ -15,7 +15,8 @@ from build.trees import ABSENT, FORBIDDEN, Dir, Fifo, File, Hidden, Item, Link, 
 from gpubind.arch import WITH_DRIVERS
 from gpubind.errors import NotRecordedError
 from gpubind.formats.record import Record, RecordedRoot, RecordedRun, dump_record, parse_record
-from gpubind.host import Host, LiveHost, RunResult
+from gpubind.host import Host, RunResult
+from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import GPU_NAME, survey
 from gpubind.layouts import (
