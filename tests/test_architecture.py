@@ -28,13 +28,15 @@ ROOMS = (
     "rules",
     "documents",
     "explanation",
-    "facade",
     "stage",
     "execute",
+    "caller",
+    "preparation",
+    "facade",
     "cli",
     "__main__",
 )
-IO_ROOMS = {"data", "tree", "host", "image", "stage", "execute", "cli", "__main__"}
+IO_ROOMS = {"data", "tree", "host", "image", "stage", "execute", "caller", "cli", "__main__"}
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}
 

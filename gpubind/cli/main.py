@@ -58,5 +58,7 @@ def _bug(error: Exception) -> str:
 def _from_package(path: str) -> str:
     """*path* from its package on, `gpubind/tree/base.py`: several files have one base name."""
     packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    above = [directory.rstrip("/") for directory in (packages, *sys.path) if path.startswith(f"{directory.rstrip('/')}/")]
+    above = [
+        directory.rstrip("/") for directory in (packages, *sys.path) if path.startswith(f"{directory.rstrip('/')}/")
+    ]
     return os.path.relpath(path, max(above, key=len)) if above else os.path.basename(path)

@@ -46,6 +46,9 @@ ImageOption = Annotated[
         "podman:NAME or docker:NAME.",
     ),
 ]
+BackendArguments = Annotated[
+    Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
+]
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
 
 

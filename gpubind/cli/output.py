@@ -1,4 +1,4 @@
-"""Where a document goes: standard output, or a file that is whole or not there. What is said beside it: standard error."""
+"""Where documents go: standard output, or a file that is whole or not there; and what is said on standard error."""
 
 from __future__ import annotations
 

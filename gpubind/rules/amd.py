@@ -13,7 +13,7 @@ from gpubind.errors import NotRecordedError
 from gpubind.host.base import CUDA, HIP, ROCR
 from gpubind.model import Finding, Gpu, Inventory, Plan
 from gpubind.rules.looking import counted, is_absent
-from gpubind.rules.preflight import Preflight
+from gpubind.rules.preflight import Preflight, limits_of
 from gpubind.sources.amd.devices import KFD, TOPOLOGY, Topology, read_topology
 
 NO_GPU = "hipErrorNoDevice (100), HSA finds no GPU agent"
@@ -74,14 +74,14 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
     """A runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
-    if preflight.backend not in ("docker", "podman"):
+    limits = limits_of(preflight)
+    if not limits.drops_groups:
         return
     nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
     groups = sorted({(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid})
     if groups:
         names = " and ".join(name for _, name in groups)
-        podman = preflight.backend == "podman"
-        options = ["keep-groups"] if podman else [str(gid) for gid, _ in groups]
+        options = [limits.keep_groups] if limits.keep_groups else [str(gid) for gid, _ in groups]
         yield Finding(
             "amd-groups",
             "note",

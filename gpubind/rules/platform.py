@@ -19,7 +19,7 @@ from gpubind.rules.looking import (
     nvidia_driver,
     text_of,
 )
-from gpubind.rules.preflight import Preflight
+from gpubind.rules.preflight import Preflight, limits_of
 
 CHAR = "/dev/char"
 APPARMOR = "/etc/apparmor.d"
@@ -31,17 +31,6 @@ MAX_USER_NAMESPACES = "/proc/sys/user/max_user_namespaces"
 USERNS_CLONE = "/proc/sys/kernel/unprivileged_userns_clone"
 USERNS_APPARMOR = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 
-STARTERS = {
-    name: tuple(
-        f"{prefix}/{name}/bin/starter-suid"
-        for prefix in ("/usr/libexec", "/usr/local/libexec", "/usr/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu")
-    )
-    for name in ("apptainer", "singularity")
-}
-"""Where packages and `make install` put the set-user-id helper that needs no user namespace."""
-SETUID = {**STARTERS, "bwrap": ("/usr/bin/bwrap", "/usr/local/bin/bwrap"), "podman": ()}
-"""The runtimes that start as the caller, and the set-user-id programs with which they need no user namespace."""
-
 
 def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
     """systemd finds the devices of a container by /dev/char; without links it forgets NVIDIA's at a daemon-reload.
@@ -50,7 +39,7 @@ def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
     """
     host = preflight.host
     links = ask(host.dev.list, CHAR)
-    if preflight.backend not in ("docker", "podman") or not is_linux_driver(preflight.plan):
+    if not limits_of(preflight).systemd_cgroups or not is_linux_driver(preflight.plan):
         return
     nodes = [node for node in preflight.plan.devices if node.type == "c" and node.target.startswith("/dev/nvidia")]
     without = [node for node in nodes if not isinstance(links, Missing) and f"{node.major}:{node.minor}" not in links]
@@ -75,15 +64,15 @@ def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
 
     Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for the two sysctls of their own.
     """
-    backend, host = preflight.backend, preflight.host
-    why_off = _why_no_user_namespaces(host, backend or "")
-    if why_off is None or backend not in SETUID or host.identity.euid == 0:
+    backend, host, needs = preflight.backend or "", preflight.host, limits_of(preflight).user_namespaces
+    why_off = _why_no_user_namespaces(host, backend)
+    if why_off is None or needs is None or host.identity.euid == 0:
         return
-    helpers = [ask(host.dev.stat, path) for path in SETUID[backend]]
+    helpers = [ask(host.dev.stat, path) for path in needs.helpers]
     if any(not isinstance(helper, Missing) and helper.mode & 0o4000 for helper in helpers):
         return
     # A runtime from a module tree or a container has its helper elsewhere.
-    severity: Severity = "warning" if backend in STARTERS else "error"
+    severity: Severity = "warning" if needs.moves else "error"
     path, value, allow = why_off
     yield Finding(
         "user-namespaces-off",
@@ -91,8 +80,8 @@ def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
         None,
         backend,
         f"this kernel lets an ordinary user make no user namespace, and {backend} starts containers in one",
-        f"{path} = {value}" + (f"; no set-user-id {' or '.join(SETUID[backend][:2])}" if SETUID[backend] else ""),
-        _USERNS_MESSAGES[backend],
+        f"{path} = {value}" + (f"; no set-user-id {' or '.join(needs.helpers[:2])}" if needs.helpers else ""),
+        needs.message,
         "allow them, as root; or install the runtime's set-user-id helper, where there is one",
         allow,
     )
@@ -113,14 +102,6 @@ def _why_no_user_namespaces(host: Host, backend: str) -> Optional[tuple[str, str
             return path, off, f"sysctl -w {allowing}"
     return None
 
-
-_USERNS_MESSAGES = {
-    "apptainer": "it will say `Failed to create user namespace`",
-    "singularity": "it will say `Failed to create user namespace`",
-    "bwrap": "it will say `bwrap: No permissions to create new namespace, likely because the kernel does not allow "
-    "non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
-    "podman": "it will say `cannot clone: Operation not permitted` or `cannot re-exec process`",
-}
 
 _USUAL_INTERPRETERS = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
 

@@ -13,8 +13,10 @@ from gpubind.ldso.container import Container
 from gpubind.model import Brought, Finding, Plan, Severity
 from gpubind.rules.execve import Caller, Chain, follow
 from gpubind.rules.looking import processor
-from gpubind.runtimes import dispatch
-from gpubind.runtimes.start import NO_MOUNT_POINT, Start, Words
+from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.edits import NO_MOUNT_POINT, Words
+from gpubind.runtimes.record import Limits
+from gpubind.runtimes.start import Start
 
 Needs = Literal["host", "image", "runtime", "program"]
 
@@ -59,7 +61,7 @@ def preflight(
     limit = None
     if start is not None and words is None:
         try:
-            words = dispatch.words(plan, start, None if image is None else image.tree)
+            words = RUNTIMES[start.program].words(plan, start, None if image is None else image.tree)
         except RuntimeLimitError as error:
             limit = error
     container = None
@@ -85,6 +87,11 @@ def search_path(image: Optional[Image], plan: Plan, brought: Optional[Brought] =
             parts = {"set": (variable.value,), "prepend": (variable.value, path)}
             path = ":".join(parts.get(variable.op, (path, variable.value)))
     return path
+
+
+def limits_of(preflight: Preflight) -> Limits:
+    """The limits of the runtime that will start it; none if that is not known."""
+    return Limits() if preflight.backend is None else RUNTIMES[preflight.backend].limits
 
 
 class Rule(NamedTuple):
