@@ -34,7 +34,11 @@ def variants(text: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**text, **case} for case in text.get("cases", {}).values()] or [text]
 
 
-@pytest.mark.parametrize("code", sorted(texts()))
+# A code whose finding is still written out where it is made has no sentence here yet.
+TOLD_HERE = sorted(code for code, text in texts().items() if {*text} & {*TOLD, "cases"})
+
+
+@pytest.mark.parametrize("code", TOLD_HERE)
 def test_every_text_says_what_and_what_to_do(code: str) -> None:
     for variant in variants(texts()[code]):
         assert variant.get("what")
