@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple, NewType, Optional
 
 RootedPath = NewType("RootedPath", str)
@@ -202,10 +203,10 @@ class ImageFit(NamedTuple):
     """The vendor-neutral families of which the image has its own, whole."""
     own_userspace: Optional[str] = None
     """Where the image has a ROCm of its own: its HSA runtime."""
-    theirs: Mapping[RootedPath, str] = {}
+    theirs: Mapping[RootedPath, str] = MappingProxyType({})
     """Files of the host's user space whose soname the image has, too, good enough for all who need it: by path, why."""
     conflicts: tuple[Conflict, ...] = ()
-    unfit_compat: Mapping[RootedPath, str] = {}
+    unfit_compat: Mapping[RootedPath, str] = MappingProxyType({})
     """By path, why the image itself cannot load a compat libcuda that it has."""
     serves: Optional[str] = None
     """The newest CUDA version that the host's libcuda serves, by its own note; None if it has none."""

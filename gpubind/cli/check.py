@@ -71,15 +71,13 @@ def check(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the verdict only.")] = False,
 ) -> None:
     """Say, before a job starts, what will not work here or in this image, and what to do. Exit 1 on an error."""
-    from gpubind.cli.output import is_terminal, write_document
+    from gpubind.cli.output import write_document
     from gpubind.cli.settings import ignored_codes, known_codes
     from gpubind.documents.findings import report_of, verdict
     from gpubind.rules import asked
     from gpubind.rules import check as check_start
 
-    chosen = "json" if json else format_ or ("table" if output is None and is_terminal() else "text")
-    if chosen not in CHECK_FORMATS:
-        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(CHECK_FORMATS))
+    chosen = _format("json" if json else format_, output)
     if program is not None and image is None:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
     if program == "":
@@ -95,6 +93,16 @@ def check(
     severities = {finding.severity for finding in report.findings}
     if "error" in severities or (strict and "warning" in severities):
         raise typer.Exit(EXIT_FINDING)
+
+
+def _format(asked: Optional[str], output: Optional[str]) -> str:
+    """The format that is asked for, or the one for where the report goes. Errors: `UsageError`."""
+    from gpubind.cli.output import is_terminal
+
+    chosen = asked or ("table" if output is None and is_terminal() else "text")
+    if chosen not in CHECK_FORMATS:
+        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(CHECK_FORMATS))
+    return chosen
 
 
 def _preflight(

@@ -254,8 +254,6 @@ def make_plan(
         userspace=options.userspace,  # type: ignore[arg-type]
         cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
     )
-    if layout is None:
-        return plan(host, request, listfile, image)
     return plan(host, request, listfile, image, layout)
 
 
