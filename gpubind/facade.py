@@ -111,9 +111,9 @@ def check(
 ) -> tuple[Finding, ...]:
     """What will not work with *plan* on *host*, in *image* if one is given: errors first, then by code and subject.
 
-    *backend* is the name of the runtime that will start it, with the user's own *arguments* for it; *program* is what
-    will run, as the image has it. The plan should be one for that runtime: see `open_runtime`. Errors: `UsageError` (codes `program-without-image`, `unknown-backend`,
-    `incomplete-argument`).
+    *backend* is the name of the runtime that will start it, with the user's own *arguments* for it: the plan should be
+    one for that runtime (see `open_runtime`). *program* is what will run, as the image has it. Errors: `UsageError`
+    (codes `program-without-image`, `unknown-backend`, `incomplete-argument`).
     """
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
 
 from gpubind.findings import counted, finding
-from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity
+from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
 from gpubind.planner.sides import BY_DEFAULT
 
 NO_MOUNT_POINT = "no-mount-point"
@@ -78,6 +78,12 @@ def edits_of(
         elif found.why is not None:
             decisions.append(_no_mount_point(mount, found.why))
     return Edits(tuple(binds), plan.devices, plan.env, tuple(decisions))
+
+
+def vendor_of(plan: Plan) -> Optional[Vendor]:
+    """Whose driver *plan* is about; None if it is of several vendors."""
+    vendors = {planned.driver.vendor for planned in plan.drivers}
+    return vendors.pop() if len(vendors) == 1 else None
 
 
 def is_utf8(text: str) -> bool:

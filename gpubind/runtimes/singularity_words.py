@@ -15,7 +15,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
 from gpubind.model import Finding, HostPath, Missing, Mount, Plan
 from gpubind.planner.placement import SINGULARITY, Layout
-from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out
+from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out, vendor_of
 from gpubind.runtimes.singularity_brought import BindSpec, named_binds
 from gpubind.runtimes.singularity_environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word, environment
 from gpubind.runtimes.singularity_values import dev_of, is_fixed, said
@@ -146,10 +146,10 @@ def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
     """What the site or the user's options mean for the plan's nodes and binds."""
     dev = dev_of(start)
     if (plan.devices or plan.gpus) and dev == "whole":
-        yield finding("devices-not-isolated", subject="/dev")
+        yield finding("devices-not-isolated", subject="/dev", vendor=vendor_of(plan))
     if plan.devices and dev == "none":
-        yield finding("no-dev", subject="/dev")
+        yield finding("no-dev", subject="/dev", vendor=vendor_of(plan))
     if plan.mounts and plan.image is None:
         yield finding("image-unknown", subject="image")
     if plan.mounts and start.directive("user bind control", "yes") == "no":
-        yield finding("binds-forbidden", subject="user bind control")
+        yield finding("binds-forbidden", subject="user bind control", vendor=vendor_of(plan))

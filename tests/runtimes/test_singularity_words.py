@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
+from gpubind.facade import open_host, plan
 from gpubind.image import Image
 from gpubind.model import CAPABILITIES, HostPath, Plan, Request
 from gpubind.runtimes.edits import Bind, Words
@@ -114,6 +114,20 @@ def test_a_file_that_a_bind_of_the_users_brings_is_not_missed(bind: str) -> None
 def test_a_file_that_the_user_binds_itself_is_the_users() -> None:
     made = words(make(), start("--bind", "/mine:/usr/bin/nvidia-smi"))
     assert not targets(made) & BINARIES
+
+
+@pytest.mark.parametrize(
+    ("begun", "codes"),
+    [
+        (start(), {"devices-not-isolated"}),
+        (start("--no-mount", "dev", site={"user bind control": ("no",)}), {"no-dev", "binds-forbidden"}),
+    ],
+)
+def test_what_keeps_a_driver_out_is_told_of_the_vendor_whose_driver_it_is(begun: Start, codes: set[str]) -> None:
+    for name in ("debian13-nvidia550", "mi300x-rocm62"):
+        made = plan(open_host(name), Request(vendors=()), layout=LAYOUT)
+        vendors = {finding.code: finding.vendor for finding in words(made, begun).findings if finding.code in codes}
+        assert vendors == dict.fromkeys(codes, made.drivers[0].driver.vendor)
 
 
 def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
