@@ -13,7 +13,7 @@ from gpubind.errors import NotRecordedError
 from gpubind.host.base import CUDA, HIP, ROCR
 from gpubind.model import Finding, Gpu, Inventory, Plan
 from gpubind.rules.looking import counted, is_absent
-from gpubind.rules.preflight import Preflight, limits_of
+from gpubind.rules.preflight import Preflight
 from gpubind.sources.amd.devices import KFD, TOPOLOGY, Topology, read_topology
 
 NO_GPU = "hipErrorNoDevice (100), HSA finds no GPU agent"
@@ -74,7 +74,7 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
     """A runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
-    limits = limits_of(preflight)
+    limits = preflight.limits
     if not limits.drops_groups:
         return
     nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]

@@ -19,7 +19,7 @@ from gpubind.rules.looking import (
     nvidia_driver,
     text_of,
 )
-from gpubind.rules.preflight import Preflight, limits_of
+from gpubind.rules.preflight import Preflight
 
 CHAR = "/dev/char"
 APPARMOR = "/etc/apparmor.d"
@@ -39,7 +39,7 @@ def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
     """
     host = preflight.host
     links = ask(host.dev.list, CHAR)
-    if not limits_of(preflight).systemd_cgroups or not is_linux_driver(preflight.plan):
+    if not preflight.limits.systemd_cgroups or not is_linux_driver(preflight.plan):
         return
     nodes = [node for node in preflight.plan.devices if node.type == "c" and node.target.startswith("/dev/nvidia")]
     without = [node for node in nodes if not isinstance(links, Missing) and f"{node.major}:{node.minor}" not in links]
@@ -64,7 +64,7 @@ def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
 
     Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for the two sysctls of their own.
     """
-    backend, host, needs = preflight.backend or "", preflight.host, limits_of(preflight).user_namespaces
+    backend, host, needs = preflight.backend or "", preflight.host, preflight.limits.user_namespaces
     why_off = _why_no_user_namespaces(host, backend)
     if why_off is None or needs is None or host.identity.euid == 0:
         return

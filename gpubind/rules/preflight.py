@@ -43,6 +43,11 @@ class Preflight(NamedTuple):
     limit: Optional[RuntimeLimitError] = None
     """Why there are none."""
 
+    @property
+    def limits(self) -> Limits:
+        """The limits of the runtime that will start it; none if that is not known."""
+        return Limits() if self.backend is None else RUNTIMES[self.backend].limits
+
 
 def preflight(
     host: Host,
@@ -87,11 +92,6 @@ def search_path(image: Optional[Image], plan: Plan, brought: Optional[Brought] =
             parts = {"set": (variable.value,), "prepend": (variable.value, path)}
             path = ":".join(parts.get(variable.op, (path, variable.value)))
     return path
-
-
-def limits_of(preflight: Preflight) -> Limits:
-    """The limits of the runtime that will start it; none if that is not known."""
-    return Limits() if preflight.backend is None else RUNTIMES[preflight.backend].limits
 
 
 class Rule(NamedTuple):
