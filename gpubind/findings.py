@@ -31,7 +31,7 @@ def finding(
     code: str,
     *,
     subject: str,
-    case: Optional[str] = None,
+    case: Union[str, tuple[str, ...], None] = None,
     severity: Optional[Severity] = None,
     vendor: Union[Vendor, Literal["of-code"], None] = "of-code",
     where: Optional[str] = None,
@@ -39,12 +39,13 @@ def finding(
 ) -> Finding:
     """The finding *code* about *subject*, in the texts of its *case*, filled in with *facts*, *subject* and *where*.
 
-    *severity*: the worst that the code may have, unless given. *vendor*: the code's own, unless given.
+    Of several cases a later one's texts count. *severity*: the worst that the code may have, unless given. *vendor*:
+    the code's own, unless given.
     Errors: `KeyError` for a code, a case or a fact that is not there: a mistake in gpubind.
     """
     text = texts()[code]
-    if case is not None:
-        text = {**text, **text["cases"][case]}
+    for name in (case,) if isinstance(case, str) else case or ():
+        text = {**text, **text["cases"][name]}
     facts = {"subject": subject, "where": where, **facts}
     told = {name: text[name].format_map(facts) for name in ("what", "why", "hint", "command") if text.get(name)}
     return Finding(
@@ -55,6 +56,11 @@ def finding(
         where=where,
         **told,
     )
+
+
+def cases_of(*named: tuple[str, object]) -> tuple[str, ...]:
+    """The cases that are so, of pairs of a case and whether it is so."""
+    return tuple(case for case, is_so in named if is_so)
 
 
 def counted(number: int, noun: str) -> str:

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.elf import COMPAT32, ElfIdent
 from gpubind.formats.env_arguments import EnvError, parse_env_arguments
-from gpubind.host import Identity
 from gpubind.ldso.container import Container, Located
 from gpubind.model import Missing
 
@@ -47,8 +46,9 @@ class Caller(NamedTuple):
 
     machine: Optional[str] = None
     """As uname(2) has it; None if that is not known: then it runs what is in the image."""
-    identity: Optional[Identity] = None
+    euid: Optional[int] = None
     """None if that is not known."""
+    groups: tuple[int, ...] = ()
     modes_count: bool = True
     """Whether owners and modes in the image say something about the caller: a mounted SIF file is its user's."""
 
@@ -58,9 +58,9 @@ class Caller(NamedTuple):
         if isinstance(found, Missing):
             return False
         is_images = file.mount is None and file.bind is None
-        if self.identity is None or self.identity.euid == 0 or (is_images and not self.modes_count):
+        if self.euid in (None, 0) or (is_images and not self.modes_count):
             return bool(found.mode & 0o111)
-        shift = 6 if found.uid == self.identity.euid else 3 if found.gid in self.identity.groups else 0
+        shift = 6 if found.uid == self.euid else 3 if found.gid in self.groups else 0
         return bool(found.mode >> shift & 1)
 
     def runs(self, arch: str, image: Optional[str]) -> bool:
