@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["check", "open_host", "open_image", "open_runtime", "plan", "plan_json", "record", "words"]
 
 
-def open_image(reference: str) -> Image:
-    """The image that *reference* names: see `gpubind.image.open_image`."""
+def open_image(reference: str, machine: Optional[str] = None) -> Image:
+    """The image that *reference* names, of several the one for *machine*: see `gpubind.image.open_image`."""
     from gpubind.image import open_image as open_it
 
-    return open_it(reference)
+    return open_it(reference, machine)
 
 
 def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Start:

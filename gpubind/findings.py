@@ -11,6 +11,7 @@ The file has an entry for each code:
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Literal, Optional, Union
 
@@ -18,6 +19,8 @@ from gpubind.data import read_data
 from gpubind.model import Finding, Severity, Vendor
 
 TEXTS = "data/findings.json"
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""Worst first."""
 
 
 @lru_cache(maxsize=1)
@@ -61,6 +64,11 @@ def finding(
 def cases_of(*named: tuple[str, object]) -> tuple[str, ...]:
     """The cases that are so, of pairs of a case and whether it is so."""
     return tuple(case for case, is_so in named if is_so)
+
+
+def worst(severities: Iterable[Severity]) -> Severity:
+    """The worst of *severities*, of which there is at least one."""
+    return min(severities, key=SEVERITIES.index)
 
 
 def counted(number: int, noun: str) -> str:

@@ -117,9 +117,10 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     runtime = _runtime(wanted.backend, environ)
     is_there = not wanted.dry_run or find_program(runtime.name, environ) is not None
     program = need_program(runtime.name, environ) if is_there else runtime.name
-    opened = _look_at(image, runtime, wanted)
+    host = open_host_of(options)
+    opened = _look_at(image, runtime, wanted, host)
     start = begin(runtime, program, wanted.arguments, environ)
-    host = host_for(open_host_of(options), start, opened)
+    host = host_for(host, start, opened)
     plan = _plan(options, host, opened, layout_of(start), wanted)
     start = staged(start, plan, opened, write=not wanted.dry_run)
     words = words_of(start, plan, opened)
@@ -208,20 +209,20 @@ def _asks_by_name(options: PlanOptions) -> bool:
     return options.gpus is not None and options.gpus.strip().lower() not in ("all", "none")
 
 
-def _look_at(image: str, runtime: "Runtime", wanted: Wanted) -> Optional["Image"]:
+def _look_at(image: str, runtime: "Runtime", wanted: Wanted, host: "Host") -> Optional["Image"]:
     """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
     takes_references = "reference" in runtime.images
     if os.path.isfile(image) and "file" not in runtime.images:
         what = f"{runtime.title} starts directories alone"
         raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
     if os.path.isdir(image) or not takes_references:
-        return open_image_of(image)
+        return open_image_of(image, host)
     if not os.path.isfile(image):
         if wanted.check and not wanted.quiet:
             complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
         return None
     try:
-        return open_image_of(image)
+        return open_image_of(image, host)
     except GpubindError as error:
         if wanted.check:
             raise
@@ -265,11 +266,12 @@ def plan_in_words(
     runtime = runtime_of_format(chosen)
     form = runtime.forms[chosen]
     render = form.quoted if quoted and form.quoted else form.render
-    opened = open_image_of(image)
+    host = open_host_of(options)
+    opened = open_image_of(image, host)
     environ = form.environ_of(callers_environ())
     program = find_program(runtime.name, environ) if options.host is None else None
     start = begin(runtime, program, arguments, environ)
-    host = host_for(open_host_of(options), start, opened)
+    host = host_for(host, start, opened)
     made = make_plan(options, host=host, image=opened, layout=layout_of(start))
     start = staged(start, made, opened, write=True)
     words = words_of(start, made, opened)

@@ -9,7 +9,8 @@ import re
 from posixpath import basename
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.elf import COMPAT32, ElfIdent
+from gpubind.arch import architecture
+from gpubind.formats.elf import ElfIdent
 from gpubind.formats.env_arguments import EnvError, parse_env_arguments
 from gpubind.ldso.container import Container, Located
 from gpubind.model import Missing
@@ -19,8 +20,6 @@ SCRIPTS_LIMIT = 5
 LINE_LIMIT = 256
 """Bytes of a script's first line that the kernel looks at (BINPRM_BUF_SIZE)."""
 SCRIPT_SIZE_LIMIT = 64 << 20
-UNAME_NAMES = {"i486": "i386", "i586": "i386", "i686": "i386", "armv6l": "arm", "armv7l": "arm", "armv8l": "arm"}
-"""What uname(2) says of machines that have another name here."""
 
 
 class Stop(NamedTuple):
@@ -65,8 +64,9 @@ class Caller(NamedTuple):
 
     def runs(self, arch: str, image: Optional[str]) -> bool:
         """Whether the kernel runs programs for *arch*, in an image for *image*."""
-        machine = image if self.machine is None else UNAME_NAMES.get(self.machine, self.machine)
-        return machine is None or arch in (machine, COMPAT32.get(machine))
+        name = self.machine or image
+        machine = architecture(name) if name else None
+        return machine is None or arch in (machine.name, machine.compat32)
 
 
 def follow(container: Container, program: str, path: str, caller: Caller) -> Chain:

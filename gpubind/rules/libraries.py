@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from posixpath import basename
 from typing import Literal, NamedTuple, Optional
 
-from gpubind.findings import cases_of, finding
+from gpubind.findings import cases_of, finding, worst
 from gpubind.formats.elf import ElfIdent
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.container import Container, Failure
@@ -28,7 +28,7 @@ def unloadable(container: Container, plan: Plan) -> tuple[Unloadable, ...]:
     """Every library and program of *plan* that cannot be loaded in *container*, by target."""
     refused = []
     for mount in plan.mounts:
-        if mount.capability == "compat32" or not (mount.kind == "library" or _is_program(container, mount)):
+        if not (mount.kind == "library" or _is_program(container, mount)):
             continue
         failures = container.failures(mount.target)
         if failures:
@@ -72,7 +72,7 @@ def _causes(preflight: ImagePreflight, kind: Literal["missing", "version", "stac
     table = read_table(shipped_liblist("nvliblist.conf"))
     for _, refused in sorted(causes.items(), key=lambda cause: cause[0]):
         mounts = tuple(mount for _, mount in refused)
-        yield _Cause(refused[0][0], mounts, _worst(_severity(preflight, mount, table) for mount in mounts))
+        yield _Cause(refused[0][0], mounts, worst(_severity(preflight, mount, table) for mount in mounts))
 
 
 def _refused(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional[str]) -> Finding:
@@ -147,20 +147,15 @@ def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Seve
         return "warning" if by_name and not name.startswith(("libnvidia-pkcs11", "libcudadebugger", "nv")) else "note"
     if by_name or mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         return "error"
-    hides = preflight.image.loader.find(name) is not None
+    hides = preflight.image.loader.of(mount.arch).find(name) is not None
     return "warning" if hides or capability in ("compute", "utility") else "note"
 
 
 def _capability(mount: Mount, table: NameTable) -> Optional[Capability]:
-    if mount.capability is not None:
+    if mount.capability not in (None, "compat32"):  # which a 32-bit library has beside its own
         return mount.capability
     name = basename(mount.target)
     return capability_of(table.section(name, mount.target), driver_version_of(name))
-
-
-def _worst(severities: Iterable[Severity]) -> Severity:
-    found = frozenset(severities)
-    return "error" if "error" in found else "warning" if "warning" in found else "note"
 
 
 def _use(names: tuple[str, ...]) -> str:

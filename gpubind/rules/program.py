@@ -122,7 +122,7 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     """A library that the program is linked with is not found, with the plan in place."""
     for failure, program in _failures(preflight, "missing"):
         packages = PACKAGES.get(failure.name)
-        is_forbidden = "Permission denied" in failure.message
+        is_forbidden = failure.why == "forbidden"
         found = finding(
             "program-library-missing",
             subject=failure.name,
