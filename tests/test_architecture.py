@@ -17,7 +17,10 @@ ROOMS = (
     "formats",
     "data",
     "findings",
+    "blob",
     "tree",
+    "layouts",
+    "cuda",
     "host",
     "ldso",
     "image",
@@ -37,7 +40,7 @@ ROOMS = (
     "cli",
     "__main__",
 )
-IO_ROOMS = {"data", "tree", "host", "image", "stage", "execute", "caller", "cli", "__main__"}
+IO_ROOMS = {"data", "blob", "tree", "host", "image", "stage", "execute", "caller", "cli", "__main__"}
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}
 

@@ -20,8 +20,6 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.documents.findings import Report
-    from gpubind.host import Host
-    from gpubind.image import Image
     from gpubind.rules import Preflight, Rule
     from gpubind.runtimes.record import Runtime
 
@@ -84,9 +82,7 @@ def check(
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     codes, reasons = known_codes(only or ()), ignored_codes(ignore or ())
-    host = open_host_of(options)
-    opened = open_image_of(image, host)
-    start = _preflight(options, host, opened, like, _runtime(backend, options), tuple(backend_arg or ()), program)
+    start = _preflight(options, image, like, _runtime(backend, options), tuple(backend_arg or ()), program)
     rules = tuple(rule for rule in asked(start) if not codes or rule.code in codes)
     findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
     report = report_of(start.plan, findings, reasons)
@@ -109,8 +105,7 @@ def _format(asked: Optional[str], output: Optional[str]) -> str:
 
 def _preflight(
     options: PlanOptions,
-    host: "Host",
-    opened: Optional["Image"],
+    image: Optional[str],
     like: Optional[str],
     runtime: Optional["Runtime"],
     arguments: tuple[str, ...],
@@ -123,7 +118,8 @@ def _preflight(
     from gpubind.rules import nothing_to_bind
     from gpubind.runtimes.start import Start
 
-    start = None
+    start, host = None, open_host_of(options)
+    opened = open_image_of(image, host)
     layout = GPUBIND if runtime is None else runtime.layout(Start(runtime.name))
     if runtime is not None and runtime.command is not None and like is None:
         start = start_on(host, runtime, arguments)

@@ -10,7 +10,7 @@ from typing import Optional
 
 from gpubind.documents.text import printable, render_finding
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
-from gpubind.model import Finding
+from gpubind.model import Finding, Severity
 
 
 def write_document(text: str, path: Optional[str]) -> None:
@@ -30,8 +30,8 @@ def is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def render_error(error: GpubindError, severity: str = "error") -> str:
-    """`error: CODE: what`, then where, why and hint."""
+def render_error(error: GpubindError, severity: Severity = "error") -> str:
+    """`error: CODE: what`, then where, why and hint. *severity*: what it is to the user, who may go on all the same."""
     lines = [f"{severity}: {error.code}: {printable(error.what)}"]
     for label, value in (("where", error.where), ("why", error.why), ("hint", error.hint)):
         if value:
