@@ -44,12 +44,13 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
     """A runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
-    if preflight.backend not in ("docker", "podman"):
+    limits = preflight.limits
+    if not limits.drops_groups:
         return
     nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
     groups = sorted({(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid})
     if groups:
-        options = ["keep-groups"] if preflight.backend == "podman" else [str(gid) for gid, _ in groups]
+        options = [limits.keep_groups] if limits.keep_groups else [str(gid) for gid, _ in groups]
         yield finding(
             "amd-groups",
             subject="groups",

@@ -28,6 +28,7 @@ from gpubind.layouts import (
 )
 from gpubind.model import Missing, RootedPath, Stat
 from gpubind.rules import driver, graphics, manifests, nodes, platform, services
+from gpubind.runtimes import RUNTIMES
 from gpubind.sources.amd.devices import PCI_DEVICES
 from gpubind.tree import Tree
 
@@ -211,7 +212,12 @@ def searched(machine: str) -> tuple[str, ...]:
 LOOKED_AT = (
     *(platform.UDEV, platform.IMEX_DOMAIN, *(sysctl.path for sysctl in platform.USER_NAMESPACES)),
     *(services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, driver.NOUVEAU, graphics.MODESET, "/proc/devices"),
-    *(path for paths in platform.SETUID.values() for path in paths),
+    *(
+        path
+        for runtime in RUNTIMES.values()
+        if runtime.limits.user_namespaces
+        for path in runtime.limits.user_namespaces.helpers
+    ),
 )
 """What the rules look at alone."""
 
