@@ -97,8 +97,8 @@ def _mounted(program: str, name: str, reference: str, config: OciConfig) -> Opti
         raise
     import weakref
 
-    weakref.finalize(tree, _unmount, program, name)  # also when the interpreter ends
-    return image
+    # Called when nobody has the tree any more, and when the interpreter ends; whoever becomes another program calls it.
+    return image._replace(close=weakref.finalize(tree, _unmount, program, name))
 
 
 def _unmount(program: str, name: str) -> None:
@@ -133,7 +133,7 @@ def _call(program: str, words: tuple[str, ...], reference: str, into: Optional[I
     elif len(said.out) > DOCUMENT_LIMIT:
         why = f"`{store} {words[0]}` prints more than {DOCUMENT_LIMIT} bytes"
     if why:
-        hint = f"`{store} images` lists what is there"
+        hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
         raise HostReadError("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
     return said.out
 

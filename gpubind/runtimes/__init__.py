@@ -28,8 +28,8 @@ _ROWS = {
     "apptainer": Row("singularity", ("", "-env")),
     "singularity": Row("singularity", ("", "-env")),
     "bwrap": Row("bwrap"),
-    "podman": Row("engines", is_started=False),
-    "docker": Row("engines", is_started=False),
+    "podman": Row("engines", ("",)),
+    "docker": Row("engines", ("",)),
 }
 
 
