@@ -133,12 +133,12 @@ def _bind(start: Start, source: str, target: str) -> UserBind:
 
 def users_places(start: Start) -> tuple[str, ...]:
     """The places in the container that the user mounts something on, whatever that is."""
-    places = [bind.target for bind in users_binds(start)]
+    places: list[str] = []
     for text in start.options.all("volume"):
         first, colon, behind = text.partition(":")
-        places.append(ContainerPath(behind.partition(":")[0] if colon else first))
+        places.append(behind.partition(":")[0] if colon else first)
     for text in start.options.all("mount"):
         fields = {key.lower(): value for key, _, value in (field.partition("=") for field in parse_list(text))}
-        places.append(ContainerPath(fields.get("destination") or fields.get("dst") or fields.get("target") or ""))
-    places += [ContainerPath(text.partition(":")[0]) for text in start.options.all("tmpfs")]
+        places.append(fields.get("destination") or fields.get("dst") or fields.get("target") or "")
+    places += [text.partition(":")[0] for text in start.options.all("tmpfs")]
     return tuple(dict.fromkeys(normpath(place) for place in places if place.startswith("/")))

@@ -194,16 +194,22 @@ def _rootfs(call: Call, start: Start) -> str:
     path = normpath(join(start.working_directory or "/", call.image))
     if not is_utf8(path) or re.search(r"[:,\\\s\"]", path):
         raise _unsayable(path, "--rootfs takes no path with a colon, a comma, a quote, a backslash or white space")
-    found = call.tree.stat("/") if call.tree is not None else None
-    if start.uid not in (None, 0) and found is not None and not isinstance(found, Missing) and found.uid != start.uid:
+    owner = _owner(call.tree)
+    if start.uid not in (None, 0) and owner not in (None, start.uid):
         raise RuntimeLimitError(
             "rootfs-of-another",
             "an ordinary user's podman starts no directory of somebody else's",
             where=path,
-            why=f"it is of uid {found.uid}, and podman maps your own uids alone into the container",
+            why=f"it is of uid {owner}, and podman maps your own uids alone into the container",
             hint="use --backend bwrap, or a copy of your own",
         )
     return f"{path}:O"
+
+
+def _owner(image: Optional[Tree]) -> Optional[int]:
+    """The uid that the directories of *image* belong to; None if that is not known."""
+    found = (image.lstat(path) for path in ("/usr", "/bin", "/etc", "/proc")) if image is not None else ()
+    return next((stat.uid for stat in found if not isinstance(stat, Missing)), None)
 
 
 def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
