@@ -242,7 +242,8 @@ def test_the_printed_words_bring_the_same_driver(stores: Machine, engine: Engine
     script = "import ctypes, os; print(os.environ['LD_LIBRARY_PATH'], ctypes.CDLL('libcuda.so.1').cuInit(0))"
     looked = f"--image {engine.program}:{engine.image}" if is_known else ""
     plan = f"words=$(python3 -m gpubind plan -q --nv --format {engine.program} {looked})"
-    entry = f"--entrypoint '' --network none {'--pid host' if engine.user else ''} $words {engine.image} python3 -c {shlex.quote(script)}"
+    rig = "--pid host" if engine.user else ""
+    entry = f"--entrypoint '' --network none {rig} $words {engine.image} python3 -c {shlex.quote(script)}"
     done = run(stores, engine, "sh", "-ec", f"{plan}; {engine.program} run --rm {entry}")
     assert done.stdout == (f"/.gpubind/libs:{OWN} 100\n" if is_known else f"{OWN} 100\n")
 
