@@ -269,6 +269,10 @@ class MigNode(NamedTuple):
     ci: Optional[int]
     """None: it guards the GPU instance itself, without which none of its compute instances can be used."""
 
+    def guards(self, device: MigDevice) -> bool:
+        """Whether a process needs it for *device*, on the same GPU."""
+        return self.gi == device.gi and self.ci in (None, device.ci)
+
 
 class MigName(NamedTuple):
     """A name of a MIG device that is in no file, and what it means: the driver's own program knows."""
