@@ -12,7 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Optional
 
-from gpubind.model import Brought, Plan
+from gpubind.ldso.brought import Brought
+from gpubind.model import Plan
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.lines import quoted, raw
 from gpubind.runtimes.record import Call, Command, Form, Identity, Limits, Printed, Runtime, UserNamespaces

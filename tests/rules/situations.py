@@ -12,7 +12,8 @@ from gpubind.errors import NothingToBindError
 from gpubind.facade import plan
 from gpubind.host import ListFile
 from gpubind.image import Image
-from gpubind.model import Brought, Finding, Request
+from gpubind.ldso.brought import Brought
+from gpubind.model import Finding, Request
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
 from gpubind.rules import Preflight, check, preflight
