@@ -25,6 +25,16 @@ BINARY_DIRECTORIES = (
 )
 
 
+STARTER_PREFIXES = (
+    "/usr/libexec",
+    "/usr/local/libexec",
+    "/usr/lib",
+    "/usr/local/lib",
+    *(f"/usr/lib/{architecture(name).triplet}" for name in ("x86_64", "aarch64", "ppc64le")),
+)
+"""Where packages and `make install` of Apptainer and SingularityCE put the set-user-id program."""
+
+
 def library_directories(arch: str) -> tuple[str, ...]:
     """The known driver directories for *arch*, in the order in which they are searched.
 

@@ -225,6 +225,8 @@ class Tree:
         return answer
 
     def _without_links_above(self, path: str) -> Union[RootedPath, Missing]:
+        if not path.startswith("/"):
+            raise ValueError(f"not an absolute path: {path!r}")
         head, _, name = path.rpartition("/")
         if name in ("", ".", ".."):  # a directory is wanted, and a link to one is followed
             return self.resolve(path)
