@@ -195,9 +195,9 @@ def render_node(host: Host, pci: Optional[str]) -> Optional[RootedPath]:
 
 def driver_kind(host: Host) -> DriverKind:
     """`wsl` where /dev/dxg stands for the driver, `tegra` on Jetson, else `linux`."""
-    if not isinstance(host.dev.lstat("/dev/dxg"), Missing):
+    if host.dev.has("/dev/dxg"):
         return "wsl"
-    if not isinstance(host.dev.lstat("/etc/nv_tegra_release"), Missing):
+    if host.dev.has("/etc/nv_tegra_release"):
         return "tegra"
     return "linux"
 

@@ -22,7 +22,7 @@ CAPABILITIES_OF_GPU0 = "/proc/driver/nvidia/capabilities/gpu0/mig"
 DEVICES = "Character devices:\n195 nvidia\n226 drm\n235 nvidia-uvm\n"
 MANIFEST = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
-DEBIANS_ON_ARM64 = "/usr/lib/aarch64-linux-gnu/apptainer/bin/starter-suid"
+STARTER = "/usr/lib/aarch64-linux-gnu/apptainer/bin/starter-suid"
 
 PCI_GPU: Spec = {
     "/sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
@@ -290,7 +290,7 @@ CASES: dict[str, Case] = {
     ),
     "user-namespaces-off": Case(
         Situation(healthy(NO_USERNS), backend="apptainer"),
-        Situation(healthy(NO_USERNS, {DEBIANS_ON_ARM64: File(elf(kind=2), 0o4755)}), backend="apptainer"),
+        Situation(healthy(NO_USERNS, {STARTER: File(elf(kind=2), 0o4755)}), backend="apptainer"),
     ),
     "uvm-missing": Case(
         Situation(lacking("/dev/nvidia-uvm")),
