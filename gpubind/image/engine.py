@@ -19,7 +19,7 @@ from gpubind.host.programs import PROGRAM_DIRECTORIES, writable_by_others
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 
 if TYPE_CHECKING:
     from typing import IO

@@ -14,7 +14,7 @@ from build.trees import Dir, Link, Spec, make_tree, recorded_tree
 
 from gpubind.ldso.container import Container
 from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, Mount, UserBind
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 
 LIBS = "/.gpubind/libs"
 USR = "/usr/lib/x86_64-linux-gnu"
