@@ -19,7 +19,7 @@ from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath, Missing
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 
 if TYPE_CHECKING:
     from typing import IO

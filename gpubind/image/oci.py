@@ -28,7 +28,8 @@ from gpubind.formats.oci import (
 )
 from gpubind.image.layers import LayeredTree, Layers
 from gpubind.model import HostPath, ImageKind, Missing
-from gpubind.tree import LiveTree, Tree
+from gpubind.tree import Tree
+from gpubind.tree.live import LiveTree
 from gpubind.tree.opened import OpenedTree
 
 T = TypeVar("T")

@@ -55,8 +55,8 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
         return [claim.decision(verdict="rejected", rule="unclean-path", path=claim.name, detail=why)]
     places: dict[str, str] = {path: path for path in glob(search.tree, claim.name)}
     if not places:
-        at_top = [name for name in search.tree.names("/") if fnmatchcase(RUN_DIRECTORY.get(name, ""), claim.name)]
-        places = {f"/{name}": RUN_DIRECTORY[name] for name in at_top}
+        known = (name for name in search.tree.names("/") if name in RUN_DIRECTORY)
+        places = {f"/{name}": RUN_DIRECTORY[name] for name in known if fnmatchcase(RUN_DIRECTORY[name], claim.name)}
     if not places:
         detail = "nothing matches" if set(claim.name) & set("*?[") else "it is not there"
         return [claim.decision(verdict="absent", rule="no-match", detail=detail)]

@@ -44,7 +44,9 @@ class ByName:
 
     def claim_on(self, name: str) -> Optional[Claim]:
         """The claim that means library *name* (`libcuda.so.1`)."""
-        meant = sorted((*self._by_stem.get(library_stem(name), ()), *self._versions))
+        meant = self._by_stem.get(library_stem(name), [])
+        if self._versions:
+            meant = sorted((*meant, *self._versions))
         return next((claim for _, claim in meant if _means(claim, name)), None)
 
 

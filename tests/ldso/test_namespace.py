@@ -15,7 +15,7 @@ from build.trees import Dir, Link, Spec, make_tree, recorded_tree
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.ldso.container import Container
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 
 LIBS = "/.gpubind/libs"
 USR = "/usr/lib/x86_64-linux-gnu"
