@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from posixpath import join, normpath
 from typing import Optional
 
-from gpubind.model import ContainerPath, HostPath, UserBind
+from gpubind.ldso.brought import UserBind
+from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.flags import Flag, Options, parse_command_line, parse_list
 from gpubind.runtimes.start import Start
 

@@ -17,7 +17,8 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
-from gpubind.model import Brought, ContainerPath, DeviceNode, EnvVar, HostPath, Missing, Mount, Plan
+from gpubind.ldso.brought import Brought
+from gpubind.model import ContainerPath, DeviceNode, EnvVar, HostPath, Missing, Mount, Plan
 from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out
 from gpubind.runtimes.engine_environment import environment, joined

@@ -15,7 +15,8 @@ from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import read_image
-from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request, UserBind
+from gpubind.ldso.brought import UserBind
+from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import Bind, Words
