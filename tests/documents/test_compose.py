@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 from build.driver import debian, host, kernel, rhel, run_directory, ubuntu
-from build.hostile import HOSTILE, UNSAYABLE
+from build.hostile_names import HOSTILE, UNSAYABLE
 
 import gpubind
 from gpubind.data import HOSTS

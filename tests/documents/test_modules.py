@@ -15,7 +15,7 @@ from typing import Callable, NamedTuple
 
 import pytest
 from build.driver import host, kernel, rhel
-from build.hostile import UNSAYABLE
+from build.hostile_names import UNSAYABLE
 
 import gpubind
 from gpubind.documents.modules import render_lmod, render_tcl

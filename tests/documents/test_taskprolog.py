@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from build.hostile import UNSAYABLE
+from build.hostile_names import UNSAYABLE
 from test_modules import HOST, PLAN, after_exports, printed
 
 from gpubind.documents.taskprolog import LINE_LENGTH, render_taskprolog
