@@ -23,9 +23,21 @@ def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> 
     return {target: _stage_one(target, content, environ) for target, content in contents.items()}
 
 
+def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath:
+    """Write *content* as the file *name* to a directory of its own, for a reader that knows it by that name; the
+    directory. Errors: as `stage`.
+    """
+    data = content.encode("utf-8", "surrogateescape")
+    path = _stage_data(f"{hashlib.sha256(data).hexdigest()}/{name}", data, environ)
+    return HostPath(path.rpartition("/")[0])
+
+
 def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) -> HostPath:
     data = content.encode("utf-8", "surrogateescape")
-    name = f"{hashlib.sha256(data).hexdigest()}-{target.rpartition('/')[2]}"
+    return _stage_data(f"{hashlib.sha256(data).hexdigest()}-{target.rpartition('/')[2]}", data, environ)
+
+
+def _stage_data(name: str, data: bytes, environ: Mapping[str, str]) -> HostPath:
     places = _places(environ)
     why = ""
     for place in places:
@@ -53,6 +65,7 @@ def _write(directory: str, name: str, data: bytes) -> HostPath:
     if _holds(path, data):
         return HostPath(path)
     part = f"{path}.{os.getpid()}.part"
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     try:
         with open(part, "wb") as file:
             file.write(data)
