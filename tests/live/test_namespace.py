@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gpubind.ldso.namespace import Cover, Namespace
 from gpubind.model import Missing
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 
 pytestmark = pytest.mark.live
 
