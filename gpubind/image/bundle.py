@@ -8,7 +8,7 @@ from gpubind.errors import HostReadError, in_file
 from gpubind.formats.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
 from gpubind.host.open import read_file
 from gpubind.image.facts import Image, read_image
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 
 CONFIG = "config.json"
 _SYSTEM = ("usr", "bin", "etc")

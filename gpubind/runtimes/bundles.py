@@ -15,7 +15,8 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.bundle import Bundle, BundleEdits, BundleMount, Process, absolute, edited, for_start
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, Mount, Plan, UserBind
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out
 from gpubind.runtimes.record import (
