@@ -47,9 +47,12 @@ def first_installed(environ: Mapping[str, str], *, bundle: bool = False) -> Opti
     return next((RUNTIMES[name] for name in able if find_program(name, environ)), None)
 
 
-def layout_of(start: Start) -> Layout:
+def layout_of(start: Start, host: Host, image: Optional[Image]) -> Layout:
     """Where a plan for *start* lands, and whether the container's /dev will hold the planned nodes alone."""
-    return RUNTIMES[start.program].layout(start)
+    runtime = RUNTIMES[start.program]
+    if image is None and runtime.blind_layout is not None:
+        return runtime.blind_layout(host.uname.machine)
+    return runtime.layout(start)
 
 
 def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:

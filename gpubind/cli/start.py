@@ -118,10 +118,10 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     is_there = not wanted.dry_run or find_program(runtime.name, environ) is not None
     program = need_program(runtime.name, environ) if is_there else runtime.name
     host = open_host_of(options)
-    opened = _look_at(image, runtime, wanted, host)
     start = begin(runtime, program, wanted.arguments, environ)
+    opened = _look_at(image, runtime, wanted, host, environ)
     host = host_for(host, start, opened)
-    plan = _plan(options, host, opened, layout_of(start), wanted)
+    plan = _plan(options, host, opened, layout_of(start, host, opened), wanted)
     start = staged(start, plan, opened, write=not wanted.dry_run)
     words = words_of(start, plan, opened)
     make_command = RUNTIMES[start.program].command
@@ -138,6 +138,8 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
 
         write_document(" ".join(shlex.quote(word) for word in made.argv) + "\n", None)
         return
+    if opened is not None:
+        opened.close()
     execute(written(made), made.environ)
 
 
@@ -219,15 +221,20 @@ def _asks_by_name(options: PlanOptions) -> bool:
     return options.gpus is not None and options.gpus.strip().lower() not in ("all", "none")
 
 
-def _look_at(image: str, runtime: "Runtime", wanted: Wanted, host: "Host") -> Optional["Image"]:
+def _look_at(
+    image: str, runtime: "Runtime", wanted: Wanted, host: "Host", environ: Mapping[str, str]
+) -> Optional["Image"]:
     """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
-    takes_references = "reference" in runtime.images
-    if os.path.isfile(image) and "file" not in runtime.images:
-        what = f"{runtime.title} starts directories alone"
-        raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
-    if os.path.isdir(image) or not takes_references:
+    if runtime.store is not None and not image.startswith(("/", ".")):
+        return open_image_of(f"{runtime.store}:{image}", host) if runtime.remote_of(environ) is None else None
+    is_name = "reference" in runtime.images and runtime.store is None
+    _need_form(image, runtime)
+    if os.path.isdir(image) or not is_name:
         opened = open_image_of(image, host)
         _need_kind(opened, image, runtime)
+        if opened is not None and opened.facts.kind != "directory" and not is_name:
+            opened.close()
+            raise _no_such_form(image, runtime)
         return opened
     if not os.path.isfile(image):
         if wanted.check and not wanted.quiet:
@@ -252,6 +259,20 @@ def _need_kind(opened: Optional["Image"], image: str, runtime: "Runtime") -> Non
     if bundle is not None and opened is not None and "bundle" not in runtime.images:
         hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
         raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image, hint=hint)
+
+
+def _need_form(image: str, runtime: "Runtime") -> None:
+    """Errors: `HostReadError` (code `no-image`) for a file or a directory that *runtime* does not start."""
+    forms = ("file",) if os.path.isfile(image) else ("directory", "bundle")
+    if not os.path.exists(image) or any(form in runtime.images for form in forms):
+        return
+    raise _no_such_form(image, runtime)
+
+
+def _no_such_form(image: str, runtime: "Runtime") -> HostReadError:
+    only = "directories alone" if "reference" not in runtime.images else "the images of its own store"
+    also = " and directories" if "reference" in runtime.images and "directory" in runtime.images else ""
+    return HostReadError("no-image", f"{runtime.title} starts {only}{also}", where=image, hint=runtime.image_hint)
 
 
 def _checked(start: "Preflight", wanted: Wanted) -> None:
@@ -295,7 +316,7 @@ def plan_in_words(
     program = find_program(runtime.name, environ) if options.host is None else None
     start = begin(runtime, program, arguments, environ)
     host = host_for(host, start, opened)
-    made = make_plan(options, host=host, image=opened, layout=layout_of(start))
+    made = make_plan(options, host=host, image=opened, layout=layout_of(start, host, opened))
     start = staged(start, made, opened, write=True)
     words = words_of(start, made, opened)
     if words is None:

@@ -30,10 +30,10 @@ _ROWS = {
     "apptainer": Row("singularity", ("", "-env")),
     "singularity": Row("singularity", ("", "-env")),
     "bwrap": Row("bwrap"),
+    "podman": Row("engines", ("",)),
+    "docker": Row("engines", ("",)),
     "crun": Row("bundles", documents=("oci",)),
     "runc": Row("bundles", documents=("oci",)),
-    "podman": Row("engines", is_started=False),
-    "docker": Row("engines", is_started=False),
 }
 
 

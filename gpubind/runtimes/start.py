@@ -52,6 +52,15 @@ class Start(NamedTuple):
     is_root: bool = True
     """Whether the caller is root of the host; of another machine's caller nothing is known."""
 
+    inits: tuple[HostPath, ...] = ()
+    """What this host has of the runtime's `inits`."""
+    uid: Optional[int] = None
+    """The caller's; None if nobody starts anything here."""
+    has_selinux: bool = False
+    """Whether this host's kernel enforces SELinux's rules."""
+    has_terminal: bool = False
+    """Whether the caller's standard input, output and errors are a terminal."""
+
     def directive(self, name: str, default: str = "") -> str:
         """The value of directive *name* of the site's configuration; the first one counts."""
         return self.site.get(name, (default,))[0]
