@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Callable, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.formats.elf import ElfIdent
@@ -15,6 +15,9 @@ from gpubind.ldso.versions import newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
 from gpubind.tree import Tree, glob
 from gpubind.tree.base import ABSENT
+
+if TYPE_CHECKING:
+    from gpubind.formats.bundle import Bundle
 
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
 DRIVER_SONAMES = (
@@ -63,6 +66,8 @@ class Image(NamedTuple):
     tree: Tree
     loader: Loader
     facts: ImageFacts
+    bundle: Optional[Bundle] = None
+    """What the config.json of an OCI bundle says; None if it is no bundle."""
     close: Callable[[], object] = _nothing
     """Lets go of what was made to look at it; its files may not be there any more afterwards."""
 
