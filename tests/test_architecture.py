@@ -25,6 +25,7 @@ ROOMS = (
     "planner",
     "like",
     "runtimes",
+    "wrap",
     "rules",
     "documents",
     "explanation",
