@@ -26,11 +26,10 @@ from gpubind.wrap.prefix import HINT, Place, Prefix, read_prefix
 from gpubind.wrap.programs import OTHERS, PROGRAMS, Program, Start
 
 Why = Literal["other-subcommand", "help", "no-gpu-flag", "running-container", "instance", "host-files", "not-read"]
-"""Why a line is passed through: its subcommand starts no container, or none that the line describes; it asks for help; it
-asks for no GPU; it enters a container, or an instance, that runs already, to which no GPU can be added; its root is this
-machine's own; it cannot be read, but however it is read it asks for no GPU."""
-
-
+"""Why a line is passed through: its subcommand starts no container, or none that the line describes; it asks for help;
+it asks for no GPU; it enters a container, or an instance, that runs already, to which no GPU can be added; its root is
+this machine's own; it cannot be read, but however it is read it asks for no GPU."""
+_WITH_GPU_FLAGS = ("singularity", "docker", "podman")
 _NO_START = ("about", "feature", "help", "usage", "version")
 """Options with which a program answers a question, and starts nothing."""
 
@@ -94,7 +93,7 @@ def parse_command(argv: Sequence[str], environ: Optional[Mapping[str, str]] = No
     environ = _changed(environ or {}, prefix)
     name = basename(words[at])
     program = PROGRAMS[name]
-    head = read_options(program.reader, program.known, words, at + 1)
+    head = read_options(program.reader._replace(permutes=False), program.known, words, at + 1)
     if head.trouble is not None and () not in program.subcommands:
         return _not_read(words, at, head.trouble, looks_like_gpus(words[at:]))
     if any(option.name in _NO_START for option in head.options):
@@ -192,11 +191,16 @@ def _subcommand(program: Program, words: tuple[str, ...], head: Line) -> Optiona
 
 
 def _may_ask(program: Program, start: Start, words: tuple[str, ...], line: Line) -> bool:
-    """Whether a line with options that cannot be read asks for GPUs in any reading: with a value for each, or without."""
+    """Whether a line that cannot be read may ask for GPUs: in one of its readings, with a value or without.
+
+    A runtime without words for GPUs is asked for them by starting it.
+    """
+    if program.family not in _WITH_GPU_FLAGS:
+        return start.shape != "joined"
     seen: set[int] = set()
-    lines = [line]
     # docker exec has no --gpus: what those mean who write it is clear.
     known = start.known if start.shape != "joined" else start.known.also(program.subcommands[("run",)].known)
+    lines = [line, read_options(program.reader, known, words, line.trouble.at)] if line.trouble else [line]
     while lines:
         line = lines.pop()
         if any(is_gpu_flag(program.family, option) for option in line.options):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from posixpath import basename
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.cdi import CdiName, parse_cdi_name
@@ -63,7 +63,7 @@ class GpuRequest(NamedTuple):
     flags: tuple[Option, ...] = ()
     """The options that say it, to be taken out; not variables, which the command may want to read."""
     said_by: tuple[str, ...] = ()
-    """Variables of the caller's that ask for GPUs."""
+    """Variables of the caller's that ask for GPUs; nvidia-docker does so by its name."""
 
     @property
     def asked(self) -> bool:
@@ -119,7 +119,9 @@ def singularity_request(program: str, options: Sequence[Option], environ: Mappin
         for name in (f"{prefix}_{variable}" for variable in flag.variables)
         if parse_bool(environ.get(name, "").strip())
     )
-    return GpuRequest(vendors, wanted.gpus, None, caps, names, False, "nvccli" in on, (*flags, *device_flags), said_by)
+    return GpuRequest(
+        _ordered(vendors), wanted.gpus, None, caps, names, False, "nvccli" in on, (*flags, *device_flags), said_by
+    )
 
 
 def docker_request(
@@ -132,55 +134,55 @@ def docker_request(
     requests = tuple(option for option in options if option.name == "gpus")
     if len(requests) > 1:
         raise UsageError("wrap-gpus", "--gpus stands there twice", where=_place(requests[1]), hint="keep one of them")
-    runtimes = tuple(option for option in options if option.name == "runtime")
-    by_runtime = nvidia or (bool(runtimes) and is_nvidia_runtime(runtimes[-1].value))
-    device_flags, names = _devices([option for option in options if option.name == "device"])
     said = _environment(options, environ)
     if nvidia and environ.get("NV_GPU", "").strip() and VISIBLE not in said:
         said = {**said, VISIBLE: ",".join(environ["NV_GPU"].split())}
-    wanted = [_of_docker(requests[0])] if requests else []
-    wanted += [_of_cdi(names)] if names else []
-    visible = said.get(VISIBLE)
-    if by_runtime and not wanted:
-        if visible is not None and visible.strip() in ("", "void"):
-            return None
-        wanted = [_of_visible(visible)] if visible is not None else []
-    if not wanted and not by_runtime:
-        return None
-    flags = (*requests, *(option for option in runtimes if is_nvidia_runtime(option.value)), *device_flags)
-    return _united(wanted, said, flags, names)._replace(
-        image_decides=not wanted, said_by=("NV_GPU",) if nvidia and not flags else ()
-    )
+    request = _oci_request(options, [_of_docker(option) for option in requests], said, nvidia=nvidia)
+    return request._replace(said_by=("nvidia-docker",)) if request is not None and nvidia else request
 
 
 def podman_request(options: Sequence[Option], environ: Mapping[str, str]) -> Optional[GpuRequest]:
     """What `podman run` asks for; None for nothing. Errors: as `docker_request`."""
-    requests = tuple(option for option in options if option.name == "gpus")
-    runtimes = tuple(option for option in options if option.name == "runtime")
-    by_runtime = bool(runtimes) and is_nvidia_runtime(runtimes[-1].value)
-    device_flags, names = _devices([option for option in options if option.name == "device"])
-    asked = [name for option in requests for name in parse_list(option.value)]
-    for name in asked:
-        if name != "all" and (parse_gpu_id(name) is None):
+    requests = [option for option in options if option.name == "gpus"]
+    names = [name for option in requests for name in parse_list(option.value)]
+    for name in names:
+        if name != "all" and parse_gpu_id(name) is None:
             hint = 'podman takes `all` or a list of indexes and UUIDs; `"device=..."` is docker\'s'
             raise UsageError("wrap-gpus", f"--gpus: podman knows no GPU `{name}`", where=_place(requests[0]), hint=hint)
     # podman gives AMD's GPUs by the same words, where there are none of NVIDIA's.
-    wanted = [_Wanted("all" if "all" in asked else ",".join(asked))] if asked else []
-    wanted += [_of_cdi(names)] if names else []
-    said = _environment(options, environ)
+    wanted = [_Wanted("all" if "all" in names else ",".join(names))] if names else []
+    return _oci_request(options, wanted, _environment(options, environ))
+
+
+def _oci_request(
+    options: Sequence[Option], wanted: Sequence[_Wanted], said: Mapping[str, str], *, nvidia: bool = False
+) -> Optional[GpuRequest]:
+    """What is the same for docker and podman: CDI devices, NVIDIA's runtime, and the variables that this one reads.
+
+    *wanted*: what --gpus says. That, and CDI devices, win over NVIDIA_VISIBLE_DEVICES.
+    """
+    runtimes = [option for option in options if option.name == "runtime"]
+    by_runtime = nvidia or (bool(runtimes) and is_nvidia_runtime(runtimes[-1].value))
+    device_flags, names = _devices([option for option in options if option.name == "device"])
+    wanted = [*wanted, *([_of_cdi(names)] if names else [])]
     visible = said.get(VISIBLE)
-    if by_runtime and not wanted:
-        if visible is not None and visible.strip() in ("", "void"):
-            return None
-        wanted = [_of_visible(visible)] if visible is not None else []
-    if not wanted and not by_runtime:
+    image_decides = by_runtime and not wanted and visible is None
+    if by_runtime and not wanted and visible is not None and visible.strip() not in ("", "void"):
+        wanted = [_of_visible(visible)]
+    if not wanted and not image_decides:
         return None
-    flags = (*requests, *(option for option in runtimes if is_nvidia_runtime(option.value)), *device_flags)
-    return _united(wanted, said, flags, names)._replace(image_decides=not wanted)
+    flags = (
+        *(option for option in options if option.name == "gpus"),
+        *(option for option in runtimes if is_nvidia_runtime(option.value)),
+        *device_flags,
+    )
+    if by_runtime:
+        wanted = [*wanted, _Wanted(wanted[0].gpus if wanted else None, vendors=("nvidia",))]
+    return _united(wanted, said, flags, names)._replace(image_decides=image_decides)
 
 
 def charliecloud_request(options: Sequence[Option]) -> GpuRequest:
-    """What ch-run asks for. Errors: `UsageError` (`wrap-gpus`) for --cdi with a file: what is in it is not looked at."""
+    """What ch-run asks for. Errors: `UsageError` (`wrap-gpus`) for --cdi with a file: nobody looks into it here."""
     flags = tuple(option for option in options if option.name == "cdi")
     for option in flags:
         if option.value and not any(option.value == kind for kind, _ in _GPU_KINDS):
@@ -288,21 +290,21 @@ def _of_visible(value: str) -> _Wanted:
         return _Wanted(names[0], vendors=("nvidia",))
     if any(cdi_gpu(name) for name in names) and all(map(cdi_gpu, names)):
         return _of_cdi(names)
-    return _Wanted(_list(names, None), vendors=("nvidia",))
+    return _Wanted(_list(names, f"{VISIBLE}={value}"), vendors=("nvidia",))
 
 
-def _list(names: Sequence[str], option: Optional[Option]) -> str:
+def _list(names: Sequence[str], said: Union[Option, str]) -> str:
     """*names* as a list for `gpubind --gpus`. Errors: `UsageError` (code `wrap-gpus`)."""
     names = [name.strip() for name in names]
     if "all" in names:
         return "all"
     unknown = [name for name in names if parse_gpu_id(name) is None]
     if unknown:
-        raise _bad_gpus(option, f"`{unknown[0]}` names no GPU")
+        raise _bad_gpus(said, f"`{unknown[0]}` names no GPU")
     return ",".join(names)
 
 
-def _capabilities(text: str, option: Optional[Option]) -> Optional[tuple[Capability, ...]]:
+def _capabilities(text: str, said: Union[Option, str]) -> Optional[tuple[Capability, ...]]:
     """A list of driver capabilities. None if it names none: `gpu` and `nvidia` are docker's own words."""
     names = [name.strip() for name in text.split(",") if name.strip() not in ("", "gpu", "nvidia")]
     if not names:
@@ -311,7 +313,7 @@ def _capabilities(text: str, option: Optional[Option]) -> Optional[tuple[Capabil
         return CAPABILITIES
     unknown = [name for name in names if name not in CAPABILITIES]
     if unknown:
-        raise _bad_gpus(option, f"`{unknown[0]}` is no capability of the driver")
+        raise _bad_gpus(said, f"`{unknown[0]}` is no capability of the driver")
     return tuple(capability for capability in CAPABILITIES if capability in names)
 
 
@@ -337,9 +339,9 @@ def _united(
         together = ",".join(dict.fromkeys(name for one in gpus for name in (one or "").split(",")))
     caps = next((one.caps for one in wanted if one.caps is not None), None)
     if caps is None:
-        caps = _capabilities(said.get(CAPS, ""), None)
+        caps = _capabilities(said.get(CAPS, ""), f"{CAPS}={said.get(CAPS)}")
     vendors = {vendor for one in wanted for vendor in one.vendors}
-    number = wanted[0].number if len(wanted) == 1 else None
+    number = wanted[0].number if len({one.gpus for one in wanted}) == 1 else None
     cdi = names or tuple(name for one in wanted for name in one.cdi)
     return GpuRequest(_ordered(vendors), together, number, caps, cdi, False, False, flags)
 
@@ -348,13 +350,13 @@ def _ordered(vendors: Collection[Vendor]) -> tuple[Vendor, ...]:
     return tuple(vendor for vendor in VENDORS if vendor in vendors)
 
 
-def _bad_gpus(option: Optional[Option], why: str) -> UsageError:
-    if option is None:
-        hint = "GPUs are named by index or UUID"
-        return UsageError("wrap-gpus", f"{VISIBLE} or {CAPS} cannot be understood", why=why, hint=hint)
-    hint = "as docker reads it, a list wants quotes of its own: --gpus '\"device=0,1\"'"
-    what = f"`{' '.join(option.words)}` cannot be understood"
-    return UsageError("wrap-gpus", what, where=_place(option), why=why, hint=hint)
+def _bad_gpus(said: Union[Option, str], why: str) -> UsageError:
+    """*said*: the option that cannot be understood, or the variable with its value."""
+    text, where, hint = said, "", "name GPUs by index or UUID, and capabilities as NVIDIA does"
+    if isinstance(said, Option):
+        text, where = " ".join(said.words), _place(said)
+        hint = "as docker reads it, a list wants quotes of its own: --gpus '\"device=0,1\"'"
+    return UsageError("wrap-gpus", f"`{text}` cannot be understood", where=where, why=why, hint=hint)
 
 
 def _place(option: Option) -> str:

@@ -93,7 +93,7 @@ class Line(NamedTuple):
     others: tuple[int, ...]
     """The positions of the words that are no options, in their order."""
     end: int
-    """Where another option can be put: at the first of those words, or at a `--` before it."""
+    """Where another option can be put behind those: at the first of the others, or at a `--` before it."""
     trouble: Optional[Trouble] = None
     """Reading ended there."""
 
@@ -170,6 +170,8 @@ def read_options(reader: Reader, known: Table, argv: Sequence[str], at: int) -> 
             return Line(tuple(options), tuple(others), at if end is None else end, step)
         options += step.options
         at = step.next
+    if end is not None and options and options[-1].at > end:
+        end = options[-1].at + len(options[-1].words)
     return Line(tuple(options), tuple(others), len(argv) if end is None else end)
 
 
@@ -294,6 +296,9 @@ def _single_dash(known: Table, argv: Sequence[str], at: int) -> Union[Step, Trou
         return Trouble("unknown", at)
     if equals and found.takes in (1, MAYBE):
         return Step((Option(found.name, value, (word,), at),), at + 1)
+    if found.takes == 2 and "=" in "".join(argv[at + 1 : at + 2]):
+        # MPICH's `-env NAME VALUE` is `--env NAME=VALUE` for PALS.
+        return _with_words(found._replace(takes=1), argv, at)
     return _with_words(found, argv, at)
 
 

@@ -65,32 +65,32 @@ _SRUN = table(
     extra= extra-node-info/B= get-user-env? gid= gpu-bind= gpu-freq= gpus/G= gpus-per-node= gpus-per-socket=
     gpus-per-task= gres= gres-flags= help/h het-group|pack-group= hint= hold/H immediate/I? input/i= interactive
     job-name/J= jobid= kill-command kill-on-bad-exit/K? label/l launch-cmd launcher-opts= licenses/L= mail-type=
-    mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= mpi= msg-timeout= multi-prog network= nice?
-    no-allocate/Z no-bell no-kill/k? no-rotate/R no-shell nodefile/F= nodelist/w= nodes/N= ntasks/n= ntasks-per-core=
-    ntasks-per-gpu= ntasks-per-node= ntasks-per-socket= ntasks-per-tres= oom-kill-step? open-mode= output/o=
-    overcommit/O
-    overlap oversubscribe|share/s partition/p= power= prefer= preserve-env/E priority= profile= prolog= propagate? pty?
-    qos/q= quiet/Q quit-on-interrupt reboot relative/r= reservation= resv-ports? segment= send-libs? signal=
-    slurmd-debug= sockets-per-node= spread-job stepmgr switches= task-epilog= task-prolog= test-only thread-spec=
-    threads/T= threads-per-core= time/t= time-min= tmp= treewidth= tres-bind= tres-per-task= uid= unbuffered/u usage
-    use-min-nodes verbose/v version/V wait/W= wait-all-nodes= wckey= whole wrap= x11?
+    mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= mpi= msg-timeout= multi-prog network=
+    nice? no-allocate/Z no-bell no-kill/k? no-rotate/R no-shell nodefile/F= nodelist/w= nodes/N= ntasks/n=
+    ntasks-per-core= ntasks-per-gpu= ntasks-per-node|tasks-per-node= ntasks-per-socket= ntasks-per-tres=
+    oom-kill-step? open-mode= output/o= overcommit/O overlap oversubscribe|share/s partition/p= power= prefer=
+    preserve-env/E priority= profile= prolog= propagate? pty? qos/q= quiet/Q quit-on-interrupt reboot relative/r=
+    reservation= resv-ports? segment= send-libs? signal= slurmd-debug= sockets-per-node= spread-job stepmgr switches=
+    task-epilog= task-prolog= test-only thread-spec= threads/T= threads-per-core= time/t= time-min= tmp= treewidth=
+    tres-bind= tres-per-task= uid= unbuffered/u usage use-min-nodes verbose/v version/V wait/W= wait-all-nodes= wckey=
+    whole wrap= x11?
     """
 )
 _MPIRUN = table(
     """
     allow-run-as-root am= app= bind-to= bind-to-core bind-to-none bind-to-socket bycore bynode byslot byslot cf=
-    cpu-list=
-    cpu-set= cpus-per-proc= cpus-per-rank= debug-daemons default-hostfile= disable-recovery display= display-allocation
-    display-map display-topo do-not-launch do-not-resolve dvm= enable-recovery get-stack-traces gmca=2 help/h hnp=
-    host|H= hostfile|machinefile= launch-agent= leave-session-attached map-by= mca=2 max-restarts=
+    cpu-list= cpu-set= cpus-per-proc= cpus-per-rank= debug-daemons default-hostfile= disable-recovery display=
+    display-allocation display-map display-topo do-not-launch do-not-resolve dvm= enable-recovery get-stack-traces
+    gmca=2 help/h hnp= host|H= hostfile|machinefile= launch-agent= leave-session-attached map-by= mca=2 max-restarts=
     merge-stderr-to-stdout
-    n|np|c= N= nolocal nooversubscribe noprefix novm npernode= npersocket= ompi-server= omca=2 output= output-filename=
-    oversubscribe path= pernode personality= pmca=2 pmixmca=2 ppr= prefix= preload-binary preload-files= prtemca=2
+    n|np|c= N= nolocal nooversubscribe noprefix novm npernode= npersocket= ompi-server= omca=2 output=
+    output-filename= oversubscribe path= pernode personality= pmca=2 pmixmca=2 ppr= prefix= preload-binary
+    preload-files= prtemca=2
     q|quiet
-    rank-by= rankfile|rf= report-bindings report-events= report-pid= report-uri= runtime-options= set-cwd-to-session-dir
-    show-progress stdin= stream-buffering= tag-output timeout= timestamp-output tune= tv use-hwthread-cpus use-regexp
-    v|verbose V|version wd|wdir= with-ft= x= xml xml-file= xterm=
-    bootstrap= env=2 envall envlist= envnone f= genv=2 genvall genvlist= genvnone hosts= hosts-group= iface= launcher=
+    rank-by= rankfile|rf= report-bindings report-events= report-pid= report-uri= runtime-options=
+    set-cwd-to-session-dir show-progress stdin= stream-buffering= tag-output timeout= timestamp-output tune= tv
+    use-hwthread-cpus use-regexp v|verbose V|version wd|wdir= with-ft= x= xml xml-file= xterm= bootstrap= cpu-bind=
+    depth= env=2 envall envlist= envnone f= genv=2 genvall genvlist= genvnone hosts= hosts-group= iface= launcher=
     launcher-exec= perhost= ppn= prepend-rank print-all-exitcodes rmk= rr
     """
 )
@@ -98,41 +98,37 @@ _BSUB = table(
     """
     a= app= ar b= B C= c= clusters= cn_cu= core_isolation= cwd= D= data= datagrp= E= Ep= e= eo= env= eptl= ext= F= f=
     freq= G= g= gpu= H h hostfile= hl I IS ISp ISs Ip Is IX i= is= J= Jd= jobaff= jsdl= K k= L= Lp= lsf_keep M= m=
-    mig= N n=
-    Ne network= notify= o= oo= outdir= P= p= pack= ptl= Q= q= R= r rn rcacct= rnc= S= s= sla= smt= sp= stage=
-    step_cgroup= T= t= Ti= tty U= u= ul UF= V v= W= We= w= wa= wt= x XF XFssh Zs
+    mig= N n= Ne network= notify= o= oo= outdir= P= p= pack= ptl= Q= q= R= r rn rcacct= rnc= S= s= sla= smt= sp=
+    stage= step_cgroup= T= t= Ti= tty U= u= ul UF= V v= W= We= w= wa= wt= x XF XFssh Zs
     """
 )
 _JSRUN = table(
     """
     nrs/n= rs_per_host/r= tasks_per_rs/a= cpu_per_rs/c= gpu_per_rs/g= memory_per_rs/m= latency_priority/l=
-    launch_distribution/d=
-    bind/b= np/p= env/E= env_no_propagate/F= smpiargs/M= stdio_input= stdio_mode/o= stdio_stderr/k= stdio_stdout=
-    chdir/h= immediate/i exit_on_error/X= progress/Y= appfile/f= rs_on_hosts/K= use_resources/J= use_reservation=
-    allocate_only/A erf_input/U= erf_output/u= help version/V
+    launch_distribution/d= bind/b= np/p= env/E= env_no_propagate/F= smpiargs/M= stdio_input= stdio_mode/o=
+    stdio_stderr/k= stdio_stdout= chdir/h= immediate/i exit_on_error/X= progress/Y= appfile/f= rs_on_hosts/K=
+    use_resources/J= use_reservation= allocate_only/A erf_input/U= erf_output/u= help version/V
     """
 )
 _APRUN = table("a= b B C cc= cp= d= D= e= F= L= m= n= N= p= q r= R= S= sn= sl= ss T t= z")
 _SUDO = table(
     """
     askpass/A auth-type/a= background/b bell/B chdir/D= chroot/R= close-from/C= command-timeout/T= edit/e group/g=
-    help host/h=
-    list/l login-class/c= login/i no-update/N non-interactive/n other-user/U= /E preserve-env? preserve-groups/P
-    prompt/p=
-    remove-timestamp/K reset-timestamp/k role/r= set-home/H shell/s stdin/S type/t= user/u= validate/v version/V
+    help host/h= list/l login-class/c= login/i no-update/N non-interactive/n other-user/U= /E preserve-env?
+    preserve-groups/P prompt/p= remove-timestamp/K reset-timestamp/k role/r= set-home/H shell/s stdin/S type/t=
+    user/u= validate/v version/V
     """
 )
 _STRACE = table(
     """
     abbrev= argv0= attach/p= columns/a= const-print-style/X= daemonize? decode-fds? decode-pids= detach-on/b= env/E=
-    fault=
-    failed-only/Z follow-forks/f help/h inject= instruction-pointer/i interruptible/I= kvm= kill-on-exit no-abbrev /v
-    output/o= output-append-mode/A output-separately quiet/q raw= read= relative-timestamps? seccomp-bpf signal=
+    fault= failed-only/Z follow-forks/f help/h inject= instruction-pointer/i interruptible/I= kvm= kill-on-exit
+    no-abbrev /v output/o= output-append-mode/A output-separately quiet/q raw= read= relative-timestamps? seccomp-bpf
+    signal=
     stack-traces/k
     status= string-limit/s= strings-in-hex? successful-only/z summary-columns/U= summary-only/c summary/C
     summary-sort-by/S= summary-syscall-overhead/O= summary-wall-clock/w syscall-limit= syscall-number/n
-    syscall-times/T? trace=
-    trace-path/P= user/u= verbose= version/V write= /d /D /F /e= /r /t /x /y
+    syscall-times/T? trace= trace-path/P= user/u= verbose= version/V write= /d /D /F /e= /r /t /x /y
     """
 )
 _SETARCH = _Rule(
@@ -152,8 +148,9 @@ _PRLIMIT = table(
 )
 _SYSTEMD_RUN = table(
     """
-    collect/G description= expand-environment= gid= help/h host/H= ignore-failure json= machine/M= nice= no-ask-password
-    no-block on-active= on-boot= on-calendar= path-property= pipe/P property/p= pty-late/T pty/t quiet/q
+    collect/G description= expand-environment= gid= help/h host/H= ignore-failure json= machine/M= nice=
+    no-ask-password no-block on-active= on-boot= on-calendar= path-property= pipe/P property/p= pty-late/T pty/t
+    quiet/q
     remain-after-exit/r
     same-dir/d scope send-sighup service-type= setenv/E= shell/S slice-inherit slice= socket-property= system
     timer-property= uid= unit/u= user verbose/v version wait working-directory=
@@ -170,8 +167,7 @@ _RULES: dict[str, _Rule] = {
         table(
             """
             all-tasks/a batch/b deadline/d fifo/f help/h idle/i max/m other/o pid/p reset-on-fork/R rr/r
-            sched-deadline/D=
-            sched-period/P= sched-runtime/T= verbose/v version/V
+            sched-deadline/D= sched-period/P= sched-runtime/T= verbose/v version/V
             """
         ),
         skips=1,
@@ -210,8 +206,8 @@ _RULES: dict[str, _Rule] = {
     "numactl": _Rule(
         table(
             """
-            all/a balancing/b cpubind/c= cpunodebind/N= hardware/H interleave/i= localalloc/l membind/m= physcpubind/C=
-            preferred-many/P= preferred/p= show/s weighted-interleave/w=
+            all/a balancing/b cpubind/c= cpunodebind/N= hardware/H interleave/i= localalloc/l membind/m=
+            physcpubind/C= preferred-many/P= preferred/p= show/s weighted-interleave/w=
             """
         )
     ),
@@ -230,8 +226,8 @@ _RULES: dict[str, _Rule] = {
     "xvfb-run": _Rule(
         table(
             """
-            auth-file/f= auto-display/d auto-servernum/a error-file/e= help/h listen-tcp/l server-args/s= server-num/n=
-            wait/w= xauth-protocol/p=
+            auth-file/f= auto-display/d auto-servernum/a error-file/e= help/h listen-tcp/l server-args/s=
+            server-num/n= wait/w= xauth-protocol/p=
             """
         )
     ),
@@ -245,8 +241,7 @@ _RULES["nsys"] = _Rule(
         """
         backtrace/b= capture-range/c= cuda-memory-usage= delay/y= duration/d= env-var/e= export= force-overwrite/f=
         gpu-metrics-devices|gpu-metrics-device= kill= output/o= python-sampling= run-as= sample/s= session-new=
-        show-output/w=
-        stats= stop-on-exit/x= trace/t= trace-fork-before-exec= wait=
+        show-output/w= stats= stop-on-exit/x= trace/t= trace-fork-before-exec= wait=
         """
     ),
     guesses=True,
