@@ -152,7 +152,8 @@ _SYSTEMD_RUN = table(
     no-ask-password no-block on-active= on-boot= on-calendar= path-property= pipe/P property/p= pty-late/T pty/t
     quiet/q
     remain-after-exit/r
-    same-dir/d scope send-sighup service-type= setenv/E= shell/S slice-inherit slice= socket-property= system
+    same-dir/d scope background= on-startup= on-unit-active= on-unit-inactive= on-timezone-change on-clock-change
+    send-sighup service-type= setenv/E= shell/S slice-inherit slice= socket-property= system
     timer-property= uid= unit/u= user verbose/v version wait working-directory=
     """
 )
@@ -362,6 +363,8 @@ def _command(
     others = list(line.others)
     clears = bool(others) and program == "env" and argv[others[0]] == "-"
     others = others[int(clears) + rule.skips :]
+    if program == "chrt" and others and argv[others[0]] == "--":
+        others.pop(0)  # alone of these programs it takes one behind its priority
     assigned: list[tuple[str, Optional[str]]] = []
     while rule.assigns and others and "=" in argv[others[0]]:
         name, _, value = argv[others.pop(0)].partition("=")
