@@ -95,7 +95,7 @@ def parse_command(argv: Sequence[str], environ: Optional[Mapping[str, str]] = No
     program = PROGRAMS[name]
     head = read_options(program.reader._replace(permutes=False), program.known, words, at + 1)
     if head.trouble is not None and () not in program.subcommands:
-        return _not_read(words, at, head.trouble, looks_like_gpus(words[at:]))
+        return _not_read(words, at, head.trouble, _may_ask_behind(program, words, head.trouble.at))
     if any(option.name in _NO_START for option in head.options):
         return PassThrough(words, "help")
     found = _subcommand(program, words, head) if () not in program.subcommands else ((), at + 1)
@@ -208,7 +208,31 @@ def _may_ask(program: Program, start: Start, words: tuple[str, ...], line: Line)
         if line.trouble is not None:
             after = {line.trouble.at + 1, line.trouble.at + 2} - seen
             seen |= after
-            lines += [read_options(program.reader, known, words, at) for at in sorted(after)]
+            options = [at for at in sorted(after) if words[at : at + 1] and words[at].startswith("-")]
+            lines += [read_options(program.reader, known, words, at) for at in options]
+    return False
+
+
+def _may_ask_behind(program: Program, words: tuple[str, ...], at: int) -> bool:
+    """The same for a line where the word at *at*, before the subcommand, cannot be read."""
+    if looks_like_gpus(words[at]):
+        return True
+    seen: set[int] = set()
+    starts = [at + 1, at + 2]
+    while starts:
+        at = starts.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        head = read_options(program.reader._replace(permutes=False), program.known, words, at)
+        if head.trouble is not None:
+            starts += [head.trouble.at + 1, head.trouble.at + 2]
+            continue
+        found = _subcommand(program, words, head)
+        if found is not None:
+            start = program.subcommands[found[0]]
+            if _may_ask(program, start, words, read_options(program.reader, start.known, words, found[1])):
+                return True
     return False
 
 
@@ -286,10 +310,17 @@ def _started(
 
 
 def _rootfs(line: Line) -> Optional[str]:
-    """The root of a container of bwrap's, systemd-nspawn's or proot's, as far as an option names it."""
-    root = None
+    """The root of a container of bwrap's, systemd-nspawn's or proot's, as far as one directory or image is it."""
+    root: Optional[str] = None
+    layers: list[str] = []
     for option in line.options:
-        if option.name in ("bind", "ro-bind", "dev-bind", "bind-try", "ro-bind-try", "dev-bind-try"):
+        if option.name == "overlay-src":
+            layers.append(option.value)
+        elif layers and option.name in ("overlay", "tmp-overlay", "ro-overlay"):
+            if option.words[-1] == "/":
+                root = layers[0] if len(layers) == 1 else None
+            layers = []
+        elif option.name in ("bind", "ro-bind", "dev-bind", "bind-try", "ro-bind-try", "dev-bind-try"):
             if option.words[2:3] == ("/",):
                 root = option.words[1]
         elif option.name in ("directory", "image", "oci-bundle", "rootfs", "R", "S"):

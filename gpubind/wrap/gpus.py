@@ -38,9 +38,7 @@ _GPU_KINDS: tuple[tuple[str, Vendor], ...] = (
     ("amd.com/gpu", "amd"),
 )
 _LOOKS = re.compile(
-    r"--(nv|rocm|nvccli|gpus)(=.*)?|(--runtime=)?nvidia(-container-runtime)?"
-    r"|(--(device|cdi)=)?((runtime\.|management\.)?nvidia|amd)\.com/gpu(=.*)?",
-    re.DOTALL,
+    r"--(nv|rocm|nvccli|gpus)(=.*)?|--runtime=nvidia.*|--device=[a-z.]*(nvidia|amd)\.com/gpu=.*", re.DOTALL
 )
 
 
@@ -93,9 +91,9 @@ def is_gpu_flag(family: str, option: Option) -> bool:
     return family == "ch-run" and option.name == "cdi"
 
 
-def looks_like_gpus(words: Sequence[str]) -> bool:
-    """Whether a word of *words* looks like a flag for GPUs, whoever it is for."""
-    return any(_LOOKS.fullmatch(word) for word in words)
+def looks_like_gpus(word: str) -> bool:
+    """Whether *word* looks like a flag for GPUs, whoever it is for."""
+    return _LOOKS.fullmatch(word) is not None
 
 
 def singularity_request(program: str, options: Sequence[Option], environ: Mapping[str, str]) -> Optional[GpuRequest]:
