@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["check", "open_host", "open_image", "plan", "record"]
 
 
-def open_image(reference: str) -> Image:
-    """The image that *reference* names: see `gpubind.image.open_image`."""
+def open_image(reference: str, machine: Optional[str] = None) -> Image:
+    """The image that *reference* names, of several the one for *machine*: see `gpubind.image.open_image`."""
     from gpubind.image import open_image as open_it
 
-    return open_it(reference)
+    return open_it(reference, machine)
 
 
 def plan(

@@ -11,6 +11,7 @@ The file has an entry for each code:
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Literal, Optional, Union
 
@@ -18,6 +19,8 @@ from gpubind.data import read_data
 from gpubind.model import Finding, Severity, Vendor
 
 TEXTS = "data/findings.json"
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""Worst first."""
 
 
 @lru_cache(maxsize=1)
@@ -31,7 +34,7 @@ def finding(
     code: str,
     *,
     subject: str,
-    case: Optional[str] = None,
+    case: Union[str, tuple[str, ...], None] = None,
     severity: Optional[Severity] = None,
     vendor: Union[Vendor, Literal["of-code"], None] = "of-code",
     where: Optional[str] = None,
@@ -39,12 +42,13 @@ def finding(
 ) -> Finding:
     """The finding *code* about *subject*, in the texts of its *case*, filled in with *facts*, *subject* and *where*.
 
-    *severity*: the worst that the code may have, unless given. *vendor*: the code's own, unless given.
+    Of several cases a later one's texts count. *severity*: the worst that the code may have, unless given. *vendor*:
+    the code's own, unless given.
     Errors: `KeyError` for a code, a case or a fact that is not there: a mistake in gpubind.
     """
     text = texts()[code]
-    if case is not None:
-        text = {**text, **text["cases"][case]}
+    for name in (case,) if isinstance(case, str) else case or ():
+        text = {**text, **text["cases"][name]}
     facts = {"subject": subject, "where": where, **facts}
     told = {name: text[name].format_map(facts) for name in ("what", "why", "hint", "command") if text.get(name)}
     return Finding(
@@ -55,6 +59,16 @@ def finding(
         where=where,
         **told,
     )
+
+
+def cases_of(*named: tuple[str, object]) -> tuple[str, ...]:
+    """The cases that are so, of pairs of a case and whether it is so."""
+    return tuple(case for case, is_so in named if is_so)
+
+
+def worst(severities: Iterable[Severity]) -> Severity:
+    """The worst of *severities*, of which there is at least one."""
+    return min(severities, key=SEVERITIES.index)
 
 
 def counted(number: int, noun: str) -> str:

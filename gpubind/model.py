@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, NewType, Optional
+from types import MappingProxyType
+from typing import Literal, NamedTuple, NewType, Optional, Union
 
 RootedPath = NewType("RootedPath", str)
 """A path as seen inside a root (driver root, dev root): `/usr/lib64/libcuda.so.1`."""
@@ -185,11 +186,14 @@ class Unfit(NamedTuple):
     """Why a file of the host cannot be loaded, or run, in an image."""
 
     rule: Literal["libc", "architecture", "no-libc", "no-loader", "dependency"]
-    detail: str
     library: Optional[str] = None
-    """The library that does not define a version that is wanted of it."""
+    """The library that is not there, or that does not define a version that is wanted of it."""
     wanted: Optional[str] = None
-    """The newest such version, `GLIBC_2.38`."""
+    """The newest such version, `GLIBC_2.38`; the file's architecture; its loader."""
+    has: Optional[str] = None
+    """What the image has in its place: a version, an architecture, `musl`; None if nothing of that kind."""
+    is_left_out: bool = False
+    """Whether the host has *library*, and it is left out itself."""
 
 
 class ImageFit(NamedTuple):
@@ -198,14 +202,14 @@ class ImageFit(NamedTuple):
     facts: ImageFacts
     unfit: dict[RootedPath, Unfit]
     """By the host file's path."""
-    own_families: tuple[Family, ...]
-    """The vendor-neutral families of which the image has its own, whole."""
+    own_families: tuple[tuple[Family, bool], ...]
+    """The vendor-neutral families of which the image has its own, whole; and whether it is that of 32-bit programs."""
     own_userspace: Optional[str] = None
     """Where the image has a ROCm of its own: its HSA runtime."""
-    theirs: Mapping[RootedPath, str] = {}
-    """Files of the host's user space whose soname the image has, too, good enough for all who need it: by path, why."""
+    theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})
+    """Files of the host's user space that a container does without: by path, why."""
     conflicts: tuple[Conflict, ...] = ()
-    unfit_compat: Mapping[RootedPath, str] = {}
+    unfit_compat: Mapping[RootedPath, Unfit] = MappingProxyType({})
     """By path, why the image itself cannot load a compat libcuda that it has."""
     serves: Optional[str] = None
     """The newest CUDA version that the host's libcuda serves, by its own note; None if it has none."""
@@ -215,9 +219,18 @@ class Conflict(NamedTuple):
     """A soname of which neither the image's copy nor the host's serves everybody."""
 
     soname: str
-    lacks: str
-    """What the image's copy does not define, and who needs it."""
-    why_not_host: str
+    wanted: str
+    """A version that the image's copy does not define."""
+    needed_by: str
+    """Who needs it."""
+    lost: str
+    """A version that the host's copy does not define, and that programs of the image may need."""
+
+
+Theirs = Union[Literal["complete", "unneeded"], Conflict]
+"""Why a library is the image's: the image's copy defines all that is needed of it; nothing that needs it comes from the
+host; or neither copy serves everybody.
+"""
 
 
 class Gpu(NamedTuple):
@@ -315,7 +328,7 @@ class HostFile(NamedTuple):
     version: Optional[str]
     """Driver version in the file's name, if any."""
     capability: Optional[Capability]
-    """None: always taken."""
+    """None: always taken. Never `compat32`, which chooses architectures."""
     size: int
     source: HostPath
     named_by: str
@@ -329,6 +342,38 @@ class HostFile(NamedTuple):
     """Of its bind, where a CDI spec says so; None: those of its kind."""
     userspace: bool = False
     """Whether it belongs to a user space that may as well be the image's own (ROCm): `--userspace` decides."""
+    compat32: bool = False
+    """Whether it is a 32-bit library of a 64-bit host."""
+
+    @property
+    def name(self) -> str:
+        """What it is called: its soname, else its first name, its place in the container, its path."""
+        return self.soname or (self.names[0] if self.names else self.target or self.path)
+
+    def decision(
+        self,
+        subject: str,
+        verdict: Verdict,
+        rule: str,
+        step: Step,
+        *,
+        target: Optional[ContainerPath] = None,
+        detail: Optional[str] = None,
+    ) -> Decision:
+        """What became of it, or of the name *subject* of it."""
+        return Decision(
+            vendor=self.vendor,
+            subject=subject,
+            verdict=verdict,
+            rule=rule,
+            step=step,
+            named_by=self.named_by,
+            named_at=self.named_at,
+            path=self.path,
+            found_by=self.found_by,
+            target=target,
+            detail=detail,
+        )
 
 
 class DeviceNode(NamedTuple):

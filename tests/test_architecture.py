@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "gpubind"
 ROOMS = (
     "errors",
     "model",
+    "arch",
     "formats",
     "data",
     "findings",

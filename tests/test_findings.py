@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gpubind
+from gpubind.explanation import explain_code
 from gpubind.findings import finding, texts
 from gpubind.model import VENDORS
 
@@ -77,3 +78,31 @@ def test_a_finding_is_filled_in_with_its_facts() -> None:
     made = finding("gpu-without-driver", subject="0000:17:00.0", where="/sys", gpus="1 NVIDIA GPU")
     assert made.what == "this host has 1 NVIDIA GPU on its PCI bus, and no NVIDIA driver is loaded"
     assert (made.severity, made.vendor, made.subject) == ("error", "nvidia", "0000:17:00.0")
+
+
+def test_of_several_cases_the_later_ones_texts_count() -> None:
+    both = finding(
+        "stub-libcuda", subject="/x", case=("stub", "cached"), offered_by="the ld cache", library="libcuda.so.1"
+    )
+    one = finding("stub-libcuda", subject="/x", case="stub", offered_by="the ld cache", library="libcuda.so.1")
+    assert both.why == one.why
+    assert "ldconfig" in (both.hint or "")
+    assert both.hint != one.hint
+
+
+def test_every_case_is_named_in_the_code() -> None:
+    written = {
+        node.value
+        for module in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Constant)
+    }
+    for code, text in texts().items():
+        assert {*text.get("cases", {})} <= written, code
+
+
+@pytest.mark.parametrize("code", sorted(texts()))
+def test_a_codes_page_begins_with_what_its_findings_may_be(code: str) -> None:
+    page = explain_code(code)
+    assert page is not None
+    assert page.split("\n")[2].startswith(f"*{', '.join(texts()[code]['severity'])}; ")

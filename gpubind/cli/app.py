@@ -122,7 +122,8 @@ def plan(
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
         made, text = start.plan_in_words(options, chosen, image, tuple(backend_arg or ()), quoted=quoted)
     else:
-        made = make_plan(options, like=like, image=open_image_of(image))
+        host = open_host_of(options)
+        made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
         text = _render(made, chosen, verbose, colour=output is None and is_terminal())
     write_document(text, output)
     if not quiet and chosen != "json":
@@ -154,7 +155,8 @@ def explain(
     if page is not None:
         write_document(page, None)
         return
-    made = make_plan(options, like=like, image=open_image_of(image))
+    host = open_host_of(options)
+    made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
     write_document(render_explanation(explain_name(made, name)), None)
 
 

@@ -26,8 +26,8 @@ def plan_as_cdi(options: PlanOptions, image: Optional[str], hook: Optional[str])
         raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
     if options.gpus is None and not options.cdi_device:
         options = options._replace(gpus="all")  # a spec is for every job: what chooses in this one's does not count
-    opened = open_image_of(image)
     host = open_host_of(options)
+    opened = open_image_of(image, host)
     layout = cdi_layout(host.uname.machine, opened.facts.loader_directories if opened else None)
     if hook is not None:
         where = ContainerPath("/.gpubind/libs")

@@ -21,6 +21,7 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.documents.findings import Report
+    from gpubind.host import Host
     from gpubind.image import Image
     from gpubind.model import Brought
     from gpubind.rules import Preflight, Rule
@@ -87,8 +88,9 @@ def check(
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     codes, reasons = _known(only or ()), ignored_codes(ignore or ())
-    opened = open_image_of(image)
-    start = preflight_of(options, opened, like, _runtime(backend, options), tuple(backend_arg or ()), program)
+    host = open_host_of(options)
+    opened = open_image_of(image, host)
+    start = preflight_of(options, host, opened, like, _runtime(backend, options), tuple(backend_arg or ()), program)
     rules = tuple(rule for rule in asked(start) if not codes or rule.code in codes)
     findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
     report = report_of(start.plan, findings, reasons)
@@ -101,6 +103,7 @@ def check(
 
 def preflight_of(
     options: PlanOptions,
+    host: "Host",
     opened: Optional["Image"],
     like: Optional[str],
     backend: Optional[str],
@@ -119,10 +122,10 @@ def preflight_of(
     found = find_program(known, os.environ) if known is not None and options.host is None else None
     start = None
     if known is None:
-        host, layout = open_host_of(options), SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
+        layout = SINGULARITY if backend in ("apptainer", "singularity") else GPUBIND
     else:
         start = facts_of(known, found, arguments, callers_environ() if options.host is None else {})
-        host = host_for(options, start, opened)
+        host = host_for(options, host, start, opened)
         layout = dispatch.layout_of(start)
     try:
         plan = make_plan(options, host=host, like=like, image=opened, layout=layout)

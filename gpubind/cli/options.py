@@ -186,13 +186,13 @@ def open_host_of(options: PlanOptions) -> "Host":
     return open_host(options.host, options.root, options.dev_root)
 
 
-def open_image_of(image: Optional[str]) -> Optional["Image"]:
-    """The image that --image names, if it was given."""
+def open_image_of(image: Optional[str], host: "Host") -> Optional["Image"]:
+    """The image that --image names, if it was given; of several architectures, the one for *host*."""
     if image is None:
         return None
     from gpubind.image import open_image
 
-    return open_image(image)
+    return open_image(image, host.uname.machine)
 
 
 def make_plan(

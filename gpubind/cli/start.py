@@ -116,10 +116,11 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         image = f"./{image}"
     name = _backend(wanted.backend, environ)
     program = name if wanted.dry_run and not find_program(name, environ) else need_program(name, environ)
-    opened = _look_at(image, name, wanted)
+    host = open_host_of(options)
+    opened = _look_at(image, name, wanted, host)
     start = facts_of(name, program, wanted.arguments, environ)
     layout = dispatch.layout_of(start)
-    host = host_for(options, start, opened)
+    host = host_for(options, host, start, opened)
     try:
         plan = make_plan(options, host=host, image=opened, layout=layout)
     except NothingToBindError as error:
@@ -182,7 +183,7 @@ def _asks_by_name(options: PlanOptions) -> bool:
     return options.gpus is not None and options.gpus.strip().lower() not in ("all", "none")
 
 
-def _look_at(image: str, name: str, wanted: Wanted) -> Optional["Image"]:
+def _look_at(image: str, name: str, wanted: Wanted, host: "Host") -> Optional["Image"]:
     """*image*, if it is on this machine. bubblewrap takes directories alone; what others pull is theirs to open."""
     from gpubind.cli.main import complain, render_error
 
@@ -190,13 +191,13 @@ def _look_at(image: str, name: str, wanted: Wanted) -> Optional["Image"]:
         hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
         raise HostReadError("no-image", "bubblewrap starts directories alone", where=image, hint=hint)
     if name == "bwrap" or os.path.isdir(image):
-        return open_image_of(image)
+        return open_image_of(image, host)
     if not os.path.isfile(image):
         if wanted.check and not wanted.quiet:
             complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
         return None
     try:
-        return open_image_of(image)
+        return open_image_of(image, host)
     except GpubindError as error:
         if wanted.check:
             raise
@@ -237,13 +238,14 @@ def plan_in_words(
 
     as_exports = chosen.endswith("-env")
     name = chosen[: -len("-env")] if as_exports else chosen
-    opened = open_image_of(image)
+    host = open_host_of(options)
+    opened = open_image_of(image, host)
     environ = callers_environ()
     if as_exports:  # the lines themselves look at the value in force
         environ = singularity.without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
     start = facts_of(name, find_program(name, environ) if options.host is None else None, arguments, environ)
     layout = singularity.layout_of(start)
-    host = host_for(options, start, opened)
+    host = host_for(options, host, start, opened)
     made = make_plan(options, host=host, image=opened, layout=layout)
     words = singularity.words(made, staged(start, made, opened, write=True), opened.tree if opened else None)
     made = made._replace(findings=(*made.findings, *words.findings))
@@ -400,15 +402,14 @@ def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
         return None
 
 
-def host_for(options: PlanOptions, start: "Start", image: Optional["Image"]) -> "Host":
-    """The host to plan for. Where something else chooses GPUs in the container, the caller's variables choose none.
+def host_for(options: PlanOptions, host: "Host", start: "Start", image: Optional["Image"]) -> "Host":
+    """*host* as a plan sees it. Where something else chooses GPUs in the container, the caller's variables choose none.
 
     As with --nv: the user's `--env CUDA_VISIBLE_DEVICES=1`, or such a line in an environment file of the image's,
     counts among all GPUs, so all of them must be there. With --cleanenv the caller's variables stay outside.
     """
     from gpubind.host.base import GPU_VARIABLES, LIBRARY_VARIABLES
 
-    host = open_host_of(options)
     facts = image.facts if image is not None else None
     images = {*facts.env, *facts.undecided}.intersection(LIBRARY_VARIABLES) if facts is not None else ()
     void = images or start.options.clean_environment or any(start.said(name) is not None for name in GPU_VARIABLES)

@@ -6,9 +6,12 @@ Source: gABI chapter 4 (ELF header), LSB "Symbol Versioning" (version needs and 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Optional, Union
 
+from gpubind.arch import architecture, of_elf
 from gpubind.errors import FormatError, GpubindError
 from gpubind.model import CudaNote
 
@@ -18,11 +21,6 @@ if TYPE_CHECKING:
 HEAD_SIZE = 256
 """Bytes that `parse_ident` wants to see; a linker script says so within them."""
 
-MACHINES = {3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64"}
-MACHINES.update({243: "riscv64", 258: "loongarch64"})
-COMPAT32 = {"x86_64": "i386", "aarch64": "arm"}
-"""The 32-bit architecture whose programs a 64-bit one also runs."""
-
 HEADER_LIMIT = 256
 """Bytes of a program or section header; those of 64-bit files have 56 and 64."""
 NEEDED_LIMIT = 4096
@@ -30,9 +28,6 @@ VER_FLG_WEAK = 2
 PT_DYNAMIC, PT_INTERP, PT_GNU_STACK = 2, 3, 0x6474E551
 PF_X = 1
 DF_1_NODEFLIB = 0x800
-EXECUTABLE_STACKS = (3, 20, 22, 40, 62)
-"""The machines on which a file that does not say (no PT_GNU_STACK) asks for an executable stack: i386, ppc, s390x, arm,
-x86_64. Source: glibc `sysdeps/*/stackinfo.h`."""
 SHT_DYNAMIC, SHT_NOTE, SHT_GNU_VERDEF, SHT_GNU_VERNEED = 6, 7, 0x6FFFFFFD, 0x6FFFFFFE
 VERSIONS_LIMIT = 4096
 STRING_LIMIT = 4096
@@ -53,11 +48,8 @@ class ElfIdent(NamedTuple):
 
     @property
     def arch(self) -> str:
-        """The name that `uname -m` would use: `x86_64`, `i386`, `aarch64`, `ppc64le`; `x32` for 32-bit x86-64."""
-        name = MACHINES.get(self.machine, f"machine-{self.machine}")
-        if name == "x86_64" and self.bits == 32:
-            return "x32"
-        return "ppc64le" if name == "ppc64" and self.order == "little" else name
+        """The name of its architecture (`gpubind.arch`): `x86_64`, `i386`, `aarch64`; `x32` for 32-bit x86-64."""
+        return of_elf(self.machine, self.bits, self.order)
 
 
 class NotElf(NamedTuple):
@@ -122,7 +114,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
         return _read_facts(ident, stream)
     except GpubindError:
         raise
-    except (MemoryError, RecursionError, Exception) as error:  # pyelftools fails in many ways on damage
+    except Exception as error:  # pyelftools fails in many ways on damage
         why = f"{type(error).__name__}: {str(error)[:200]}"
         raise _damaged("dynamic section", why) from error
 
@@ -130,27 +122,55 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
 def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
     from elftools.elf.elffile import ELFFile
 
-    elf = ELFFile(stream)
-    interpreter: Optional[str] = None
-    needed: list[str] = []
-    single: dict[str, str] = {}
-    flags_1 = 0
+    elf: Any = ELFFile(stream)
     segments = _types(stream, ident, elf["e_phoff"], elf["e_phentsize"], elf.num_segments(), 4096, "program headers")
     sections = _types(stream, ident, elf["e_shoff"], elf["e_shentsize"], elf.num_sections(), 65536, "section headers")
     if segments.count(PT_DYNAMIC) > 1:
         raise _damaged("program headers", "two dynamic segments")
+    interpreter: Optional[str] = None
     if PT_INTERP in segments:
-        segment: Any = elf.get_segment(segments.index(PT_INTERP))
-        interpreter = _text(segment.get_interp_name())
-    dynamic: Any = None
-    if PT_DYNAMIC in segments:
-        number = segments.index(PT_DYNAMIC)
-        stream.seek(elf["e_phoff"] + number * elf["e_phentsize"] + ident.bits // 8)  # p_offset is the second word
-        offset = int.from_bytes(stream.read(ident.bits // 8), ident.order)
-        # The loader goes by the segment. As a section it can be read without a look at every other section.
-        section: Any = elf.get_section(sections.index(SHT_DYNAMIC)) if SHT_DYNAMIC in sections else None
-        dynamic = section if section and section["sh_offset"] == offset else elf.get_segment(number)
-    for tag in () if dynamic is None else _bounded(dynamic.iter_tags(), 16 * NEEDED_LIMIT, "dynamic tags"):
+        interpreter = _text(elf.get_segment(segments.index(PT_INTERP)).get_interp_name())
+    dynamic = _read_dynamic(elf, ident, stream, segments, sections)
+    needs, definitions = _read_versions(elf, sections)
+    return ElfFacts(
+        ident=ident,
+        soname=dynamic.single.get("DT_SONAME"),
+        needed=dynamic.needed,
+        rpath=dynamic.single.get("DT_RPATH"),
+        runpath=dynamic.single.get("DT_RUNPATH"),
+        interpreter=interpreter,
+        version_needs=needs,
+        version_definitions=definitions,
+        cuda_note=_read_cuda_note(elf, ident, sections),
+        executable_stack=_wants_executable_stack(stream, ident, elf["e_phoff"], elf["e_phentsize"], segments),
+        no_default_directories=bool(dynamic.flags_1 & DF_1_NODEFLIB),
+    )
+
+
+class _Dynamic(NamedTuple):
+    """What of the dynamic section counts here."""
+
+    needed: tuple[str, ...] = ()
+    single: Mapping[str, str] = MappingProxyType({})
+    """DT_SONAME, DT_RPATH, DT_RUNPATH: of each the first."""
+    flags_1: int = 0
+
+
+def _read_dynamic(
+    elf: Any, ident: ElfIdent, stream: BinaryIO, segments: tuple[int, ...], sections: tuple[int, ...]
+) -> _Dynamic:
+    if PT_DYNAMIC not in segments:
+        return _Dynamic()
+    number = segments.index(PT_DYNAMIC)
+    stream.seek(elf["e_phoff"] + number * elf["e_phentsize"] + ident.bits // 8)  # p_offset is the second word
+    offset = int.from_bytes(stream.read(ident.bits // 8), ident.order)
+    # The loader goes by the segment. As a section it can be read without a look at every other section.
+    section = elf.get_section(sections.index(SHT_DYNAMIC)) if SHT_DYNAMIC in sections else None
+    dynamic = section if section and section["sh_offset"] == offset else elf.get_segment(number)
+    needed: list[str] = []
+    single: dict[str, str] = {}
+    flags_1 = 0
+    for tag in _bounded(dynamic.iter_tags(), 16 * NEEDED_LIMIT, "dynamic tags"):
         name = tag.entry.d_tag
         if name == "DT_NEEDED":
             needed.append(_text(tag.needed))
@@ -160,40 +180,34 @@ def _read_facts(ident: ElfIdent, stream: BinaryIO) -> ElfFacts:
             single.setdefault(name, _text(getattr(tag, name[3:].lower())))
         elif name == "DT_FLAGS_1":
             flags_1 = tag.entry.d_val
+    return _Dynamic(tuple(needed), single, flags_1)
+
+
+def _read_versions(elf: Any, sections: tuple[int, ...]) -> tuple[tuple[VersionNeed, ...], tuple[str, ...]]:
+    """The versions that a file wants of others, and those that it defines."""
     needs: list[VersionNeed] = []
     definitions: list[str] = []
-    cuda_note: Optional[CudaNote] = None
     left = VERSIONS_LIMIT
     for number, kind in enumerate(sections):
-        if kind not in (SHT_NOTE, SHT_GNU_VERDEF, SHT_GNU_VERNEED):
-            continue
-        section = elf.get_section(number)
         if kind == SHT_GNU_VERNEED:
-            for need, versions in _bounded(section.iter_versions(), VERSIONS_LIMIT, "version needs"):
+            for need, versions in _bounded(elf.get_section(number).iter_versions(), VERSIONS_LIMIT, "version needs"):
                 entries = list(_bounded(versions, left, "version needs"))
                 left -= len(entries)
                 # A weak need is only warned about (glibc elf/dl-version.c).
                 names = tuple(_text(v.name) for v in entries if not v["vna_flags"] & VER_FLG_WEAK)
                 needs.append(VersionNeed(_text(need.name), names))
         elif kind == SHT_GNU_VERDEF:
-            for _, names in _bounded(section.iter_versions(), VERSIONS_LIMIT - len(definitions), "version definitions"):
+            room = VERSIONS_LIMIT - len(definitions)
+            for _, names in _bounded(elf.get_section(number).iter_versions(), room, "version definitions"):
                 # The first name of a definition is the version itself, the others are its parents.
                 definitions.extend(_text(v.name) for v in islice(names, 1))
-        elif section["sh_size"] <= NOTE_LIMIT and section.name == CUDA_NOTE:
-            cuda_note = parse_cuda_note(section.data(), ident.order)
-    return ElfFacts(
-        ident,
-        single.get("DT_SONAME"),
-        tuple(needed),
-        single.get("DT_RPATH"),
-        single.get("DT_RUNPATH"),
-        interpreter,
-        tuple(needs),
-        tuple(definitions),
-        cuda_note,
-        _wants_executable_stack(stream, ident, elf["e_phoff"], elf["e_phentsize"], segments),
-        bool(flags_1 & DF_1_NODEFLIB),
-    )
+    return tuple(needs), tuple(definitions)
+
+
+def _read_cuda_note(elf: Any, ident: ElfIdent, sections: tuple[int, ...]) -> Optional[CudaNote]:
+    notes = [elf.get_section(number) for number, kind in enumerate(sections) if kind == SHT_NOTE]
+    named = [note for note in notes if note["sh_size"] <= NOTE_LIMIT and note.name == CUDA_NOTE]
+    return parse_cuda_note(named[-1].data(), ident.order) if named else None
 
 
 def _wants_executable_stack(
@@ -201,7 +215,7 @@ def _wants_executable_stack(
 ) -> bool:
     """Whether the last PT_GNU_STACK has PF_X; where there is none, what is usual for the machine."""
     if PT_GNU_STACK not in segments:
-        return ident.machine in EXECUTABLE_STACKS
+        return architecture(ident.arch).executable_stack
     last = len(segments) - 1 - segments[::-1].index(PT_GNU_STACK)
     stream.seek(offset + last * size + (4 if ident.bits == 64 else 24))  # p_flags stands elsewhere in each class
     return bool(int.from_bytes(stream.read(4), ident.order) & PF_X)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, Optional
 
+from gpubind.arch import of_sif
 from gpubind.errors import FormatError
 
 MAGIC = b"SIF_MAGIC\0"
@@ -22,8 +23,6 @@ DATA_PARTITION = 0x4004
 DATA_OCI_ROOT_INDEX = 0x4009
 PARTITION_PRIMARY = 2
 FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted-squashfs", 6: "gocryptfs-squashfs"}
-ARCHITECTURES = {1: "i386", 2: "x86_64", 3: "arm", 4: "aarch64", 5: "ppc64", 6: "ppc64le", 7: "mips", 8: "mipsel"}
-ARCHITECTURES.update({9: "mips64", 10: "mips64el", 11: "s390x", 12: "riscv64"})
 
 _HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
 _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
@@ -117,7 +116,7 @@ def primary_partition(descriptors: tuple[SifDescriptor, ...]) -> Optional[SifDes
 
 def _arch(code: bytes) -> Optional[str]:
     digits = code.rstrip(b"\0")
-    return ARCHITECTURES.get(int(digits)) if digits.isdigit() else None
+    return of_sif(int(digits)) if digits.isdigit() else None
 
 
 def _text(field: bytes) -> str:

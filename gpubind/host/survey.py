@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Optional, Union
 
+from gpubind.arch import WITH_DRIVERS, architecture
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.nvidia_cli import list_argv
@@ -54,13 +55,7 @@ LIBRARY_BASES = (
 """Directories of libraries: every name with its facts, so that links can be followed later; ELF facts for GPU files."""
 
 MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
-MULTIARCH_NAMES = (
-    "aarch64-linux-gnu",
-    "arm-linux-gnueabihf",
-    "i386-linux-gnu",
-    "powerpc64le-linux-gnu",
-    "x86_64-linux-gnu",
-)
+MULTIARCH_NAMES = tuple(architecture(name).triplet for name in WITH_DRIVERS)
 """Looked for in any case; other names of this form are found by listing."""
 
 BINARY_DIRECTORIES = (

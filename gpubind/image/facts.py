@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, Optional
 from gpubind.errors import FormatError, HostReadError
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.shell import Exports, parse_exports
-from gpubind.ldso.fit import newest
 from gpubind.ldso.loader import Loader
+from gpubind.ldso.versions import newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath, Stat
 from gpubind.tree import Tree, glob
 
@@ -73,9 +73,9 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     if isinstance(names, Missing) and names.why == "forbidden":
         hint = "ask its owner, or use an image that you may read"
         raise HostReadError("unreadable-file", "the image cannot be read", where=label, why=str(names), hint=hint)
-    loader = Loader(tree)
-    family, version, arch = _libc(tree, loader)
-    loader.arch = arch
+    any_loader = Loader(tree)
+    family, version, arch = _libc(tree, any_loader)
+    loader = any_loader.of(arch)
     libstdcxx = loader.facts("libstdc++.so.6")
     undecided: tuple[str, ...] = ()
     if env is None:
@@ -104,9 +104,9 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
 
 def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"], Optional[str], Optional[str]]:
     """The C library of an image: family, version, architecture."""
-    facts = loader.facts("libc.so.6")
-    if facts is not None and (version := newest(facts.version_definitions, "GLIBC")):
-        return "glibc", version, facts.ident.arch
+    glibc = loader.glibc
+    if glibc is not None:
+        return "glibc", glibc.version, glibc.arch
     for path in glob(tree, "/lib/ld-musl-*.so.1"):
         ident = tree.ident(path)
         return "musl", None, ident.arch if isinstance(ident, ElfIdent) else None

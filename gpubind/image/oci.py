@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional, TypeVar
 
+from gpubind.arch import Architecture
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.formats.oci import (
     CONFIG_TYPES,
@@ -35,14 +36,6 @@ LAYERS_LIMIT = 512  # Docker makes up to 127
 INDEX_DEPTH_LIMIT = 4
 INDEXES_LIMIT = 16
 TAGS_SHOWN = 8
-ARCHITECTURES = {
-    "x86_64": "amd64",
-    "aarch64": "arm64",
-    "i686": "386",
-    "armv7l": "arm",
-    "loongarch64": "loong64",
-}
-"""Go's names, where they are not those of `uname -m`."""
 
 
 class Contents(NamedTuple):
@@ -96,14 +89,16 @@ class Blobs:
         return unpacked(source)
 
 
-def open_layout(path: str, tag: Optional[str]) -> Contents:
+def open_layout(path: str, tag: Optional[str], arch: Architecture) -> Contents:
     """The image in the OCI layout directory *path*. Errors: as `open_archive`."""
     root = HostPath(os.path.realpath(path))
-    return _from_index(Blobs(LiveTree(path), path), root, "oci-layout", tag)
+    return _from_index(Blobs(LiveTree(path), path), root, "oci-layout", tag, arch)
 
 
-def open_archive(source: Source, root: HostPath, kind: Optional[ImageKind], tag: Optional[str]) -> Contents:
-    """The image in the tar archive *source*, of *kind* if that is given.
+def open_archive(
+    source: Source, root: HostPath, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
+) -> Contents:
+    """The image in the tar archive *source*, of *kind* if that is given; of several, the one for *arch*.
 
     Errors: `FormatError` (`bad-oci`, `bad-archive`, `image-bomb`, `unknown-image`), `HostReadError`
     (`unsupported-image`, `encrypted-image`), `UsageError` (`several-images`, `no-such-tag`).
@@ -123,7 +118,7 @@ def open_archive(source: Source, root: HostPath, kind: Optional[ImageKind], tag:
         raise FormatError("unknown-image", what, where=source.label, why=why, hint=hint)
     if kind == "docker-archive" or (kind is None and docker):
         return _from_docker(blobs, root, tag)
-    return _from_index(blobs, root, "oci-archive", tag)
+    return _from_index(blobs, root, "oci-archive", tag, arch)
 
 
 def _from_docker(blobs: Blobs, root: HostPath, tag: Optional[str]) -> Contents:
@@ -133,7 +128,7 @@ def _from_docker(blobs: Blobs, root: HostPath, tag: Optional[str]) -> Contents:
     return Contents(_layered(blobs, root, [(layer, None) for layer in image.layers]), "docker-archive", config.env)
 
 
-def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str]) -> Contents:
+def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str], arch: Architecture) -> Contents:
     descriptors = _parsed(blobs, "index.json", parse_oci_index, blobs.read("index.json"))
     images = [d for d in descriptors if d.media_type in (*INDEX_TYPES, *MANIFEST_TYPES, "")]
     if not images and descriptors:
@@ -144,7 +139,7 @@ def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str
         chosen = [_tagged(images, [image.names for image in images], tag, blobs.label)]
         chosen = [image for image in images if image.names == chosen[0].names]
     manifests = _manifests(blobs, chosen)
-    descriptor = _fitting(manifests, blobs.label)
+    descriptor = _fitting(manifests, arch, blobs.label)
     manifest = _parsed(blobs, descriptor.path, parse_oci_manifest, blobs.read(descriptor.path, descriptor.size))
     if manifest.config.media_type not in CONFIG_TYPES:
         raise _unsupported(f"its configuration is of type {manifest.config.media_type[:100]!r}", blobs.label)
@@ -188,15 +183,13 @@ def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDe
     return found
 
 
-def _fitting(manifests: Sequence[OciDescriptor], label: str) -> OciDescriptor:
-    """The first for Linux on this machine; else the first for Linux: check says what is wrong with it."""
+def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str) -> OciDescriptor:
+    """The first for Linux on *arch*; else the first for Linux: check says what is wrong with it."""
     linux = [manifest for manifest in manifests if manifest.os in (None, "linux")]
     if not linux:
         platforms = sorted({f"{manifest.os}/{manifest.arch}" for manifest in manifests})
         raise _unsupported(f"no image for Linux is in it, but {', '.join(platforms[:TAGS_SHOWN]) or 'nothing'}", label)
-    machine = os.uname().machine
-    arch = ARCHITECTURES.get(machine, machine)
-    return next((manifest for manifest in linux if manifest.arch in (None, arch)), linux[0])
+    return next((manifest for manifest in linux if manifest.arch in (None, arch.go)), linux[0])
 
 
 def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:

@@ -7,6 +7,7 @@ import re
 import stat
 from typing import Optional
 
+from gpubind.arch import Architecture, architecture
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
@@ -48,13 +49,17 @@ _MEANINGS = (
 )
 
 
-def open_image(reference: str) -> Image:
+def open_image(reference: str, machine: Optional[str] = None) -> Image:
     """The image that *reference* names: a path to one of what is `ACCEPTED`, or a kind and a name, `oci:DIR:TAG`.
+
+    Of an image for several architectures it is the one for *machine*, `Host.uname.machine` of the host that is planned
+    for; without one, the one for this machine.
 
     Errors: `HostReadError` (`no-image`, `unreadable-file`, `unsupported-image`, `encrypted-image`, `missing-package`,
     `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-sif`, `bad-squashfs`, `bad-oci`,
     `bad-archive`, `image-bomb`), `UsageError` (`unpulled-image`, `several-images`, `no-such-tag`).
     """
+    arch = architecture(machine or os.uname().machine)
     prefix, colon, rest = reference.partition(":")
     if colon and rest.startswith("//"):
         raise _unpulled(reference, prefix)
@@ -66,14 +71,14 @@ def open_image(reference: str) -> Image:
         if kind == "podman" or kind == "docker":
             from gpubind.image.store import open_stored
 
-            return open_stored(kind, rest, reference)
+            return open_stored(kind, rest, reference, arch)
         if kind is not None:
             path, tag = _path_and_tag(rest)
-            return _open_path(path, reference, kind, tag)
-    return _open_path(reference, reference, None, None)
+            return _open_path(path, reference, kind, tag, arch)
+    return _open_path(reference, reference, None, None, arch)
 
 
-def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str]) -> Image:
+def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
@@ -86,7 +91,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         if kind == "oci-layout" or (os.path.isfile(f"{path}/oci-layout") and os.path.isfile(f"{path}/index.json")):
             from gpubind.image.oci import open_layout
 
-            return read_image(*open_layout(path, tag).as_image(label))
+            return read_image(*open_layout(path, tag, arch).as_image(label))
         try:
             return read_image(LiveTree(path), label)
         except HostReadError as error:
@@ -95,10 +100,10 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         raise _no_image(label, "it is no file and no directory")
     if kind == "oci-layout":
         raise _no_image(label, "it is a file, not a directory", f"for an archive: `oci-archive:{path}`")
-    return _open_file(path, label, kind, tag)
+    return _open_file(path, label, kind, tag, arch)
 
 
-def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str]) -> Image:
+def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
     from gpubind.image.sources import GZIP_MAGIC, ZSTD_MAGIC, open_source
 
     source = open_source(path)
@@ -115,7 +120,7 @@ def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
     if kind is not None or head[257:262] == b"ustar" or head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         from gpubind.image.oci import open_archive
 
-        return read_image(*open_archive(source, root, kind, tag).as_image(label))
+        return read_image(*open_archive(source, root, kind, tag, arch).as_image(label))
     if not head:
         raise FormatError("unknown-image", "this is no image", where=label, why="the file is empty")
     why, hint = f"it starts with {head[:8]!r}", f"an image is {ACCEPTED}"

@@ -11,6 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
+from gpubind.arch import Architecture
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.live import PROGRAM_DIRECTORIES, writable_by_others
@@ -50,8 +51,8 @@ VARIABLES = (
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 
 
-def open_stored(store: Store, name: str, reference: str) -> Image:
-    """The image *name* in *store*.
+def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> Image:
+    """The image *name* in *store*; of several, the one for *arch*.
 
     Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` for
     what it says: no such image, no daemon, no permission), and those of `open_archive`.
@@ -76,7 +77,7 @@ def open_stored(store: Store, name: str, reference: str) -> Image:
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _call(program, words, reference, file)
         source = FileSource(os.dup(file.fileno()), reference)
-    contents = open_archive(source, HostPath(reference), "docker-archive", None)
+    contents = open_archive(source, HostPath(reference), "docker-archive", None, arch)
     return read_image(contents.tree, reference, store, contents.env)
 
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from posixpath import basename, dirname, normpath
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.errors import NotRecordedError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
-from gpubind.ldso.fit import newest
-from gpubind.ldso.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories
+from gpubind.ldso.hwcaps import Cpu
 from gpubind.ldso.loader import Loader
-from gpubind.ldso.namespace import Cover, Namespace
-from gpubind.model import Brought, EnvVar, Missing, Mount, RootedPath, UserBind
+from gpubind.ldso.namespace import Cover, Namespace, Place
+from gpubind.ldso.places import Places
+from gpubind.ldso.versions import numbers
+from gpubind.model import Brought, EnvVar, Missing, Mount, RootedPath, Stat, UserBind
 from gpubind.tree import Tree
 
 OBJECTS_LIMIT = 4096
@@ -27,7 +27,6 @@ NO_EXECUTABLE_STACKS_SINCE = (2, 41)
 """The glibc whose dlopen no longer makes the stack executable."""
 HEADER_SIZE = 64
 """Bytes of an ELF header; the loader calls what is shorter too short."""
-DEFAULT_PREFIXES = ("/lib/", "/usr/lib/", "/lib64/", "/usr/lib64/", "/lib32/", "/usr/lib32/")
 
 NOTHING = Brought()
 
@@ -59,8 +58,27 @@ class Failure(NamedTuple):
     """The library that lacks the version."""
     needed_by: str
     """The file that asks for it."""
-    message: str
-    """What the loader says, word for word."""
+    why: str = "absent"
+    """Of a missing or unreadable file: `absent`, `forbidden`, `no-elf`, `too-short`, or what reading it says."""
+    found: Optional[str] = None
+    """The file that was found in the place of a missing one, and that is no library."""
+
+    @property
+    def message(self) -> str:
+        """What the loader says, word for word."""
+        if self.kind == "version":
+            return f"{self.provider}: version `{self.name}' not found (required by {self.needed_by})"
+        if self.kind == "stack":
+            return f"{self.needed_by}: cannot enable executable stack as shared object requires: Invalid argument"
+        if self.kind == "unreadable":
+            return f"{self.needed_by}: {self.why}"
+        if self.why in _NO_LIBRARY:
+            return f"{self.found}: {_NO_LIBRARY[self.why]}"
+        return f"{self.name}: cannot open shared object file: {_NOT_OPENED.get(self.why, self.why)}"
+
+
+_NO_LIBRARY = {"no-elf": "invalid ELF header", "too-short": "file too short"}
+_NOT_OPENED = {"absent": "No such file or directory", "forbidden": "Permission denied"}
 
 
 class Loaded(NamedTuple):
@@ -78,6 +96,8 @@ class Object(NamedTuple):
     elf: ElfFacts
     rpaths: tuple[str, ...]
     """Directories of DT_RPATH, its own and those of what loaded it."""
+    runpath: tuple[str, ...]
+    """Directories of its DT_RUNPATH."""
 
 
 class Closure(NamedTuple):
@@ -120,13 +140,13 @@ class Container:
         """Directories that the user puts in front in LD_LIBRARY_PATH, before the plan's."""
         self.library_path = self._library_path(env, own, brought.env)
         self.preloaded = tuple(part for v in _values(brought.env, "LD_PRELOAD") for part in re.split("[ :]", v) if part)
-        self._namespace = Namespace(image.tree, (*binds, *(_planned(mount, host) for mount in mounts)))
+        covers = (*binds, *(_planned(mount, host) for mount in mounts))
+        self._namespace = Namespace(image.tree, covers)
+        lenient = image.tree.lenient
+        self._lenient = self._namespace if lenient is image.tree else Namespace(lenient, covers)
+        self._places = Places(image, self._has_directory, cpu)
         self._located: dict[str, Optional[Located]] = {}
         self._loaded: dict[str, Loaded] = {}
-        self._read_cpu = cpu
-        self._cpu: Union[Cpu, Literal["unread"], None] = "unread"
-        self._glibc: Union[str, Literal["unread"], None] = "unread"
-        self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def locate(self, path: str) -> Optional[Located]:
         """The file that *path* is in the container: of the plan, of what is brought, or the image's; None if none is.
@@ -143,8 +163,7 @@ class Container:
 
     def is_directory(self, path: str) -> bool:
         """Whether absolute *path* leads to a directory."""
-        place = self._namespace.look(path)
-        return not isinstance(place, Missing) and place.kind == "dir"
+        return _is_directory(self._namespace.look(path))
 
     def find(self, soname: str) -> Optional[Located]:
         """The library that `dlopen(soname)` opens in a program without search paths of its own."""
@@ -160,8 +179,7 @@ class Container:
         if path not in self._loaded:
             first = self.locate(path)
             if first is None:
-                text = f"{path}: cannot open shared object file: No such file or directory"
-                self._loaded[path] = Loaded((), (Failure("missing", path, None, path, text),))
+                self._loaded[path] = Loaded((), (Failure("missing", path, None, path),))
             else:
                 self._loaded[path] = self._load(first)
         return self._loaded[path]
@@ -206,7 +224,7 @@ class Container:
         if "/" in soname:
             return self.locate(soname) if soname.startswith("/") else None
         unsure: list[str] = []
-        for place, is_sure in self._places(soname, (*rpaths, *self.library_path, *runpath), asker):
+        for place, is_sure in self._places.of(soname, (*rpaths, *self.library_path, *runpath), asker):
             if not is_sure:
                 unsure.append(place)
                 continue
@@ -215,55 +233,6 @@ class Container:
                 return found
         # On the right processor it is found: nobody is told that it is missing.
         return next((found for place in unsure if (found := self._opened(place, asker)) is not None), None)
-
-    def _places(self, soname: str, directories: Iterable[str], asker: Optional[ElfFacts]) -> Iterator[tuple[str, bool]]:
-        """Where the loader looks for *soname*, in order; and whether it surely does, on the processor that is here."""
-        arch = self.image.arch or "" if asker is None else asker.ident.arch
-        no_defaults = asker is not None and asker.no_default_directories
-        for directory in directories:
-            yield from self._in_directory(directory, soname, arch)
-        for path, is_sure in self._cached(soname, arch):
-            if not (no_defaults and path.startswith(DEFAULT_PREFIXES)):
-                yield path, is_sure
-        for directory in () if no_defaults else self.image.default_directories():
-            yield from self._in_directory(directory, soname, arch)
-
-    def _in_directory(self, directory: str, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
-        directory = directory.rstrip("/")
-        for name in self._subdirectories(directory, arch):
-            yield f"{directory}/{name}/{soname}", self._cpu is not None
-        yield f"{directory}/{soname}", True
-
-    def _subdirectories(self, directory: str, arch: str) -> tuple[str, ...]:
-        """The subdirectories of *directory* for some processors that are there and that the loader would look into."""
-        names = self._below.get((directory, arch))
-        if names is None:
-            glibc = self._libc_version()
-            firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
-            there = {first for first in firsts if self._has(f"{directory}/{first}")}
-            # Most images have none: the processor is not asked for.
-            every = hwcaps_subdirectories(arch, glibc, self._processor()) if there else ()
-            names = tuple(name for name in every if self._has(f"{directory}/{name}"))
-            self._below[directory, arch] = names
-        return names
-
-    def _cached(self, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
-        """What the cache says of *soname*: the entries for the best processor first."""
-        entries = self.image.cached(soname)
-        plain = [(entry.path, True) for entry in entries if not entry.hwcap]
-        if len(plain) == len(entries):
-            return iter(plain)
-        glibc = self._libc_version()
-        cpu = self._processor()
-        usable = hwcaps_subdirectories(arch, glibc, cpu)
-        ranked = [
-            (usable.index(f"{LEVELS}/{entry.hwcap}"), entry.path)
-            for entry in entries
-            if f"{LEVELS}/{entry.hwcap}" in usable
-        ]
-        has_old = glibc is not None and _numbers(glibc)[:2] <= OLD_KINDS_UNTIL
-        old = [(entry.path, False) for entry in entries if has_old and entry.hwcap == "legacy"]
-        return iter([*((path, cpu is not None) for _, path in sorted(ranked)), *old, *plain])
 
     def _opened(self, place: str, asker: Optional[ElfFacts]) -> Optional[Located]:
         """The file at *place*, unless the loader passes over it and searches on: it is for another machine."""
@@ -278,30 +247,14 @@ class Container:
         like = asker.ident
         return found if (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order) else None
 
-    def _has(self, directory: str) -> bool:
-        """Whether *directory* is there; a recorded host may not know."""
-        try:
-            return directory.startswith("/") and self.is_directory(directory)
-        except NotRecordedError:
-            return False
-
-    def _processor(self) -> Optional[Cpu]:
-        if self._cpu == "unread":
-            self._cpu = self._read_cpu()
-        return self._cpu
-
-    def _libc_version(self) -> Optional[str]:
-        """The version of the image's glibc; None if it has none."""
-        if self._glibc == "unread":
-            facts = self.image.facts("libc.so.6")
-            self._glibc = None if facts is None else newest(facts.version_definitions, "GLIBC")
-        return self._glibc
+    def _has_directory(self, path: str) -> bool:
+        """Whether *path* is surely a directory; a recorded host may not know."""
+        return path.startswith("/") and _is_directory(self._lenient.look(path))
 
     def _load(self, first: Located) -> Loaded:
         facts = first.tree.elf(first.at)
         if isinstance(facts, Missing):
-            failure = Failure("unreadable", first.path, None, first.path, f"{first.path}: {facts}")
-            return Loaded((first,), (failure,))
+            return Loaded((first,), (Failure("unreadable", first.path, None, first.path, str(facts)),))
         closure = self._closure(first, facts)
         failures = list(closure.missing)
         for here in closure.objects:
@@ -314,69 +267,68 @@ class Container:
 
         A program that is linked with the same is started: the loader makes its stack executable before `main`.
         """
-        glibc = self._libc_version()
+        glibc = self._places.glibc_version(closure.objects[0].elf.ident.arch)
         is_program = closure.objects[0].elf.interpreter is not None
-        if is_program or glibc is None or _numbers(glibc) < NO_EXECUTABLE_STACKS_SINCE:
+        if is_program or glibc is None or numbers(glibc) < NO_EXECUTABLE_STACKS_SINCE:
             return
         for here in closure.objects:
             if here.elf.executable_stack:
                 path = here.file.path
-                text = f"{path}: cannot enable executable stack as shared object requires: Invalid argument"
-                yield Failure("stack", here.elf.soname or basename(path), None, path, text)
+                yield Failure("stack", here.elf.soname or basename(path), None, path)
 
     def _closure(self, first: Located, facts: ElfFacts) -> Closure:
-        origin = _origin(first, facts)
-        objects = [Object(first, facts, tuple(_directories(facts.rpath, origin) if facts.runpath is None else ()))]
+        objects = [self._mapped(first, facts, _origin(first, facts))]
         names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[Failure] = []
-        self._preload(objects, names)
+        for name, here in self._preloads(facts):
+            soname = here.elf.soname or basename(name)
+            if soname not in names:
+                objects.append(here)
+                names[soname] = names[basename(name)] = here
         for here in objects:  # grows on the way: breadth first
-            is_first = here is objects[0]
-            runpath = tuple(_directories(here.elf.runpath, origin if is_first else dirname(here.file.path)))
             rpaths = () if here.elf.runpath is not None else here.rpaths
             for name in here.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT:
                     continue
-                found = self._search(name, rpaths, runpath, here.elf)
-                elf = None if found is None else found.tree.elf(found.at)
-                if found is None or elf is None or isinstance(elf, Missing):
+                found = self._search(name, rpaths, here.runpath, here.elf)
+                elf = Missing("absent") if found is None else found.tree.elf(found.at)
+                if found is None or isinstance(elf, Missing):
                     names[name] = None
-                    text = _why_not(name, found)
-                    missing.append(Failure("missing", name, None, here.file.path, text))
+                    file = None if found is None else found.path
+                    missing.append(Failure("missing", name, None, here.file.path, _why_not(found, elf), file))
                     continue
                 known = names.get(elf.soname or name)
                 if known is None:
-                    own = () if elf.runpath is not None else tuple(_directories(elf.rpath, dirname(found.path)))
-                    known = Object(found, elf, (*own, *here.rpaths))
+                    known = self._mapped(found, elf, dirname(found.path), here.rpaths)
                     objects.append(known)
                 names[name] = names[elf.soname or name] = known
         return Closure(tuple(objects), names, tuple(missing))
 
-    def _preload(self, objects: list[Object], names: dict[str, Optional[Object]]) -> None:
-        """Add the libraries of LD_PRELOAD; the loader goes on without those that it does not find."""
+    def _mapped(self, file: Located, elf: ElfFacts, origin: str, inherited: tuple[str, ...] = ()) -> Object:
+        """*file* with its search paths: DT_RPATH does not count beside a DT_RUNPATH."""
+        runpath = self._places.directories(elf.runpath, origin, elf.ident.arch)
+        own = () if elf.runpath is not None else self._places.directories(elf.rpath, origin, elf.ident.arch)
+        return Object(file, elf, (*own, *inherited), runpath)
+
+    def _preloads(self, program: ElfFacts) -> Iterator[tuple[str, Object]]:
+        """The libraries of LD_PRELOAD; the loader goes on without those that it does not find."""
         for name in self.preloaded:
-            found = self._search(name, (), (), objects[0].elf)
-            elf = None if found is None else found.tree.elf(found.at)
-            if found is None or elf is None or isinstance(elf, Missing) or (elf.soname or basename(name)) in names:
-                continue
-            own = () if elf.runpath is not None else tuple(_directories(elf.rpath, dirname(found.path)))
-            objects.append(Object(found, elf, own))
-            names[elf.soname or basename(name)] = names[basename(name)] = objects[-1]
+            found = self._search(name, (), (), program)
+            elf = Missing("absent") if found is None else found.tree.elf(found.at)
+            if found is not None and not isinstance(elf, Missing):
+                yield name, self._mapped(found, elf, dirname(found.path))
 
 
-def _why_not(name: str, found: Optional[Located]) -> str:
-    """What the loader says of a library that it does not find, or that is none."""
-    if found is None:
-        return f"{name}: cannot open shared object file: No such file or directory"
-    if isinstance(found.tree.ident(found.at), NotElf):
+def _is_directory(place: Union[Place, Missing]) -> bool:
+    return isinstance(place, Place) and place.kind == "dir"
+
+
+def _why_not(found: Optional[Located], elf: Union[ElfFacts, Missing]) -> str:
+    """What keeps the loader from taking what it *found*, in the words of `Failure.why`."""
+    if found is not None and isinstance(found.tree.ident(found.at), NotElf):
         facts = found.tree.stat(found.at)
-        is_short = not isinstance(facts, Missing) and facts.size < HEADER_SIZE
-        return f"{found.path}: {'file too short' if is_short else 'invalid ELF header'}"
-    elf = found.tree.elf(found.at)
-    why = elf if isinstance(elf, Missing) else Missing("absent")
-    return f"{name}: cannot open shared object file: " + (
-        "Permission denied" if why.why == "forbidden" else why.detail or why.why
-    )
+        return "too-short" if isinstance(facts, Stat) and facts.size < HEADER_SIZE else "no-elf"
+    return (elf.detail if elf.why != "forbidden" else "") or elf.why if isinstance(elf, Missing) else "absent"
 
 
 def _missing_versions(here: Object, names: dict[str, Optional[Object]]) -> Iterator[Failure]:
@@ -387,9 +339,7 @@ def _missing_versions(here: Object, names: dict[str, Optional[Object]]) -> Itera
         defined = frozenset(provider.elf.version_definitions)
         for version in need.versions:
             if version not in defined:
-                where = provider.file.path
-                text = f"{where}: version `{version}' not found (required by {here.file.path})"
-                yield Failure("version", version, where, here.file.path, text)
+                yield Failure("version", version, provider.file.path, here.file.path)
 
 
 def _values(env: Iterable[EnvVar], name: str, ops: tuple[str, ...] = ("set", "prepend", "append")) -> tuple[str, ...]:
@@ -418,16 +368,3 @@ def _bound(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover
 def _origin(file: Located, elf: ElfFacts) -> str:
     """The value of $ORIGIN: a library's directory as it was asked for; a program's with links followed."""
     return dirname(file.real if elf.interpreter is not None and file.real else file.path)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
-def _directories(search_path: Optional[str], origin: str) -> Iterator[str]:
-    """The directories of a DT_RPATH or DT_RUNPATH."""
-    for part in (search_path or "").split(":"):
-        for token, value in (("ORIGIN", origin), ("LIB", "lib64"), ("PLATFORM", "x86_64")):
-            part = part.replace(f"${{{token}}}", value).replace(f"${token}", value)
-        if part.startswith("/"):
-            yield part

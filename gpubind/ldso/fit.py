@@ -1,21 +1,17 @@
-"""Would a file of the host load in the image? Decided from version definitions, never from file names.
-
-Source: LSB "Symbol Versioning"; glibc `elf/dl-version.c` (`_dl_check_map_versions`): ld.so refuses a file that wants a
-version which the providing library does not define.
-"""
+"""Would a file of the host load in the image? Decided from version definitions, never from file names."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable
-from typing import Literal, Optional
+from typing import Optional
 
-from gpubind.formats.elf import ElfFacts, ElfIdent, VersionNeed
+from gpubind.arch import architecture
+from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.ldso.loader import Loader
+from gpubind.ldso.needs import lacking, runs_here
 from gpubind.model import Family, HostFile, ImageFacts, ImageFit, Missing, RootedPath, Side, Unfit
 from gpubind.tree import Tree
 
-_VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")
 GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
 
 
@@ -28,15 +24,26 @@ def fit_files(
     *userspace* is whose ROCm was asked for; None if nobody asks for one.
     """
     files = tuple(files)
-    brought = frozenset(name for file in files if file.family is None for name in file.names)
+    brought = {
+        compat32: frozenset(
+            name for file in files if file.family is None and file.compat32 == compat32 for name in file.names
+        )
+        for compat32 in (False, True)
+    }
     unfit: dict[RootedPath, Unfit] = {}
     for file in files:
         if file.kind not in ("library", "binary") or file.userspace:
             continue
-        reason = _unfit(host, file, brought, image, facts)
+        reason = runs_here(host, file, image, facts)
+        if reason is None and isinstance(host.ident(file.path), ElfIdent):
+            elf = host.elf(file.path)
+            reason = None if isinstance(elf, Missing) else _version_unfit(elf, brought[file.compat32], image)
         if reason is not None:
             unfit[file.path] = reason
-    fit = ImageFit(facts, unfit, tuple(_own_families(image)))
+    families = [(family, False) for family in _own_families(image)]
+    if facts.arch is not None and any(file.compat32 for file in files):
+        families += [(family, True) for family in _own_families(image.of(architecture(facts.arch).compat32))]
+    fit = ImageFit(facts, unfit, tuple(families))
     shared = [file for file in files if file.userspace]
     if userspace is None:
         return fit
@@ -51,25 +58,15 @@ def fit_files(
     )
 
 
-def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
-    """The newest version among *definitions* that starts with *prefix*: `GLIBC_2.36` -> `2.36`."""
-    versions = []
-    for definition in definitions:
-        match = _VERSION.match(definition)
-        if match and match.group(1) == prefix:
-            versions.append(match.group(2))
-    return max(versions, key=lambda version: [int(part) for part in version.split(".")], default=None)
-
-
 def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> ImageFit:
     """*fit*, and what it takes to decide between the compat libcuda of an image and the libcuda among *files*."""
-    unfit: dict[RootedPath, str] = {}
+    unfit: dict[RootedPath, Unfit] = {}
     for library in fit.facts.compat:
         elf = image.tree.elf(library.path)
         reason = None if isinstance(elf, Missing) else _loads_nowhere(elf, fit.facts) or _version_unfit(elf, (), image)
         if reason is not None:
-            unfit[library.path] = reason.detail
-    libcuda = (file for file in files if file.soname == "libcuda.so.1" and file.capability != "compat32")
+            unfit[library.path] = reason
+    libcuda = (file for file in files if file.soname == "libcuda.so.1" and not file.compat32)
     notes = (elf.cuda_note for elf in map(host.elf, (file.path for file in libcuda)) if not isinstance(elf, Missing))
     note = next((note for note in notes if note is not None), None)
     return fit._replace(unfit_compat=unfit, serves=note.cuda if note is not None else None)
@@ -77,41 +74,15 @@ def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageF
 
 def _loads_nowhere(elf: ElfFacts, facts: ImageFacts) -> Optional[Unfit]:
     if facts.arch is not None and elf.ident.arch != facts.arch:
-        return Unfit("architecture", f"it is {elf.ident.arch}, the image is {facts.arch}")
-    return None if facts.libc_family == "glibc" else Unfit("no-libc", "it needs glibc, which the image has not")
-
-
-def runs_here(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> Optional[Unfit]:
-    """Why no such file runs in the image at all: its machine, its C library, its loader."""
-    ident = host.ident(file.path)
-    if not isinstance(ident, ElfIdent):
-        return None  # a script: what it needs is its interpreter's business
-    if facts.arch is not None and ident.arch != facts.arch and file.capability != "compat32":
-        return Unfit("architecture", f"it is {ident.arch}, the image is {facts.arch}")
-    if facts.libc_family != "glibc":
-        has = "musl" if facts.libc_family == "musl" else "no C library"
-        return Unfit("no-libc", f"it needs glibc, the image has {has}")
-    if file.kind == "binary" and file.capability != "compat32":
-        elf = host.elf(file.path)
-        interpreter = "" if isinstance(elf, Missing) else elf.interpreter or ""
-        if interpreter.startswith("/") and isinstance(image.tree.stat(interpreter), Missing):
-            return Unfit("no-loader", f"its loader {interpreter} is not in the image")
-    return None
-
-
-def _unfit(host: Tree, file: HostFile, brought: frozenset[str], image: Loader, facts: ImageFacts) -> Optional[Unfit]:
-    reason = runs_here(host, file, image, facts)
-    if reason is not None or file.capability == "compat32" or not isinstance(host.ident(file.path), ElfIdent):
-        return reason
-    elf = host.elf(file.path)
-    return None if isinstance(elf, Missing) else _version_unfit(elf, brought, image)
+        return Unfit("architecture", wanted=elf.ident.arch, has=facts.arch)
+    return None if facts.libc_family == "glibc" else Unfit("no-libc")
 
 
 def _version_unfit(elf: ElfFacts, brought: Container[str], image: Loader) -> Optional[Unfit]:
     for need in elf.version_needs:
         if need.library in brought:
             continue
-        provider = image.facts(need.library)
+        provider = image.of(elf.ident.arch).facts(need.library)
         if provider is None or not provider.version_definitions:
             continue  # one that is missing is another matter; one without versions satisfies everybody
         lack = lacking(need, provider.version_definitions, "libc")
@@ -120,31 +91,11 @@ def _version_unfit(elf: ElfFacts, brought: Container[str], image: Loader) -> Opt
     return None
 
 
-def lacking(need: VersionNeed, definitions: Iterable[str], rule: Literal["libc", "dependency"]) -> Optional[Unfit]:
-    """What of *need* is not among an image's *definitions*, as a refusal by *rule*; None if all is there."""
-    defined = frozenset(definitions)
-    wanted = [version for version in need.versions if version not in defined]
-    if not wanted:
-        return None
-    version = newest(wanted, _prefix(wanted[0])) or wanted[0]
-    name = f"{_prefix(wanted[0])}_{version}" if _VERSION.match(wanted[0]) else version
-    has = newest(defined, _prefix(wanted[0]))
-    there = f"{_prefix(wanted[0])}_{has}" if has else "none of that kind"
-    return Unfit(rule, f"it needs {name} of {need.library}, the image has {there}", need.library, name)
-
-
-def _prefix(version: str) -> str:
-    match = _VERSION.match(version)
-    return match.group(1) if match else version
-
-
 def _own_families(image: Loader) -> Iterable[Family]:
     """libglvnd counts as the image's if its libGL or libEGL is really glvnd's: it needs libGLdispatch."""
     if image.find("libGLdispatch.so.0"):
-        for client in GLVND_CLIENTS:
-            facts = image.facts(client)
-            if facts is not None and {"libGLdispatch.so.0", "libGLX.so.0"} & set(facts.needed):
-                yield "glvnd"
-                break
+        clients = (facts for facts in map(image.facts, GLVND_CLIENTS) if facts is not None)
+        if any({"libGLdispatch.so.0", "libGLX.so.0"} & set(facts.needed) for facts in clients):
+            yield "glvnd"
     if image.find("libOpenCL.so.1"):
         yield "opencl"

@@ -10,13 +10,10 @@ from collections.abc import Iterable
 from itertools import product
 from typing import NamedTuple, Optional
 
+from gpubind.arch import architecture
+
 LEVELS = "glibc-hwcaps"
 LEVELS_SINCE, OLD_KINDS_UNTIL = (2, 33), (2, 36)
-LEVELS_OF = {
-    "x86_64": ("x86-64-v4", "x86-64-v3", "x86-64-v2"),
-    "ppc64le": ("power10", "power9"),
-    "s390x": ("z17", "z16", "z15", "z14", "z13"),
-}
 
 _V2 = {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}
 _V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
@@ -24,9 +21,12 @@ _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _FLAGS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 """What /proc/cpuinfo calls that which a level asks for."""
 
-_HASWELL = {"avx2", "bmi1", "bmi2", "fma", "abm", "movbe", "popcnt"}
-_XEON_PHI = {"avx512f", "avx512cd", "avx512er", "avx512pf"}
-_AVX512_1 = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
+_INTELS = {
+    "xeon_phi": {"avx512f", "avx512cd", "avx512er", "avx512pf"},
+    "haswell": {"avx2", "bmi1", "bmi2", "fma", "abm", "movbe", "popcnt"},
+    "avx512_1": {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"},
+}
+"""What glibc calls Intel's processors alone, and what they must have for it."""
 
 
 class Cpu(NamedTuple):
@@ -58,33 +58,29 @@ def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -
     version = tuple(int(part) for part in glibc.split(".")[:2])
     names: list[str] = []
     if version >= LEVELS_SINCE:
-        levels = LEVELS_OF.get(arch, ())
+        levels = architecture(arch).levels
         names += [f"{LEVELS}/{level}" for level in levels if cpu is None or cpu.flags >= _FLAGS.get(level, set())]
     if version <= OLD_KINDS_UNTIL:
         names += _old_kinds(arch, cpu)
     return tuple(names)
 
 
+def platforms(arch: str, cpu: Optional[Cpu]) -> tuple[str, ...]:
+    """What `$PLATFORM` is on *cpu*; all that it may be if that is None. Empty: the kernel has no word for it."""
+    return _usable(architecture(arch).platforms, cpu)
+
+
 def _old_kinds(arch: str, cpu: Optional[Cpu]) -> Iterable[str]:
     """Every choice of `tls`, the platform and the important bits, largest first."""
-    steps: list[tuple[str, ...]]
-    if arch == "i386":
-        steps = [("tls",), ("i686",), ("sse2",)]
-    elif arch == "x86_64":
-        platforms, bits = _intel(cpu)
-        steps = [("tls",), platforms, bits, ("x86_64",)]
-    else:
-        steps = [("tls",), ("atomics",) if arch == "aarch64" else (), (arch,)]
-    choices = product(*((*step, "") for step in steps))
+    kinds = architecture(arch).old_kinds or (("tls",), (arch,))
+    choices = product(*((*_usable(step, cpu), "") for step in kinds))
     return dict.fromkeys("/".join(part for part in choice if part) for choice in choices if any(choice))
 
 
-def _intel(cpu: Optional[Cpu]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The platform and the bits besides x86_64: glibc looked for them on Intel's processors alone."""
+def _usable(names: tuple[str, ...], cpu: Optional[Cpu]) -> tuple[str, ...]:
+    """The first of *names* that glibc gives to *cpu*; all of them if that is not known."""
     if cpu is None:
-        return ("xeon_phi", "haswell", "x86_64"), ("avx512_1",)
-    if cpu.vendor != "GenuineIntel":
-        return ("x86_64",), ()
-    phi = cpu.flags >= _XEON_PHI
-    bits = ("avx512_1",) if cpu.flags >= _AVX512_1 and "avx512er" not in cpu.flags else ()
-    return ("xeon_phi" if phi else "haswell" if cpu.flags >= _HASWELL else "x86_64",), bits
+        return names
+    is_intels = cpu.vendor == "GenuineIntel"
+    usable = (name for name in names if name not in _INTELS or (is_intels and cpu.flags >= _INTELS[name]))
+    return tuple(name for name in usable if name != "avx512_1" or "avx512er" not in cpu.flags)[:1]

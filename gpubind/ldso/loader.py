@@ -7,12 +7,14 @@ image may be missing or stale, so the directories of its ld.so.conf are searched
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Optional
+from typing import Literal, NamedTuple, Optional, Union
 
+from gpubind.arch import architecture
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.formats.ldcache import LdCache, LdCacheEntry
 from gpubind.formats.ldsoconf import parse_ldsoconf
+from gpubind.ldso.versions import newest, numbers
 from gpubind.model import Missing, RootedPath
 from gpubind.tree import Tree, glob
 from gpubind.tree.ldcache import read_ldcache
@@ -24,19 +26,58 @@ CONFIGURED_LIMIT = 1024
 DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
 MULTIARCH = "*-linux-gnu*"
+LIBC = "libc.so.6"
+
+
+class Glibc(NamedTuple):
+    """The glibc that programs of one architecture get."""
+
+    path: RootedPath
+    """The resolved libc.so.6."""
+    version: str
+    """`2.36`, from its version definitions."""
+    arch: str
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The version as what can be compared: `(2, 36)`."""
+        return numbers(self.version)
 
 
 class Loader:
-    """The loader of *tree*; it answers for one architecture, once that is known."""
+    """The loader of *tree* for programs of one architecture; if that is None, of whatever comes first."""
 
-    def __init__(self, tree: Tree, arch: Optional[str] = None) -> None:
+    def __init__(self, tree: Tree, arch: Optional[str] = None, beside: Optional[Loader] = None) -> None:
+        """*beside* is the loader of the same tree for another architecture: both have one cache and configuration."""
         self.tree = tree
         self.arch = arch
-        self.directories = loader_directories(tree)
-        cache = read_ldcache(tree)
-        self._cache = cache if isinstance(cache, LdCache) else None
+        self._all: dict[Optional[str], Loader] = {} if beside is None else beside._all
+        self._all[arch] = self
+        cache = read_ldcache(tree) if beside is None else beside._cache
+        self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
+        directories: tuple[RootedPath, ...] = loader_directories(tree) if beside is None else beside.directories
+        if arch is not None and architecture(arch).bits == 32:
+            directories = _existing(tree, (*directories, *DEFAULT_DIRECTORIES_32))
+        self.directories: tuple[RootedPath, ...] = directories
         self._found: dict[str, Optional[RootedPath]] = {}
         self._defaults: Optional[tuple[RootedPath, ...]] = None
+        self._glibc: Union[Glibc, Literal["unread"], None] = "unread"
+
+    def of(self, arch: Optional[str]) -> Loader:
+        """The loader of the same tree for programs of *arch*."""
+        return self._all.get(arch) or Loader(self.tree, arch, self)
+
+    @property
+    def glibc(self) -> Optional[Glibc]:
+        """The glibc of the tree; None if it has none for this architecture."""
+        if self._glibc == "unread":
+            self._glibc = self._read_glibc()
+        return self._glibc
+
+    def _read_glibc(self) -> Optional[Glibc]:
+        path, facts = self.find(LIBC), self.facts(LIBC)
+        version = None if facts is None else newest(facts.version_definitions, "GLIBC")
+        return None if path is None or facts is None or version is None else Glibc(path, version, facts.ident.arch)
 
     def find(self, soname: str) -> Optional[RootedPath]:
         """The resolved file that the loader would open for *soname*; None if there is none for this architecture."""

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from posixpath import dirname, normpath
 from typing import NamedTuple, Optional, Union
 
-from gpubind.errors import NotRecordedError
 from gpubind.model import FileKind, Missing, Mount, RootedPath, UserBind
 from gpubind.tree import Tree
 from gpubind.tree.base import ABSENT, LINKS_LIMIT, LOOP
@@ -117,12 +116,7 @@ class Namespace:
             return _entered(cover, path)
         found: Union[Place, Missing, str] = ABSENT
         if here.tree is not None:
-            try:
-                found = _inside(here, here.tree, path, name)
-            except NotRecordedError as error:
-                if here.cover is None:
-                    raise
-                found = Missing("unreadable", error.what)  # a directory of a recorded host, of which it has no list
+            found = _inside(here, here.tree, path, name)
         if isinstance(found, Missing) and path in self._needed:
             return Place(path, "dir", None, RootedPath("/"), None)
         return found
@@ -143,11 +137,9 @@ def _entered(cover: Cover, path: str, otherwise: Optional[Place] = None) -> Plac
     unknown = otherwise or Place(path, "dir" if cover.directory else "file", None, RootedPath("/"), cover)
     if cover.tree is None:
         return unknown
-    at = cover.tree.resolve(cover.source)
-    found = at if isinstance(at, Missing) else cover.tree.stat(at)
-    if isinstance(at, Missing) or isinstance(found, Missing):
-        return unknown
-    return Place(path, found.kind, cover.tree, at, cover)
+    tree = cover.tree.lenient  # a record may have no list of a directory that is bound
+    found = tree.find(cover.source)
+    return unknown if isinstance(found, Missing) else Place(path, found.stat.kind, tree, found.path, cover)
 
 
 def _above(path: str) -> Iterator[str]:

@@ -8,14 +8,14 @@ more than the image has. What cannot be loaded then is left out, and with it wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.ldso.closure import is_glibc
 from gpubind.ldso.container import Container
-from gpubind.ldso.fit import lacking, runs_here
 from gpubind.ldso.loader import Loader
-from gpubind.model import Conflict, HostFile, ImageFacts, Missing, RootedPath, Unfit
+from gpubind.ldso.needs import lacking, runs_here
+from gpubind.model import Conflict, HostFile, ImageFacts, Missing, RootedPath, Theirs, Unfit
 from gpubind.tree import Tree, glob
 
 RUNTIME = "libhsa-runtime64.so.1"
@@ -26,7 +26,7 @@ RUNTIME_PLACES = (f"/opt/rocm*/lib/{RUNTIME}", f"/opt/rocm*/lib64/{RUNTIME}", f"
 class UserspaceFit(NamedTuple):
     """What of a host's user space a container of the image would use."""
 
-    theirs: dict[RootedPath, str]
+    theirs: dict[RootedPath, Theirs]
     unfit: dict[RootedPath, Unfit]
     conflicts: tuple[Conflict, ...]
 
@@ -63,7 +63,7 @@ def fit_userspace(
     kept, unfit = _loadable(host, files, image, facts, forced)
     defined = _definitions(_image_container(image, facts))
     conflicts: list[Conflict] = []
-    unneeded: dict[RootedPath, str] = {}
+    unneeded: dict[RootedPath, Theirs] = {}
     while True:  # fewer files at each turn: it ends
         theirs, found = _sides(kept, defined)
         hosts = {
@@ -80,7 +80,9 @@ def fit_userspace(
             if path not in theirs and (reason := _refused(here, hosts, defined, unfit, files_of)) is not None
         }
         # What fails for another reason must not make a soname look contested.
-        gone = {path: reason for path, reason in refused.items() if reason.library not in found}
+        gone = {
+            path: reason for path, reason in refused.items() if reason.wanted is None or reason.library not in found
+        }
         if not gone and not orphans:
             contested = [reason.library for reason in refused.values()]
             conflicts += [conflict for soname, conflict in found.items() if soname in contested]
@@ -88,7 +90,7 @@ def fit_userspace(
         if not gone and not orphans:
             return UserspaceFit({**unneeded, **theirs}, unfit, tuple(conflicts))
         unfit.update(gone)
-        unneeded.update((path, "nothing that needs it comes from the host") for path in orphans if path not in gone)
+        unneeded.update((path, "unneeded") for path in orphans if path not in gone)
         kept = {path: here for path, here in kept.items() if path not in unfit and path not in unneeded}
 
 
@@ -123,30 +125,22 @@ def _definitions(container: Container) -> _Defined:
     return defined
 
 
-def _sides(kept: Mapping[RootedPath, _File], defined: _Defined) -> tuple[dict[RootedPath, str], dict[str, Conflict]]:
+def _sides(kept: Mapping[RootedPath, _File], defined: _Defined) -> tuple[dict[RootedPath, Theirs], dict[str, Conflict]]:
     """Which of *kept* are the image's, and why; and the sonames of which neither copy serves everybody.
 
     What the image's own libraries need is the image's business: with each that is the image's, others may become so.
     """
-    theirs: dict[RootedPath, str] = {}
+    theirs: dict[RootedPath, Theirs] = {}
     while True:
         consumers = [here for path, here in kept.items() if path not in theirs]
-        more: dict[RootedPath, str] = {}
-        found: dict[str, Conflict] = {}
-        for here in consumers:
-            side = _side(here, consumers, defined) if here.file.kind == "library" else None
-            if isinstance(side, str):
-                more[here.file.path] = side
-            elif side is not None:
-                found[side.soname] = side
-        if not more:
-            contested = {
-                here.file.path: f"{found[_name(here.file)].lacks}; {found[_name(here.file)].why_not_host}"
-                for here in consumers
-                if here.file.kind == "library" and _name(here.file) in found
-            }
+        libraries = [here for here in consumers if here.file.kind == "library"]
+        sides = {here.file.path: _side(here, consumers, defined) for here in libraries}
+        complete: dict[RootedPath, Theirs] = {path: side for path, side in sides.items() if side == "complete"}
+        if not complete:
+            found = {side.soname: side for side in sides.values() if isinstance(side, Conflict)}
+            contested = {here.file.path: found[here.file.name] for here in libraries if here.file.name in found}
             return {**theirs, **contested}, found
-        theirs.update(more)
+        theirs.update(complete)
 
 
 def _reached(ours: Iterable[_File], hosts: Mapping[str, _File]) -> frozenset[RootedPath]:
@@ -162,9 +156,9 @@ def _reached(ours: Iterable[_File], hosts: Mapping[str, _File]) -> frozenset[Roo
     return frozenset(reached)
 
 
-def _side(here: _File, consumers: Iterable[_File], defined: _Defined) -> Union[str, Conflict, None]:
-    """Why a library is the image's; None if it is the host's; or that neither copy serves everybody."""
-    soname = here.file.soname or here.file.names[0]
+def _side(here: _File, consumers: Iterable[_File], defined: _Defined) -> Optional[Theirs]:
+    """Why a library is the image's; None if it is the host's."""
+    soname = here.file.name
     has = defined(soname)
     if has is None or here.forced:
         return None
@@ -178,13 +172,12 @@ def _side(here: _File, consumers: Iterable[_File], defined: _Defined) -> Union[s
     # A library without definitions satisfies everybody.
     lacking = [(version, file) for version, file in needs if has and version not in has]
     if not lacking:
-        return "the image has its own, and it defines all that is needed of it"
+        return "complete"
     lost = sorted(has - frozenset(here.elf.version_definitions))
     if not lost:
         return None
     version, file = lacking[0]
-    lacks = f"the image's does not define {version}, which {_name(file)} needs"
-    return Conflict(soname, lacks, f"the host's does not define {lost[-1]}, which programs of the image may need")
+    return Conflict(soname, version, file.name, lost[-1])
 
 
 def _refused(
@@ -206,16 +199,8 @@ def _refused(
         if name in hosts or name.startswith("ld") or defined(name) is not None:
             continue
         file = files_of.get(name)
-        left = file is not None and file.path in unfit
-        return Unfit(
-            "dependency",
-            f"it needs {name}, which is left out" if left else f"it needs {name}, which the image does not have",
-        )
+        return Unfit("dependency", name, is_left_out=file is not None and file.path in unfit)
     return None
-
-
-def _name(file: HostFile) -> str:
-    return file.soname or file.names[0]
 
 
 def _image_container(image: Loader, facts: ImageFacts) -> Container:

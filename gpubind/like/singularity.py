@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
+from gpubind.arch import architecture
 from gpubind.errors import UsageError
-from gpubind.formats.elf import MACHINES, ElfIdent
+from gpubind.formats.elf import ElfIdent
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.liblist import LibList, ListEntry, library_stem, parse_liblist
 from gpubind.host import Host
@@ -283,7 +284,7 @@ def _library_target(path: str) -> ContainerPath:
 def _machine_fits(host: Host, path: str) -> bool:
     ident = host.driver.ident(path)
     # Only the machine counts; the class is not compared.
-    return isinstance(ident, ElfIdent) and MACHINES.get(ident.machine) == host.uname.machine.replace("ppc64le", "ppc64")
+    return isinstance(ident, ElfIdent) and ident.machine == architecture(host.uname.machine).machine
 
 
 def _links_to(tree: Tree, path: str) -> list[RootedPath]:

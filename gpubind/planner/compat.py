@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
 from gpubind.formats.require import version_key
-from gpubind.model import Decision, Driver, EnvVar, Gpu, ImageFacts, ImageFit, ImageLibrary, Request
+from gpubind.model import Decision, Driver, EnvVar, Gpu, ImageFacts, ImageFit, ImageLibrary, Request, Verdict
 from gpubind.planner.placement import Layout
+from gpubind.planner.reasons import unfit_text
 from gpubind.sources.nvidia.version import cuda_max, minor_compatible
 
 RULE = "cuda-compat"
@@ -138,7 +139,8 @@ def _judge(library: ImageLibrary, request: Request, node: Node, fit: ImageFit) -
         return False, "its directory has a name that LD_LIBRARY_PATH cannot hold"
     if request.cuda_compat == "image":
         return True, "it was asked for"
-    why = fit.unfit_compat.get(library.path) or refusal(library, node) or _no_gain(library, node)
+    unfit = fit.unfit_compat.get(library.path)
+    why = unfit_text(unfit) if unfit is not None else refusal(library, node) or _no_gain(library, node)
     if why is not None:
         return False, why
     if _puts_first(fit.facts, library):
@@ -191,9 +193,15 @@ def _directory(library: ImageLibrary) -> str:
     return library.path.rpartition("/")[0]
 
 
-def _decision(library: Optional[ImageLibrary], verdict: str, why: str) -> Decision:
+def _decision(library: Optional[ImageLibrary], verdict: Verdict, why: str) -> Decision:
     path = None if library is None else library.path
     return Decision(
-        "nvidia", "libcuda.so.1", verdict, DECIDED, "place",  # type: ignore[arg-type]
-        "image", None, path, None, None, why,
-    )  # fmt: skip
+        vendor="nvidia",
+        subject="libcuda.so.1",
+        verdict=verdict,
+        rule=DECIDED,
+        step="place",
+        named_by="image",
+        path=path,
+        detail=why,
+    )

@@ -10,6 +10,8 @@ from typing import Optional
 
 from gpubind.model import DeviceNode, EnvVar, Gpu, Mount
 
+_OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
+_OF_MOUNT = (*_OF_FILE, "options", "required", "size", "content")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f][0-9a-f-]*", re.IGNORECASE)
 
 
@@ -23,22 +25,7 @@ def digest(
     """
     numbers = {gpu.uuid.lower(): str(gpu.index) for gpu in gpus if gpu.uuid}
     document = [
-        [
-            [
-                m.vendor,
-                m.target,
-                m.kind,
-                m.arch,
-                m.soname,
-                m.version,
-                m.capability,
-                m.options,
-                m.required,
-                m.size,
-                m.content,
-            ]
-            for m in mounts
-        ],
+        [[getattr(mount, name) for name in _OF_MOUNT] for mount in mounts],
         [[d.vendor, d.target, d.type, d.gpu, d.capability] for d in devices],
         [[e.name, e.op, _without_uuids(e.value, numbers), e.separator] for e in env],
     ]

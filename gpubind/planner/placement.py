@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
+from gpubind.arch import architecture
 from gpubind.model import ContainerPath
 
 
@@ -58,25 +59,21 @@ GPUBIND = Layout(
 )
 
 
-_ARCHITECTURES = {
-    "x86_64": ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/i386-linux-gnu", "/usr/lib"),
-    "aarch64": ("/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib/arm-linux-gnueabihf", "/usr/lib"),
-    "ppc64le": ("/usr/lib/powerpc64le-linux-gnu", "/usr/lib64", "/usr/lib/powerpc-linux-gnu", "/usr/lib"),
-}
-
-
 def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) -> Layout:
     """Where things land by a CDI spec, which cannot add to a search path: what it sets takes the place of the image's.
 
     So libraries go where every loader looks: Debian's directory and everybody else's, or the one of them that the
     image has among its *loader_directories*.
     """
-    debian, other, debian32, other32 = map(ContainerPath, _ARCHITECTURES.get(arch, _ARCHITECTURES["x86_64"]))
+    known = architecture(arch)
+    debian, other = ContainerPath(f"/usr/lib/{known.triplet}"), ContainerPath("/usr/lib64")
+    other32 = ContainerPath("/usr/lib")
+    debian32 = ContainerPath(f"/usr/lib/{architecture(known.compat32).triplet}") if known.compat32 else other32
     searched = tuple(loader_directories or ())
     here = [path for path in (debian, other) if path in searched or path.replace("/usr", "", 1) in searched]
     first, *more = here or [debian, other]
     here32 = [path for path in (debian32, other32) if path in searched]
-    first32, *more32 = here32 or [debian32, other32]
+    first32, *more32 = dict.fromkeys(here32 or (debian32, other32))
     return Layout(
         "cdi",
         first,

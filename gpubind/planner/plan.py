@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
+from gpubind.findings import SEVERITIES
 from gpubind.formats.icd import parse_icd, with_library_paths
 from gpubind.host.base import GPU_VARIABLES
 from gpubind.model import (
@@ -23,6 +24,7 @@ from gpubind.model import (
     Plan,
     PlannedDriver,
     Request,
+    Verdict,
 )
 from gpubind.planner.digest import digest
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
@@ -34,6 +36,8 @@ IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "dis
 
 ABOUT_NODES = ("device-number", "device-permission")
 """Findings about a node, which matter only if the container gets it."""
+
+_NOT_ASKED = "belongs to {}, which was not asked for"
 
 FILE_OPTIONS = ("ro", "nosuid", "nodev")
 SOCKET_OPTIONS = ("nosuid", "nodev", "noexec")
@@ -53,64 +57,74 @@ def make_plan(
 
     Order: mounts and devices by target, everything else by step; equal for equal inputs. No two mounts share a target.
     """
+    layout = with_libdir(layout, request.libdir)
     selected = _selected(tuple(inventories), request, environ or {}, layout)
     inventories = tuple(inventory for inventory, _, _ in selected)
-    layout = with_libdir(layout, request.libdir)
-    wanted = wanted_capabilities(request)
-    mounts: dict[ContainerPath, Mount] = {}
-    decisions: list[Decision] = []
-    devices: list[DeviceNode] = []
-    findings: list[Finding] = [*found]
-    for inventory in inventories:
-        findings += _that_matter(inventory, request, wanted)
-        asked = [file for file in inventory.files if _is_asked(file, wanted)]
-        sided = host_side(asked, request, fit)
-        if inventory.driver.vendor == "amd":
-            from gpubind.planner.userspace import with_rocm  # only where AMD is asked for
-
-            sided = with_rocm(sided, inventory.files, asked, request, fit)
-        decisions += sided.decisions
-        findings += sided.findings
-        decisions += [_not_asked(file) for file in inventory.files if not _is_asked(file, wanted)]
-        for file in sided.files:
-            for mount in _mounts(file, sided.files, layout):
-                decisions.append(_place(mount, file, mounts))
-        for node in inventory.devices:
-            taken = _is_wanted(node.capability, wanted)
-            devices += [node] if taken else []
-            decisions.append(_device_decision(node, taken))
-        decisions += inventory.decisions
-    if len(inventories) > 1:  # what vendors share is told once
-        findings = list({(finding.code, finding.subject, finding.what): finding for finding in findings}.values())
-    ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
-    decisions += [decision for _, left_out, _ in selected for decision in left_out]
-    nodes = tuple(sorted(devices, key=lambda node: node.target))
+    shares = tuple(_share(inventory, request, layout, fit) for inventory in inventories)
+    mounts, placed = _placed(pair for share in shares for pair in share.mounts)
+    devices = tuple(sorted((node for share in shares for node in share.devices), key=lambda node: node.target))
+    findings = [*found, *(one for share in shares for one in share.findings)]
+    if len(shares) > 1:  # what vendors share is told once
+        findings = list({(one.code, one.subject, one.what): one for one in findings}.values())
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
-    said_by_cdi = (variable for inventory in inventories for variable in inventory.env)
     compat_env, compat_decisions = _compat(request, inventories, fit, layout)
-    decisions += compat_decisions
     env = (
         *compat_env,
-        *_environment(ordered, layout),
-        *said_by_cdi,
+        *_environment(mounts, layout),
+        *(variable for inventory in inventories for variable in inventory.env),
         *(variable for _, _, said in selected for variable in said),
+    )
+    decisions = (
+        *(decision for share in shares for decision in share.decisions),
+        *placed,
+        *(decision for _, left_out, _ in selected for decision in left_out),
+        *compat_decisions,
     )
     return Plan(
         request=request,
         layout=layout.name,
-        drivers=tuple(
-            PlannedDriver(inventory.driver, inventory.source, inventory.searched) for inventory in inventories
-        ),
+        drivers=tuple(PlannedDriver(each.driver, each.source, each.searched) for each in inventories),
         gpus=gpus,
         libdir=layout.libdir,
         libdir32=layout.libdir32,
-        mounts=ordered,
-        devices=nodes,
+        mounts=mounts,
+        devices=devices,
         env=env,
         image=fit.facts if fit else None,
         decisions=tuple(sorted(decisions, key=_decision_order)),
         findings=tuple(sorted(findings, key=finding_order)),
-        digest=digest(ordered, nodes, env, gpus),
+        digest=digest(mounts, devices, env, gpus),
+    )
+
+
+class _Share(NamedTuple):
+    """What one vendor gives to a plan."""
+
+    mounts: tuple[tuple[HostFile, Mount], ...]
+    """Wanted; two may have one target."""
+    devices: tuple[DeviceNode, ...]
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+
+
+def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional[ImageFit]) -> _Share:
+    wanted = wanted_capabilities(request)
+    asked = [file for file in inventory.files if _is_asked(file, wanted)]
+    sided = host_side(asked, request, fit)
+    if inventory.driver.vendor == "amd":
+        from gpubind.planner.userspace import with_rocm  # only where AMD is asked for
+
+        sided = with_rocm(sided, inventory.files, asked, request, fit)
+    return _Share(
+        mounts=tuple((file, mount) for file in sided.files for mount in _mounts(file, sided.files, layout)),
+        devices=tuple(node for node in inventory.devices if _is_wanted(node.capability, wanted)),
+        decisions=(
+            *sided.decisions,
+            *(_not_asked(file) for file in inventory.files if not _is_asked(file, wanted)),
+            *(_device_decision(node, _is_wanted(node.capability, wanted)) for node in inventory.devices),
+            *inventory.decisions,
+        ),
+        findings=(*_that_matter(inventory, request, wanted), *sided.findings),
     )
 
 
@@ -170,18 +184,13 @@ def _is_wanted(capability: Optional[Capability], wanted: frozenset[Capability]) 
 
 
 def _not_asked(file: HostFile) -> Decision:
-    subject = file.soname or (file.names[0] if file.names else file.target or file.path)
-    detail = f"belongs to {file.capability}, which was not asked for"
-    return Decision(
-        file.vendor, subject, "left-out", "capability", "capability",
-        file.named_by, file.named_at, file.path, file.found_by, None, detail,
-    )  # fmt: skip
+    return file.decision(file.name, "left-out", "capability", "capability", detail=_NOT_ASKED.format(file.capability))
 
 
 def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
     """The binds of one file: a library has one for each name it needs."""
     if file.kind == "library":
-        directories = layout.directories(compat32=file.capability == "compat32")
+        directories = layout.directories(compat32=file.compat32)
         targets = [layout.place(directory, name) for directory in directories for name in file.names]
     elif file.kind == "binary":
         targets = [ContainerPath(f"{layout.bindir}/{file.names[0]}")]
@@ -198,9 +207,9 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
             arch=file.arch,
             soname=file.soname,
             version=file.version,
-            capability=file.capability,
+            capability="compat32" if file.compat32 else file.capability,
             options=_options(file),
-            required=file.soname in REQUIRED and file.capability != "compat32",
+            required=file.soname in REQUIRED and not file.compat32,
             size=file.size if content is None else len(content.encode("utf-8", "surrogateescape")),
             rule=file.named_by,
         )
@@ -232,29 +241,38 @@ def _rewritten(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Opti
     return with_library_paths(icd, replacements) if replacements else None
 
 
-def _place(mount: Mount, file: HostFile, mounts: dict[ContainerPath, Mount]) -> Decision:
-    """Put *mount* into *mounts* unless its target is taken; the Decision about it."""
-    subject = mount.target.rpartition("/")[2] if mount.kind in ("library", "binary") else mount.target
-    there = mounts.setdefault(mount.target, mount)
-    taken = there is mount
-    detail = None
-    if not taken:
-        detail = f"{there.source or 'a generated file'} is already there"
-    elif mount.content is not None:
-        detail = "rewritten: its library path would not exist in the container"
-    return Decision(
-        file.vendor, subject, "taken" if taken else "left-out", file.named_by if taken else "collision", "place",
-        file.named_by, file.named_at, file.path, file.found_by, mount.target, detail,
-    )  # fmt: skip
+def _placed(wanted: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, ...], list[Decision]]:
+    """Of the mounts that are wanted the first for each target, by target; and a Decision about each."""
+    mounts: dict[ContainerPath, Mount] = {}
+    decisions = []
+    for file, mount in wanted:
+        there = mounts.setdefault(mount.target, mount)
+        detail = None
+        if there is not mount:
+            detail = f"{there.source or 'a generated file'} is already there"
+        elif mount.content is not None:
+            detail = "rewritten: its library path would not exist in the container"
+        subject = mount.target.rpartition("/")[2] if mount.kind in ("library", "binary") else mount.target
+        verdict: Verdict = "taken" if there is mount else "left-out"
+        rule = file.named_by if there is mount else "collision"
+        decisions.append(file.decision(subject, verdict, rule, "place", target=mount.target, detail=detail))
+    return tuple(sorted(mounts.values(), key=lambda mount: mount.target)), decisions
 
 
 def _device_decision(node: DeviceNode, taken: bool) -> Decision:
-    detail = None if taken else f"belongs to {node.capability}, which was not asked for"
-    verdict, rule, step = ("taken", "devices", "place") if taken else ("left-out", "capability", "capability")
     return Decision(
-        node.vendor, node.target, verdict, rule, step,  # type: ignore[arg-type]
-        "devices", "/dev", node.target, "/dev", node.target if taken else None, detail,
-    )  # fmt: skip
+        vendor=node.vendor,
+        subject=node.target,
+        verdict="taken" if taken else "left-out",
+        rule="devices" if taken else "capability",
+        step="place" if taken else "capability",
+        named_by="devices",
+        named_at="/dev",
+        path=node.target,
+        found_by="/dev",
+        target=node.target if taken else None,
+        detail=None if taken else _NOT_ASKED.format(node.capability),
+    )
 
 
 def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
@@ -288,7 +306,6 @@ def _compat(
 
 
 _VERDICTS = {"taken": 0, "left-out": 1, "rejected": 2, "absent": 3}
-_SEVERITIES = {"error": 0, "warning": 1, "note": 2}
 
 
 def _decision_order(decision: Decision) -> tuple[str, int, str, str, str]:
@@ -298,4 +315,4 @@ def _decision_order(decision: Decision) -> tuple[str, int, str, str, str]:
 
 def finding_order(finding: Finding) -> tuple[int, str, str]:
     """Sort key: errors first, then by code and subject."""
-    return _SEVERITIES[finding.severity], finding.code, finding.subject
+    return SEVERITIES.index(finding.severity), finding.code, finding.subject

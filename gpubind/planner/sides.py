@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Optional
 
+from gpubind.findings import finding, worst
 from gpubind.model import Capability, Decision, Finding, HostFile, ImageFit, Request, Severity, Side, Unfit
+from gpubind.planner.reasons import theirs_text, unfit_text
 from gpubind.sources.liblist import known
 
 GroupName = Literal["glvnd", "opencl", "rocm"]
 GROUPS: tuple[GroupName, ...] = ("glvnd", "opencl", "rocm")
-_NAMES = {"glvnd": "libglvnd (libGL, libEGL, ...)", "opencl": "the OpenCL loader (libOpenCL)"}
+_NAMES = {
+    "glvnd": ("libglvnd (libGL, libEGL, ...)", "libglvnd0, libgl1 and libegl1"),
+    "opencl": ("the OpenCL loader (libOpenCL)", "ocl-icd-libopencl1"),
+}
+"""What each vendor-neutral group is called, and Debian's packages of it."""
+_CODES = {"libc": "image-libc", "architecture": "image-architecture"}
+"""Codes of findings, by why a file cannot be loaded; all else is `image-without-glibc`."""
 
 BY_DEFAULT: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
 """Capabilities that most jobs have without wanting them."""
@@ -32,6 +40,8 @@ class Group(NamedTuple):
     name: GroupName
     members: tuple[HostFile, ...]
     """The host's."""
+    compat32: bool
+    """Whether they are for 32-bit programs of a 64-bit host: these decide by themselves."""
     asked: Side
     own: Optional[str]
     """That the image has its own, if it has."""
@@ -62,25 +72,30 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     What is to be said of ROCm is said in `gpubind.planner.userspace`.
     """
     files = sorted(files, key=lambda file: not file.userspace)
-    groups = [group for name in GROUPS if (group := _group(name, files, request, fit)).members]
-    images = {group.name: (group.rule, why) for group in groups if (why := _why_not_the_hosts(group, fit)) is not None}
+    groups = [_group(name, compat32, files, request, fit) for compat32 in (False, True) for name in GROUPS]
+    reasons = {group: _why_not_the_hosts(group, fit) for group in groups if group.members}
+    images = {(group.name, group.compat32): (group, why) for group, why in reasons.items() if why is not None}
     unfit = fit.unfit if fit is not None else {}
+    theirs = fit.theirs if fit is not None else {}
     kept: list[HostFile] = []
     decisions: list[Decision] = []
-    refused: list[Finding] = []
+    refused: list[tuple[HostFile, Unfit]] = []
     for file in files:
         name = group_of(file)
-        if name in images:
-            decisions += left_out(file, *images[name])
+        if name is not None and (name, file.compat32) in images:
+            group, why = images[name, file.compat32]
+            decisions += left_out(file, group.rule, why)
         elif file.path in unfit:
-            decisions += left_out(file, unfit[file.path].rule, unfit[file.path].detail)
-            refused += [_unfit_finding(file, unfit[file.path], request)] if name != "rocm" else []
-        elif fit is not None and file.path in fit.theirs:
-            decisions += left_out(file, "userspace", fit.theirs[file.path])
+            decisions += left_out(file, unfit[file.path].rule, unfit_text(unfit[file.path]))
+            refused += [(file, unfit[file.path])] if name != "rocm" else []
+        elif file.path in theirs:
+            decisions += left_out(file, "userspace", theirs_text(theirs[file.path]))
         else:
             kept.append(file)
-    findings = [one for group in groups if group.name in images for one in _vendor_neutral(group, request, fit)]
-    return Sided(tuple(kept), tuple(decisions), (*_one_for_all(refused, fit), *findings), tuple(images))
+    neutral = [one for group, _ in images.values() for one in _vendor_neutral(group, request, fit)]
+    said = {(one.code, one.subject): one for one in reversed(neutral)}  # once, where both classes have one cause
+    findings = (*_refusals(refused, request), *said.values())
+    return Sided(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
 
 
 def group_of(file: HostFile) -> Optional[GroupName]:
@@ -88,18 +103,22 @@ def group_of(file: HostFile) -> Optional[GroupName]:
     return "rocm" if file.userspace else file.family
 
 
-def _group(name: GroupName, files: Sequence[HostFile], request: Request, fit: Optional[ImageFit]) -> Group:
-    members = tuple(file for file in files if group_of(file) == name)
+def _group(
+    name: GroupName, compat32: bool, files: Sequence[HostFile], request: Request, fit: Optional[ImageFit]
+) -> Group:
+    members = tuple(file for file in files if group_of(file) == name and file.compat32 == compat32)
     if name == "rocm":
         runtime = fit.own_userspace if fit is not None else None
-        return Group(name, members, request.userspace, f"the image brings its own: {runtime}" if runtime else None)
-    refused = [fit.unfit[file.path].detail for file in members if file.path in fit.unfit] if fit is not None else []
+        own = f"the image brings its own: {runtime}" if runtime else None
+        return Group(name, members, compat32, request.userspace, own)
+    refused = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
     return Group(
         name,
         members,
+        compat32,
         asked=request.vendor_neutral,
-        own="the image has its own" if fit is not None and name in fit.own_families else None,
-        refused=refused[0] if refused else None,
+        own="the image has its own" if fit is not None and (name, compat32) in fit.own_families else None,
+        refused=unfit_text(refused[0]) if refused else None,
         unseen="shared by all vendors; the image's own is mostly the better one, and no image is known",
     )
 
@@ -121,99 +140,69 @@ def _vendor_neutral(group: Group, request: Request, fit: Optional[ImageFit]) -> 
     """What is to be said of a vendor-neutral group that the host does not give."""
     if group.name == "rocm":
         return
-    member, name = group.members[0], _NAMES[group.name]
+    member, (name, packages) = group.members[0], _NAMES[group.name]
+    name += " for 32-bit programs" if group.compat32 else ""
     is_asked = group.asked == "host"
     if fit is None and group.asked == "auto":
-        yield Finding(
-            code="vendor-neutral-left-out",
-            severity="note",
-            vendor=member.vendor,
-            subject=group.name,
-            what=f"the host's copy of {name} is not bound",
-            where=member.source,
-            why="an image mostly has its own, and the host's may need a newer C library than the image has",
-            hint="give --image, and it is decided from both; programs that use it need it in the image",
+        yield finding(
+            "vendor-neutral-left-out", subject=group.name, vendor=member.vendor, where=member.source, name=name
         )
     elif fit is not None and (group.own is None or is_asked):
         by_name = request.caps_explicit and "graphics" in request.caps and group.name == "glvnd"
-        packages = "libglvnd0, libgl1 and libegl1" if group.name == "glvnd" else "ocl-icd-libopencl1"
-        yield Finding(
-            code="vendor-neutral-missing",
+        yield finding(
+            "vendor-neutral-missing",
+            subject=group.name,
+            case="kept" if group.own is not None else "refused" if group.refused else "absent",
             severity="error" if is_asked or by_name else "note",
             vendor=member.vendor,
-            subject=group.name,
-            what=f"neither the image nor the host gives {name} to this container"
-            if group.own is None
-            else f"the host's {name} was asked for, but the image cannot load it, and keeps its own",
-            why=f"the host's: {group.refused}" if group.refused else "the image has none",
-            hint=f"install it in the image: {packages} in Debian's words",
+            where=member.source,
+            name=name,
+            packages=packages,
+            refused=group.refused,
         )
 
 
 def left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
     """That *file* is not the host's to give, under each of its names."""
-    return [
-        Decision(
-            vendor=file.vendor,
-            subject=subject,
-            verdict="left-out",
-            rule=rule,
-            step="side",
-            named_by=file.named_by,
-            named_at=file.named_at,
-            path=file.path,
-            found_by=file.found_by,
-            detail=detail,
-        )
-        for subject in file.names or (file.target or file.path,)
-    ]
+    subjects = file.names or (file.target or file.path,)
+    return [file.decision(subject, "left-out", rule, "side", detail=detail) for subject in subjects]
 
 
-def _unfit_finding(file: HostFile, unfit: Unfit, request: Request) -> Finding:
-    """An error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
-    name = file.soname or (file.names[0] if file.names else file.path)
-    by_name = request.caps_explicit and file.capability in request.caps
-    needed = file.kind == "library" and (by_name or name == "libcuda.so.1") and not is_minor(name)
-    code = {"libc": "image-libc", "architecture": "image-architecture"}.get(unfit.rule, "image-without-glibc")
-    what = f"{name} is left out: {unfit.detail}"
-    why = _CONSEQUENCES[unfit.rule].format(name=name)
-    if unfit.rule == "libc" and unfit.wanted is not None:
-        why = f"{unfit.library}: version `{unfit.wanted}' not found (required by {name})"
-    hint = "use an image with a newer C library, or one of the host's architecture; or leave the capability out"
-    severity: Severity = "error" if needed else "note" if file.capability in BY_DEFAULT else "warning"
-    if is_minor(name):
-        severity = "warning" if by_name and file.kind == "library" else "note"
-    return Finding(
-        code=code,
+def _refusals(refused: Sequence[tuple[HostFile, Unfit]], request: Request) -> Iterator[Finding]:
+    """A finding for each file that cannot be loaded; one for all where the image as a whole is the reason."""
+    by_code: dict[str, list[tuple[HostFile, Unfit]]] = {}
+    for file, unfit in refused:
+        by_code.setdefault(_CODES.get(unfit.rule, "image-without-glibc"), []).append((file, unfit))
+    for code, several in by_code.items():
+        if code == "image-libc" or len(several) == 1:
+            for file, unfit in several:
+                yield _refusal(code, file, unfit, _severity(file, request), file.name, f"{file.name} is")
+        else:
+            severity = worst(_severity(file, request) for file, _ in several)
+            yield _refusal(code, *several[0], severity, "image", f"{len(several)} files are")
+
+
+def _refusal(code: str, file: HostFile, unfit: Unfit, severity: Severity, subject: str, files: str) -> Finding:
+    return finding(
+        code,
+        subject=subject,
+        case=unfit.rule if code == "image-without-glibc" else None,
         severity=severity,
         vendor=file.vendor,
-        subject=name,
-        what=what,
         where=file.source,
-        why=why,
-        hint=hint,
+        name=file.name,
+        files=files,
+        detail=unfit_text(unfit),
+        library=unfit.library,
+        wanted=unfit.wanted,
     )
 
 
-_CONSEQUENCES = {
-    "libc": "the loader would say: version not found (required by {name})",
-    "architecture": "the loader would say: wrong ELF class, or cannot open shared object file",
-    "no-libc": "no program in this image can load {name}",
-    "dependency": "the loader would say: cannot open shared object file, or version not found",
-    "no-loader": "starting it would say: No such file or directory",
-}
-
-
-def _one_for_all(findings: list[Finding], fit: Optional[ImageFit]) -> tuple[Finding, ...]:
-    """One finding instead of dozens, where the image as a whole is the reason."""
-    if fit is None:
-        return tuple(findings)
-    for code in ("image-without-glibc", "image-architecture"):
-        same = [finding for finding in findings if finding.code == code]
-        if len(same) > 1:
-            severities = {finding.severity for finding in same}
-            severity: Severity = "error" if "error" in severities else "warning" if "warning" in severities else "note"
-            what = f"{len(same)} files are left out: {same[0].what.partition(': ')[2]}"
-            one = same[0]._replace(severity=severity, subject="image", what=what)
-            findings = [finding for finding in findings if finding.code != code] + [one]
-    return tuple(findings)
+def _severity(file: HostFile, request: Request) -> Severity:
+    """An error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
+    by_name = request.caps_explicit and file.capability in request.caps and file.kind == "library"
+    if is_minor(file.name):
+        return "warning" if by_name else "note"
+    if by_name or (file.name == "libcuda.so.1" and file.kind == "library"):
+        return "error"
+    return "note" if file.capability in BY_DEFAULT else "warning"

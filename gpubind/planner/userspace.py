@@ -6,13 +6,15 @@ host's. Else the host's goes in, library by library: see `gpubind.ldso.userspace
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Optional
 
-from gpubind.model import Conflict, Finding, HostFile, ImageFit, Request, Severity, Unfit
+from gpubind.findings import finding
+from gpubind.model import Conflict, Finding, HostFile, ImageFit, Request, Unfit
+from gpubind.planner.reasons import unfit_text
 from gpubind.planner.sides import Sided, left_out
 
-HEART = ("libhsa-runtime64.so.1", "libamdhip64.so")
+CORE = ("libhsa-runtime64.so.1", "libamdhip64.so")
 """Without these no program computes; by the start of the name."""
 
 
@@ -23,99 +25,71 @@ def with_rocm(
     members = [file for file in asked if file.userspace]
     if "rocm" in sided.images or not any(file.userspace for file in files):
         return sided._replace(findings=(*sided.findings, *_missing(request, fit)))
-    kept = list(sided.files)
-    decisions = list(sided.decisions)
-    for file, detail in _without_library([file for file in kept if file.userspace]):
-        kept.remove(file)
-        decisions += left_out(file, "userspace", detail)
-    unfit = fit.unfit if fit is not None else {}
-    findings = _left_out([(file, unfit[file.path]) for file in members if file.path in unfit], request)
-    libraries = {file.path for file in kept if file.userspace and file.kind == "library"}
+    alone = _without_library([file for file in sided.files if file.userspace])
+    kept = tuple(file for file in sided.files if file not in alone)
+    decisions = [decision for file, why in alone.items() for decision in left_out(file, "userspace", why)]
+    findings = [*sided.findings]
     if fit is not None:
+        findings += _left_out([(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit], request)
         findings += [_conflict(conflict) for conflict in fit.conflicts if members]
-    elif request.userspace == "auto" and libraries:
-        findings.append(_unknown_image(len(libraries)))
-    return sided._replace(files=tuple(kept), decisions=tuple(decisions), findings=(*sided.findings, *findings))
+    elif request.userspace == "auto":
+        libraries = {file.path for file in kept if file.userspace and file.kind == "library"}
+        findings += [finding("userspace-unknown", subject="userspace", count=len(libraries))] if libraries else []
+    return sided._replace(files=kept, decisions=(*sided.decisions, *decisions), findings=tuple(findings))
 
 
-def _without_library(files: Sequence[HostFile]) -> Iterator[tuple[HostFile, str]]:
+def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
     """The manifests whose library is not in *files*, and why they are left out: one more platform would fail."""
     names = [name for file in files for name in file.names]
-    for file in files:
-        library = (file.content or b"").decode("utf-8", "surrogateescape").strip().rpartition("/")[2]
-        if file.kind == "manifest" and library not in names:
-            yield file, f"{library}, which it names, is not brought along"
+    manifests = (file for file in files if file.kind == "manifest")
+    libraries = {
+        file: (file.content or b"").decode("utf-8", "surrogateescape").strip().rpartition("/")[2] for file in manifests
+    }
+    return {
+        file: f"{library}, which it names, is not brought along"
+        for file, library in libraries.items()
+        if library not in names
+    }
 
 
 def _missing(request: Request, fit: Optional[ImageFit]) -> list[Finding]:
     """That a container has no ROCm at all: its image has none, and the host's does not come in."""
     if fit is None or fit.own_userspace is not None:
         return []
-    asked = request.userspace == "image"
-    what = (
-        "the image's own ROCm was asked for, and it has none" if asked else "neither the image nor the host has a ROCm"
-    )
-    why = "programs that need it do not start: libamdhip64.so, libhsa-runtime64.so.1: cannot open shared object file"
-    hint = "use an image with ROCm" + (", or let the host's in: --userspace auto" if asked else "")
-    finding = Finding(
-        code="userspace-missing", severity="warning", vendor="amd", subject="userspace", what=what, why=why, hint=hint
-    )
-    return [finding]
+    case = "asked" if request.userspace == "image" else "nowhere"
+    return [finding("userspace-missing", subject="userspace", case=case)]
 
 
-def _unknown_image(count: int) -> Finding:
-    return Finding(
-        code="userspace-unknown",
-        severity="warning",
-        vendor="amd",
-        subject="userspace",
-        what=f"the host's ROCm is planned, {count} libraries, without a look at the image",
-        why="an image with a ROCm of its own must not get a second one, and one with an older C library cannot load "
-        "the host's; copies of libstdc++ or libtinfo that are not made for it break its shell",
-        hint="plan with --image; or say whose ROCm it is: --userspace host or --userspace image",
-    )
-
-
-def _left_out(left: list[tuple[HostFile, Unfit]], request: Request) -> list[Finding]:
+def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request) -> list[Finding]:
     """One finding for all that cannot be loaded: an error if nothing computes without it."""
     if not left:
         return []
-    named = [(file.soname or (file.names[0] if file.names else file.path), unfit) for file, unfit in left]
-    heart = sorted(name for name, _ in named if name.startswith(HEART))
-    severity: Severity = "error" if heart and "compute" in request.caps else "warning"
+    named = sorted((file.name, unfit.rule, unfit_text(unfit)) for file, unfit in left)
+    core = next((name for name, _, _ in named if name.startswith(CORE)), None)
     causes: dict[str, list[str]] = {}
-    for name, unfit in sorted(named):
-        if unfit.rule != "dependency" or all(other.rule == "dependency" for _, other in named):
-            causes.setdefault(unfit.detail, []).append(name)
-    names = ", ".join(sorted({name for name, _ in named}))
-    what = f"{len(named)} files of the host's ROCm are left out, this image cannot load them: {names}"
-    where = "; ".join(f"{', '.join(these)}: {detail}" for detail, these in causes.items())
-    why = f"{heart[0]} is among them: no program sees a GPU" if heart else next(iter(causes))
-    hint = "use an image with ROCm of its own, or one with a C library as new as the host's"
+    for name, rule, why in named:
+        if rule != "dependency" or all(other == "dependency" for _, other, _ in named):
+            causes.setdefault(why, []).append(name)
     return [
-        Finding(
-            code="userspace-left-out",
-            severity=severity,
-            vendor="amd",
+        finding(
+            "userspace-left-out",
             subject="userspace",
-            what=what,
-            where=where,
-            why=why,
-            hint=hint,
+            case="core" if core else "other",
+            severity="error" if core and "compute" in request.caps else "warning",
+            where="; ".join(f"{', '.join(names)}: {why}" for why, names in causes.items()),
+            count=len(named),
+            names=", ".join(sorted({name for name, _, _ in named})),
+            core=core,
+            cause=next(iter(causes)),
         )
     ]
 
 
 def _conflict(conflict: Conflict) -> Finding:
-    what = f"neither the image's {conflict.soname} nor the host's serves everybody: {conflict.lacks}"
-    why = f"{conflict.why_not_host}; so what needs the newer one is left out"
-    hint = f"install a newer {conflict.soname} in the image, or use an image with ROCm of its own"
-    return Finding(
-        code="userspace-conflict",
-        severity="warning",
-        vendor="amd",
+    return finding(
+        "userspace-conflict",
         subject=conflict.soname,
-        what=what,
-        why=why,
-        hint=hint,
+        wanted=conflict.wanted,
+        needed_by=conflict.needed_by,
+        lost=conflict.lost,
     )

@@ -1,7 +1,7 @@
-"""Findings beyond what planning itself knows: one small function a rule, one table."""
+"""Findings beyond what planning itself knows: one small function a rule."""
 
 from gpubind.rules.image import order_findings
-from gpubind.rules.preflight import Preflight, Rule, preflight
-from gpubind.rules.table import RULES, asked, check, nothing_to_bind
+from gpubind.rules.preflight import Preflight, preflight
+from gpubind.rules.table import RULES, Rule, asked, check, nothing_to_bind
 
 __all__ = ["RULES", "Preflight", "Rule", "asked", "check", "nothing_to_bind", "order_findings", "preflight"]

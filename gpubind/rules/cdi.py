@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from gpubind.errors import NotRecordedError
-from gpubind.model import Finding
-from gpubind.rules.looking import nvidia_driver
+from gpubind.formats.cdi import SIZE_LIMIT
+from gpubind.model import Finding, Missing
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.cdi.registry import SOURCE, Registry, read_registry, registry_findings
 from gpubind.sources.cdi.stale import stale_findings
@@ -27,8 +26,7 @@ def stale_cdi(preflight: Preflight) -> Iterator[Finding]:
     """A spec whose files, numbers or GPUs are not this host's any more."""
     registry = _registry(preflight)
     if registry is not None:
-        driver = nvidia_driver(preflight.plan)
-        version = driver.kernel_version if driver is not None else None
+        version = preflight.driver.kernel_version if preflight.driver is not None else None
         yield from stale_findings(preflight.host, registry.specs, version, preflight.plan.gpus, "warning")
 
 
@@ -42,7 +40,12 @@ def _registry(preflight: Preflight) -> Optional[Registry]:
     """The specs of the host; None where the plan was made of them and says all this itself, or nobody can know."""
     if any(planned.source.served == SOURCE for planned in preflight.plan.drivers):
         return None
-    try:
-        return read_registry(preflight.host, preflight.plan.request.cdi_directories)
-    except NotRecordedError:
-        return None
+    registry = read_registry(preflight.host, preflight.plan.request.cdi_directories)
+    return None if any(_is_unrecorded(preflight, registry, path) for path in registry.broken) else registry
+
+
+def _is_unrecorded(preflight: Preflight, registry: Registry, path: str) -> bool:
+    """Whether *path* counts for nothing only because a record does not cover it."""
+    tree = preflight.host.dev
+    answer = tree.list(path) if path in registry.directories else tree.read(path, SIZE_LIMIT)
+    return isinstance(answer, Missing) and answer.why == "unrecorded"

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Optional
+from typing import NamedTuple, Optional
 
+from gpubind.findings import finding
 from gpubind.host import Host
-from gpubind.model import DriverKind, Finding, Missing, Plan, Severity
-from gpubind.rules.looking import (
-    ask,
-    is_absent,
-    is_linux_driver,
-    is_there,
-    is_wanted,
-    majors,
-    names_in,
-    nvidia_driver,
-    text_of,
-)
+from gpubind.model import Finding, Missing
+from gpubind.rules.nodes import majors
 from gpubind.rules.preflight import Preflight
 
 CHAR = "/dev/char"
@@ -27,9 +18,6 @@ UDEV = "/run/udev"
 IMEX_NODES = "/dev/nvidia-caps-imex-channels"
 IMEX_DOMAIN = "/etc/nvidia-imex/nodes_config.cfg"
 TEGRA_LISTS = "/etc/nvidia-container-runtime/host-files-for-container.d"
-MAX_USER_NAMESPACES = "/proc/sys/user/max_user_namespaces"
-USERNS_CLONE = "/proc/sys/kernel/unprivileged_userns_clone"
-USERNS_APPARMOR = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 
 STARTERS = {
     name: tuple(
@@ -43,86 +31,75 @@ SETUID = {**STARTERS, "bwrap": ("/usr/bin/bwrap", "/usr/local/bin/bwrap"), "podm
 """The runtimes that start as the caller, and the set-user-id programs with which they need no user namespace."""
 
 
+class Sysctl(NamedTuple):
+    """A setting of the kernel's that can forbid user namespaces to ordinary users."""
+
+    path: str
+    off: str
+    """The value that forbids them."""
+    on: str
+    """What allows them, in sysctl's words."""
+
+
+APPARMORS = Sysctl(
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"
+)
+USER_NAMESPACES = (
+    Sysctl("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+    Sysctl("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+    APPARMORS,
+)
+"""Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for the two sysctls of their own."""
+
+_USUAL_INTERPRETERS = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
+
+
 def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
     """systemd finds the devices of a container by /dev/char; without links it forgets NVIDIA's at a daemon-reload.
 
     Source: NVIDIA Container Toolkit, "Troubleshooting", and issue 48.
     """
-    host = preflight.host
-    links = ask(host.dev.list, CHAR)
-    if preflight.backend not in ("docker", "podman") or not is_linux_driver(preflight.plan):
+    links = preflight.host.dev.list(CHAR)
+    if preflight.backend not in ("docker", "podman") or not preflight.has_linux_driver or isinstance(links, Missing):
         return
     nodes = [node for node in preflight.plan.devices if node.type == "c" and node.target.startswith("/dev/nvidia")]
-    without = [node for node in nodes if not isinstance(links, Missing) and f"{node.major}:{node.minor}" not in links]
+    without = [node for node in nodes if f"{node.major}:{node.minor}" not in links]
     if without:
-        yield Finding(
-            "dev-char-links-missing",
-            "note",
-            "nvidia",
-            CHAR,
-            f"{len(without)} of {len(nodes)} NVIDIA device nodes have no link in {CHAR}",
-            ", ".join(f"{CHAR}/{node.major}:{node.minor} ({node.target})" for node in without),
-            "where systemd manages the container's cgroup, a `systemctl daemon-reload` takes the GPUs away from "
-            "running containers: `Failed to initialize NVML: Unknown Error`",
-            "make the links at every boot, as root; or let the runtime manage cgroups itself "
-            "(native.cgroupdriver=cgroupfs)",
-            "nvidia-ctk system create-dev-char-symlinks --create-all",
-        )
+        where = ", ".join(f"{CHAR}/{node.major}:{node.minor} ({node.target})" for node in without)
+        yield finding("dev-char-links-missing", subject=CHAR, where=where, without=len(without), nodes=len(nodes))
 
 
 def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
-    """The kernel does not let this user make user namespaces, and this runtime needs one.
-
-    Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for the two sysctls of their own.
-    """
+    """The kernel does not let this user make user namespaces, and this runtime needs one."""
     backend, host = preflight.backend, preflight.host
-    why_off = _why_no_user_namespaces(host, backend or "")
-    if why_off is None or backend not in SETUID or host.identity.euid == 0:
+    if backend not in SETUID or host.identity.euid == 0:
         return
-    helpers = [ask(host.dev.stat, path) for path in SETUID[backend]]
-    if any(not isinstance(helper, Missing) and helper.mode & 0o4000 for helper in helpers):
+    sysctl = _no_user_namespaces(host, backend)
+    helpers = [host.dev.stat(path) for path in SETUID[backend]]
+    if sysctl is None or any(not isinstance(helper, Missing) and helper.mode & 0o4000 for helper in helpers):
         return
-    # A runtime from a module tree or a container has its helper elsewhere.
-    severity: Severity = "warning" if backend in STARTERS else "error"
-    path, value, allow = why_off
-    yield Finding(
+    lacks = f"; no set-user-id {' or '.join(SETUID[backend][:2])}" if SETUID[backend] else ""
+    yield finding(
         "user-namespaces-off",
-        severity,
-        None,
-        backend,
-        f"this kernel lets an ordinary user make no user namespace, and {backend} starts containers in one",
-        f"{path} = {value}" + (f"; no set-user-id {' or '.join(SETUID[backend][:2])}" if SETUID[backend] else ""),
-        _USERNS_MESSAGES[backend],
-        "allow them, as root; or install the runtime's set-user-id helper, where there is one",
-        allow,
+        subject=backend,
+        case=backend,
+        # A runtime from a module tree or a container has its helper elsewhere.
+        severity="warning" if backend in STARTERS else "error",
+        where=f"{sysctl.path} = {sysctl.off}{lacks}",
+        setting=sysctl.on,
     )
 
 
-def _why_no_user_namespaces(host: Host, backend: str) -> Optional[tuple[str, str, str]]:
-    """The sysctl that forbids them, its value, and the command that allows them; None if nothing does."""
-    for path, off, allowing in (
-        (MAX_USER_NAMESPACES, "0", "user.max_user_namespaces=15000"),
-        (USERNS_CLONE, "0", "kernel.unprivileged_userns_clone=1"),
-        (USERNS_APPARMOR, "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
-    ):
-        profile = path == USERNS_APPARMOR and any(
+def _no_user_namespaces(host: Host, backend: str) -> Optional[Sysctl]:
+    """The setting that forbids them to *backend*; None if none does."""
+    for sysctl in USER_NAMESPACES:
+        has_profile = sysctl == APPARMORS and any(
             re.fullmatch(rf"(usr\.(local\.)?(s?bin|libexec)\.)?{re.escape(backend)}\b.*", name)
-            for name in names_in(host.dev, APPARMOR)
+            for name in host.dev.names(APPARMOR)
         )
-        if text_of(host.dev, path) == off and not profile:
-            return path, off, f"sysctl -w {allowing}"
+        if host.dev.text(sysctl.path) == sysctl.off and not has_profile:
+            return sysctl
     return None
-
-
-_USERNS_MESSAGES = {
-    "apptainer": "it will say `Failed to create user namespace`",
-    "singularity": "it will say `Failed to create user namespace`",
-    "bwrap": "it will say `bwrap: No permissions to create new namespace, likely because the kernel does not allow "
-    "non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
-    "podman": "it will say `cannot clone: Operation not permitted` or `cannot re-exec process`",
-}
-
-_USUAL_INTERPRETERS = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
 
 
 def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
@@ -130,72 +107,44 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
 
     The kernel starts PT_INTERP (elf(5)); it must be at that very path in the container.
     """
-    host = preflight.host
+    tree = preflight.host.driver
     for mount in preflight.plan.mounts:
-        rooted = host.driver.rooted(mount.source or "")
+        rooted = tree.rooted(mount.source or "")
         if mount.kind != "binary" or mount.vendor != "nvidia" or rooted is None:
             continue
-        facts = ask(host.driver.elf, rooted)
+        facts = tree.elf(rooted)
         interpreter = None if isinstance(facts, Missing) else facts.interpreter
         if interpreter is None or not interpreter.startswith("/") or _USUAL_INTERPRETERS.fullmatch(interpreter):
             continue
-        if preflight.image is not None and is_there(preflight.image.tree, interpreter):
+        if preflight.image is not None and preflight.image.tree.has(interpreter):
             continue
-        name = mount.target.rpartition("/")[2]
-        yield Finding(
+        yield finding(
             "foreign-interpreter",
-            "warning",
-            "nvidia",
-            name,
-            f"{name} of this host wants the loader {interpreter}, which images do not have",
-            f"{mount.source} (PT_INTERP)",
-            f"starting it will say `{name}: No such file or directory`, though the file is there; libraries are not "
-            "affected",
-            f"bind /{interpreter.split('/')[1]} too, read-only, or start the loader of the image with the program: "
-            f"`ld.so {mount.target}`",
+            subject=mount.target.rpartition("/")[2],
+            where=f"{mount.source} (PT_INTERP)",
+            interpreter=interpreter,
+            directory=interpreter.split("/")[1],
+            target=mount.target,
         )
 
 
 def wsl(preflight: Preflight) -> Iterator[Finding]:
     """Windows' driver behind /dev/dxg: no kernel module, no /proc/driver/nvidia, no version to compare."""
-    if _kind(preflight.plan) == "wsl":
-        yield Finding(
-            "wsl",
-            "note",
-            "nvidia",
-            "/dev/dxg",
-            "this is WSL: the driver is Windows', and its version cannot be checked from here",
-            "/dev/dxg, /usr/lib/wsl/lib",
-            "its libraries only work together with /dev/dxg and /usr/lib/wsl/drivers; a driver too old for the image "
-            "says CUDA_ERROR_NOT_FOUND (500) or CUDA_ERROR_OPERATING_SYSTEM (304)",
-            "keep the driver up to date in Windows, install none in WSL, and let the container see /dev/dxg and "
-            "/usr/lib/wsl",
-            "nvidia-smi",
-        )
+    if preflight.driver is not None and preflight.driver.kind == "wsl":
+        yield finding("wsl", subject="/dev/dxg", where="/dev/dxg, /usr/lib/wsl/lib")
 
 
 def tegra(preflight: Preflight) -> Iterator[Finding]:
     """Jetson: the board's list files say what a container needs. Source: nvidia-container-toolkit, csv mode."""
-    if _kind(preflight.plan) == "tegra":
-        lists = [name for name in names_in(preflight.host.dev, TEGRA_LISTS) if name.endswith(".csv")]
-        told = f"they are {', '.join(lists)}" if lists else "there are none"
-        yield Finding(
+    if preflight.driver is not None and preflight.driver.kind == "tegra":
+        lists = [name for name in preflight.host.dev.names(TEGRA_LISTS) if name.endswith(".csv")]
+        yield finding(
             "tegra",
-            "note",
-            "nvidia",
-            "/etc/nv_tegra_release",
-            f"this is a Jetson board: its own lists say what containers need, and a plan does not read them; {told}",
-            "/etc/nv_tegra_release, " + ", ".join(f"{TEGRA_LISTS}/{name}" for name in lists or ("*.csv",)),
-            "nodes such as /dev/nvmap and /dev/nvhost-*, and libraries in /usr/lib/aarch64-linux-gnu/tegra, may be "
-            "missing in the container: CUDA_ERROR_NO_DEVICE (100)",
-            "for containers on Jetson use NVIDIA's container runtime, or CDI made by nvidia-ctk in csv mode",
-            "nvidia-ctk cdi generate --mode=csv --output=/etc/cdi/nvidia.yaml",
+            subject="/etc/nv_tegra_release",
+            case="with-lists" if lists else None,
+            where="/etc/nv_tegra_release, " + ", ".join(f"{TEGRA_LISTS}/{name}" for name in lists or ("*.csv",)),
+            lists=", ".join(lists),
         )
-
-
-def _kind(plan: Plan) -> Optional[DriverKind]:
-    driver = nvidia_driver(plan)
-    return driver.kind if driver is not None else None
 
 
 def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -206,26 +155,16 @@ def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
     """
     host = preflight.host
     major = majors(host).get("nvidia-caps-imex-channels")
-    asked = host.environ.get("NVIDIA_IMEX_CHANNELS", "")
-    if major is None or not (asked or is_there(host.dev, IMEX_DOMAIN)):
-        return
-    names = ask(host.dev.list, IMEX_NODES)
-    known = names if not isinstance(names, Missing) else () if names.why == "absent" else ("unknown",)
-    if not known:
-        yield Finding(
+    channels = host.environ.get("NVIDIA_IMEX_CHANNELS", "")
+    is_due = major is not None and (channels or host.dev.has(IMEX_DOMAIN))
+    if is_due and host.dev.has_nothing_in(IMEX_NODES):
+        where = f"{IMEX_NODES}/channel*, /proc/devices (nvidia-caps-imex-channels: {major})"
+        yield finding(
             "imex-channel-missing",
-            "note",
-            "nvidia",
-            IMEX_NODES,
-            "no IMEX channel is there, though this host is part of an IMEX domain"
-            if not asked
-            else f"no IMEX channel is there, though NVIDIA_IMEX_CHANNELS={asked} asks for one",
-            f"{IMEX_NODES}/channel*, /proc/devices (nvidia-caps-imex-channels: {major})"
-            + ("" if asked else f", {IMEX_DOMAIN}"),
-            "memory cannot be shared with GPUs of other nodes: cuMemCreate answers CUDA_ERROR_NOT_PERMITTED (800); "
-            "work on one node is not affected",
-            "make the channel on the host, as root; NVreg_CreateImexChannel0=1 makes it at every boot",
-            "nvidia-modprobe -i 0:1",
+            subject=IMEX_NODES,
+            case="asked" if channels else None,
+            where=where if channels else f"{where}, {IMEX_DOMAIN}",
+            channels=channels,
         )
 
 
@@ -235,24 +174,11 @@ def gds_incomplete(preflight: Preflight) -> Iterator[Finding]:
     Source: GPUDirect Storage documentation, "Using GDS in containers"; nvidia-container-toolkit, NVIDIA_GDS.
     """
     host = preflight.host
-    loaded = "nvidia-fs" in majors(host) or is_there(host.dev, "/sys/module/nvidia_fs")
-    if not loaded or not is_linux_driver(preflight.plan) or not is_wanted(preflight.plan, "compute"):
+    loaded = "nvidia-fs" in majors(host) or host.dev.has("/sys/module/nvidia_fs")
+    if not loaded or not preflight.has_linux_driver or not preflight.wants("compute"):
         return
-    lacking = []
-    if not any(node.target.startswith("/dev/nvidia-fs") for node in preflight.plan.devices):
-        lacking.append("/dev/nvidia-fs*")
-    if is_absent(host.dev, UDEV):
-        lacking.append(UDEV)
+    has_nodes = any(node.target.startswith("/dev/nvidia-fs") for node in preflight.plan.devices)
+    lacking = (*(() if has_nodes else ("/dev/nvidia-fs*",)), *((UDEV,) if host.dev.lacks(UDEV) else ()))
     if lacking:
-        yield Finding(
-            "gds-incomplete",
-            "note",
-            "nvidia",
-            "nvidia-fs",
-            f"the module of GPUDirect Storage is loaded, but {' and '.join(lacking)} is missing",
-            ", ".join(("/proc/devices (nvidia-fs), /sys/module/nvidia_fs", *lacking)),
-            "libcufile falls back to copies through the host's memory (compatibility mode), or says `GPUDirect Storage "
-            "not supported`",
-            "load nvidia-fs anew on the host, as root; the container needs the nodes, and /run/udev read-only",
-            "modprobe -r nvidia-fs && modprobe nvidia-fs",
-        )
+        where = ", ".join(("/proc/devices (nvidia-fs), /sys/module/nvidia_fs", *lacking))
+        yield finding("gds-incomplete", subject="nvidia-fs", where=where, lacking=" and ".join(lacking))

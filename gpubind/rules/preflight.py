@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.errors import RuntimeLimitError
@@ -10,36 +9,91 @@ from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.image.facts import DEFAULT_PATH
 from gpubind.ldso.container import Container
-from gpubind.model import Brought, Finding, Plan, Severity
-from gpubind.rules.execve import Caller, Chain, follow
-from gpubind.rules.looking import processor
+from gpubind.ldso.execve import Caller, Chain, follow
+from gpubind.ldso.hwcaps import Cpu, parse_cpuinfo
+from gpubind.model import Brought, Capability, Driver, Gpu, Missing, Plan
+from gpubind.planner.plan import wanted_capabilities
 from gpubind.runtimes import dispatch
 from gpubind.runtimes.start import NO_MOUNT_POINT, Start, Words
 
 Needs = Literal["host", "image", "runtime", "program"]
 
+CPUINFO_LIMIT = 8 << 20
+
 
 class Preflight(NamedTuple):
-    """A job that is about to start, as far as files tell."""
+    """A job that is about to start, as far as files tell: what a rule about the host or the runtime needs."""
 
     host: Host
+    """As `Host.lenient`: a rule says nothing of what a record does not cover."""
     plan: Plan
     """What its container would get; nothing where the host has nothing to bind."""
     image: Optional[Image] = None
     backend: Optional[str] = None
     """The runtime that will start it, by name."""
-    program: Optional[str] = None
-    """What will run in it: a path, or a name that is looked for in the image's PATH."""
     container: Optional[Container] = None
-    """The image with the plan in place; with an image only."""
+    """The image with the plan in place; set only if there is an image."""
     chain: Optional[Chain] = None
-    """What starting *program* comes to; with both only."""
+    """What starting the program comes to; set only if there is an image and a program."""
     brought: Optional[Brought] = None
     """What comes into the container beside the plan; None if nothing is known of that."""
     words: Optional[Words] = None
-    """The plan in the runtime's words; with what is known of the runtime only."""
+    """The plan in the runtime's words; set only if something is known of the runtime."""
     limit: Optional[RuntimeLimitError] = None
     """Why there are none."""
+
+    @property
+    def driver(self) -> Optional[Driver]:
+        """NVIDIA's driver, if the plan is about it."""
+        return next((planned.driver for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), None)
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """NVIDIA's GPUs that the plan counts on."""
+        return tuple(gpu for gpu in self.plan.gpus if gpu.vendor == "nvidia" and gpu.chosen)
+
+    @property
+    def has_linux_driver(self) -> bool:
+        """Whether a loaded Linux driver of NVIDIA's serves GPUs here; without one, other findings say more.
+
+        False, too, where the container is to get none of them: then nothing is missing.
+        """
+        usable = any(gpu.vendor == "nvidia" and gpu.index is not None for gpu in self.plan.gpus)
+        if usable and not any(gpu.index is not None for gpu in self.gpus):
+            return False
+        return self.driver is not None and self.driver.kind == "linux" and bool(self.driver.kernel_version)
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The names under which the container finds NVIDIA's libraries, and the host's file behind each."""
+        return {
+            mount.target.rpartition("/")[2]: mount.source or ""
+            for mount in self.plan.mounts
+            if mount.kind == "library" and mount.vendor == "nvidia" and mount.capability != "compat32"
+        }
+
+    def wants(self, capability: Capability) -> bool:
+        """Whether *capability* is asked for, or implied by one that is."""
+        return capability in wanted_capabilities(self.plan.request)
+
+    def wants_by_name(self, capability: Capability) -> bool:
+        """As `wants`, and the caller named the capabilities: what is named must not be missing silently."""
+        return self.plan.request.caps_explicit and self.wants(capability)
+
+
+class ImagePreflight(Preflight):
+    """A start whose image is open: what a rule about images needs."""
+
+    __slots__ = ()
+    image: Image
+    container: Container
+
+
+class ProgramPreflight(ImagePreflight):
+    """A start whose program is known, too: what a rule about programs needs."""
+
+    __slots__ = ()
+    chain: Chain
 
 
 def preflight(
@@ -54,7 +108,8 @@ def preflight(
     words: Optional[Words] = None,
 ) -> Preflight:
     """The start of *program* in *image* with *plan* by *backend*, with what is *brought* beside it; what is None is not
-    known. *words* are made of *start*, unless they are there already.
+    known. *program* is a path, or a name that is looked for in the image's PATH. *words* are made of *start*, unless
+    they are there already.
     """
     limit = None
     if start is not None and words is None:
@@ -62,18 +117,31 @@ def preflight(
             words = dispatch.words(plan, start, None if image is None else image.tree)
         except RuntimeLimitError as error:
             limit = error
-    container = None
-    if image is not None:
-        own = image.facts.env.get("LD_LIBRARY_PATH", "")
-        beside, cpu = brought or Brought(), lambda: processor(host)
-        left_out = {d.target for d in words.decisions if d.rule == NO_MOUNT_POINT} if words is not None else ()
-        mounts = [mount for mount in plan.mounts if mount.target not in left_out]
-        container = Container(image.loader, host.driver, mounts, plan.env, own, beside, host.local, cpu)
-    chain = None
-    if container is not None and program is not None and image is not None:
-        caller = Caller(host.uname.machine, host.identity, image.facts.kind == "directory")
-        chain = follow(container, program, search_path(image, plan, brought), caller)
-    return Preflight(host, plan, image, backend, program, container, chain, brought, words, limit)
+    made = Preflight(host.lenient, plan, backend=backend, brought=brought, words=words, limit=limit)
+    if image is None:
+        return made
+    container = _container(host, plan, image, brought or Brought(), words)
+    with_image = ImagePreflight(*made._replace(image=image, container=container))
+    if program is None:
+        return with_image
+    identity = host.identity
+    caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
+    chain = follow(container, program, search_path(image, plan, brought), caller)
+    return ProgramPreflight(*with_image._replace(chain=chain))
+
+
+def _container(host: Host, plan: Plan, image: Image, brought: Brought, words: Optional[Words]) -> Container:
+    """*image* with *plan* in place, but for what the runtime has no mount point for."""
+    left_out = {d.target for d in words.decisions if d.rule == NO_MOUNT_POINT} if words is not None else ()
+    mounts = [mount for mount in plan.mounts if mount.target not in left_out]
+    own = image.facts.env.get("LD_LIBRARY_PATH", "")
+    return Container(image.loader, host.driver, mounts, plan.env, own, brought, host.local, lambda: _processor(host))
+
+
+def _processor(host: Host) -> Optional[Cpu]:
+    """The host's processor, as far as the loader asks; None if it is not known: no record has it."""
+    data = host.lenient.dev.read("/proc/cpuinfo", CPUINFO_LIMIT)
+    return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
 
 
 def search_path(image: Optional[Image], plan: Plan, brought: Optional[Brought] = None) -> str:
@@ -85,15 +153,3 @@ def search_path(image: Optional[Image], plan: Plan, brought: Optional[Brought] =
             parts = {"set": (variable.value,), "prepend": (variable.value, path)}
             path = ":".join(parts.get(variable.op, (path, variable.value)))
     return path
-
-
-class Rule(NamedTuple):
-    """One thing that can be wrong. docs/findings.md has a section for each code."""
-
-    code: str
-    severities: tuple[Severity, ...]
-    """What its findings may be, worst first."""
-    needs: Needs
-    """`host`: the host and the plan; `image`: also an open image; `runtime`, `program`: also the name of one."""
-    find: Optional[Callable[[Preflight], Iterable[Finding]]] = None
-    """None: planning itself comes across it, and it is in the plan's findings already."""

@@ -1,221 +1,201 @@
 """Rules about the program that will run: is it in the container, and does its loader find everything it needs?
 
-What execve would start is in execve.py; for the rest: ld.so(8).
+What execve would start is in ldso/execve.py; for the rest: ld.so(8).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from posixpath import basename, dirname
+from typing import NamedTuple, Optional
 
-from gpubind.formats.elf import ElfIdent
+from gpubind.findings import cases_of, finding
+from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.image.facts import DRIVER_SONAMES
-from gpubind.ldso.container import Located
-from gpubind.model import Finding, Missing, Severity
-from gpubind.rules.execve import Chain
-from gpubind.rules.libraries import package_of
-from gpubind.rules.preflight import Preflight, search_path
+from gpubind.ldso.container import Failure, Located
+from gpubind.model import Finding, Missing
+from gpubind.rules.libraries import PACKAGES
+from gpubind.rules.preflight import ProgramPreflight, search_path
 from gpubind.rules.unseen import softened, unseen_libraries, unseen_programs
 
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 """Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
 
 
-def program_missing(preflight: Preflight) -> Iterator[Finding]:
+class _Started(NamedTuple):
+    """What the kernel would load."""
+
+    name: str
+    file: Located
+
+
+def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     """The program, or the interpreter of a script, is not in the container."""
-    chain = _chain(preflight)
-    if chain.stop is None or chain.stop.kind != "missing":
-        return
+    chain = preflight.chain
     name = chain.names[-1]
-    if _is_uncounted(preflight, name):
+    if chain.stop is None or chain.stop.kind != "missing" or _is_uncounted(preflight, name):
         return
-    script = len(chain.names) > 1
-    what = f"{name} is not in the container" + (f"; the script {chain.names[-2]} asks for it" if script else "")
-    hint = "look with `gpubind shell IMAGE`; install it in the image, or give its full path"
     left = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
-    if left and left[0].detail:
-        hint = f"it {left[0].detail}: name that capability with --caps, too"
     here = _is_here(preflight, name)
-    if here:
-        hint = f"it is on this host, and nothing brings it in: bind {dirname(name)}"
     is_known = preflight.backend is not None and preflight.brought is not None
-    severity: Severity = "error"
-    if not is_known and (here or name.startswith(FROM_THE_HOST)):
-        severity = "warning"
-        hint = "if the runtime binds that directory from the host, this does not count; --backend tells which runtime"
-    where = search_path(preflight.image, preflight.plan, preflight.brought)
-    found = Finding("program-missing", severity, None, name, what, where, chain.stop.why, hint)
+    maybe_bound = not is_known and (here or name.startswith(FROM_THE_HOST))
+    found = finding(
+        "program-missing",
+        subject=name,
+        case=cases_of(
+            ("of-script", chain.names[:-1]),
+            ("of-capability", left and left[0].detail),
+            ("on-host", here),
+            ("maybe-bound", maybe_bound),
+        ),
+        severity="warning" if maybe_bound else "error",
+        where=search_path(preflight.image, preflight.plan, preflight.brought),
+        why=chain.stop.why,
+        script=chain.names[-2] if chain.names[:-1] else None,
+        left_out=left[0].detail if left else None,
+        directory=dirname(name),
+    )
     yield softened(found, unseen_programs(preflight, name))
 
 
-def program_on_host(preflight: Preflight) -> Iterator[Finding]:
+def program_on_host(preflight: ProgramPreflight) -> Iterator[Finding]:
     """The program is a file of this host, and no runtime is named: it is checked where runtimes mostly bring it."""
-    chain = _chain(preflight)
-    if preflight.backend is None and chain.file is not None and chain.file.bind is not None:
-        name = chain.names[-1]
-        yield Finding(
-            "program-on-host",
-            "note",
-            None,
-            name,
-            f"{name} is a file of this host, {chain.file.at}; it is checked as if the runtime binds it",
-            f"{chain.file.bind.source}, bound to {chain.file.bind.target}",
-            "no runtime is named; Apptainer, SingularityCE and `gpubind exec` bind home, working directory and /tmp",
-            "name the runtime with --backend: then its configuration, your variables and your options count",
-        )
+    file = preflight.chain.file
+    if preflight.backend is None and file is not None and file.bind is not None:
+        where = f"{file.bind.source}, bound to {file.bind.target}"
+        yield finding("program-on-host", subject=preflight.chain.names[-1], where=where, file=file.at)
 
 
-def program_not_executable(preflight: Preflight) -> Iterator[Finding]:
+def program_not_executable(preflight: ProgramPreflight) -> Iterator[Finding]:
     """It is there, but may not be executed, or it is for another machine, or no program at all."""
-    chain = _chain(preflight)
+    chain = preflight.chain
     if chain.stop is None or chain.stop.kind not in ("mode", "format", "architecture", "empty"):
         return
-    name = chain.names[-1]
-    what = {
-        "mode": f"{name} is in the container, but may not be executed",
-        "format": f"{name} is neither a program nor a script that starts one",
-        "architecture": f"{name} is for another machine than this host",
-        "empty": f"{name} is an empty file: starting it does nothing",
-    }[chain.stop.kind]
-    hint = {
-        "mode": "make it executable for its users in the image: `chmod a+rx`",
-        "format": "look with `file` in the image, it may be truncated; or at the first line of the script",
-        "architecture": "use programs and an image for one architecture",
-        "empty": "copy it again",
-    }[chain.stop.kind]
-    where = chain.file.path if chain.file else None
-    severity: Severity = "warning" if chain.stop.kind == "empty" else "error"
-    found = Finding("program-not-executable", severity, None, name, what, where, chain.stop.why, hint)
-    yield softened(found, unseen_programs(preflight, name))
+    found = finding(
+        "program-not-executable",
+        subject=chain.names[-1],
+        case=chain.stop.kind,
+        severity="warning" if chain.stop.kind == "empty" else "error",
+        where=chain.file.path if chain.file else None,
+        why=chain.stop.why,
+    )
+    yield softened(found, unseen_programs(preflight, chain.names[-1]))
 
 
-def program_unreadable(preflight: Preflight) -> Iterator[Finding]:
+def program_unreadable(preflight: ProgramPreflight) -> Iterator[Finding]:
     """It is there and may well run, but could not be looked at: nothing is known of what it needs."""
-    chain = _chain(preflight)
-    if chain.stop is not None and _is_uncounted(preflight, chain.names[-1]):
-        name = chain.names[-1]
-        what = f"{name} is not checked: the directory that it counts from is not known"
-        yield Finding("program-unreadable", "note", None, name, what, None, None, "give its full path in the container")
+    chain = preflight.chain
+    name = chain.names[-1]
+    if chain.stop is not None and _is_uncounted(preflight, name):
+        yield finding("program-unreadable", subject=name, case="uncounted", severity="note")
         return
     why = chain.stop.why if chain.stop is not None and chain.stop.kind == "unreadable" else None
-    if why is None and chain.stop is None and chain.file is not None:
+    if chain.stop is None and chain.file is not None:
         elf = chain.file.tree.elf(chain.file.at)
         why = str(elf) if isinstance(elf, Missing) else None
     if why is not None:
-        name = chain.names[-1]
-        what = f"{name} could not be looked at; nothing is known of what it needs"
-        hint = "try it: `gpubind exec IMAGE CMD`; look with `readelf -d` in the image"
         where = chain.file.path if chain.file else None
-        yield Finding("program-unreadable", "warning", None, name, what, where, why, hint)
+        yield finding("program-unreadable", subject=name, case="unreadable", where=where, why=why)
 
 
-def program_interpreter(preflight: Preflight) -> Iterator[Finding]:
+def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
     """The loader that a program names (PT_INTERP) is not in the container: the kernel says that the program is not."""
-    chain = _chain(preflight)
-    assert preflight.container is not None
-    if chain.stop is not None or chain.file is None:
-        return
-    elf = chain.file.tree.elf(chain.file.at)
-    loader = None if isinstance(elf, Missing) else elf.interpreter
-    if isinstance(elf, Missing) or not loader or not loader.startswith("/"):
+    started = _started(preflight)
+    elf = None if started is None else started.file.tree.elf(started.file.at)
+    if started is None or not isinstance(elf, ElfFacts) or not elf.interpreter or not elf.interpreter.startswith("/"):
         return  # static, or from the working directory
-    found = preflight.container.locate(loader)
-    ident = None if found is None else found.tree.ident(found.at)
-    name = chain.names[-1]
-    things: tuple[str, ...] = ()
-    if found is None:
-        things = preflight.container.unseen
-        what = f"the loader of {name}, {loader}, is not in the container"
-        why = f"{name}: No such file or directory, though it is there"
-    elif not isinstance(ident, ElfIdent) or (ident.bits, ident.machine) != (elf.ident.bits, elf.ident.machine):
-        what = f"the loader that {name} names, {loader}, is no program for its machine"
-        why = f"{name}: Accessing a corrupted shared library (ELIBBAD), or Exec format error"
-    else:
+    loader = preflight.container.locate(elf.interpreter)
+    ident = None if loader is None else loader.tree.ident(loader.at)
+    if isinstance(ident, ElfIdent) and (ident.bits, ident.machine) == (elf.ident.bits, elf.ident.machine):
         return
-    hint = "the program was built for another C library (musl, glibc) or distribution than the image has"
-    yield softened(Finding("program-interpreter", "error", None, name, what, chain.file.path, why, hint), things)
+    found = finding(
+        "program-interpreter",
+        subject=started.name,
+        case="absent" if loader is None else "of-another-machine",
+        where=started.file.path,
+        loader=elf.interpreter,
+    )
+    yield softened(found, preflight.container.unseen if loader is None else ())
 
 
-def program_library_missing(preflight: Preflight) -> Iterator[Finding]:
+def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     """A library that the program is linked with is not found, with the plan in place."""
-    for name, message, path, needed_by in _failures(preflight, "missing"):
-        what = f"{name} is neither in the image nor in the plan; {path} does not start without it"
-        hint = f"install {name} in the image{package_of(name)}, or name its directory in the image's LD_LIBRARY_PATH"
-        if "Permission denied" in message:
-            what = f"{name} of the image may not be read; {path} does not start without it"
-            hint = "mend the permissions in the image"
-        where = f"needed by {needed_by}"
-        why = f"error while loading shared libraries: {message}"
-        found = Finding("program-library-missing", "error", None, name, what, where, why, hint)
+    for failure, program in _failures(preflight, "missing"):
+        packages = PACKAGES.get(failure.name)
+        is_forbidden = failure.why == "forbidden"
+        found = finding(
+            "program-library-missing",
+            subject=failure.name,
+            case="forbidden" if is_forbidden else "packaged" if packages else None,
+            where=f"needed by {failure.needed_by}",
+            program=program,
+            message=failure.message,
+            packages=packages,
+        )
         yield softened(found, unseen_libraries(preflight))
 
 
-def program_library_version(preflight: Preflight) -> Iterator[Finding]:
+def program_library_version(preflight: ProgramPreflight) -> Iterator[Finding]:
     """A library in the container is too old for the program, or for what it is linked with."""
-    for name, message, path, needed_by in _failures(preflight, "version"):
-        what = f"no library in the container defines {name}; {path} does not start without it"
-        hint = "use a newer base image, or build the program for this one"
-        where = f"needed by {needed_by}"
-        found = Finding("program-library-version", "error", None, name, what, where, message, hint)
+    for failure, program in _failures(preflight, "version"):
+        found = finding(
+            "program-library-version",
+            subject=failure.name,
+            where=f"needed by {failure.needed_by}",
+            program=program,
+            message=failure.message,
+        )
         yield softened(found, unseen_libraries(preflight))
 
 
-def program_driver(preflight: Preflight) -> Iterator[Finding]:
+def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
     """A search path of the program's own leads to a driver's library in the image, past the plan's."""
-    chain = _chain(preflight)
-    assert preflight.container is not None
-    if chain.stop is not None or chain.file is None:
+    started = _started(preflight)
+    if started is None:
         return
     planned = {basename(mount.target): mount.source for mount in preflight.plan.mounts if mount.kind == "library"}
-    for file in preflight.container.load(chain.file.path).files:
-        soname = basename(file.path)
-        is_planned = file.tree.real(file.at) == planned.get(soname)
-        if file.mount is None and soname in planned and soname in DRIVER_SONAMES and not is_planned:
-            # What the user puts in front is the user's to answer for; compat libraries have rules of their own.
-            is_users = dirname(file.path) in preflight.container.users_path
-            if is_users and "/compat/" in file.at:
-                continue
-            whose = "the image's own" if file.bind is None else "another"
-            what = f"{chain.names[-1]} loads {whose} {soname}, {file.path}, not the host's"
-            why = "`Driver/library version mismatch`, or CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"
-            severity: Severity = "warning" if is_users else "error"
-            hint = _way_out(preflight, file)
-            yield Finding("program-driver", severity, "nvidia", soname, what, file.path, why, hint)
+    for file in preflight.container.load(started.file.path).files:
+        soname, directory = basename(file.path), dirname(file.path)
+        is_planned = file.mount is not None or file.tree.real(file.at) == planned.get(soname)
+        # What the user puts in front is the user's to answer for; compat libraries have rules of their own.
+        is_users = directory in preflight.container.users_path
+        if is_planned or soname not in planned or soname not in DRIVER_SONAMES or (is_users and "/compat/" in file.at):
+            continue
+        yield finding(
+            "program-driver",
+            subject=soname,
+            case=cases_of(("bound", file.bind), ("in-users-path", is_users)),
+            severity="warning" if is_users else "error",
+            where=file.path,
+            program=started.name,
+            path=file.path,
+            bound=file.bind.source if file.bind is not None else None,
+            directory=directory,
+        )
 
 
-def _way_out(preflight: Preflight, file: Located) -> str:
-    """What makes a program load the plan's library, not *file*."""
-    assert preflight.container is not None
-    directory = dirname(file.path)
-    if directory in preflight.container.users_path:
-        return f"take {directory} out of the LD_LIBRARY_PATH that you set for the container"
-    if file.bind is not None:
-        return f"leave out the bind of {file.bind.source}, or link without the RPATH that leads to {directory}"
-    return "its RPATH comes before LD_LIBRARY_PATH: take the driver out of the image, or link without that RPATH"
+def _started(preflight: ProgramPreflight) -> Optional[_Started]:
+    """The program that the kernel would load; None if it would go no further."""
+    chain = preflight.chain
+    return _Started(chain.names[-1], chain.file) if chain.stop is None and chain.file is not None else None
 
 
-def _is_uncounted(preflight: Preflight, name: str) -> bool:
+def _failures(preflight: ProgramPreflight, kind: str) -> Iterator[tuple[Failure, str]]:
+    """The loader's complaints of *kind* about the program, and its path."""
+    started = _started(preflight)
+    if started is not None:
+        for failure in preflight.container.failures(started.file.path):
+            if failure.kind == kind:
+                yield failure, started.file.path
+
+
+def _is_uncounted(preflight: ProgramPreflight, name: str) -> bool:
     """Whether *name* counts from a working directory that is not known."""
-    assert preflight.container is not None
     return "/" in name and not name.startswith("/") and preflight.container.working_directory is None
 
 
-def _is_here(preflight: Preflight, name: str) -> bool:
+def _is_here(preflight: ProgramPreflight, name: str) -> bool:
     """Whether the file *name* is on this machine."""
     local = preflight.host.local
     found = Missing("absent") if local is None or not name.startswith("/") else local.stat(name)
     return not isinstance(found, Missing) and found.kind == "file"
-
-
-def _failures(preflight: Preflight, kind: str) -> Iterator[tuple[str, str, str, str]]:
-    chain = _chain(preflight)
-    assert preflight.container is not None
-    if chain.stop is None and chain.file is not None:
-        for failure in preflight.container.failures(chain.file.path):
-            if failure.kind == kind:
-                yield failure.name, failure.message, chain.file.path, failure.needed_by
-
-
-def _chain(preflight: Preflight) -> Chain:
-    assert preflight.chain is not None
-    return preflight.chain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpubind.findings import finding
 from gpubind.model import Finding
 from gpubind.rules.preflight import Preflight
 
@@ -12,5 +13,12 @@ def runtime_limit(preflight: Preflight) -> Iterator[Finding]:
     """The runtime cannot express the plan."""
     error = preflight.limit
     if error is not None:
-        what = f"{preflight.backend} cannot start this: {error.what}"
-        yield Finding("runtime-limit", "error", None, error.code, what, error.where, error.why, error.hint)
+        yield finding(
+            "runtime-limit",
+            subject=error.code,
+            where=error.where,
+            runtime=preflight.backend,
+            limit=error.what,
+            why=error.why,
+            hint=error.hint,
+        )

@@ -1,173 +1,55 @@
-"""The table of rules. To add one: write a function, add its row, its section in docs/findings.md, and its two cases in
-tests/rules: one where it is so, one where it is almost so.
-"""
+"""Every rule, and which of them a start lets be asked."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple, Optional
+
 from gpubind.errors import NothingToBindError
-from gpubind.model import Finding
+from gpubind.findings import finding, texts
+from gpubind.model import Finding, Severity
 from gpubind.planner import finding_order
-from gpubind.rules import (
-    amd,
-    cdi,
-    companions,
-    cuda,
-    driver,
-    graphics,
-    image,
-    libraries,
-    manifests,
-    mig,
-    nodes,
-    platform,
-    program,
-    runtime,
-    services,
-)
-from gpubind.rules.preflight import Preflight, Rule
+from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
-FOUND_WHILE_PLANNING = (
-    Rule("bad-filelist", ("warning",), "host"),
-    Rule("bad-icd", ("warning",), "host"),
-    Rule("bad-ldcache", ("warning",), "host"),
-    Rule("bad-procfs", ("warning",), "host"),
-    Rule("binds-forbidden", ("error",), "runtime"),
-    Rule("cdi-edit", ("warning",), "host"),
-    Rule("cdi-hook", ("warning",), "host"),
-    Rule("device-number", ("error",), "host"),
-    Rule("device-permission", ("error", "warning", "note"), "host"),
-    Rule("devices-not-isolated", ("note",), "runtime"),
-    Rule("driver-mismatch", ("error",), "host"),
-    Rule("driver-not-loaded", ("error",), "host"),
-    Rule("gpu-forbidden", ("error", "warning"), "host"),
-    Rule("gpu-order-unknown", ("warning",), "host"),
-    Rule("gpu-unreadable", ("warning",), "host"),
-    Rule("gpu-uuid-unknown", ("note",), "host"),
-    Rule("image-architecture", ("error", "warning", "note"), "image"),
-    Rule("image-libc", ("error", "warning", "note"), "image"),
-    Rule("image-unknown", ("note",), "runtime"),
-    Rule("image-without-glibc", ("error", "warning", "note"), "image"),
-    Rule("library-path-last", ("warning",), "runtime"),
-    Rule("like-collision", ("error",), "host"),
-    Rule("like-entry", ("error",), "host"),
-    Rule("like-ldcache", ("error",), "host"),
-    Rule("like-one-vendor", ("warning",), "host"),
-    Rule("mig-unresolved", ("warning",), "host"),
-    Rule("no-dev", ("error",), "runtime"),
-    Rule("no-ldcache", ("note",), "host"),
-    Rule("no-libcuda", ("error",), "host"),
-    Rule("not-in-list", ("error", "warning"), "host"),
-    Rule("nothing-to-bind", ("error",), "host"),
-    Rule("other-driver-version", ("warning",), "host"),
-    Rule("rocm-path", ("warning",), "host"),
-    Rule("rocr-visible-cut", ("warning",), "host"),
-    Rule("slurm-gpu-ambiguous", ("warning",), "host"),
-    Rule("source-failed", ("warning",), "host"),
-    Rule("userspace-conflict", ("warning",), "image"),
-    Rule("userspace-left-out", ("error", "warning"), "image"),
-    Rule("userspace-missing", ("warning",), "image"),
-    Rule("userspace-unknown", ("warning",), "host"),
-    Rule("vendor-neutral-left-out", ("note",), "host"),
-    Rule("vendor-neutral-missing", ("error", "note"), "image"),
-    Rule("visible-devices-none", ("warning",), "host"),
-    Rule("visible-devices-unknown", ("error", "warning", "note"), "host"),
-)
+HOSTS = ("amd", "cdi", "companions", "driver", "graphics", "mig", "nodes", "platform", "runtime", "services")
+IMAGES = ("cuda", "image", "libraries", "manifests", "program")
+"""The modules of this room in which rules are, by what they are about."""
 
-HOST_RULES = (
-    Rule("amd-render-missing", ("error",), "host", amd.amd_render_missing),
-    Rule("bad-cdi", ("warning",), "host", cdi.bad_cdi),
-    Rule("cdi-conflict", ("error", "warning"), "host", cdi.cdi_conflict),
-    Rule("control-node-missing", ("error",), "host", nodes.control_node_missing),
-    Rule("device-file-mode", ("note",), "host", nodes.device_file_mode),
-    Rule("drm-modeset-off", ("warning",), "host", graphics.drm_modeset_off),
-    Rule("fabric-manager-missing", ("warning",), "host", services.fabric_manager_missing),
-    Rule("foreign-interpreter", ("warning",), "host", platform.foreign_interpreter),
-    Rule("gbm-backend-missing", ("warning", "note"), "host", graphics.gbm_backend_missing),
-    Rule("gds-incomplete", ("note",), "host", platform.gds_incomplete),
-    Rule("gpu-excluded", ("error", "note"), "host", driver.gpu_excluded),
-    Rule("gpu-node-missing", ("error", "warning"), "host", nodes.gpu_node_missing),
-    Rule("gpu-uninitialised", ("note",), "host", driver.gpu_uninitialised),
-    Rule("gpu-without-driver", ("error",), "host", driver.gpu_without_driver),
-    Rule("hip-visible-composed", ("warning", "note"), "host", amd.hip_visible_composed),
-    Rule("imex-channel-missing", ("note",), "host", platform.imex_channel_missing),
-    Rule("kfd-hidden", ("warning",), "host", amd.kfd_hidden),
-    Rule("kfd-missing", ("error",), "host", amd.kfd_missing),
-    Rule("mig-mode", ("error", "warning", "note"), "host", mig.mig_mode),
-    Rule("mig-node-missing", ("error", "warning"), "host", mig.mig_node_missing),
-    Rule("mps-active", ("note",), "host", services.mps_active),
-    Rule("mps-other-user", ("warning",), "host", services.mps_other_user),
-    Rule("name-collision", ("error", "warning"), "host", driver.name_collision),
-    Rule("no-gpu", ("error",), "host", driver.no_gpu),
-    Rule("no-nvml", ("error", "warning"), "host", driver.no_nvml),
-    Rule("nouveau", ("error",), "host", driver.nouveau),
-    Rule("persistence-missing", ("note",), "host", services.persistence_missing),
-    Rule("render-node-missing", ("warning",), "host", graphics.render_node_missing),
-    Rule("stale-cdi", ("error", "warning"), "host", cdi.stale_cdi),
-    Rule("stale-ldcache", ("warning",), "host", driver.stale_ldcache),
-    Rule("stub-libcuda", ("warning", "note"), "host", driver.stub_libcuda),
-    Rule("tegra", ("note",), "host", platform.tegra),
-    Rule("uvm-missing", ("error",), "host", nodes.uvm_missing),
-    Rule("uvm-not-loaded", ("error",), "host", nodes.uvm_not_loaded),
-    Rule("wsl", ("note",), "host", platform.wsl),
-)
 
-PLATFORM_RULES = (
-    Rule("amd-groups", ("note",), "runtime", amd.amd_groups),
-    Rule("dev-char-links-missing", ("note",), "runtime", platform.dev_char_links_missing),
-    Rule("user-namespaces-off", ("error", "warning"), "runtime", platform.user_namespaces_off),
-)
+class Rule(NamedTuple):
+    """One thing that can be wrong. data/findings.json has its texts, docs/findings.md a section about it."""
 
-PLAN_RULES = (
-    Rule("companion-missing", ("error", "warning"), "host", companions.companion_missing),
-    Rule("manifest-missing", ("error", "note"), "host", manifests.manifest_missing),
-)
+    code: str
+    severities: tuple[Severity, ...]
+    """What its findings may be, worst first."""
+    needs: Needs
+    """`host`: the host and the plan; `image`: also an open image; `runtime`, `program`: also the name of one."""
+    find: Optional[Callable[[Any], Iterable[Finding]]]
+    """What looks for it, with the `Preflight` that it needs. None: planning itself comes across it, or putting the plan
+    into a runtime's words, and it is among their findings already."""
 
-IMAGE_RULES = (
-    Rule("bad-require", ("warning",), "image", cuda.bad_require),
-    Rule("compat-harmful", ("error",), "image", cuda.compat_harmful),
-    Rule("compat-ignored", ("warning",), "image", cuda.compat_ignored),
-    Rule("compat-used", ("note",), "image", cuda.compat_used),
-    Rule("cuda-minor-version", ("note",), "image", cuda.cuda_minor_version),
-    Rule("cuda-too-new", ("error",), "image", cuda.cuda_too_new),
-    Rule("driver-in-image", ("error", "warning"), "image", image.driver_in_image),
-    Rule("executable-stack", ("error", "warning", "note"), "image", libraries.executable_stack),
-    Rule("image-env-undecided", ("warning",), "image", image.image_env_undecided),
-    Rule("library-missing", ("error", "warning", "note"), "image", libraries.library_missing),
-    Rule("library-path-order", ("warning", "note"), "image", image.library_path_order),
-    Rule("library-unreadable", ("error",), "image", libraries.library_unreadable),
-    Rule("library-version", ("error", "warning", "note"), "image", libraries.library_version),
-    Rule("manifest-dangling", ("warning", "note"), "image", manifests.manifest_dangling),
-    Rule("require-undecided", ("note",), "image", cuda.require_undecided),
-    Rule("require-unsatisfied", ("error",), "image", cuda.require_unsatisfied),
-    Rule("stub-in-image", ("error", "warning", "note"), "image", image.stub_in_image),
-)
 
-PROGRAM_RULES = (
-    Rule("program-driver", ("error", "warning"), "program", program.program_driver),
-    Rule("program-interpreter", ("error", "warning"), "program", program.program_interpreter),
-    Rule("program-library-missing", ("error", "warning"), "program", program.program_library_missing),
-    Rule("program-library-version", ("error", "warning"), "program", program.program_library_version),
-    Rule("program-missing", ("error", "warning"), "program", program.program_missing),
-    Rule("program-not-executable", ("error", "warning"), "program", program.program_not_executable),
-    Rule("program-on-host", ("note",), "program", program.program_on_host),
-    Rule("program-unreadable", ("warning", "note"), "program", program.program_unreadable),
-)
+def _rules_of(module: ModuleType) -> dict[str, Callable[[Any], Iterable[Finding]]]:
+    """The rules in *module* by code: a rule is a function that is called as its code, with `_` for `-`."""
+    own = {name.replace("_", "-"): thing for name, thing in vars(module).items() if callable(thing)}
+    return {code: thing for code, thing in own.items() if code in texts() and thing.__module__ == module.__name__}
 
-RUNTIME_RULES = (
-    Rule("no-mount-point", ("error", "warning", "note"), "runtime"),
-    Rule("runtime-limit", ("error",), "runtime", runtime.runtime_limit),
-)
 
-RULES = (*FOUND_WHILE_PLANNING, *HOST_RULES, *PLATFORM_RULES, *PLAN_RULES, *IMAGE_RULES, *PROGRAM_RULES, *RUNTIME_RULES)
+_MODULES = [import_module(f"gpubind.rules.{topic}") for topic in (*HOSTS, *IMAGES)]
+_FINDS = {code: find for module in _MODULES for code, find in _rules_of(module).items()}
+RULES = tuple(Rule(code, tuple(text["severity"]), text["needs"], _FINDS.get(code)) for code, text in texts().items())
+"""By code."""
 
 
 def asked(preflight: Preflight) -> tuple[Rule, ...]:
-    """The rules that what is known of a start lets be asked."""
+    """The rules whose inputs are there: the host always; an image, a runtime, a program if they are known."""
     known = {
         "host": True,
-        "image": preflight.image is not None,
+        "image": isinstance(preflight, ImagePreflight),
         "runtime": preflight.backend is not None,
-        "program": preflight.program is not None and preflight.image is not None,
+        "program": isinstance(preflight, ProgramPreflight),
     }
     return tuple(rule for rule in RULES if known[rule.needs])
 
@@ -183,4 +65,6 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
 
 def nothing_to_bind(error: NothingToBindError) -> Finding:
     """The finding about a host that has no driver and no device."""
-    return Finding(error.code, "error", None, "host", error.what, error.where, error.why, error.hint)
+    return finding(
+        "nothing-to-bind", subject="host", where=error.where, what=error.what, why=error.why, hint=error.hint
+    )

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpubind.model import Finding
-from gpubind.rules.preflight import Preflight
+from gpubind.rules.preflight import ImagePreflight
 
 NAMED_LIMIT = 4
 """Things that a message names."""
 
 
-def unseen_libraries(preflight: Preflight) -> tuple[str, ...]:
+def unseen_libraries(preflight: ImagePreflight) -> tuple[str, ...]:
     """What may bring a library that is not found, in words."""
     return _unseen(preflight, "LD_LIBRARY_PATH")
 
 
-def unseen_programs(preflight: Preflight, name: str) -> tuple[str, ...]:
+def unseen_programs(preflight: ImagePreflight, name: str) -> tuple[str, ...]:
     """What may bring program *name* where it is not found, in words."""
-    assert preflight.container is not None
     is_set = any(v.name == "PATH" and v.op == "set" for v in (preflight.brought.env if preflight.brought else ()))
     return preflight.container.unseen if "/" in name or is_set else _unseen(preflight, "PATH")
 
@@ -37,8 +36,6 @@ def softened(finding: Finding, things: Iterable[str]) -> Finding:
     return finding._replace(severity="warning", what=f"{finding.what}; not looked at: {told}")
 
 
-def _unseen(preflight: Preflight, variable: str) -> tuple[str, ...]:
-    assert preflight.container is not None
-    assert preflight.image is not None
+def _unseen(preflight: ImagePreflight, variable: str) -> tuple[str, ...]:
     undecided = (f"the image's {variable}",) if variable in preflight.image.facts.undecided else ()
     return (*preflight.container.unseen, *undecided)

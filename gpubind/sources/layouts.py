@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-TRIPLETS = {
-    "x86_64": "x86_64-linux-gnu",
-    "i386": "i386-linux-gnu",
-    "aarch64": "aarch64-linux-gnu",
-    "arm": "arm-linux-gnueabihf",
-    "ppc64le": "powerpc64le-linux-gnu",
-}
+from gpubind.arch import architecture
 
 SUBDIRECTORIES = ("", "vdpau", "gbm")
 """Below each library directory: what ld.so never searches, but libvdpau and libgbm do."""
@@ -31,19 +25,13 @@ BINARY_DIRECTORIES = (
 )
 
 
-def triplet(arch: str) -> str:
-    """Debian's name of the library directory for *arch*."""
-    return TRIPLETS.get(arch, f"{arch}-linux-gnu")
-
-
 def library_directories(arch: str) -> tuple[str, ...]:
     """The known driver directories for *arch*, in the order in which they are searched.
 
     Distributions first, then the vendor's containers and operators, then what has no /usr at all.
     """
-    tri = triplet(arch)
-    bits64 = arch not in ("i386", "arm")
-    plain = ("/usr/lib64", "/lib64") if bits64 else ("/usr/lib32", "/lib32")
+    known = architecture(arch)
+    tri, plain, bits64 = known.triplet, known.plain_directories, known.bits == 64
     nvidia = "lib64" if bits64 else "lib"
     return (
         f"/usr/lib/{tri}",

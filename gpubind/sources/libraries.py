@@ -119,7 +119,7 @@ class _Choice:
             detail = "the driver has it, the list in force does not name it"
             self._decide(candidate, claim, "left-out", "not-in-list", detail, real, "name")
             return
-        capability = _capability(self.search, judged, section, family)
+        capability = _capability(judged, section, family)
         self.wins[candidate.name, judged.arch] = _Win(candidate, judged, claim, capability, family)
 
     def _decide(
@@ -148,11 +148,7 @@ class _Choice:
             self.decisions.setdefault((candidate.name, rule, real or candidate.path), made)
 
 
-def _capability(
-    search: Search, judged: Accepted, section: Optional[str], family: Optional[Family]
-) -> Optional[Capability]:
-    if judged.arch != search.arch:
-        return "compat32"
+def _capability(judged: Accepted, section: Optional[str], family: Optional[Family]) -> Optional[Capability]:
     if family is not None:
         return "graphics" if family == "glvnd" else "compute"
     return capability_of(section, judged.version)
@@ -209,6 +205,7 @@ def _library(search: Search, group: list[_Win]) -> HostFile:
         version=first.accepted.version,
         family=first.family,
         userspace=made.userspace and first.family is None,
+        compat32=first.accepted.arch != search.arch,
     )
 
 

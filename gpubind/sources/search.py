@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional, Union
 
-from gpubind.formats.elf import COMPAT32, NotElf
+from gpubind.arch import architecture
+from gpubind.formats.elf import NotElf
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
@@ -72,8 +73,8 @@ class Search:
         """
         self.host = host
         self.tree = host.driver
-        self.arch = host.uname.machine
-        self.arch32 = COMPAT32.get(self.arch)
+        self.arch = architecture(host.uname.machine).name
+        self.arch32 = architecture(self.arch).compat32
         self.compat32 = compat32
         self.cache = cache
         self.first = first

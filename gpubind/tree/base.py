@@ -127,6 +127,11 @@ class Tree:
         names = self.list(path)
         return () if isinstance(names, Missing) else names
 
+    def has_nothing_in(self, path: str) -> bool:
+        """Whether directory *path* is surely absent, or surely empty."""
+        names = self.list(path)
+        return names.why == "absent" if isinstance(names, Missing) else not names
+
     def read(self, path: str, limit: int = TEXT_LIMIT) -> Union[bytes, Missing]:
         """The bytes of the regular file that *path* leads to; anything longer than *limit* is `unreadable`."""
         here = self._regular(path)

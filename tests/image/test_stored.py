@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from build.elf import elf
@@ -244,7 +245,18 @@ def test_a_tag_chooses_in_an_archive_too(tmp_path: Path) -> None:
     assert code_of(f"docker-archive:{path}:d") == "no-such-tag"
 
 
-def test_the_machines_architecture_is_preferred(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("machine", "wanted"),
+    [
+        ("x86_64", b"amd64"),
+        ("aarch64", b"arm64"),
+        ("ppc64le", b"riscv64"),
+        (None, {"x86_64": b"amd64", "aarch64": b"arm64"}.get(os.uname().machine, b"riscv64")),
+    ],
+)
+def test_of_several_architectures_that_of_the_planned_host_counts(
+    machine: Optional[str], wanted: bytes, tmp_path: Path
+) -> None:
     blobs = Blobs()
     images = [
         blobs.image([tar({"/arch": arch})], arch=arch, layer_type=LAYER) for arch in ("riscv64", "arm64", "amd64")
@@ -252,8 +264,7 @@ def test_the_machines_architecture_is_preferred(tmp_path: Path) -> None:
     attestation = blobs.image([], arch="unknown", os_name="unknown")
     index = blobs.add({"manifests": [attestation, *images]}, f"{OCI}.index.v1+json", annotations={TAG: "x"})
     path = write(tmp_path / "layout", blobs.layout(index))
-    wanted = {"x86_64": b"amd64", "aarch64": b"arm64"}.get(os.uname().machine, b"riscv64")
-    assert open_image(path).tree.read("/arch") == wanted
+    assert open_image(path, machine).tree.read("/arch") == wanted
 
 
 def test_links_in_an_archive_are_followed_inside_it(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Optional
 
 import pytest
-from build.elf import I386, elf
-from build.images import glibc, image
+from build.elf import AARCH64, I386, elf
+from build.images import GLIBC, glibc, image
 from build.ldcache import build_ldcache, entry
 from build.trees import Link, Spec, recorded_tree
 
@@ -59,6 +59,47 @@ def test_what_is_missing_is_said_in_the_loaders_words() -> None:
     (failure,) = made.failures(f"{LIBS}/libx.so.1")
     assert failure.message == "liby.so.1: cannot open shared object file: No such file or directory"
     assert failure.needed_by == f"{LIBS}/libx.so.1"
+
+
+PLACES = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "x86_64", "haswell", "aarch64")
+
+
+def tokens(libc: str, *, machine: int = 62, cpu: Optional[Cpu] = None, runpath: str = "/opt/$LIB") -> Optional[str]:
+    """Which of the libraries in /opt/* a program with *runpath* gets, in an image whose glibc is at *libc*."""
+    libraries: Spec = {f"/opt/{name}/liby.so.1": elf("liby.so.1", machine=machine) for name in PLACES}
+    own: Spec = {libc: elf("libc.so.6", machine=machine, defines=("libc.so.6", *GLIBC))}
+    program: Spec = {"/usr/bin/x": elf(kind=2, machine=machine, needed=("liby.so.1",), runpath=runpath)}
+    loader = image(libraries, own, program).loader
+    files = Container(loader, recorded_tree({}), (), (), "", cpu=lambda: cpu).load("/usr/bin/x").files
+    return files[1].path.rpartition("/")[0][len("/opt/") :] if len(files) > 1 else None
+
+
+@pytest.mark.parametrize(
+    ("libc", "machine", "library"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", 62, "lib/x86_64-linux-gnu"),
+        ("/lib/aarch64-linux-gnu/libc.so.6", AARCH64, "lib/aarch64-linux-gnu"),
+        ("/usr/lib64/libc.so.6", 62, "lib64"),
+        ("/usr/lib/libc.so.6", 62, "lib"),
+    ],
+)
+def test_lib_is_the_directory_that_the_images_own_glibc_lies_in(libc: str, machine: int, library: str) -> None:
+    assert tokens(libc, machine=machine) == library
+    assert tokens(libc, machine=machine, runpath="/opt/${LIB}") == library
+
+
+def test_platform_is_what_the_kernel_and_the_loader_call_the_processor() -> None:
+    haswell = Cpu("GenuineIntel", frozenset(("avx2", "bmi1", "bmi2", "fma", "abm", "movbe", "popcnt")))
+    path = "/opt/$PLATFORM"
+    assert tokens(f"{USR}/libc.so.6", cpu=Cpu("AuthenticAMD", haswell.flags), runpath=path) == "x86_64"
+    assert tokens(f"{USR}/libc.so.6", cpu=haswell, runpath=path) == "haswell"
+    assert tokens("/lib/aarch64-linux-gnu/libc.so.6", machine=AARCH64, runpath=path) == "aarch64"
+
+
+def test_a_directory_with_a_word_that_the_loader_has_no_value_for_is_passed_over() -> None:
+    made = image({"/usr/bin/x": elf(kind=2, needed=("libx.so.1",), runpath="/opt/$LIB")}, {"/opt/lib64/libx.so.1": b""})
+    files = Container(made.loader, recorded_tree({}), (), (), "").load("/usr/bin/x").files
+    assert [file.path for file in files] == ["/usr/bin/x"]
 
 
 def test_a_version_that_the_image_lacks_is_said_in_the_loaders_words() -> None:

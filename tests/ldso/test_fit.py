@@ -12,7 +12,7 @@ from build.trees import File, Item, Link, Spec
 
 from gpubind.facade import plan
 from gpubind.image import Image
-from gpubind.ldso.fit import newest
+from gpubind.ldso.versions import newest
 from gpubind.model import Plan, Request
 
 LIBGL = "/usr/lib64/libGL.so.1"

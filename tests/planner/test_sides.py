@@ -21,7 +21,7 @@ from gpubind.model import (
 from gpubind.planner.sides import host_side
 from gpubind.planner.userspace import with_rocm
 
-LIBC = Unfit("libc", "it needs GLIBC_2.38 of libc.so.6, the image has GLIBC_2.36", "libc.so.6", "GLIBC_2.38")
+LIBC = Unfit("libc", "libc.so.6", "GLIBC_2.38", "GLIBC_2.36")
 FACTS = ImageFacts(
     "directory", "i", "x86_64", "glibc", "2.36", None, (), False, {}, (), driver=(), vendor_neutral=(), cuda=None,
     compat=(), rocm=None,
@@ -62,7 +62,8 @@ def files_of(group: str) -> tuple[HostFile, ...]:
 
 def fit_of(group: str, own: bool, refused: tuple[str, ...] = ()) -> ImageFit:
     unfit = {file.path: LIBC for file in files_of(group) if file.names[0] in refused}
-    families: tuple[Family, ...] = tuple(f for f in ("glvnd", "opencl") if own and f == group)
+    neutral: tuple[Family, ...] = ("glvnd", "opencl")
+    families = tuple((family, False) for family in neutral if own and family == group)
     runtime = RootedPath("/opt/rocm/lib/libhsa-runtime64.so.1") if own and group == "rocm" else None
     return ImageFit(FACTS, unfit, families, runtime)
 
@@ -131,11 +132,11 @@ def test_a_group_is_the_hosts_or_the_images(name: str) -> None:
     assert left == {name for name in MEMBERS[row.group] if name not in row.hosts}
 
 
-def test_what_the_loader_would_say_is_made_of_values_and_not_of_a_sentence() -> None:
+def test_what_is_said_of_a_refused_library_is_made_of_values() -> None:
     file = library("libcuda.so.1")
-    fit = fit_of("glvnd", False)._replace(unfit={file.path: LIBC._replace(detail="reworded")})
+    fit = fit_of("glvnd", False)._replace(unfit={file.path: LIBC._replace(has=None)})
     (finding,) = host_side((file,), Request(), fit).findings
-    assert finding.what == "libcuda.so.1 is left out: reworded"
+    assert finding.what == "libcuda.so.1 is left out: it needs GLIBC_2.38 of libc.so.6, the image has none of that kind"
     assert finding.why == "libc.so.6: version `GLIBC_2.38' not found (required by libcuda.so.1)"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from build.driver import kernel, rhel
@@ -14,7 +16,10 @@ from build.ldcache import build_ldcache, entry
 from build.starts import start
 from build.trees import Link, Spec
 
+from gpubind.model import Finding
 from gpubind.rules import RULES
+from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
+from gpubind.rules.table import HOSTS, IMAGES
 from rules import cases_amd, cases_host, cases_image
 from rules.situations import Situation, found, without
 
@@ -29,6 +34,19 @@ def test_every_rule_has_a_case_where_it_fires_and_one_where_it_is_almost_so() ->
 
 def test_every_rule_has_its_section_in_the_docs_and_no_other_has() -> None:
     assert sorted(re.findall(r"^## (.*)$", PAGE, re.MULTILINE)) == sorted(CODES)
+
+
+NEEDED = {"host": Preflight, "runtime": Preflight, "image": ImagePreflight, "program": ProgramPreflight}
+
+
+@pytest.mark.parametrize("topic", [*HOSTS, *IMAGES])
+def test_a_rule_is_called_as_a_code_and_takes_what_the_code_needs(topic: str) -> None:
+    module = import_module(f"gpubind.rules.{topic}")
+    functions = [thing for name, thing in vars(module).items() if callable(thing) and not name.startswith("_")]
+    hints = {thing: get_type_hints(thing) for thing in functions if thing.__module__ == module.__name__}
+    found = {thing: hint["preflight"] for thing, hint in hints.items() if hint.get("return") == Iterator[Finding]}
+    assert found
+    assert found == {rule.find: NEEDED[rule.needs] for rule in RULES if rule.find in found}
 
 
 @pytest.mark.parametrize("code", sorted(CASES))

@@ -108,4 +108,4 @@ def test_a_script_of_a_user_space_stays_on_the_host() -> None:
 def test_32_bit_libraries_are_taken_where_they_are_wanted() -> None:
     spec = libraries(LIB, machine=3, bits=32)
     assert said(located(spec, claim("library", "libcuda.so")))[0][1:] == ("left-out", "compat32")
-    assert only(located(spec, claim("library", "libcuda.so"), compat32=True)).capability == "compat32"
+    assert only(located(spec, claim("library", "libcuda.so"), compat32=True)).compat32

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
+from gpubind.arch import architecture
 from gpubind.errors import NothingToBindError
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
@@ -17,7 +18,7 @@ from gpubind.sources import liblist
 from gpubind.sources.amd.closure import closure_files
 from gpubind.sources.amd.devices import KFD, MODULE, TOPOLOGY, AmdDevices, has_kernel_side, read_devices
 from gpubind.sources.amd.rocm import LIBRARY_DIRECTORIES, ROCM_PATH, Rocm, choose_rocm, release_of
-from gpubind.sources.layouts import BINARY_DIRECTORIES, library_directories, triplet
+from gpubind.sources.layouts import BINARY_DIRECTORIES, library_directories
 from gpubind.sources.locate import locate
 from gpubind.sources.nodes import driver_kind
 from gpubind.sources.search import Search, existing_directories, read_cache
@@ -82,10 +83,10 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
     """The search in which the ROCm that serves comes first, and other releases do not count."""
-    arch = host.uname.machine
     own = rocm.directories(*LIBRARY_DIRECTORIES)
-    amdgpu = (f"/opt/amdgpu/lib/{triplet(arch)}", "/opt/amdgpu/lib64")
-    places = (*own, *amdgpu, *library_directories(arch), *request.library_path)
+    here = architecture(host.uname.machine)
+    amdgpu = (f"/opt/amdgpu/lib/{here.triplet}", "/opt/amdgpu/lib64")
+    places = (*own, *amdgpu, *library_directories(here.name), *request.library_path)
     return Search(
         host,
         cache,

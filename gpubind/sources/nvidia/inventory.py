@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Optional, Union
 
+from gpubind.arch import architecture
 from gpubind.errors import FormatError
-from gpubind.formats.elf import COMPAT32
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.model import (
@@ -209,17 +209,17 @@ def _mig_names(host: Host, request: Request, guards: tuple[MigNode, ...], *, ask
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel) -> Search:
     """The search for files of version V, with the directories that hold libcuda before the known ones."""
-    arch = host.uname.machine
-    places = [*library_directories(arch), *request.library_path]
+    here = architecture(host.uname.machine)
+    places = [*library_directories(here.name), *request.library_path]
     compat32 = "compat32" in request.caps
-    if compat32 and arch in COMPAT32:
-        places += library_directories(COMPAT32[arch])
+    if compat32 and here.compat32 is not None:
+        places += library_directories(here.compat32)
     directories = existing_directories(host.driver, places)
     search = Search(host, cache, directories, compat32=compat32)
     libcudas = [
         (candidate, judged)
         for candidate in search.candidates(frozenset((LIBCUDA,)))
-        if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == arch
+        if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == here.name
     ]
     version = kernel.version or _version_of(libcudas)
     near: list[str] = []

@@ -9,9 +9,9 @@ import re
 from posixpath import basename
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.elf import COMPAT32, ElfIdent
+from gpubind.arch import architecture
+from gpubind.formats.elf import ElfIdent
 from gpubind.formats.env_arguments import EnvError, parse_env_arguments
-from gpubind.host import Identity
 from gpubind.ldso.container import Container, Located
 from gpubind.model import Missing
 
@@ -20,8 +20,6 @@ SCRIPTS_LIMIT = 5
 LINE_LIMIT = 256
 """Bytes of a script's first line that the kernel looks at (BINPRM_BUF_SIZE)."""
 SCRIPT_SIZE_LIMIT = 64 << 20
-UNAME_NAMES = {"i486": "i386", "i586": "i386", "i686": "i386", "armv6l": "arm", "armv7l": "arm", "armv8l": "arm"}
-"""What uname(2) says of machines that have another name here."""
 
 
 class Stop(NamedTuple):
@@ -47,8 +45,9 @@ class Caller(NamedTuple):
 
     machine: Optional[str] = None
     """As uname(2) has it; None if that is not known: then it runs what is in the image."""
-    identity: Optional[Identity] = None
+    euid: Optional[int] = None
     """None if that is not known."""
+    groups: tuple[int, ...] = ()
     modes_count: bool = True
     """Whether owners and modes in the image say something about the caller: a mounted SIF file is its user's."""
 
@@ -58,15 +57,16 @@ class Caller(NamedTuple):
         if isinstance(found, Missing):
             return False
         is_images = file.mount is None and file.bind is None
-        if self.identity is None or self.identity.euid == 0 or (is_images and not self.modes_count):
+        if self.euid in (None, 0) or (is_images and not self.modes_count):
             return bool(found.mode & 0o111)
-        shift = 6 if found.uid == self.identity.euid else 3 if found.gid in self.identity.groups else 0
+        shift = 6 if found.uid == self.euid else 3 if found.gid in self.groups else 0
         return bool(found.mode >> shift & 1)
 
     def runs(self, arch: str, image: Optional[str]) -> bool:
         """Whether the kernel runs programs for *arch*, in an image for *image*."""
-        machine = image if self.machine is None else UNAME_NAMES.get(self.machine, self.machine)
-        return machine is None or arch in (machine, COMPAT32.get(machine))
+        name = self.machine or image
+        machine = architecture(name) if name else None
+        return machine is None or arch in (machine.name, machine.compat32)
 
 
 def follow(container: Container, program: str, path: str, caller: Caller) -> Chain:

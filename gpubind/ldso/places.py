@@ -1,0 +1,118 @@
+"""Where the loader of a container looks for a library, in its order.
+
+Source: ld.so(8) for the order and the words in a search path; glibc `elf/dl-load.c` (`_dl_dst_substitute`,
+`_dl_map_object`), `elf/dl-cache.c`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, Optional, Union
+
+from gpubind.arch import library_token
+from gpubind.formats.elf import ElfFacts
+from gpubind.ldso.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
+from gpubind.ldso.loader import Loader
+from gpubind.ldso.versions import numbers
+
+DEFAULT_PREFIXES = ("/lib/", "/usr/lib/", "/lib64/", "/usr/lib64/", "/lib32/", "/usr/lib32/")
+
+
+class Places:
+    """Where *loader* looks, in a container that has some directories and runs on some processor."""
+
+    def __init__(
+        self, loader: Loader, has_directory: Callable[[str], bool], cpu: Callable[[], Optional[Cpu]] = lambda: None
+    ) -> None:
+        self._loader = loader
+        self._has_directory = has_directory
+        self._read_cpu = cpu
+        self._cpu: Union[Cpu, Literal["unread"], None] = "unread"
+        self._below: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def of(self, soname: str, directories: Iterable[str], asker: Optional[ElfFacts]) -> Iterator[tuple[str, bool]]:
+        """Each path for *soname*, in *directories* first; and whether it surely counts on the processor that is here.
+
+        *asker* is the file that needs it; None for a program without search paths of its own.
+        """
+        arch = self._loader.arch or "" if asker is None else asker.ident.arch
+        no_defaults = asker is not None and asker.no_default_directories
+        for directory in directories:
+            yield from self._in_directory(directory, soname, arch)
+        for path, is_sure in self._cached(soname, arch):
+            if not (no_defaults and path.startswith(DEFAULT_PREFIXES)):
+                yield path, is_sure
+        for directory in () if no_defaults else self._loader.default_directories():
+            yield from self._in_directory(directory, soname, arch)
+
+    def directories(self, search_path: Optional[str], origin: str, arch: str) -> tuple[str, ...]:
+        """The directories of a DT_RPATH or DT_RUNPATH, of each word for a processor that may be the one.
+
+        A directory with a word for which the loader has no value is passed over.
+        """
+        found: list[str] = []
+        for part in (search_path or "").split(":"):
+            parts = [part]
+            for token, values in self._tokens(part, origin, arch):
+                both = (f"${{{token}}}", f"${token}")
+                parts = [here.replace(both[0], value).replace(both[1], value) for here in parts for value in values]
+            found += (part for part in parts if part.startswith("/"))
+        return tuple(found)
+
+    def glibc_version(self, arch: str) -> Optional[str]:
+        """The version of the image's glibc for *arch*; None if it has none."""
+        glibc = self._loader.of(arch or None).glibc
+        return None if glibc is None else glibc.version
+
+    def _tokens(self, part: str, origin: str, arch: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The words of ld.so(8) in *part* of a search path, and what each may stand for."""
+        if "ORIGIN" in part:
+            yield "ORIGIN", (origin,)
+        if "LIB" in part:
+            glibc = self._loader.of(arch).glibc
+            library = library_token(glibc.path) if glibc is not None else None
+            yield "LIB", () if library is None else (library,)
+        if "PLATFORM" in part:
+            yield "PLATFORM", platforms(arch, self._processor())
+
+    def _in_directory(self, directory: str, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
+        directory = directory.rstrip("/")
+        for name in self._subdirectories(directory, arch):
+            yield f"{directory}/{name}/{soname}", self._cpu is not None
+        yield f"{directory}/{soname}", True
+
+    def _subdirectories(self, directory: str, arch: str) -> tuple[str, ...]:
+        """The subdirectories of *directory* for some processors that are there and that the loader would look into."""
+        names = self._below.get((directory, arch))
+        if names is None:
+            glibc = self.glibc_version(arch)
+            firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
+            there = any(self._has_directory(f"{directory}/{first}") for first in firsts)
+            # Most images have none: the processor is not asked for.
+            every = hwcaps_subdirectories(arch, glibc, self._processor()) if there else ()
+            names = tuple(name for name in every if self._has_directory(f"{directory}/{name}"))
+            self._below[directory, arch] = names
+        return names
+
+    def _cached(self, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
+        """What the cache says of *soname*: the entries for the best processor first."""
+        entries = self._loader.cached(soname)
+        plain = [(entry.path, True) for entry in entries if not entry.hwcap]
+        if len(plain) == len(entries):
+            return iter(plain)
+        glibc = self.glibc_version(arch)
+        cpu = self._processor()
+        usable = hwcaps_subdirectories(arch, glibc, cpu)
+        ranked = [
+            (usable.index(f"{LEVELS}/{entry.hwcap}"), entry.path)
+            for entry in entries
+            if f"{LEVELS}/{entry.hwcap}" in usable
+        ]
+        has_old = glibc is not None and numbers(glibc)[:2] <= OLD_KINDS_UNTIL
+        old = [(entry.path, False) for entry in entries if has_old and entry.hwcap == "legacy"]
+        return iter([*((path, cpu is not None) for _, path in sorted(ranked)), *old, *plain])
+
+    def _processor(self) -> Optional[Cpu]:
+        if self._cpu == "unread":
+            self._cpu = self._read_cpu()
+        return self._cpu
