@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from posixpath import basename
 from typing import Literal, NamedTuple, Optional
 
+from gpubind.arch import ARCHITECTURES
 from gpubind.errors import UsageError
 from gpubind.wrap.options import GETOPT, SINGLE_DASH, Line, Option, Reader, Table, read_options, table
 
@@ -139,7 +140,13 @@ _SETARCH = _Rule(
         """
     )
 )
-_ARCHITECTURES = ("linux32", "linux64", "i386", "i486", "i586", "i686", "x86_64", "uname26", "aarch64", "ppc64le")
+_PERSONALITIES = (
+    "linux32",
+    "linux64",
+    "uname26",
+    *(name for known in ARCHITECTURES for name in (known.name, *known.aliases)),
+)
+"""What setarch takes for an architecture; it has these names itself, too."""
 _PRLIMIT = table(
     """
     as/v? core/c? cpu/t? data/d? fsize/f? help/h locks/x? memlock/l? msgqueue/q? nice/e? nofile/n? noheadings nproc/u?
@@ -234,7 +241,7 @@ _RULES: dict[str, _Rule] = {
     ),
     **dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich"), _MPI),
     **dict.fromkeys(("mpiexec.mpich", "orterun", "prterun", "prun"), _MPI),
-    **dict.fromkeys(_ARCHITECTURES, _SETARCH),
+    **dict.fromkeys(_PERSONALITIES, _SETARCH),
     "setarch": _SETARCH,
 }
 _RULES["nsys"] = _Rule(
@@ -323,7 +330,7 @@ def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool])
 def _has_first_word(program: str, argv: Sequence[str], at: int) -> bool:
     """Whether a word of *program*'s own stands before its options: `nsys profile`, `setarch x86_64`."""
     word = argv[at] if at < len(argv) else "-"
-    return word in ("profile", "launch") if program == "nsys" else word in _ARCHITECTURES
+    return word in ("profile", "launch") if program == "nsys" else word in _PERSONALITIES
 
 
 def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Line:
