@@ -140,12 +140,8 @@ _SETARCH = _Rule(
         """
     )
 )
-_PERSONALITIES = (
-    "linux32",
-    "linux64",
-    "uname26",
-    *(name for known in ARCHITECTURES for name in (known.name, *known.aliases)),
-)
+_NAMES = tuple(name for known in ARCHITECTURES for name in (known.name, *known.aliases))
+_PERSONALITIES = ("linux32", "linux64", "uname26", *_NAMES)
 """What setarch takes for an architecture; it has these names itself, too."""
 _PRLIMIT = table(
     """
@@ -254,24 +250,8 @@ _RULES["nsys"] = _Rule(
     ),
     guesses=True,
 )
-_SHELLS = (
-    "ash",
-    "bash",
-    "csh",
-    "dash",
-    "fish",
-    "ksh",
-    "mksh",
-    "sh",
-    "ssh",
-    "tcsh",
-    "zsh",
-    "su",
-    "runuser",
-    "script",
-    "eval",
-)
-"""Programs that are given a command as text, which a shell splits into words."""
+_SHELLS = frozenset("ash bash csh dash eval fish ksh mksh runuser script sh ssh su tcsh zsh".split())
+"""Programs that are given a command as text or as a script, which a shell splits into words."""
 
 
 def is_prefix(word: str) -> bool:
@@ -292,9 +272,9 @@ def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool])
     if program in _SHELLS:
         raise UsageError(
             "wrap-shell",
-            f"`{word}` is given its command as text: a shell splits that into words, and gpubind does not",
+            f"`{word}` is given its command as text or as a script: a shell splits that into words, gpubind does not",
             where=f"word {at + 1}",
-            hint="put `gpubind wrap --` into that text, right before the runtime's name",
+            hint="put `gpubind wrap --` in there, right before the runtime's name",
         )
     if rule is None:
         raise UsageError(
