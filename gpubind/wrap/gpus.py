@@ -1,9 +1,9 @@
 """The GPUs that a command line asks for: which of its words say it, and what they mean in gpubind's own terms.
 
 Sources: Apptainer 1.4.5 and podman 5.4.2, run (`--nvccli` implies `--nv`, `--no-nv` does not cancel it; podman's
---gpus X is --device nvidia.com/gpu=X); docker/cli `opts/gpus.go`; moby `daemon/nvidia_linux.go` (a count means the first
-GPUs, and what --gpus says comes after -e); the user guide of NVIDIA's Container Toolkit for its variables and its names
-of CDI devices; nvidia-docker 2; ch-run(1) 0.45.
+--gpus X is --device nvidia.com/gpu=X); docker/cli `opts/gpus.go`; moby `daemon/nvidia_linux.go` (a count means the
+first GPUs, and what --gpus says comes after -e); the user guide of NVIDIA's Container Toolkit for its variables and its
+names of CDI devices; nvidia-docker 2; ch-run(1) 0.45.
 """
 
 from __future__ import annotations

@@ -250,7 +250,10 @@ _RULES["nsys"] = _Rule(
     ),
     guesses=True,
 )
-_SHELLS = frozenset("ash bash csh dash eval fish ksh mksh runuser script sh ssh su tcsh zsh".split())
+_SHELLS = (
+    *("ash", "bash", "csh", "dash", "eval", "fish", "ksh", "mksh", "runuser", "script", "sh", "ssh", "su", "tcsh"),
+    "zsh",
+)
 """Programs that are given a command as text or as a script, which a shell splits into words."""
 
 
