@@ -6,6 +6,8 @@ Nothing here prints or exits; `gpubind.cli` renders errors, in one place.
 
 from __future__ import annotations
 
+from typing import Optional
+
 EXIT_OK = 0
 EXIT_FINDING = 1
 EXIT_USAGE = 2
@@ -98,12 +100,43 @@ class FormatError(GpubindError):
     exit_code = EXIT_FORMAT
 
     def __init__(
-        self, code: str, what: str, *, place: str = "", where: str = "", why: str = "", hint: str = ""
+        self,
+        code: str,
+        what: str,
+        *,
+        place: str = "",
+        offset: Optional[int] = None,
+        where: str = "",
+        why: str = "",
+        hint: str = "",
     ) -> None:
+        place = place or ("" if offset is None else f"byte {offset}")
         super().__init__(code, what, where=where or place, why=why, hint=hint)
         self.place = place
+        self.offset = offset
+        """Of the damage in what was parsed, in bytes; None if the place is no offset."""
 
     def in_file(self, path: str) -> FormatError:
         """The same error, with the file named: parsers see bytes, only their caller knows whose."""
         where = f"{path}: {self.place}" if self.place else path
-        return FormatError(self.code, self.what, place=self.place, where=where, why=self.why, hint=self.hint)
+        return FormatError(
+            self.code, self.what, place=self.place, offset=self.offset, where=where, why=self.why, hint=self.hint
+        )
+
+    def behind(self, start: int) -> FormatError:
+        """The same error of bytes that a parser was given from *start* on: its place in all of them."""
+        return FormatError(self.code, self.what, offset=start + (self.offset or 0), why=self.why, hint=self.hint)
+
+
+class in_file:  # noqa: N801  # as `contextlib.suppress` is
+    """`with in_file(path):` names the file in each `FormatError` of the parsers inside."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
+        if isinstance(error, FormatError):
+            raise error.in_file(self._path) from error

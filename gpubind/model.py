@@ -396,6 +396,22 @@ class DeviceNode(NamedTuple):
     """Index of the GPU it belongs to."""
     capability: Optional[Capability]
 
+    def decision(self, verdict: Verdict, rule: str, step: Step, *, detail: Optional[str] = None) -> Decision:
+        """What became of it."""
+        return Decision(
+            vendor=self.vendor,
+            subject=self.target,
+            verdict=verdict,
+            rule=rule,
+            step=step,
+            named_by="devices",
+            named_at="/dev",
+            path=self.target,
+            found_by="/dev",
+            target=self.target if verdict == "taken" else None,
+            detail=detail,
+        )
+
 
 class Mount(NamedTuple):
     """One bind. It has a `source` or a `content`, never both."""

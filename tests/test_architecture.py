@@ -17,7 +17,10 @@ ROOMS = (
     "formats",
     "data",
     "findings",
+    "blob",
     "tree",
+    "layouts",
+    "cuda",
     "host",
     "ldso",
     "image",
@@ -36,7 +39,7 @@ ROOMS = (
     "cli",
     "__main__",
 )
-IO_ROOMS = {"data", "tree", "host", "image", "stage", "execute", "cli", "__main__"}
+IO_ROOMS = {"data", "blob", "tree", "host", "image", "stage", "execute", "cli", "__main__"}
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}
 

@@ -14,6 +14,7 @@ import pytest
 from build.driver import rhel
 from build.elf import elf
 from build.images import glibc
+from build.layers import LAYER, Blobs, tar, write
 from build.trees import make_tree
 
 from gpubind.data import HOSTS, read_data
@@ -341,6 +342,20 @@ def test_check_of_an_image_without_glibc_is_an_error(tmp_path: Path) -> None:
     done = gpubind("check", "--host", HOST, "--image", str(tmp_path))
     assert done.returncode == 1
     assert "\timage-without-glibc\t" in done.stdout
+
+
+def test_of_an_image_for_several_architectures_that_of_the_recorded_host_counts(tmp_path: Path) -> None:
+    blobs = Blobs()
+    made = [
+        blobs.image([tar(glibc(machine=machine))], arch=arch, layer_type=LAYER)
+        for arch, machine in (("amd64", 62), ("arm64", 183))
+    ]
+    path = write(tmp_path / "layout", blobs.layout(*made))
+    recorded = read_data(f"data/hosts/{HOST}.json").decode()
+    (tmp_path / "arm.json").write_text(recorded.replace('"machine": "x86_64"', '"machine": "aarch64"'))
+    for host, arch in ((HOST, "x86_64"), (str(tmp_path / "arm.json"), "aarch64")):
+        done = gpubind("plan", "--nv", "--json", "--host", host, "--image", path)
+        assert json.loads(done.stdout)["image"]["arch"] == arch
 
 
 def images(tmp_path: Path) -> str:

@@ -8,6 +8,8 @@ import pkgutil
 import re
 from pathlib import Path
 
+import pytest
+
 import gpubind
 from gpubind import errors
 from gpubind.model import Vendor
@@ -74,3 +76,14 @@ def test_an_error_names_the_file_and_the_place_in_it() -> None:
     error = errors.FormatError("bad-record", "malformed", place="byte 7", why="because").in_file("/tmp/x.json")
     assert error.where == "/tmp/x.json: byte 7"
     assert str(error) == "bad-record: malformed (/tmp/x.json: byte 7)"
+
+
+def test_an_offset_is_a_number_that_moves_with_what_was_parsed() -> None:
+    error = errors.FormatError("bad-archive", "damaged", offset=124, why="because")
+    assert (error.place, error.behind(512).offset, error.behind(512).place) == ("byte 124", 636, "byte 636")
+
+
+def test_errors_inside_a_file_name_it() -> None:
+    with pytest.raises(errors.FormatError) as caught, errors.in_file("/tmp/x.sif"):
+        raise errors.FormatError("bad-sif", "damaged", offset=7)
+    assert (caught.value.where, caught.value.offset) == ("/tmp/x.sif: byte 7", 7)

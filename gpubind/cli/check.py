@@ -21,8 +21,6 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.documents.findings import Report
-    from gpubind.host import Host
-    from gpubind.image import Image
     from gpubind.model import Brought
     from gpubind.rules import Preflight, Rule
 
@@ -88,9 +86,7 @@ def check(
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     codes, reasons = _known(only or ()), ignored_codes(ignore or ())
-    host = open_host_of(options)
-    opened = open_image_of(image, host)
-    start = preflight_of(options, host, opened, like, _runtime(backend, options), tuple(backend_arg or ()), program)
+    start = preflight_of(options, image, like, _runtime(backend, options), tuple(backend_arg or ()), program)
     rules = tuple(rule for rule in asked(start) if not codes or rule.code in codes)
     findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
     report = report_of(start.plan, findings, reasons)
@@ -103,8 +99,7 @@ def check(
 
 def preflight_of(
     options: PlanOptions,
-    host: "Host",
-    opened: Optional["Image"],
+    image: Optional[str],
     like: Optional[str],
     backend: Optional[str],
     arguments: tuple[str, ...],
@@ -118,6 +113,8 @@ def preflight_of(
     from gpubind.rules import nothing_to_bind, preflight
     from gpubind.runtimes import dispatch
 
+    host = open_host_of(options)
+    opened = open_image_of(image, host)
     known = backend if like is None and backend in RUNTIMES else None
     found = find_program(known, os.environ) if known is not None and options.host is None else None
     start = None

@@ -9,6 +9,7 @@ from typing import Optional
 
 from gpubind.documents.text import printable
 from gpubind.errors import EXIT_BUG, EXIT_UNREADABLE, GpubindError, StdoutClosedError
+from gpubind.model import Severity
 
 
 def main(argv: Optional[list[str]] = None) -> int:
@@ -41,9 +42,9 @@ def main(argv: Optional[list[str]] = None) -> int:
     return 0
 
 
-def render_error(error: GpubindError) -> str:
-    """`error: CODE: what`, then where, why and hint."""
-    lines = [f"error: {error.code}: {printable(error.what)}"]
+def render_error(error: GpubindError, severity: Severity = "error") -> str:
+    """`error: CODE: what`, then where, why and hint. *severity*: what it is to the user, who may go on all the same."""
+    lines = [f"{severity}: {error.code}: {printable(error.what)}"]
     for label, value in (("where", error.where), ("why", error.why), ("hint", error.hint)):
         if value:
             lines.append(f"  {label + ':':<7}{printable(value)}")

@@ -130,7 +130,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         if wanted.check:
             plan = plan._replace(findings=(nothing_to_bind(error),))
         elif not wanted.quiet:
-            complain(render_error(error).replace("error: ", "warning: ", 1))
+            complain(render_error(error, "warning"))
     if wanted.require_gpu:
         _need_gpu(plan)
     start = staged(start, plan, opened, write=not wanted.dry_run)
@@ -202,7 +202,7 @@ def _look_at(image: str, name: str, wanted: Wanted, host: "Host") -> Optional["I
         if wanted.check:
             raise
         if not wanted.quiet:
-            complain(render_error(error).replace("error: ", "warning: ", 1))
+            complain(render_error(error, "warning"))
         return None
 
 

@@ -9,10 +9,21 @@ where a string is wanted, and field names in any case (sigs.k8s.io/yaml, Go's en
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple, Optional, TypeVar
+from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
+from gpubind.formats.cdi_fields import (
+    below,
+    boolean,
+    integer,
+    list_of,
+    malformed,
+    object_of,
+    optional,
+    string,
+    string_map,
+    uint32,
+)
 from gpubind.formats.yaml import parse_yaml
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
@@ -25,8 +36,6 @@ _VENDOR_OR_CLASS = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _ANNOTATION_PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
-
-_Value = TypeVar("_Value")
 
 
 class CdiNode(NamedTuple):
@@ -77,7 +86,7 @@ class CdiHook(NamedTuple):
     args: tuple[str, ...]
     """With the program's name first."""
     env: tuple[str, ...]
-    timeout: Optional[int]
+    timeout_s: Optional[int]
 
 
 class CdiRdt(NamedTuple):
@@ -141,14 +150,14 @@ def parse_cdi(data: bytes) -> CdiSpec:
     wrong type, an unknown version or one that lacks a feature in use, a bad name, a device twice or without edits.
     """
     if len(data) > SIZE_LIMIT:
-        raise _malformed("", f"{len(data)} bytes; {SIZE_LIMIT} at most")
+        raise malformed("", f"{len(data)} bytes; {SIZE_LIMIT} at most")
     try:
         document = parse_yaml(data)
     except FormatError as error:
-        raise _malformed(error.place, error.why) from error
+        raise malformed(error.place, error.why) from error
     if document is None:
-        raise _malformed("", "no spec in it")
-    spec = _spec(document, "")
+        raise malformed("", "no spec in it")
+    spec = _read_spec(document, "")
     _validate(spec)
     return spec
 
@@ -182,171 +191,62 @@ def required_version(spec: CdiSpec) -> str:
     return "0.4.0" if any(m.type for e in edits for m in e.mounts) else "0.3.0"
 
 
-# Decoding: what Go's encoding/json does with the project's types, unknown fields refused.
+# Decoding.
 
-
-def _spec(value: Any, at: str) -> CdiSpec:
-    fields = _struct(value, at, ("cdiVersion", "kind", "annotations", "devices", "containerEdits"))
-    return CdiSpec(
-        _string(*fields("cdiVersion")).removeprefix("v"),
-        _string(*fields("kind")),
-        _string_map(*fields("annotations")),
-        _list(*fields("devices"), _device),
-        _edits(*fields("containerEdits")),
-    )
-
-
-def _device(value: Any, at: str) -> CdiDevice:
-    fields = _struct(value, at, ("name", "annotations", "containerEdits"))
-    return CdiDevice(_string(*fields("name")), _string_map(*fields("annotations")), _edits(*fields("containerEdits")))
-
-
-def _edits(value: Any, at: str) -> CdiEdits:
-    known = ("env", "deviceNodes", "netDevices", "hooks", "mounts", "intelRdt", "additionalGids")
-    fields = _struct(value, at, known)
-    rdt, rdt_at = fields("intelRdt")
-    return CdiEdits(
-        _list(*fields("env"), _string),
-        _list(*fields("deviceNodes"), _node),
-        _list(*fields("netDevices"), _net_device),
-        _list(*fields("hooks"), _hook),
-        _list(*fields("mounts"), _mount),
-        None if rdt is None else _rdt(rdt, rdt_at),
-        _list(*fields("additionalGids"), _uint32),
-    )
-
-
-def _node(value: Any, at: str) -> CdiNode:
-    known = ("path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid")
-    fields = _struct(value, at, known, null=False)
-    return CdiNode(
-        _string(*fields("path")),
-        _string(*fields("hostPath")),
-        _string(*fields("type")),
-        _integer(*fields("major")) or 0,
-        _integer(*fields("minor")) or 0,
-        _optional_uint32(*fields("fileMode")),
-        _string(*fields("permissions")),
-        _optional_uint32(*fields("uid")),
-        _optional_uint32(*fields("gid")),
-    )
-
-
-def _net_device(value: Any, at: str) -> CdiNetDevice:
-    fields = _struct(value, at, ("hostInterfaceName", "name"), null=False)
-    return CdiNetDevice(_string(*fields("hostInterfaceName")), _string(*fields("name")))
-
-
-def _hook(value: Any, at: str) -> CdiHook:
-    fields = _struct(value, at, ("hookName", "path", "args", "env", "timeout"), null=False)
-    return CdiHook(
-        _string(*fields("hookName")),
-        _string(*fields("path")),
-        _list(*fields("args"), _string),
-        _list(*fields("env"), _string),
-        _integer(*fields("timeout")),
-    )
-
-
-def _mount(value: Any, at: str) -> CdiMount:
-    fields = _struct(value, at, ("hostPath", "containerPath", "options", "type"), null=False)
-    return CdiMount(
-        _string(*fields("hostPath")),
-        _string(*fields("containerPath")),
-        _list(*fields("options"), _string),
-        _string(*fields("type")),
-    )
-
-
-def _rdt(value: Any, at: str) -> CdiRdt:
-    known = ("closID", "l3CacheSchema", "memBwSchema", "schemata", "enableMonitoring")
-    fields = _struct(value, at, known)
-    schemata, schemata_at = fields("schemata")
-    monitoring, monitoring_at = fields("enableMonitoring")
-    if not isinstance(monitoring, (bool, type(None))):
-        raise _wrong_type(monitoring, monitoring_at, "true or false")
-    return CdiRdt(
-        _string(*fields("closID")),
-        _string(*fields("l3CacheSchema")),
-        _string(*fields("memBwSchema")),
-        None if schemata is None else _list(schemata, schemata_at, _string),
-        bool(monitoring),
-    )
-
-
-def _struct(value: Any, at: str, known: tuple[str, ...], *, null: bool = True) -> Callable[[str], tuple[Any, str]]:
-    """The fields of an object, by name: each value (None if absent) with its place."""
-    if value is None and null:
-        value = {}
-    if value is None:
-        raise _malformed(at, "null where an object is wanted")
-    if not isinstance(value, dict):
-        raise _wrong_type(value, at, "an object")
-    by_fold = {name.lower(): name for name in known}
-    found: dict[str, Any] = {}
-    for key, member in value.items():
-        name = key if key in known else by_fold.get(key.lower())
-        if name is None:
-            raise _malformed(_below(at, key), "unknown field")
-        if name in found:
-            raise _malformed(_below(at, name), "written twice")
-        found[name] = member
-    return lambda name: (found.get(name), _below(at, name))
-
-
-def _list(value: Any, at: str, item: Callable[[Any, str], _Value]) -> tuple[_Value, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise _wrong_type(value, at, "a list")
-    return tuple(item(member, f"{at}[{number}]") for number, member in enumerate(value))
-
-
-def _string(value: Any, at: str) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        if "\0" in value:
-            raise _malformed(at, "a NUL byte")
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return f"{value:.9g}"
-    raise _wrong_type(value, at, "a string")
-
-
-def _string_map(value: Any, at: str) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _wrong_type(value, at, "an object")
-    return {key: _string(member, _below(at, key)) for key, member in value.items()}
-
-
-def _integer(value: Any, at: str) -> Optional[int]:
-    if value is None:
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong_type(value, at, "an integer")
-    if not -(1 << 63) <= value < 1 << 63:
-        raise _malformed(at, f"{value} has more than 64 bits")
-    return value
-
-
-def _uint32(value: Any, at: str) -> int:
-    return _optional_uint32(value, at) or 0
-
-
-def _optional_uint32(value: Any, at: str) -> Optional[int]:
-    number = _integer(value, at)
-    if number is not None and not 0 <= number < 1 << 32:
-        raise _malformed(at, f"{number} is no unsigned number of 32 bits")
-    return number
+_read_edits = object_of(
+    CdiEdits,
+    env=list_of(string),
+    deviceNodes=list_of(
+        object_of(
+            CdiNode,
+            null=False,
+            path=string,
+            hostPath=string,
+            type=string,
+            major=integer,
+            minor=integer,
+            fileMode=optional(uint32),
+            permissions=string,
+            uid=optional(uint32),
+            gid=optional(uint32),
+        )
+    ),
+    netDevices=list_of(object_of(CdiNetDevice, null=False, hostInterfaceName=string, name=string)),
+    hooks=list_of(
+        object_of(
+            CdiHook,
+            null=False,
+            hookName=string,
+            path=string,
+            args=list_of(string),
+            env=list_of(string),
+            timeout=optional(integer),
+        )
+    ),
+    mounts=list_of(
+        object_of(CdiMount, null=False, hostPath=string, containerPath=string, options=list_of(string), type=string)
+    ),
+    intelRdt=optional(
+        object_of(
+            CdiRdt,
+            closID=string,
+            l3CacheSchema=string,
+            memBwSchema=string,
+            schemata=optional(list_of(string)),
+            enableMonitoring=boolean,
+        )
+    ),
+    additionalGids=list_of(uint32),
+)
+_read_device = object_of(CdiDevice, name=string, annotations=string_map, containerEdits=_read_edits)
+_read_spec = object_of(
+    CdiSpec,
+    cdiVersion=lambda value, at: string(value, at).removeprefix("v"),
+    kind=string,
+    annotations=string_map,
+    devices=list_of(_read_device),
+    containerEdits=_read_edits,
+)
 
 
 # Validation, in the project's order.
@@ -354,29 +254,29 @@ def _optional_uint32(value: Any, at: str) -> Optional[int]:
 
 def _validate(spec: CdiSpec) -> None:
     if spec.version not in VERSIONS:
-        raise _malformed("cdiVersion", f"invalid version `{spec.version}`")
+        raise malformed("cdiVersion", f"invalid version `{spec.version}`")
     required = required_version(spec)
     if VERSIONS.index(spec.version) < VERSIONS.index(required):
-        raise _malformed("cdiVersion", f"the spec version must be at least {required}, not {spec.version}")
+        raise malformed("cdiVersion", f"the spec version must be at least {required}, not {spec.version}")
     fault = _kind_fault(spec.kind)
     if fault:
-        raise _malformed("kind", fault)
+        raise malformed("kind", fault)
     _validate_annotations(spec.annotations, "annotations")
     _validate_edits(spec.edits, "containerEdits")
     names: set[str] = set()
     for number, device in enumerate(spec.devices):
         at = f"devices[{number}]"
         if not _DEVICE.fullmatch(device.name):
-            raise _malformed(f"{at}.name", f"`{device.name}` is no name of a device")
+            raise malformed(f"{at}.name", f"`{device.name}` is no name of a device")
         _validate_annotations(device.annotations, f"{at}.annotations")
         if device.edits == CdiEdits():
-            raise _malformed(f"{at}.containerEdits", f"device `{device.name}` has empty edits")
+            raise malformed(f"{at}.containerEdits", f"device `{device.name}` has empty edits")
         _validate_edits(device.edits, f"{at}.containerEdits")
         if device.name in names:
-            raise _malformed(f"{at}.name", f"multiple device `{device.name}`")
+            raise malformed(f"{at}.name", f"multiple device `{device.name}`")
         names.add(device.name)
     if not names:
-        raise _malformed("devices", "no devices")
+        raise malformed("devices", "no devices")
 
 
 def _kind_fault(kind: str) -> Optional[str]:
@@ -398,9 +298,9 @@ def _validate_annotations(annotations: dict[str, str], at: str) -> None:
         if slash:
             good = good and len(prefix) < 254 and _ANNOTATION_PREFIX.fullmatch(prefix) is not None
         if not good:
-            raise _malformed(_below(at, key), "no key of an annotation")
+            raise malformed(below(at, key), "no key of an annotation")
     if size > ANNOTATIONS_LIMIT:
-        raise _malformed(at, f"{size} bytes of annotations; {ANNOTATIONS_LIMIT} at most")
+        raise malformed(at, f"{size} bytes of annotations; {ANNOTATIONS_LIMIT} at most")
 
 
 def _validate_edits(edits: CdiEdits, at: str) -> None:
@@ -410,56 +310,43 @@ def _validate_edits(edits: CdiEdits, at: str) -> None:
     for number, hook in enumerate(edits.hooks):
         here = f"{at}.hooks[{number}]"
         if hook.when not in HOOK_NAMES:
-            raise _malformed(f"{here}.hookName", f"invalid hook name `{hook.when}`")
+            raise malformed(f"{here}.hookName", f"invalid hook name `{hook.when}`")
         if not hook.path:
-            raise _malformed(f"{here}.path", "empty")
+            raise malformed(f"{here}.path", "empty")
         _validate_env(hook.env, f"{here}.env")
     for number, mount in enumerate(edits.mounts):
         here = f"{at}.mounts[{number}]"
         for name, path in (("hostPath", mount.host_path), ("containerPath", mount.container_path)):
             if not path:
-                raise _malformed(f"{here}.{name}", "empty")
+                raise malformed(f"{here}.{name}", "empty")
     if edits.rdt is not None:
         clos = edits.rdt.clos_id
         if clos != "/" and (len(clos) >= 4096 or clos in (".", "..") or "/" in clos or "\n" in clos):
-            raise _malformed(f"{at}.intelRdt.closID", "no file name")
+            raise malformed(f"{at}.intelRdt.closID", "no file name")
     _validate_net_devices(edits.net_devices, f"{at}.netDevices")
 
 
 def _validate_node(node: CdiNode, at: str) -> None:
     if not node.path:
-        raise _malformed(f"{at}.path", "empty")
+        raise malformed(f"{at}.path", "empty")
     if node.type not in ("", "b", "c", "u", "p"):
-        raise _malformed(f"{at}.type", f"invalid type `{node.type}`")
+        raise malformed(f"{at}.type", f"invalid type `{node.type}`")
     if node.major < 0 or node.minor < 0:
-        raise _malformed(at, f"negative device number {node.major}:{node.minor}")
+        raise malformed(at, f"negative device number {node.major}:{node.minor}")
     if node.permissions != "none" and node.permissions.strip("rwm"):
-        raise _malformed(f"{at}.permissions", f"invalid permissions `{node.permissions}`")
+        raise malformed(f"{at}.permissions", f"invalid permissions `{node.permissions}`")
 
 
 def _validate_net_devices(devices: tuple[CdiNetDevice, ...], at: str) -> None:
     for field in ("host_name", "name"):
         names = [getattr(device, field) for device in devices]
         if "" in names:
-            raise _malformed(f"{at}[{names.index('')}]", "an empty name of an interface")
+            raise malformed(f"{at}[{names.index('')}]", "an empty name of an interface")
         if len(dict.fromkeys(names)) < len(names):
-            raise _malformed(at, "the same interface twice")
+            raise malformed(at, "the same interface twice")
 
 
 def _validate_env(env: tuple[str, ...], at: str) -> None:
     for number, variable in enumerate(env):
         if variable.find("=") <= 0:
-            raise _malformed(f"{at}[{number}]", f"`{variable[:60]}` is not of the form NAME=value")
-
-
-def _below(at: str, name: str) -> str:
-    return f"{at}.{name}" if at else name
-
-
-def _wrong_type(value: Any, at: str, wanted: str) -> FormatError:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-    return _malformed(at, f"{names.get(type(value), 'a value')} where {wanted} is wanted")
-
-
-def _malformed(place: str, why: str) -> FormatError:
-    return FormatError("bad-cdi", "malformed CDI spec", place=place or "byte 0", why=why)
+            raise malformed(f"{at}[{number}]", f"`{variable[:60]}` is not of the form NAME=value")

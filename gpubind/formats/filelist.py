@@ -5,10 +5,10 @@ Source: the file as shipped in `/usr/share/nvidia/files.d/` by drivers 570 to 59
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 from gpubind.errors import FormatError
+from gpubind.formats.json import parse_json
 
 SIZE_LIMIT = 4 << 20
 ENTRIES_LIMIT = 10_000
@@ -38,12 +38,7 @@ def parse_filelist(data: bytes) -> tuple[ListedFile, ...]:
 
     Errors: `FormatError` (code `bad-filelist`) with the entry.
     """
-    if len(data) > SIZE_LIMIT:
-        raise _malformed(f"{len(data)} bytes", "byte 0")
-    try:
-        document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _malformed(str(error)[:200], f"byte {getattr(error, 'pos', getattr(error, 'start', 0))}") from error
+    document = parse_json(data, SIZE_LIMIT, _malformed)
     if not isinstance(document, list) or len(document) > ENTRIES_LIMIT:
         raise _malformed(f"not an array of at most {ENTRIES_LIMIT} objects", "byte 0")
     files: list[ListedFile] = []
@@ -61,4 +56,4 @@ def parse_filelist(data: bytes) -> tuple[ListedFile, ...]:
 
 
 def _malformed(why: str, place: str) -> FormatError:
-    return FormatError("bad-filelist", "malformed driver file list", place=place, why=why)
+    return FormatError("bad-filelist", "malformed driver file list", place=place or "byte 0", why=why)

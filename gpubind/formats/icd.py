@@ -11,6 +11,7 @@ import json
 from typing import Any, NamedTuple
 
 from gpubind.errors import FormatError
+from gpubind.formats.json import parse_json
 
 SIZE_LIMIT = 1 << 20
 
@@ -29,27 +30,25 @@ def parse_icd(data: bytes) -> Icd:
 
     Errors: `FormatError` (code `bad-icd`): too large, not UTF-8, malformed JSON, no library named.
     """
-    if len(data) > SIZE_LIMIT:
-        raise _malformed(f"{len(data)} bytes", "byte 0")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _malformed("not UTF-8", f"byte {error.start}") from error
-    if not text.lstrip().startswith(("{", "[")):
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        if len(lines) != 1 or "\0" in lines[0]:
-            raise _malformed(f"an .icd file holds one library, this one {len(lines)} lines", "line 1")
-        return Icd((lines[0],), lines)
-    try:
-        document = json.loads(text)
-    except RecursionError as error:
-        raise _malformed("nested too deeply", "byte 0") from error
-    except ValueError as error:
-        raise _malformed(str(error)[:200], f"byte {getattr(error, 'pos', 0)}") from error
+    if not data.lstrip().startswith((b"{", b"[")):
+        return _of_text(data)
+    document = parse_json(data, SIZE_LIMIT, _malformed)
     libraries = tuple(holder["library_path"] for holder in _holders(document))
     if not libraries:
         raise _malformed("no `library_path` in `ICD`, `layer` or `layers`", "key library_path")
     return Icd(libraries, document)
+
+
+def _of_text(data: bytes) -> Icd:
+    if len(data) > SIZE_LIMIT:
+        raise _malformed(f"{len(data)} bytes; {SIZE_LIMIT} at most", "")
+    try:
+        lines = [line.strip() for line in data.decode("utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise _malformed("not UTF-8", f"byte {error.start}") from error
+    if len(lines) != 1 or "\0" in lines[0] or lines[0].startswith(("{", "[")):  # behind blanks that JSON does not have
+        raise _malformed(f"an .icd file holds one library, this one {len(lines)} lines", "line 1")
+    return Icd((lines[0],), lines)
 
 
 def with_library_paths(icd: Icd, replacements: dict[str, str]) -> str:
@@ -72,4 +71,4 @@ def _holders(document: Any) -> list[dict[str, Any]]:
 
 
 def _malformed(why: str, place: str) -> FormatError:
-    return FormatError("bad-icd", "malformed ICD manifest", place=place, why=why)
+    return FormatError("bad-icd", "malformed ICD manifest", place=place or "byte 0", why=why)

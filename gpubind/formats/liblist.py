@@ -61,8 +61,11 @@ def classify(text: str) -> EntryKind:
 
 
 def library_stem(name: str) -> str:
-    """`libcuda.so.1` -> `libcuda.so`: what an entry and every name that it can match have in common."""
-    return name[: name.index(".so") + 3]
+    """`libcuda.so.1` -> `libcuda.so`: what an entry and every name that it can match have in common.
+
+    A file to which the links of a library lead may be called `libcuda` alone.
+    """
+    return name.partition(".so")[0] + ".so"
 
 
 def parse_liblist(data: bytes, label: str) -> LibList:

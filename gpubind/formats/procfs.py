@@ -90,6 +90,27 @@ def parse_devices(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(devices)
 
 
+def parse_groups(text: str) -> dict[int, str]:
+    """/etc/group as number -> name; the first of a number counts, and malformed lines count for nothing."""
+    names: dict[int, str] = {}
+    for line in text.split("\n"):
+        fields = line.split(":")
+        if len(fields) > 2 and fields[2].isascii() and fields[2].isdigit() and len(fields[2]) < 11:
+            names.setdefault(int(fields[2]), fields[0])
+    return names
+
+
+def parse_mig_minors(text: str) -> dict[str, int]:
+    """`/proc/driver/nvidia-caps/mig-minors`, `gpu0/gi1/ci0/access 13` a line, as capability -> minor of its node."""
+    pairs = (line.strip().partition(" ") for line in text.split("\n"))
+    return {name: number for name, _, digits in pairs if (number := parse_minor(digits)) is not None}
+
+
+def parse_minor(digits: str) -> Optional[int]:
+    """A minor number; None for anything else."""
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+
+
 def normal_pci(address: str) -> Optional[str]:
     """*address* with a four-digit domain in lower case (`0000:01:00.0`), None if it is no PCI address."""
     match = _PCI.fullmatch(address)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
+from gpubind.formats.json import JsonObject, parse_json
 from gpubind.model import CudaNote, HostPath, Missing, Stat
 
 SCHEMA = "gpubind.record/1"
@@ -178,17 +179,12 @@ def parse_record(data: bytes) -> Record:
 
     Errors: `FormatError`: `newer-record` for a schema newer than this code, `bad-record` with the key for the rest.
     """
-    if len(data) > SIZE_LIMIT:
-        raise _malformed("byte 0", f"{len(data)} bytes; a record has {SIZE_LIMIT} at most")
-    try:
-        document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _malformed(f"byte {getattr(error, 'pos', getattr(error, 'start', 0))}", str(error)[:200]) from error
-    top = _Object(document, "")
+    top = _Object(parse_json(data, SIZE_LIMIT, _malformed))
     schema = top.text("schema")
     match = _SCHEMA.fullmatch(schema)
     if match is None:
-        raise _malformed("schema", f"`{schema[:60]}` is no record of a host", "make one with `gpubind record -o FILE`")
+        why = f"`{schema[:60]}` is no record of a host"
+        raise _malformed(why, "schema", "make one with `gpubind record -o FILE`")
     if int(match.group(1)) > int(SCHEMA.rpartition("/")[2]):
         raise FormatError(
             "newer-record",
@@ -197,46 +193,50 @@ def parse_record(data: bytes) -> Record:
             why=f"this gpubind reads schemas up to `{SCHEMA}`",
             hint="use the gpubind that made it, or a newer one",
         )
-    uname, identity, trees = top.object("uname"), top.object("identity"), top.object("trees")
+    uname, identity, trees = top.child("uname"), top.child("identity"), top.child("trees")
     return Record(
         description=top.text("description", ""),
         hostname=top.optional_text("hostname"),
-        driver=_parse_root(trees.object("driver")),
-        dev=_parse_root(trees.object("dev")) if "dev" in trees.value else None,
-        environ=top.object("environ").texts(),
+        driver=_parse_root(trees.child("driver")),
+        dev=_parse_root(trees.child("dev")) if "dev" in trees.value else None,
+        environ=top.child("environ").texts(),
         release=uname.text("release"),
         machine=uname.text("machine"),
-        euid=identity.number("euid"),
+        euid=identity.number("euid", least=-1),
         groups=identity.numbers("groups"),
         lists=tuple(
-            RecordedList(item.text("name"), item.text("label"), item.encodable("text")) for item in top.objects("lists")
+            RecordedList(item.text("name"), item.text("label"), item.encodable("text"))
+            for item in top.children("lists", [])
         ),
         runs=tuple(
             RecordedRun(
                 item.strings("argv"),
-                item.number("status"),
+                item.number("status", least=-1),
                 item.text("stdout"),
                 item.text("stderr"),
-                None if item.value.get("missing") is None else item.missing("missing"),
+                item.optional_missing("missing"),
             )
-            for item in top.objects("runs")
+            for item in top.children("runs", [])
         ),
     )
 
 
 def _parse_root(tree: _Object) -> RecordedRoot:
-    directories: dict[str, RecordedDirectory] = {}
-    for path, directory in tree.object("directories").items():
-        entries = {}
-        for name, value in directory.object("entries", {}).value.items():
-            if not name or "/" in name:
-                raise _malformed(f"{directory.place}.entries", f"`{name}` is no file name")
-            entries[name] = _parse_entry(value, f"{path}/{name}")
-        listed = directory.value.get("listed", False)
-        if not isinstance(listed, bool):
-            listed = directory.missing("listed")
-        directories[path] = RecordedDirectory(entries, directory.strings("others", ()), listed)
+    found = tree.child("directories")
+    directories = {path: _parse_directory(found.child(path), path) for path in found.value}
     return RecordedRoot(HostPath(tree.text("root")), directories)
+
+
+def _parse_directory(directory: _Object, path: str) -> RecordedDirectory:
+    entries = {}
+    for name, value in directory.child("entries", {}).value.items():
+        if not name or "/" in name:
+            raise _malformed(f"`{name}` is no file name", directory.at("entries"))
+        entries[name] = _parse_entry(value, f"{path}/{name}")
+    listed = directory.value.get("listed", False)
+    return RecordedDirectory(
+        entries, directory.strings("others", ()), listed if isinstance(listed, bool) else directory.missing("listed")
+    )
 
 
 def _parse_entry(value: Any, place: str) -> RecordedEntry:
@@ -245,65 +245,72 @@ def _parse_entry(value: Any, place: str) -> RecordedEntry:
     if isinstance(value, str):
         return RecordedEntry(Stat("link", 0o777, 0, 0, 0), link=value)
     entry = _Object(value, place)
-    if "missing" in entry.value:
+    if "missing" in value:
         return RecordedEntry(entry.missing("missing"))
+    ident = _parse_ident(entry)
+    elf = entry.optional_missing("no_elf")
+    facts = None if elf is not None or "elf" not in entry.value else entry.child("elf")
+    if facts is not None and not isinstance(ident, ElfIdent):
+        raise _malformed("`elf` without `ident`", place)
+    return RecordedEntry(
+        stat=_parse_stat(entry),
+        body=_parse_body(entry),
+        ident=ident,
+        elf=_parse_elf(facts, ident) if facts is not None and isinstance(ident, ElfIdent) else elf,
+        stub=value.get("stub") is True,
+    )
+
+
+def _parse_stat(entry: _Object) -> Stat:
     kind: Any = entry.text("type", "file")
     if kind not in _TYPES:
-        raise _malformed(place, f"unknown type `{kind}`")
+        raise _malformed(f"unknown type `{kind}`", entry.place)
     mode = entry.text("mode", f"{_DEFAULT_MODES.get(kind, 0):o}")
     if not re.fullmatch(r"[0-7]{1,5}", mode):
-        raise _malformed(place, f"`{mode[:20]}` is no octal mode")
+        raise _malformed(f"`{mode[:20]}` is no octal mode", entry.place)
     rdev = entry.numbers("rdev", (0, 0))
     if len(rdev) != 2:
-        raise _malformed(place, "rdev is [major, minor]")
-    found = Stat(
-        kind, int(mode, 8), entry.number("uid", 0), entry.number("gid", 0), entry.number("size", 0), rdev[0], rdev[1]
-    )
-    body: Union[bytes, Missing, None] = None
-    if "text" in entry.value:
-        body = entry.text("text").encode("utf-8", "surrogatepass")
-    elif "base64" in entry.value:
-        try:
-            body = base64.b64decode(entry.text("base64"), validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise _malformed(place, f"base64: {error}") from error
-    elif "unread" in entry.value:
-        body = entry.missing("unread")
-    ident: Union[ElfIdent, NotElf, Missing, None] = None
-    if "ident" in entry.value:
-        ident = _parse_ident(entry)
-    elif "not_elf" in entry.value:
-        rule, detail = entry.strings("not_elf", length=2)
-        if rule not in ("zero-byte", "linker-script", "truncated-elf", "not-elf"):
-            raise _malformed(place, f"unknown rule `{rule[:40]}`")
-        ident = NotElf(rule, detail)  # type: ignore[arg-type]  # checked above
-    elif "no_ident" in entry.value:
-        ident = entry.missing("no_ident")
-    elf: Union[ElfFacts, Missing, None] = None
-    if "no_elf" in entry.value:
-        elf = entry.missing("no_elf")
-    elif "elf" in entry.value:
-        if not isinstance(ident, ElfIdent):
-            raise _malformed(place, "`elf` without `ident`")
-        elf = _parse_elf(entry.object("elf"), ident)
-    return RecordedEntry(found, None, body, ident, elf, entry.value.get("stub") is True)
+        raise _malformed("rdev is [major, minor]", entry.place)
+    owners = entry.number("uid", 0, least=-1), entry.number("gid", 0, least=-1)
+    return Stat(kind, int(mode, 8), *owners, entry.number("size", 0), *rdev)
 
 
-def _parse_ident(entry: _Object) -> ElfIdent:
-    value = entry.value["ident"]
-    if (
-        not isinstance(value, list)
-        or len(value) != 4
-        or value[0] not in (32, 64)
-        or value[1] not in ("little", "big")
-        or not all(type(number) is int and 0 <= number < 1 << 16 for number in (value[0], *value[2:]))
-    ):
-        raise _malformed(entry.place, "ident is [bits, byte order, machine, type]")
-    return ElfIdent(*value)
+def _parse_body(entry: _Object) -> Union[bytes, Missing, None]:
+    text = entry.optional_text("text")
+    if text is not None:
+        return text.encode("utf-8", "surrogatepass")
+    packed = entry.optional_text("base64")
+    if packed is None:
+        return entry.optional_missing("unread")
+    try:
+        return base64.b64decode(packed, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _malformed(f"base64: {error}", entry.place) from error
+
+
+def _parse_ident(entry: _Object) -> Union[ElfIdent, NotElf, Missing, None]:
+    value = entry.value.get("ident")
+    if value is not None:
+        if (
+            not isinstance(value, list)
+            or len(value) != 4
+            or value[0] not in (32, 64)
+            or value[1] not in ("little", "big")
+            or not all(type(number) is int and 0 <= number < 1 << 16 for number in (value[0], *value[2:]))
+        ):
+            raise _malformed("ident is [bits, byte order, machine, type]", entry.place)
+        return ElfIdent(*value)
+    if entry.value.get("not_elf") is None:
+        return entry.optional_missing("no_ident")
+    rule, detail = entry.strings("not_elf", length=2)
+    if rule not in ("zero-byte", "linker-script", "truncated-elf", "not-elf"):
+        raise _malformed(f"unknown rule `{rule[:40]}`", entry.place)
+    return NotElf(rule, detail)  # type: ignore[arg-type]  # checked above
 
 
 def _parse_elf(facts: _Object, ident: ElfIdent) -> ElfFacts:
-    needs = facts.object("version_needs", {})
+    needs = facts.child("version_needs", {})
+    note = None if facts.value.get("cuda_note") is None else facts.child("cuda_note")
     return ElfFacts(
         ident,
         facts.optional_text("soname"),
@@ -313,95 +320,40 @@ def _parse_elf(facts: _Object, ident: ElfIdent) -> ElfFacts:
         facts.optional_text("interpreter"),
         tuple(VersionNeed(library, needs.strings(library)) for library in needs.value),
         facts.strings("version_definitions", ()),
-        _parse_cuda_note(facts),
+        None if note is None else CudaNote(note.text("cuda"), note.numbers("drivers")),
         bool(facts.value.get("executable_stack")),
         bool(facts.value.get("no_default_directories")),
     )
 
 
-def _parse_cuda_note(facts: _Object) -> Optional[CudaNote]:
-    if facts.value.get("cuda_note") is None:
-        return None
-    note = facts.object("cuda_note")
-    return CudaNote(note.text("cuda"), note.numbers("drivers"))
+def _malformed(why: str, place: str, hint: str = "") -> FormatError:
+    return FormatError("bad-record", "malformed record of a host", place=place or "byte 0", why=why, hint=hint)
 
 
-class _Object:
-    """A JSON object whose members are read with their types checked; errors name the key."""
-
-    def __init__(self, value: Any, place: str) -> None:
-        if not isinstance(value, dict):
-            raise _malformed(place or "byte 0", "an object is wanted")
-        self.value: dict[str, Any] = value
-        self.place = place
-
-    def _member(self, key: str, kind: type, default: Any) -> Any:
-        value = self.value.get(key, default)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise _malformed(
-                self._at(key), f"a {kind.__name__} is wanted" + ("" if key in self.value else ", none is there")
-            )
-        return value
-
-    def _at(self, key: str) -> str:
-        return f"{self.place}.{key}" if self.place else key
-
-    def text(self, key: str, default: Optional[str] = None) -> str:
-        return str(self._member(key, str, default))
+class _Object(JsonObject):
+    __slots__ = ()
+    malformed = staticmethod(_malformed)
 
     def encodable(self, key: str) -> str:
+        """A string that stands for bytes."""
         text = self.text(key)
         try:
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
-            raise _malformed(self._at(key), f"character {error.start} stands for no byte") from error
+            raise _malformed(f"character {error.start} stands for no byte", self.at(key)) from error
         return text
 
-    def optional_text(self, key: str) -> Optional[str]:
-        return None if self.value.get(key) is None else self.text(key)
-
-    def number(self, key: str, default: Optional[int] = None) -> int:
-        number = int(self._member(key, int, default))
-        if not -1 <= number < 1 << 64:
-            raise _malformed(self._at(key), f"{number} is out of range")
-        return number
-
-    def numbers(self, key: str, default: Optional[tuple[int, ...]] = None) -> tuple[int, ...]:
-        if key not in self.value and default is not None:
-            return default
-        items = self._member(key, list, None)
-        if not all(isinstance(item, int) and not isinstance(item, bool) and 0 <= item < 1 << 32 for item in items):
-            raise _malformed(self._at(key), "an array of numbers is wanted")
-        return tuple(items)
-
-    def strings(
-        self, key: str, default: Optional[tuple[str, ...]] = None, length: Optional[int] = None
-    ) -> tuple[str, ...]:
-        if key not in self.value and default is not None:
-            return default
-        items = self._member(key, list, None)
-        if not all(isinstance(item, str) for item in items) or length not in (None, len(items)):
-            raise _malformed(self._at(key), "an array of strings is wanted")
-        return tuple(items)
-
-    def missing(self, key: str) -> Missing:
-        why, detail = self.strings(key, length=2)
-        if why not in ("absent", "forbidden", "loop", "unreadable"):
-            raise _malformed(self._at(key), f"unknown reason `{why[:40]}`")
-        return Missing(why, detail)  # type: ignore[arg-type]  # checked above
-
-    def object(self, key: str, default: Optional[dict[str, Any]] = None) -> _Object:
-        return _Object(self.value.get(key, default), self._at(key))
-
-    def objects(self, key: str) -> list[_Object]:
-        return [_Object(item, f"{self._at(key)}[{i}]") for i, item in enumerate(self._member(key, list, []))]
-
-    def items(self) -> list[tuple[str, _Object]]:
-        return [(key, _Object(value, self._at(key))) for key, value in self.value.items()]
-
     def texts(self) -> dict[str, str]:
+        """All members, which are strings."""
         return {key: self.text(key) for key in self.value}
 
+    def optional_missing(self, key: str) -> Optional[Missing]:
+        """Why something is not there, or None."""
+        return None if self.value.get(key) is None else self.missing(key)
 
-def _malformed(place: str, why: str, hint: str = "") -> FormatError:
-    return FormatError("bad-record", "malformed record of a host", place=place, why=why, hint=hint)
+    def missing(self, key: str) -> Missing:
+        """Why something is not there: [why, detail]."""
+        why, detail = self.strings(key, length=2)
+        if why not in ("absent", "forbidden", "loop", "unreadable"):
+            raise _malformed(f"unknown reason `{why[:40]}`", self.at(key))
+        return Missing(why, detail)  # type: ignore[arg-type]  # checked above

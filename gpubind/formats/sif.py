@@ -124,5 +124,5 @@ def _text(field: bytes) -> str:
 
 
 def _damaged(why: str, offset: Optional[int]) -> FormatError:
-    place = "descriptors" if offset is None else f"byte {offset}"
-    return FormatError("bad-sif", "damaged SIF file", place=place, why=why)
+    place = "descriptors" if offset is None else ""
+    return FormatError("bad-sif", "damaged SIF file", place=place, offset=offset, why=why)

@@ -169,4 +169,4 @@ def _text(field: bytes) -> str:
 
 
 def _damaged(why: str, offset: int) -> FormatError:
-    return FormatError("bad-archive", "damaged tar archive", place=f"byte {offset}", why=why)
+    return FormatError("bad-archive", "damaged tar archive", offset=offset, why=why)

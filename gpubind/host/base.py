@@ -15,16 +15,18 @@ CUDA_ORDER = "CUDA_DEVICE_ORDER"
 ROCR = "ROCR_VISIBLE_DEVICES"
 HIP = "HIP_VISIBLE_DEVICES"
 NVIDIA = "NVIDIA_VISIBLE_DEVICES"
+MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
+ROCM_PATH = "ROCM_PATH"
 GPU_VARIABLES = (*SLURM, CUDA, ROCR, HIP, NVIDIA)
 """The variables that choose GPUs, in the order in which they are asked."""
 LIBRARY_VARIABLES = (CUDA, ROCR, HIP)
 """Those that a library in a container reads, whoever set them."""
 PLAN_VARIABLES = (
     CUDA_ORDER,
-    "CUDA_MPS_PIPE_DIRECTORY",
+    MPS_PIPE_DIRECTORY,
     "NVIDIA_IMEX_CHANNELS",
     "PATH",
-    "ROCM_PATH",
+    ROCM_PATH,
     *GPU_VARIABLES,
 )
 """The variables that a plan or a rule reads, and the only ones that a record may hold."""

@@ -10,13 +10,20 @@ from __future__ import annotations
 import re
 from typing import Optional, Union
 
-from gpubind.arch import WITH_DRIVERS, architecture
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.nvidia_cli import list_argv
 from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
 from gpubind.formats.stub import STUBBED
-from gpubind.host.base import LIST_FILES, Host
+from gpubind.host.base import LIST_FILES, MPS_PIPE_DIRECTORY, ROCM_PATH, Host
+from gpubind.host.places import (
+    BELOW_LIBRARIES,
+    BELOW_ROCM,
+    PROGRAM_DIRECTORIES,
+    SINGLE_PATHS,
+    WHOLE_DIRECTORIES,
+    library_places,
+)
 from gpubind.model import Missing
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_LIMIT, read_ldcache
@@ -25,139 +32,6 @@ RUN_TIMEOUT_S = 30.0
 TEXT_LIMIT = 256 << 10
 DEPTH_LIMIT = 8
 NAMES_LIMIT = 500_000
-
-LIBRARY_BASES = (
-    "/usr/lib64",
-    "/usr/lib32",
-    "/lib64",
-    "/lib32",
-    "/usr/lib",
-    "/lib",
-    "/usr/lib/nvidia",
-    "/usr/lib64/nvidia",
-    "/usr/lib32/nvidia",
-    "/usr/local/nvidia/lib64",
-    "/usr/local/nvidia/lib",
-    "/usr/lib64-nvidia",
-    "/run/nvidia/driver/usr/lib64",
-    "/run/opengl-driver/lib",
-    "/run/opengl-driver-32/lib",
-    "/usr/lib/wsl/lib",
-    "/usr/local/glibc/usr/lib",
-    "/home/kubernetes/bin/nvidia/lib64",
-    "/opt/nvidia/lib64",
-    "/opt/rocm/lib",
-    "/opt/rocm/lib64",
-    "/opt/amdgpu/lib64",
-    "/",
-    "/32",
-)
-"""Directories of libraries: every name with its facts, so that links can be followed later; ELF facts for GPU files."""
-
-MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
-MULTIARCH_NAMES = tuple(architecture(name).triplet for name in WITH_DRIVERS)
-"""Looked for in any case; other names of this form are found by listing."""
-
-BINARY_DIRECTORIES = (
-    "/usr/bin",
-    "/usr/sbin",
-    "/bin",
-    "/sbin",
-    "/usr/local/bin",
-    "/usr/local/sbin",
-    "/usr/local/nvidia/bin",
-    "/opt/bin",
-    "/opt/rocm/bin",
-    "/run/nvidia/driver/usr/bin",
-    "/run/nvidia/driver/usr/sbin",
-)
-"""Directories of programs: every name, facts only for the GPU's."""
-
-WHOLE_DIRECTORIES = (
-    "/dev/nvidia-caps",
-    "/dev/nvidia-caps-imex-channels",
-    "/dev/dri",
-    "/etc/OpenCL",
-    "/etc/cdi",
-    "/etc/egl",
-    "/etc/glvnd",
-    "/etc/nvidia",
-    "/etc/nvidia-container-runtime/host-files-for-container.d",
-    "/etc/vulkan",
-    "/etc/vulkansc",
-    "/etc/modprobe.d",
-    "/etc/init.d",
-    "/etc/ld.so.conf.d",
-    "/etc/X11/xorg.conf.d",
-    "/lib/firmware/nvidia",
-    "/lib/modprobe.d",
-    "/lib/systemd/system",
-    "/lib/udev/rules.d",
-    "/opt/amdgpu/share/libdrm",
-    "/proc/driver/nvidia",
-    "/proc/driver/nvidia-caps",
-    "/proc/driver/nvidia-nvswitch",
-    "/run/cdi",
-    "/run/nvidia-fabricmanager",
-    "/run/nvidia-persistenced",
-    "/sys/class/drm",
-    "/sys/class/kfd/kfd/topology/nodes",
-    "/sys/module/nvidia_drm/parameters",
-    "/tmp/nvidia-mps",
-    "/usr/lib/firmware/nvidia",
-    "/usr/lib/modprobe.d",
-    "/usr/lib/nvidia",
-    "/usr/lib/systemd/system",
-    "/usr/lib/systemd/system-sleep",
-    "/usr/lib/udev/rules.d",
-    "/usr/lib/wsl/drivers",
-    "/usr/lib/xorg/modules",
-    "/usr/lib64/xorg/modules",
-    "/usr/share/X11/xorg.conf.d",
-    "/usr/share/dbus-1/system.d",
-    "/usr/share/egl",
-    "/usr/share/glvnd",
-    "/usr/share/initramfs-tools/hooks",
-    "/usr/share/libdrm",
-    "/usr/share/nvidia",
-    "/usr/share/vulkan",
-    "/usr/share/vulkansc",
-    "/var/run/cdi",
-    "/var/run/nvidia-fabricmanager",
-    "/var/run/nvidia-persistenced",
-    "/.singularity.d/libs",
-)
-"""Directories with all below them; names that have nothing to do with a GPU without facts."""
-
-SINGLE_PATHS = (
-    *(f"/etc/apptainer/{name}.conf" for name in ("apptainer", "nvliblist", "rocmliblist")),
-    *(f"/etc/singularity/{name}.conf" for name in ("singularity", "nvliblist", "rocmliblist")),
-    "/dev/dxg",
-    "/dev/kfd",
-    "/dev/nvidiactl",
-    "/etc/group",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/nv_tegra_release",
-    "/etc/nvidia-imex/nodes_config.cfg",
-    "/etc/os-release",
-    "/proc/devices",
-    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-    "/proc/sys/kernel/unprivileged_userns_clone",
-    "/proc/sys/user/max_user_namespaces",
-    "/run/udev",
-    *(f"{prefix}/bin/bwrap" for prefix in ("/usr", "/usr/local")),
-    *(
-        f"{prefix}/{name}/bin/starter-suid"
-        for prefix in ("/usr/libexec", "/usr/local/libexec", "/usr/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu")
-        for name in ("apptainer", "singularity")
-    ),
-    *(
-        f"/sys/module/{module}{fact}"
-        for module in ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_fs", "amdgpu", "nouveau")
-        for fact in ("", "/version", "/initstate")
-    ),
-)
 
 GPU_NAME = re.compile(
     r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvngx|nv-fabric|^lib(EGL|GL|OpenGL|OpenCL|vdpau)"
@@ -270,12 +144,12 @@ class _Survey:
         """The whole survey."""
         for path in SINGLE_PATHS:
             self.note(path)
-        for directory in dict.fromkeys((*LIBRARY_BASES, *self._multiarch(), *self._cached_directories())):
-            self.list(directory, all_facts=directory != "/")
-            for sub in ("vdpau", "gbm", "nvidia/wine", "libglvnd"):
-                self.list(f"{directory.rstrip('/')}/{sub}", all_facts=True)
+        libraries = (*library_places(self.tree, host.uname.machine), *self._cached_directories())
+        for directory in dict.fromkeys(libraries):
+            for sub in BELOW_LIBRARIES:
+                self.list(f"{directory.rstrip('/')}/{sub}".rstrip("/") or "/", all_facts=directory != "/" or sub != "")
         on_path = [d for d in host.environ.get("PATH", "").split(":") if d.startswith("/") and not _HOME.match(d)]
-        for directory in dict.fromkeys((*BINARY_DIRECTORIES, *on_path)):
+        for directory in dict.fromkeys((*PROGRAM_DIRECTORIES, *on_path)):
             self.list(directory)
         self.list("/dev")
         self.list("/dev/char")
@@ -284,28 +158,18 @@ class _Survey:
         self._pci_devices()
         for directory in WHOLE_DIRECTORIES:
             self.walk(directory)
-        mps = host.environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
+        mps = host.environ.get(MPS_PIPE_DIRECTORY, "")
         if mps.startswith("/") and not _HOME.match(mps):
             self.walk(mps)
         self._drm_devices()
         releases = self._matching("/opt", "rocm")
-        asked = host.environ.get("ROCM_PATH", "")
+        asked = host.environ.get(ROCM_PATH, "")
         if asked.startswith("/") and not _HOME.match(asked):
             releases.append(asked)
         for directory in releases:
-            for sub in (".info", "lib", "lib64", "lib/llvm/lib", "llvm/lib", "bin", "etc/OpenCL/vendors"):
+            for sub in BELOW_ROCM:
                 self.list(f"{directory}/{sub}", all_facts=True)
         self._dependencies()
-
-    def _multiarch(self) -> list[str]:
-        """Debian's library directories and the driver's below them."""
-        directories = []
-        for base in MULTIARCH_BASES:
-            names = self.tree.list(base)
-            here = () if isinstance(names, Missing) else tuple(name for name in names if "-linux-gnu" in name)
-            for name in sorted({*MULTIARCH_NAMES, *here}):
-                directories += [f"{base}/{name}{sub}" for sub in ("", "/nvidia", "/nvidia/current", "/nvidia/xorg")]
-        return directories
 
     def _cached_directories(self) -> list[str]:
         cache = read_ldcache(self.tree)
@@ -322,11 +186,9 @@ class _Survey:
         """Display controllers (class 0x03) and accelerators (0x12): vendor, class, the kernel driver that has them, and
         their DRM nodes.
         """
-        names = self.tree.list("/sys/bus/pci/devices")
-        for name in () if isinstance(names, Missing) else names:
+        for name in self.tree.names("/sys/bus/pci/devices"):
             base = f"/sys/bus/pci/devices/{name}"
-            kind = self.tree.read_text(f"{base}/class")
-            if isinstance(kind, str) and kind.startswith(("0x03", "0x12")):
+            if (self.tree.text(f"{base}/class") or "").startswith(("0x03", "0x12")):
                 for fact in ("class", "vendor", "device"):
                     self.note(f"{base}/{fact}", text=True)
                 self.note(f"{base}/driver")
@@ -336,8 +198,7 @@ class _Survey:
 
     def _drm_devices(self) -> None:
         """Which card goes with which render node."""
-        names = self.tree.list("/sys/class/drm")
-        for name in () if isinstance(names, Missing) else names:
+        for name in self.tree.names("/sys/class/drm"):
             if re.fullmatch(r"renderD[0-9]+", name):
                 self.list(f"/sys/class/drm/{name}/device/drm", all_facts=True)
 
@@ -433,14 +294,12 @@ class _Survey:
 
     def _groups(self) -> bytes:
         """The names of the groups that own device nodes, without their members."""
-        text = self.tree.read_text("/etc/group")
         gids = set()
         for directory in ("/dev", "/dev/dri", "/dev/nvidia-caps"):
-            names = self.tree.list(directory)
-            for name in () if isinstance(names, Missing) else names:
+            for name in self.tree.names(directory):
                 found = self.tree.stat(f"{directory}/{name}")
                 if not isinstance(found, Missing) and (GPU_NAME.search(name) or directory != "/dev" or name == "kfd"):
                     gids.add(str(found.gid))
-        lines = [] if isinstance(text, Missing) else [line.split(":") for line in text.split("\n")]
+        lines = [line.split(":") for line in (self.tree.text("/etc/group") or "").split("\n")]
         kept = "".join(f"{line[0]}:x:{line[2]}:\n" for line in lines if len(line) > 2 and line[2] in gids)
         return kept.encode("utf-8", "surrogateescape")

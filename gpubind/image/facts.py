@@ -9,19 +9,13 @@ from typing import Literal, NamedTuple, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.formats.elf import ElfIdent
-from gpubind.formats.shell import Exports, parse_exports
+from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.versions import newest
-from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath, Stat
+from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
 from gpubind.tree import Tree, glob
+from gpubind.tree.base import ABSENT
 
-ENVIRONMENT = "/.singularity.d/env"
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What Apptainer and SingularityCE set before an image's own files."""
-OWN_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
-"""Singularity's own among the environment files. 91-environment.sh is the image's: `%post` writes to it."""
-DOCKER_FILES = ("10-docker.sh", "10-docker2singularity.sh")
-SEARCH_PATHS = frozenset(("PATH", "LD_LIBRARY_PATH"))
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
 DRIVER_SONAMES = (
     "libcuda.so.1",
@@ -79,7 +73,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     libstdcxx = loader.facts("libstdc++.so.6")
     undecided: tuple[str, ...] = ()
     if env is None:
-        env, undecided = _of_interest(read_environment(tree))
+        env, undecided = of_interest(read_environment(tree))
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
     facts = ImageFacts(
         kind=kind,
@@ -96,7 +90,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),
         cuda=_cuda(tree) or env.get("CUDA_VERSION") or None,
         compat=tuple(_compat(tree)),
-        rocm=_rocm(tree),
+        rocm=_version_in(tree, "/opt/rocm/.info/version"),
         own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
     )
     return Image(tree, loader, facts)
@@ -117,50 +111,6 @@ def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"],
     return "none", None, None
 
 
-def read_environment(tree: Tree) -> Exports:
-    """What the image's environment files set, in the order in which Apptainer reads them; read and never run.
-
-    Every file counts but Singularity's own. PATH is repaired where Apptainer repairs it.
-    """
-    exports = Exports({"PATH": None})
-    names = tree.list(ENVIRONMENT)
-    for name in () if isinstance(names, Missing) else sorted(name for name in names if name.endswith(".sh")):
-        path = f"{ENVIRONMENT}/{name}"
-        found = tree.stat(path)
-        if name in OWN_FILES or isinstance(found, Missing) or found.kind != "file":
-            continue
-        if name == "90-environment.sh" and exports.env.get("PATH", "") is None:
-            exports = exports.with_value("PATH", DEFAULT_PATH)
-        text = tree.read_text(path)
-        exports = exports.with_nothing_known() if isinstance(text, Missing) else parse_exports(text, exports)
-        own = exports.env.get("PATH")
-        if name in DOCKER_FILES and own is not None:
-            exports = exports.with_value("PATH", _completed(own))
-    return exports
-
-
-def _completed(path: str) -> str:
-    """*path* with the directories of the default PATH that it lacks."""
-    directories = path.split(":") if path else []
-    return ":".join([*directories, *(d for d in DEFAULT_PATH.split(":") if d not in directories)])
-
-
-def _of_interest(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What *exports* says of the variables that concern a plan, and which of them it does not know.
-
-    Singularity's own files export PATH and LD_LIBRARY_PATH, whoever has set them.
-    """
-    env = {
-        name: value
-        for name, value in exports.env.items()
-        if value is not None and (name in exports.exported or name in SEARCH_PATHS)
-    }
-    if env.get("PATH") == DEFAULT_PATH:
-        del env["PATH"]
-    names = exports.unknown | (SEARCH_PATHS if exports.clouded else frozenset())
-    return env, tuple(sorted(name for name in names if name not in exports.env))
-
-
 def _driver(tree: Tree, loader: Loader) -> Iterator[ImageLibrary]:
     for soname in DRIVER_SONAMES:
         path = loader.find(soname)
@@ -174,32 +124,35 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
 
     Empty files are mount points that others left.
     """
-    real = tree.resolve(path) if path.startswith("/") else Missing("absent")
-    found = real if isinstance(real, Missing) else tree.stat(real)
-    if isinstance(real, Missing) or not isinstance(found, Stat) or found.kind != "file" or not found.size:
+    found = tree.find(path) if path.startswith("/") else ABSENT
+    if isinstance(found, Missing) or found.stat.kind != "file" or not found.stat.size:
         return None
+    real = found.path
     return None if "/compat/" in real or tree.is_stub(real) else ImageLibrary(soname, real, _version_of(real))
 
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
     """Each compat libcuda that a program would find as libcuda.so.1 in its directory, once."""
-    seen = []
+    for real in dict.fromkeys(tree.resolve(path) for path in _compat_paths(tree)):
+        if isinstance(real, Missing):
+            continue
+        directory = real.rpartition("/")[0]
+        if "compat" not in directory.split("/") or tree.resolve(f"{directory}/libcuda.so.1") != real:
+            continue  # a link out of the package: the directory holds more than that
+        elf = ABSENT if tree.is_stub(real) else tree.elf(real)
+        if not isinstance(elf, Missing):
+            yield ImageLibrary("libcuda.so.1", real, _version_of(real), elf.cuda_note)
+
+
+def _compat_paths(tree: Tree) -> list[RootedPath]:
+    """What matches `COMPAT`; of an image with thousands of toolkits, what the patterns before such a one match."""
+    paths: list[RootedPath] = []
     for pattern in COMPAT:
         try:
-            paths = glob(tree, pattern)
-        except FormatError:
-            return  # an image of thousands of directories of that name
-        for path in paths:
-            real = tree.resolve(path)
-            if isinstance(real, Missing) or real in seen:
-                continue
-            seen.append(real)
-            directory = real.rpartition("/")[0]
-            if "compat" not in directory.split("/") or tree.resolve(f"{directory}/libcuda.so.1") != real:
-                continue  # a link out of the package: the directory holds more than that
-            elf = Missing("absent") if tree.is_stub(real) else tree.elf(real)
-            if not isinstance(elf, Missing):
-                yield ImageLibrary("libcuda.so.1", real, _version_of(real), elf.cuda_note)
+            paths += glob(tree, pattern)
+        except FormatError:  # wide-glob
+            break
+    return paths
 
 
 def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
@@ -207,7 +160,7 @@ def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
     for directory in dict.fromkeys(library_path.replace(";", ":").split(":")):
         if directory.startswith("/.singularity.d/libs"):
             return None
-        real = tree.resolve(f"{directory}/libcuda.so.1") if directory.startswith("/") else Missing("absent")
+        real = tree.resolve(f"{directory}/libcuda.so.1") if directory.startswith("/") else ABSENT
         if not isinstance(real, Missing) and isinstance(tree.ident(real), ElfIdent):
             return real
     return None
@@ -220,20 +173,16 @@ def _version_of(path: str) -> Optional[str]:
 
 def _cuda(tree: Tree) -> Optional[str]:
     """The CUDA version that the toolkit in the image says of itself."""
-    text = tree.read_text("/usr/local/cuda/version.json")
-    if isinstance(text, str):
-        try:
-            version = json.loads(text)["cuda"]["version"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            version = None
-        if isinstance(version, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", version):
-            return version
-    text = tree.read_text("/usr/local/cuda/version.txt")
-    match = re.match(r"CUDA Version ([0-9]+(?:\.[0-9]+){1,3})", text) if isinstance(text, str) else None
-    return match.group(1) if match else None
+    try:
+        version = json.loads(tree.text("/usr/local/cuda/version.json") or "null")["cuda"]["version"]
+    except (ValueError, TypeError, KeyError, RecursionError):  # not there, or not as NVIDIA writes it: it says nothing
+        version = None
+    if isinstance(version, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", version):
+        return version
+    return _version_in(tree, "/usr/local/cuda/version.txt", "CUDA Version ")
 
 
-def _rocm(tree: Tree) -> Optional[str]:
-    text = tree.read_text("/opt/rocm/.info/version")
-    match = re.match(r"([0-9]+(?:\.[0-9]+){1,3})", text) if isinstance(text, str) else None
+def _version_in(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
+    """The version that the file *path* starts with, behind *prefix*."""
+    match = re.match(prefix + r"([0-9]+(?:\.[0-9]+){1,3})", tree.text(path) or "")
     return match.group(1) if match else None

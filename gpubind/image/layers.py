@@ -1,4 +1,4 @@
-"""The files of tar layers, one over the other: an index of where everything is, without any of it.
+"""LayeredTree: the files of tar layers, one over the other, without unpacking them anywhere.
 
 Source: OCI image-spec `layer.md` (whiteouts, opaque directories, hard links); members below a link go where the link
 leads inside the root, as in runtimes that unpack one layer over the other.
@@ -6,16 +6,19 @@ leads inside the root, as in runtimes that unpack one layer over the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from posixpath import normpath
-from typing import Optional
+from typing import Optional, Union
 
+from gpubind.blob.base import Blob, Part
 from gpubind.errors import FormatError
-from gpubind.formats.elf import ElfIdent, parse_ident
+from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.formats.tar import TarHeader
-from gpubind.image.archives import members
-from gpubind.image.sources import Source
-from gpubind.model import FileKind
+from gpubind.image.tar import members
+from gpubind.model import FileKind, HostPath, Missing, RootedPath, Stat
+from gpubind.tree.base import ABSENT
+from gpubind.tree.opened import OpenedTree
 
 ENTRIES_LIMIT = 400_000
 """In all layers together, also what a later one hides; about 350 bytes of memory each."""
@@ -27,14 +30,14 @@ LINKS_LIMIT = 40
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 IDENT_SIZE = 20  # all that parse_ident wants of an ELF file
+IDENTS_KEPT = 1024  # there are about five
+PARENTS_KEPT = 4096
 
 
 class Entry:
     """What is at one path."""
 
-    __slots__ = (
-        "children", "gid", "ident", "kind", "layer", "link", "major", "minor", "mode", "offset", "size", "source", "uid"
-    )  # fmt: skip
+    __slots__ = ("gid", "ident", "kind", "layer", "link", "major", "minor", "mode", "offset", "size", "source", "uid")
 
     def __init__(self, kind: FileKind, layer: int) -> None:
         self.kind = kind
@@ -49,27 +52,38 @@ class Entry:
         """Of the data in its layer; -1 if that is not what the file holds (a sparse file)."""
         self.ident: Optional[ElfIdent] = None
         """Of an ELF file: it is asked for often, and going back in a layer is slow."""
-        self.children: Optional[dict[str, Entry]] = {} if kind == "dir" else None
+
+    def describe(self, header: TarHeader, layer: int) -> None:
+        """Take over what *header* says of any kind of file."""
+        self.mode, self.uid, self.gid, self.layer = header.mode, header.uid, header.gid, layer
+
+
+class Directory(Entry):
+    """A directory, and what is in it."""
+
+    __slots__ = ("children",)
+
+    def __init__(self, layer: int) -> None:
+        super().__init__("dir", layer)
+        self.children: dict[str, Entry] = {}
 
 
 class Layers:
-    """The merged index. `add` takes the layers from the lowest to the uppermost."""
+    """An index of where everything is. `add` takes the layers from the lowest to the uppermost."""
 
     def __init__(self, *, whiteouts: bool = True) -> None:
-        self.root = Entry("dir", 0)
-        self.sources: list[Source] = []
+        self.root = Directory(0)
+        self.blobs: list[Blob] = []
         self._whiteouts = whiteouts
         self._count = 0
         self._steps = 0
         self._idents: dict[bytes, Optional[ElfIdent]] = {}
-        self._parents: dict[str, Optional[Entry]] = {}
+        self._parents: dict[str, Optional[Directory]] = {}
 
-    def add(self, source: Source) -> None:
-        """Put the layer in *source* over the others. Errors: `FormatError` (`bad-archive`, `image-bomb`)."""
-        number = len(self.sources)
-        self.sources.append(source)
-        self._parents.clear()
-        for header, offset in members(source):
+    def add(self, blob: Blob) -> None:
+        """Put the layer in *blob* over the others. Errors: `FormatError` (`bad-archive`, `image-bomb`)."""
+        self.blobs.append(blob)
+        for header, offset in members(blob):
             self._counted(1, header.name.count("/") + header.link.count("/"))
             if header.kind is None or len(header.name) > PATH_LIMIT or len(header.link) > PATH_LIMIT:
                 continue
@@ -79,100 +93,124 @@ class Layers:
                 continue
             if self._whiteouts and WHITEOUT in path and (f"/{WHITEOUT}" in head or name.startswith(WHITEOUT)):
                 if f"/{WHITEOUT}" not in head:  # what is below is another storage driver's
-                    self._hide(head, name, number)
-                continue
-            if not name:
-                if header.kind == "dir":
-                    self._describe(self.root, header, number)
-                continue
-            parent = self._parent(head, number)
-            if parent is None:
-                continue
-            self._put(parent, name, header, offset, number)
+                    self._hide(head, name)
+            elif name:
+                self._put(head, name, header, offset)
+            elif header.kind == "dir":
+                self.root.describe(header, self._layer)
 
     def find(self, path: str) -> Optional[Entry]:
         """What is at *path*, no parent of which is a link."""
         entry: Optional[Entry] = self.root
         for name in path.split("/"):
             if name:
-                entry = entry.children.get(name) if entry is not None and entry.children is not None else None
+                entry = entry.children.get(name) if isinstance(entry, Directory) else None
         return entry
 
-    def _put(self, parent: Entry, name: str, header: TarHeader, offset: int, number: int) -> None:
-        assert parent.children is not None
+    @property
+    def _layer(self) -> int:
+        """The number of the layer that is being added."""
+        return len(self.blobs) - 1
+
+    def _put(self, head: str, name: str, header: TarHeader, offset: int) -> None:
+        parent = self._parent(head)
+        if parent is None:
+            return
         old = parent.children.get(name)
         if header.kind == "hardlink":
             target = self._linked(header.link)
             if target is None or target.kind == "dir" or target is old:
                 return
             new = copy(target)
-            new.layer = number
-        elif header.kind == "dir" and old is not None and old.kind == "dir":
-            self._describe(old, header, number)
+            new.layer = self._layer
+        elif header.kind == "dir" and isinstance(old, Directory):
+            old.describe(header, self._layer)
             return
         else:
-            assert header.kind is not None
-            new = Entry(header.kind, number)
-            self._describe(new, header, number)
-            new.size = header.size if header.kind == "file" else 0
-            new.major, new.minor = header.major, header.minor
-            new.link = header.link
-            new.offset = -1 if header.sparse else offset
-            if header.kind == "file" and new.size >= IDENT_SIZE and not header.sparse:
-                new.ident = self._ident(self.sources[number].read_at(offset, IDENT_SIZE))
-        if old is not None and old.kind in ("dir", "link"):
-            self._parents.clear()
-        parent.children[name] = new
+            new = self._made(header, offset)
+        self._change(parent, name, new)
 
-    def _describe(self, entry: Entry, header: TarHeader, number: int) -> None:
-        entry.mode, entry.uid, entry.gid, entry.layer = header.mode, header.uid, header.gid, number
+    def _made(self, header: TarHeader, offset: int) -> Entry:
+        """The entry of a member whose data is at *offset* in its layer."""
+        assert header.kind is not None and header.kind != "hardlink"
+        new = Directory(self._layer) if header.kind == "dir" else Entry(header.kind, self._layer)
+        new.describe(header, self._layer)
+        new.major, new.minor, new.link = header.major, header.minor, header.link
+        if header.kind == "file":
+            new.size = header.size
+            if not header.sparse:
+                new.offset = offset
+                new.ident = self._ident(offset) if header.size >= IDENT_SIZE else None
+        return new
 
-    def _ident(self, head: bytes) -> Optional[ElfIdent]:
+    def _ident(self, offset: int) -> Optional[ElfIdent]:
+        head = self.blobs[-1].read_at(offset, IDENT_SIZE)
         if head[:4] != b"\x7fELF":
             return None
         if head not in self._idents:
             ident = parse_ident(head)
-            if len(self._idents) > 1024:  # there are about five
+            if len(self._idents) > IDENTS_KEPT:
                 self._idents.clear()
             self._idents[head] = ident if isinstance(ident, ElfIdent) else None
         return self._idents[head]
 
-    def _hide(self, head: str, name: str, number: int) -> None:
-        """Take away what layers below number *number* have there; what this one has stays, in whatever order."""
-        parent = self._parent(head, number, make=False)
-        if parent is None or parent.children is None:
+    def _hide(self, head: str, name: str) -> None:
+        """Take away what lower layers have there; what this one has stays, in whatever order."""
+        parent = self._parent(head, make=False)
+        if parent is None:
             return
-        self._parents.clear()
         if name == OPAQUE:
-            self._steps += _prune(parent, number)
+            self._prune(parent)
             return
         name = name[len(WHITEOUT) :]
         hidden = parent.children.get(name)
-        if hidden is None:
-            return
-        if hidden.kind == "dir":
-            self._steps += _prune(hidden, number)
-        if hidden.layer < number and not hidden.children:
-            del parent.children[name]
+        if isinstance(hidden, Directory):
+            self._prune(hidden)
+        if hidden is not None:
+            self._remove(parent, name, hidden)
+
+    def _prune(self, directory: Directory) -> None:
+        """Take away what is below *directory* and not of this layer."""
+        found: list[tuple[Directory, str, Entry]] = []
+        todo = [directory]
+        while todo:
+            parent = todo.pop()
+            found += [(parent, name, child) for name, child in parent.children.items()]
+            todo += [child for child in parent.children.values() if isinstance(child, Directory)]
+        self._steps += 2 * len(found)
+        for parent, name, child in reversed(found):  # the deepest first: a directory stays for what is left in it
+            self._remove(parent, name, child)
+
+    def _remove(self, parent: Directory, name: str, entry: Entry) -> None:
+        """Take *entry* away, unless it, or something in it, is of this layer."""
+        if entry.layer < self._layer and not (isinstance(entry, Directory) and entry.children):
+            self._change(parent, name, None)
+
+    def _change(self, parent: Directory, name: str, new: Optional[Entry]) -> None:
+        """Put *new* at that name, or nothing: the one place where something gives way."""
+        old = parent.children.pop(name, None)
+        if old is not None and old.kind in ("dir", "link"):  # a path that led through it leads elsewhere now
+            self._parents.clear()
+        if new is not None:
+            parent.children[name] = new
 
     def _linked(self, target: str) -> Optional[Entry]:
-        path = normpath("/" + target.lstrip("/"))
-        head, _, name = path.rpartition("/")
-        parent = self._parent(head, 0, make=False)
-        return parent.children.get(name) if parent is not None and parent.children is not None else None
+        head, _, name = normpath("/" + target.lstrip("/")).rpartition("/")
+        parent = self._parent(head, make=False)
+        return parent.children.get(name) if parent is not None else None
 
-    def _parent(self, path: str, number: int, *, make: bool = True) -> Optional[Entry]:
+    def _parent(self, path: str, *, make: bool = True) -> Optional[Directory]:
         """The directory *path*, links followed inside the root; made where it is missing. None where links loop."""
         if path in self._parents:
             return self._parents[path]
-        found = self._walk(path, number, make)
+        found = self._walk(path, make)
         if found is not None or make:
-            if len(self._parents) > 4096:
+            if len(self._parents) > PARENTS_KEPT:
                 self._parents.clear()
             self._parents[path] = found
         return found
 
-    def _walk(self, path: str, number: int, make: bool) -> Optional[Entry]:
+    def _walk(self, path: str, make: bool) -> Optional[Directory]:
         todo = path.split("/")[::-1]
         stack = [self.root]
         links = 0
@@ -185,9 +223,7 @@ class Layers:
                 if len(stack) > 1:
                     stack.pop()
                 continue
-            children = stack[-1].children
-            assert children is not None
-            entry = children.get(name)
+            entry = stack[-1].children.get(name)
             if entry is not None and entry.kind == "link":
                 links += 1
                 if links > LINKS_LIMIT or not entry.link:
@@ -196,13 +232,12 @@ class Layers:
                     del stack[1:]
                 todo.extend(entry.link.split("/")[::-1])
                 continue
-            if entry is None or entry.children is None:
+            if not isinstance(entry, Directory):
                 if not make or len(name) > NAME_LIMIT:
                     return None
                 self._counted(1)
-                if entry is not None:
-                    self._parents.clear()
-                entry = children[name] = Entry("dir", number)  # a file gives way: the later word counts
+                entry = Directory(self._layer)
+                self._change(stack[-1], name, entry)  # a file gives way: the later word counts
             stack.append(entry)
         return stack[-1]
 
@@ -216,22 +251,45 @@ class Layers:
                 "the image has far more files, or far longer paths, than images do",
                 place=f"more than {many}",
                 why="an index of them would take too much memory or time",
-            ).in_file(self.sources[-1].label)
+            ).in_file(self.blobs[-1].label)
 
 
-def _prune(directory: Entry, number: int) -> int:
-    """Take away what is below *directory* and not of layer *number*; how many steps that took."""
-    found: list[tuple[Entry, str, Entry]] = []
-    todo = [directory]
-    while todo:
-        entry = todo.pop()
-        assert entry.children is not None
-        for name, child in entry.children.items():
-            found.append((entry, name, child))
-            if child.children is not None:
-                todo.append(child)
-    for parent, name, child in reversed(found):  # the deepest first: a directory stays for what is left in it
-        if child.layer < number and not child.children:
-            assert parent.children is not None
-            del parent.children[name]
-    return 2 * len(found)
+class LayeredTree(OpenedTree):
+    """The files in *layers*; *root* only names the image."""
+
+    def __init__(self, layers: Layers, root: HostPath) -> None:
+        super().__init__(root)
+        self._layers = layers
+
+    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
+        entry = self._layers.find(path)
+        if entry is None:
+            return ABSENT
+        if entry.kind != "file" or entry.offset < 0:
+            return Missing("unreadable", "a sparse file" if entry.kind == "file" else f"a {entry.kind}")
+        layer = self._layers.blobs[entry.source]
+        return Part(layer, entry.offset, entry.size, label or f"{layer.label}: {path.lstrip('/')}")
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        entry = self._layers.find(path)
+        if entry is None:
+            return ABSENT
+        return Stat(entry.kind, entry.mode, entry.uid, entry.gid, entry.size, entry.major, entry.minor)
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        entry = self._layers.find(path)
+        return ABSENT if entry is None else entry.link
+
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
+        entry = self._layers.find(path)
+        return tuple(entry.children) if isinstance(entry, Directory) else ABSENT
+
+    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        entry = self._layers.find(path)
+        return entry.ident if entry is not None and entry.ident is not None else super()._ident(path)
+
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        entry = self._layers.find(path)
+        if entry is not None and entry.ident is None:
+            return Missing("unreadable", "not an ELF file")
+        return super()._elf(path)

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional, TypeVar
 
 from gpubind.arch import Architecture
-from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.blob.base import Blob
+from gpubind.blob.compressed import unpacked
+from gpubind.errors import FormatError, HostReadError, UsageError, in_file
 from gpubind.formats.oci import (
     CONFIG_TYPES,
     DOCUMENT_LIMIT,
@@ -24,11 +26,10 @@ from gpubind.formats.oci import (
     parse_oci_index,
     parse_oci_manifest,
 )
-from gpubind.image.layered import LayeredTree
-from gpubind.image.layers import Layers
-from gpubind.image.sources import Source, open_source, unpacked
+from gpubind.image.layers import LayeredTree, Layers
 from gpubind.model import HostPath, ImageKind, Missing
 from gpubind.tree import LiveTree, Tree
+from gpubind.tree.opened import OpenedTree
 
 T = TypeVar("T")
 
@@ -45,48 +46,43 @@ class Contents(NamedTuple):
     kind: ImageKind
     env: dict[str, str]
 
-    def as_image(self, label: str) -> tuple[Tree, str, ImageKind, dict[str, str]]:
-        """The arguments of `read_image`."""
-        return self.tree, label, self.kind, self.env
-
 
 class Blobs:
     """The files of a layout: of a directory, or in an archive. Links in it stay inside."""
 
-    def __init__(self, tree: Tree, label: str) -> None:
+    def __init__(self, tree: OpenedTree, label: str) -> None:
         self.tree = tree
         self.label = label
 
     def has(self, path: str) -> bool:
         """Whether there is a regular file *path*."""
-        found = self.tree.stat("/" + path)
-        return not isinstance(found, Missing) and found.kind == "file"
+        found = self.tree.find("/" + path)
+        return not isinstance(found, Missing) and found.stat.kind == "file"
 
-    def read(self, path: str, size: Optional[int] = None) -> bytes:
+    def parsed(self, path: str, parse: Callable[[bytes], T], size: Optional[int] = None) -> T:
         """The document *path*. Errors: `FormatError` (`bad-oci`): not there, too large, not of the *size* it should."""
         data = self.tree.read("/" + path, DOCUMENT_LIMIT)
         if isinstance(data, Missing):
             raise _malformed(str(data), path).in_file(self.label)
-        if size is not None and len(data) != size:
-            raise _malformed(f"{len(data)} bytes instead of {size}", path).in_file(self.label)
-        return data
+        self._measured(path, len(data), size)
+        with in_file(f"{self.label}: {path}"):
+            return parse(data)
 
-    def open(self, path: str, size: Optional[int] = None) -> Source:
-        """The layer *path*, unpacked. Errors: as `read`."""
-        where = self.tree.resolve("/" + path)
-        found = where if isinstance(where, Missing) else self.tree.stat(where)
-        if isinstance(where, Missing) or isinstance(found, Missing) or found.kind != "file":
+    def layer(self, path: str, size: Optional[int] = None) -> Blob:
+        """The layer *path*, unpacked. Errors: as `parsed`."""
+        found = self.tree.find("/" + path)
+        if isinstance(found, Missing) or found.stat.kind != "file":
             why = str(found) if isinstance(found, Missing) else "it is no regular file"
             raise _malformed(why, path).in_file(self.label)
-        if size is not None and found.size != size:
-            raise _malformed(f"{found.size} bytes instead of {size}", path).in_file(self.label)
-        if isinstance(self.tree, LayeredTree):
-            source = self.tree.open(where)
-            if isinstance(source, Missing):
-                raise _malformed(str(source), path).in_file(self.label)
-        else:
-            source = open_source(self.tree.real(where), f"{self.label}: {path}")
-        return unpacked(source)
+        self._measured(path, found.stat.size, size)
+        blob = self.tree.open(found.path, f"{self.label}: {path}")
+        if isinstance(blob, Missing):
+            raise _malformed(str(blob), path).in_file(self.label)
+        return unpacked(blob)
+
+    def _measured(self, path: str, size: int, wanted: Optional[int]) -> None:
+        if wanted not in (None, size):
+            raise _malformed(f"{size} bytes instead of {wanted}", path).in_file(self.label)
 
 
 def open_layout(path: str, tag: Optional[str], arch: Architecture) -> Contents:
@@ -96,40 +92,40 @@ def open_layout(path: str, tag: Optional[str], arch: Architecture) -> Contents:
 
 
 def open_archive(
-    source: Source, root: HostPath, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
+    blob: Blob, root: HostPath, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
 ) -> Contents:
-    """The image in the tar archive *source*, of *kind* if that is given; of several, the one for *arch*.
+    """The image in the tar archive *blob*, of *kind* if that is given; of several, the one for *arch*.
 
     Errors: `FormatError` (`bad-oci`, `bad-archive`, `image-bomb`, `unknown-image`), `HostReadError`
     (`unsupported-image`, `encrypted-image`), `UsageError` (`several-images`, `no-such-tag`).
     """
-    plain = unpacked(source)
+    plain = unpacked(blob)
     if kind is None and plain.read_at(257, 5) != b"ustar":
         why = "it is compressed, and what is in it is no tar archive"
-        raise FormatError("unknown-image", "this is no image", where=source.label, why=why)
+        raise FormatError("unknown-image", "this is no image", where=blob.label, why=why)
     index = Layers(whiteouts=False)
     index.add(plain)
-    blobs = Blobs(LayeredTree(index, root), source.label)
+    blobs = Blobs(LayeredTree(index, root), blob.label)
     docker, oci = blobs.has("manifest.json"), blobs.has("index.json")
     if kind is None and not docker and not oci:
         what = "an archive that holds no image"
         why = "neither manifest.json nor index.json is in it"
         hint = "an image is saved by `docker save` or `podman save`, not by `docker export`"
-        raise FormatError("unknown-image", what, where=source.label, why=why, hint=hint)
+        raise FormatError("unknown-image", what, where=blob.label, why=why, hint=hint)
     if kind == "docker-archive" or (kind is None and docker):
         return _from_docker(blobs, root, tag)
     return _from_index(blobs, root, "oci-archive", tag, arch)
 
 
 def _from_docker(blobs: Blobs, root: HostPath, tag: Optional[str]) -> Contents:
-    images = _parsed(blobs, "manifest.json", parse_docker_manifest, blobs.read("manifest.json"))
+    images = blobs.parsed("manifest.json", parse_docker_manifest)
     image = _tagged(images, [image.tags for image in images], tag, blobs.label)
-    config = _parsed(blobs, image.config, parse_oci_config, blobs.read(image.config))
+    config = blobs.parsed(image.config, parse_oci_config)
     return Contents(_layered(blobs, root, [(layer, None) for layer in image.layers]), "docker-archive", config.env)
 
 
 def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str], arch: Architecture) -> Contents:
-    descriptors = _parsed(blobs, "index.json", parse_oci_index, blobs.read("index.json"))
+    descriptors = blobs.parsed("index.json", parse_oci_index)
     images = [d for d in descriptors if d.media_type in (*INDEX_TYPES, *MANIFEST_TYPES, "")]
     if not images and descriptors:
         raise _unsupported(f"its parts are of type {descriptors[0].media_type[:100]!r}", blobs.label)
@@ -140,7 +136,7 @@ def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str
         chosen = [image for image in images if image.names == chosen[0].names]
     manifests = _manifests(blobs, chosen)
     descriptor = _fitting(manifests, arch, blobs.label)
-    manifest = _parsed(blobs, descriptor.path, parse_oci_manifest, blobs.read(descriptor.path, descriptor.size))
+    manifest = blobs.parsed(descriptor.path, parse_oci_manifest, descriptor.size)
     if manifest.config.media_type not in CONFIG_TYPES:
         raise _unsupported(f"its configuration is of type {manifest.config.media_type[:100]!r}", blobs.label)
     for layer in manifest.layers:
@@ -150,8 +146,7 @@ def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str
             )
         if not is_layer_type(layer.media_type):
             raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
-    config_path = manifest.config.path
-    config = _parsed(blobs, config_path, parse_oci_config, blobs.read(config_path, manifest.config.size))
+    config = blobs.parsed(manifest.config.path, parse_oci_config, manifest.config.size)
     layers = [(layer.path, layer.size) for layer in manifest.layers]
     return Contents(_layered(blobs, root, layers), kind, config.env)
 
@@ -161,7 +156,7 @@ def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[
         raise _malformed(f"{len(layers)} layers", "layers").in_file(blobs.label)
     index = Layers()
     for path, size in layers:
-        index.add(blobs.open(path, size))
+        index.add(blobs.layer(path, size))
     return LayeredTree(index, root)
 
 
@@ -176,7 +171,7 @@ def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDe
             opened += 1
             if depth >= INDEX_DEPTH_LIMIT or opened > INDEXES_LIMIT:
                 raise _malformed("indexes in indexes, without end", descriptor.path).in_file(blobs.label)
-            inner = _parsed(blobs, descriptor.path, parse_oci_index, blobs.read(descriptor.path, descriptor.size))
+            inner = blobs.parsed(descriptor.path, parse_oci_index, descriptor.size)
             todo.extend((item, depth + 1) for item in reversed(inner))
         elif descriptor.media_type in (*MANIFEST_TYPES, ""):
             found.append(descriptor)
@@ -215,13 +210,6 @@ def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[
 def _names(name: str, tag: str) -> bool:
     """Whether *tag* means *name*: the same, or without the registry, or without `:latest`, or the tag alone."""
     return any(said == tag or said.endswith((f"/{tag}", f":{tag}")) for said in (name, re.sub(":latest$", "", name)))
-
-
-def _parsed(blobs: Blobs, path: str, parse: Callable[[bytes], T], data: bytes) -> T:
-    try:
-        return parse(data)
-    except FormatError as error:
-        raise error.in_file(f"{blobs.label}: {path}") from error
 
 
 def _unsupported(why: str, label: str) -> HostReadError:

@@ -8,6 +8,7 @@ import stat
 from typing import Optional
 
 from gpubind.arch import Architecture, architecture
+from gpubind.blob.base import open_blob
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
@@ -69,7 +70,7 @@ def open_image(reference: str, machine: Optional[str] = None) -> Image:
             raise _no_image(reference, why, f"`{STORED_ELSEWHERE[prefix]}` takes an image from the program's own store")
         kind = PREFIXES.get(prefix)
         if kind == "podman" or kind == "docker":
-            from gpubind.image.store import open_stored
+            from gpubind.image.engine import open_stored
 
             return open_stored(kind, rest, reference, arch)
         if kind is not None:
@@ -91,7 +92,8 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         if kind == "oci-layout" or (os.path.isfile(f"{path}/oci-layout") and os.path.isfile(f"{path}/index.json")):
             from gpubind.image.oci import open_layout
 
-            return read_image(*open_layout(path, tag, arch).as_image(label))
+            contents = open_layout(path, tag, arch)
+            return read_image(contents.tree, label, contents.kind, contents.env)
         try:
             return read_image(LiveTree(path), label)
         except HostReadError as error:
@@ -104,23 +106,24 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
 
 
 def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
-    from gpubind.image.sources import GZIP_MAGIC, ZSTD_MAGIC, open_source
+    from gpubind.blob.compressed import GZIP_MAGIC, ZSTD_MAGIC
 
-    source = open_source(path)
+    blob = open_blob(path)
     root = HostPath(os.path.realpath(path))
-    head = source.read_at(0, HEAD_SIZE)
+    head = blob.read_at(0, HEAD_SIZE)
     if kind is None and head[32:42] == b"SIF_MAGIC\0":
         from gpubind.image.sif import sif_tree
 
-        return read_image(sif_tree(source, root), label, "sif")
+        return read_image(sif_tree(blob, root), label, "sif")
     if kind is None and head[:4] == b"hsqs":
         from gpubind.image.squashfs import SquashfsTree
 
-        return read_image(SquashfsTree(source, root), label, "sif")
+        return read_image(SquashfsTree(blob, root), label, "sif")
     if kind is not None or head[257:262] == b"ustar" or head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         from gpubind.image.oci import open_archive
 
-        return read_image(*open_archive(source, root, kind, tag, arch).as_image(label))
+        contents = open_archive(blob, root, kind, tag, arch)
+        return read_image(contents.tree, label, contents.kind, contents.env)
     if not head:
         raise FormatError("unknown-image", "this is no image", where=label, why="the file is empty")
     why, hint = f"it starts with {head[:8]!r}", f"an image is {ACCEPTED}"

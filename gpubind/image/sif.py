@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpubind.errors import FormatError, HostReadError
+from gpubind.blob.base import FileBlob, Part
+from gpubind.errors import HostReadError, in_file
 from gpubind.formats.sif import (
     DATA_OCI_ROOT_INDEX,
     DESCRIPTOR_SIZE,
@@ -12,40 +13,37 @@ from gpubind.formats.sif import (
     parse_sif_header,
     primary_partition,
 )
-from gpubind.image.sources import FileSource, Part
 from gpubind.model import HostPath
 from gpubind.tree import Tree
 
 ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
 
 
-def sif_tree(source: FileSource, root: HostPath) -> Tree:
-    """The files of the SIF file in *source*. An overlay that is stored beside them is not looked at.
+def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
+    """The files of the SIF file in *blob*. An overlay that is stored beside them is not looked at.
 
     Errors: `FormatError` (`bad-sif`, `bad-squashfs`), `HostReadError` (`encrypted-image`, `unsupported-image`).
     """
-    try:
-        header = parse_sif_header(source.read_at(0, HEADER_SIZE))
-        table = source.read_at(header.descriptors_offset, header.descriptors * DESCRIPTOR_SIZE)
-        descriptors = parse_sif_descriptors(table, header, source.size)
+    with in_file(blob.label):
+        header = parse_sif_header(blob.read_at(0, HEADER_SIZE))
+        table = blob.read_at(header.descriptors_offset, header.descriptors * DESCRIPTOR_SIZE)
+        descriptors = parse_sif_descriptors(table, header, blob.size)
         partition = primary_partition(descriptors)
-    except FormatError as error:
-        raise error.in_file(source.label) from error
     if partition is None:
-        raise _unsupported(source.label, descriptors)
+        raise _unsupported(blob.label, descriptors)
     if partition.file_system in ENCRYPTED:
         raise HostReadError(
             "encrypted-image",
             "the image is encrypted",
-            where=source.label,
+            where=blob.label,
             why=f"its primary partition is {partition.file_system}",
             hint="an unencrypted sandbox of it can be looked at: `apptainer build --sandbox DIRECTORY IMAGE`",
         )
     if partition.file_system != "squashfs":
-        raise _unsupported(source.label, (partition,))
+        raise _unsupported(blob.label, (partition,))
     from gpubind.image.squashfs import SquashfsTree
 
-    return SquashfsTree(Part(source, partition.offset, partition.size), root)
+    return SquashfsTree(Part(blob, partition.offset, partition.size), root)
 
 
 def _unsupported(label: str, descriptors: tuple[SifDescriptor, ...]) -> HostReadError:

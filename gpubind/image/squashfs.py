@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Union
 
-from gpubind.errors import FormatError, HostReadError
+from gpubind.blob.base import Blob
+from gpubind.blob.compressed import missing_package
+from gpubind.errors import HostReadError, in_file
 from gpubind.formats.squashfs import (
     PACKAGES,
     SUPERBLOCK_SIZE,
@@ -20,39 +21,38 @@ from gpubind.formats.squashfs import (
     parse_version,
     unpacker,
 )
-from gpubind.image.sources import Source, missing_package
-from gpubind.image.stored import StoredTree
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.tree.base import ABSENT
+from gpubind.tree.opened import OpenedTree
 
 
-class SquashfsTree(StoredTree):
-    """The files of the squashfs image in *source*; *root* only names the image.
+class SquashfsTree(OpenedTree):
+    """The files of the squashfs image in *blob*; *root* only names the image.
 
     Errors: `FormatError` (codes `bad-squashfs`, `image-bomb`), also later, when damage is met; `HostReadError`
     (`unsupported-image`, `missing-package`) for a version or a compression that cannot be read.
     """
 
-    def __init__(self, source: Source, root: HostPath) -> None:
+    def __init__(self, blob: Blob, root: HostPath) -> None:
         super().__init__(root)
-        self._label = source.label
-        with _in_file(self._label):
-            superblock = _superblock(source)
-            self._image = Squashfs(superblock, source.read_at, _unpacker(superblock.compression, source.label))
+        self._label = blob.label
+        with in_file(self._label):
+            superblock = _superblock(blob)
+            self._image = Squashfs(superblock, blob.read_at, _unpacker(superblock.compression, blob.label))
             found = self._image.inode(superblock.root)
             if found.kind != "dir":
                 raise damaged("the root is no directory", "byte 32")
         self._inodes: dict[str, Union[Inode, Missing]] = {"/": found}
         self._names: dict[str, Union[dict[str, int], Missing]] = {}
 
-    def open(self, path: RootedPath) -> Union[Source, Missing]:
+    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         inode = self._inode(path)
         if isinstance(inode, Missing):
             return inode
         if inode.kind != "file":
             return Missing("unreadable", f"a {inode.kind}")
-        with _in_file(self._label):
-            return _FileSource(File(self._image, inode), self._label)
+        with in_file(self._label):
+            return _File(File(self._image, inode), label or self._label)
 
     def _inode(self, path: str) -> Union[Inode, Missing]:
         found = self._inodes.get(path)
@@ -60,7 +60,7 @@ class SquashfsTree(StoredTree):
             parent, _, name = path.rpartition("/")
             names = self._listing(parent or "/")
             reference = None if isinstance(names, Missing) else names.get(name)
-            with _in_file(self._label):
+            with in_file(self._label):
                 found = self._inodes[path] = ABSENT if reference is None else self._image.inode(reference)
         return found
 
@@ -72,7 +72,7 @@ class SquashfsTree(StoredTree):
             if isinstance(inode, Missing) or inode.kind != "dir":
                 found = ABSENT
             else:
-                with _in_file(self._label):
+                with in_file(self._label):
                     found = self._image.listing(inode)
             self._names[path] = found
         return found
@@ -81,7 +81,7 @@ class SquashfsTree(StoredTree):
         inode = self._inode(path)
         if isinstance(inode, Missing):
             return inode
-        with _in_file(self._label):
+        with in_file(self._label):
             uid, gid = self._image.id(inode.uid), self._image.id(inode.gid)
         return Stat(inode.kind, inode.mode, uid, gid, inode.size if inode.kind == "file" else 0, *inode.device)
 
@@ -89,7 +89,7 @@ class SquashfsTree(StoredTree):
         inode = self._inode(path)
         if isinstance(inode, Missing):
             return inode
-        with _in_file(self._label):
+        with in_file(self._label):
             return self._image.target(inode).decode("utf-8", "surrogateescape")
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
@@ -97,8 +97,8 @@ class SquashfsTree(StoredTree):
         return names if isinstance(names, Missing) else tuple(names)
 
 
-class _FileSource(Source):
-    """A regular file in the image with that label."""
+class _File(Blob):
+    """A regular file in the image."""
 
     def __init__(self, file: File, label: str) -> None:
         self.label = label
@@ -109,30 +109,21 @@ class _FileSource(Source):
         return self._file.size
 
     def read_at(self, offset: int, size: int) -> bytes:
-        with _in_file(self.label):
+        with in_file(self.label):
             return self._file.read_at(offset, size)
 
 
-@contextmanager
-def _in_file(label: str) -> Iterator[None]:
-    """Errors of the format, with the image named."""
-    try:
-        yield
-    except FormatError as error:
-        raise error.in_file(label) from error
-
-
-def _superblock(source: Source) -> Superblock:
-    head = source.read_at(0, SUPERBLOCK_SIZE)
+def _superblock(blob: Blob) -> Superblock:
+    head = blob.read_at(0, SUPERBLOCK_SIZE)
     major, minor = parse_version(head)
     if (major, minor) != (4, 0):
         raise HostReadError(
             "unsupported-image",
             "squashfs of an old version cannot be read",
-            where=source.label,
+            where=blob.label,
             why=f"version {major}.{minor}; 4.0 has been the only one written since 2009",
         )
-    return parse_superblock(head, source.size or 0)
+    return parse_superblock(head, blob.size or 0)
 
 
 def _unpacker(compression: str, label: str) -> Unpack:

@@ -15,7 +15,7 @@ from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.formats.ldcache import LdCache, LdCacheEntry
 from gpubind.formats.ldsoconf import parse_ldsoconf
 from gpubind.ldso.versions import newest, numbers
-from gpubind.model import Missing, RootedPath
+from gpubind.model import Found, Missing, RootedPath
 from gpubind.tree import Tree, glob
 from gpubind.tree.ldcache import read_ldcache
 
@@ -136,13 +136,8 @@ def _multiarch(tree: Tree) -> list[RootedPath]:
 
 def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
     """Those of *directories* that are there, resolved, each once."""
-    found: dict[RootedPath, None] = {}
-    for directory in directories:
-        path = tree.resolve(directory)
-        facts = path if isinstance(path, Missing) else tree.stat(path)
-        if not isinstance(path, Missing) and not isinstance(facts, Missing) and facts.kind == "dir":
-            found[path] = None
-    return tuple(found)
+    places = (tree.find(directory) for directory in directories)
+    return tuple(dict.fromkeys(at.path for at in places if isinstance(at, Found) and at.stat.kind == "dir"))
 
 
 def _configured(tree: Tree) -> list[str]:

@@ -15,11 +15,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
+from gpubind.cuda import cuda_max, minor_compatible
 from gpubind.formats.require import version_key
 from gpubind.model import Decision, Driver, EnvVar, Gpu, ImageFacts, ImageFit, ImageLibrary, Request, Verdict
 from gpubind.planner.placement import Layout
 from gpubind.planner.reasons import unfit_text
-from gpubind.sources.nvidia.version import cuda_max, minor_compatible
 
 RULE = "cuda-compat"
 """Of the variable."""
@@ -48,13 +48,6 @@ class Node(NamedTuple):
     """The models of NVIDIA's GPUs, as far as they are known."""
 
 
-class Compat(NamedTuple):
-    """The part of a plan that is about forward compatibility."""
-
-    env: tuple[EnvVar, ...] = ()
-    decisions: tuple[Decision, ...] = ()
-
-
 def node_of(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optional[Node]:
     """What forward compatibility meets with *driver* and those of *gpus* that the container gets.
 
@@ -68,12 +61,14 @@ def node_of(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optio
     return Node(version, serves or driver.cuda_max, models)
 
 
-def cuda_compat(request: Request, node: Optional[Node], fit: ImageFit, layout: Layout) -> Compat:
+def cuda_compat(
+    request: Request, node: Optional[Node], fit: ImageFit, layout: Layout
+) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
     """Which compat libcuda of the image comes before the host's libcuda, if any, and a Decision about each."""
     if node is None:
-        return Compat()
+        return (), ()
     if not fit.facts.compat and request.cuda_compat == "image":
-        return Compat((), (_decision(None, "absent", "the image has no compat libcuda"),))
+        return (), (_decision(None, "absent", "the image has no compat libcuda"),)
     env: list[EnvVar] = []
     decisions = []
     for library, taken, why in _judged(request, node, fit):
@@ -82,7 +77,7 @@ def cuda_compat(request: Request, node: Optional[Node], fit: ImageFit, layout: L
         elif taken and not layout.searched:
             env.append(EnvVar("LD_LIBRARY_PATH", "prepend", _directory(library), ":", RULE))
         decisions.append(_decision(library, "taken" if taken else "left-out", why))
-    return Compat(tuple(env), tuple(decisions))
+    return tuple(env), tuple(decisions)
 
 
 def refusal(library: ImageLibrary, node: Node) -> Optional[str]:

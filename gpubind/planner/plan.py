@@ -121,7 +121,7 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
         decisions=(
             *sided.decisions,
             *(_not_asked(file) for file in inventory.files if not _is_asked(file, wanted)),
-            *(_device_decision(node, _is_wanted(node.capability, wanted)) for node in inventory.devices),
+            *(_about_node(node, wanted) for node in inventory.devices),
             *inventory.decisions,
         ),
         findings=(*_that_matter(inventory, request, wanted), *sided.findings),
@@ -259,20 +259,10 @@ def _placed(wanted: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, ...]
     return tuple(sorted(mounts.values(), key=lambda mount: mount.target)), decisions
 
 
-def _device_decision(node: DeviceNode, taken: bool) -> Decision:
-    return Decision(
-        vendor=node.vendor,
-        subject=node.target,
-        verdict="taken" if taken else "left-out",
-        rule="devices" if taken else "capability",
-        step="place" if taken else "capability",
-        named_by="devices",
-        named_at="/dev",
-        path=node.target,
-        found_by="/dev",
-        target=node.target if taken else None,
-        detail=None if taken else _NOT_ASKED.format(node.capability),
-    )
+def _about_node(node: DeviceNode, wanted: frozenset[Capability]) -> Decision:
+    if _is_wanted(node.capability, wanted):
+        return node.decision("taken", "devices", "place")
+    return node.decision("left-out", "capability", "capability", detail=_NOT_ASKED.format(node.capability))
 
 
 def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:

@@ -21,6 +21,7 @@ _NAMES = {
     "opencl": ("the OpenCL loader (libOpenCL)", "ocl-icd-libopencl1"),
 }
 """What each vendor-neutral group is called, and Debian's packages of it."""
+_UNSEEN = "shared by all vendors; the image's own is mostly the better one, and no image is known"
 _CODES = {"libc": "image-libc", "architecture": "image-architecture"}
 """Codes of findings, by why a file cannot be loaded; all else is `image-without-glibc`."""
 
@@ -47,8 +48,6 @@ class Group(NamedTuple):
     """That the image has its own, if it has."""
     refused: Optional[str] = None
     """Why the image cannot load one of the members, where these only work with each other."""
-    unseen: Optional[str] = None
-    """Why it is left to an image that is not known; None: then it is the host's."""
 
     @property
     def rule(self) -> str:
@@ -119,7 +118,6 @@ def _group(
         asked=request.vendor_neutral,
         own="the image has its own" if fit is not None and (name, compat32) in fit.own_families else None,
         refused=unfit_text(refused[0]) if refused else None,
-        unseen="shared by all vendors; the image's own is mostly the better one, and no image is known",
     )
 
 
@@ -130,7 +128,7 @@ def _why_not_the_hosts(group: Group, fit: Optional[ImageFit]) -> Optional[str]:
     if group.asked == "host":
         return f"asked for, but the image cannot load it: {group.refused}" if group.refused else None
     if fit is None:
-        return group.unseen
+        return None if group.name == "rocm" else _UNSEEN
     if group.own is not None:
         return group.own
     return f"the image cannot load the host's: {group.refused}" if group.refused else None

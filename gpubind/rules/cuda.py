@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from posixpath import dirname
 from typing import NamedTuple, Optional
 
+from gpubind.cuda import minimum_driver, minor_compatible, minor_floor
 from gpubind.errors import FormatError
 from gpubind.findings import cases_of, finding
 from gpubind.formats.require import holds, parse_require
 from gpubind.model import CudaNote, Finding, ImageLibrary, Missing
 from gpubind.planner.compat import RULE, is_newer, node_of, refusal, serves, wanted_cuda
 from gpubind.rules.preflight import ImagePreflight
-from gpubind.sources.nvidia.version import minimum_driver, minor_compatible, minor_floor
 
 _FALSE = ("", "0", "false", "no", "f", "n")
 

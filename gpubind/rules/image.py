@@ -7,7 +7,8 @@ from posixpath import basename, dirname
 from typing import NamedTuple, Optional
 
 from gpubind.findings import counted, finding
-from gpubind.image.facts import DRIVER_SONAMES, ENVIRONMENT, SEARCH_PATHS, image_library
+from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
+from gpubind.image.facts import DRIVER_SONAMES, image_library
 from gpubind.ldso.container import Located
 from gpubind.model import Finding, ImageLibrary
 from gpubind.rules.preflight import ImagePreflight, Preflight

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.host import Host
 from gpubind.image import Image
-from gpubind.image.facts import DEFAULT_PATH
+from gpubind.image.environment import DEFAULT_PATH
 from gpubind.ldso.container import Container
 from gpubind.ldso.execve import Caller, Chain, follow
 from gpubind.ldso.hwcaps import Cpu, parse_cpuinfo

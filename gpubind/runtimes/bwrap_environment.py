@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from gpubind.image.facts import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT, SEARCH_PATHS, read_environment
+from gpubind.image.environment import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT, SEARCH_PATHS, read_environment
 from gpubind.model import EnvVar, Missing
 from gpubind.runtimes.bwrap_options import Given
 from gpubind.tree import Tree

@@ -4,26 +4,35 @@ decides, and the locator alone.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Optional
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.model import (
     Capability,
     ContainerPath,
     Decision,
     EnvVar,
+    FileKind,
     Finding,
+    Found,
     HostFile,
-    HostPath,
     Kind,
+    Missing,
     PassedOver,
-    RootedPath,
-    SourceUsed,
     Step,
     Vendor,
     Verdict,
 )
+from gpubind.tree import Tree
 
 ClaimKind = Literal["library", "library-name", "library-file", "version", "program", "path", "file", "device"]
+
+_LOST = {"absent": "dangling", "unrecorded": "unreadable"}
+BINDABLE: dict[FileKind, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
+"""What can be bound as it is, by what it is on the host."""
+
+Answer = Union[HostFile, Decision]
+"""What becomes of a claim."""
 
 
 class Claim(NamedTuple):
@@ -79,34 +88,52 @@ class Claim(NamedTuple):
             detail=detail,
         )
 
+    def lost(self, missing: Missing, path: Optional[str] = None, detail: Optional[str] = None) -> Decision:
+        """That *path*, or else its name, leads to nothing that could be looked at."""
+        why = missing.detail if missing.why == "unrecorded" else detail or str(missing)
+        rule = _LOST.get(missing.why, f"path-{missing.why}")
+        return self.decision(verdict="rejected", rule=rule, path=path or self.name, detail=why)
+
+    def staying(self, path: str, step: Step = "search") -> Decision:
+        """That *path* stays on the host."""
+        return self.decision(verdict="left-out", rule="host-only", step=step, path=path, detail=self.stays or "")
+
     def file(
-        self,
-        *,
-        kind: Kind,
-        path: RootedPath,
-        source: HostPath,
-        size: int,
-        found_by: str,
-        capability: Optional[Capability] = None,
+        self, tree: Tree, found: Found, *, kind: Kind, found_by: str, capability: Optional[Capability] = None
     ) -> HostFile:
         """The file that it turned out to be, as far as any kind of file goes."""
         return HostFile(
             vendor=self.vendor,
             kind=kind,
-            path=path,
+            path=found.path,
             names=(),
-            target=None,
+            target=self.target,
             arch=None,
             soname=None,
             version=None,
             capability=capability,
-            size=size,
-            source=source,
+            size=found.stat.size,
+            source=tree.real(found.path),
             named_by=self.by,
             named_at=self.at,
             found_by=found_by,
             userspace=self.userspace,
         )
+
+    def bindable(self, tree: Tree, found: Found, *, found_by: str, capability: Optional[Capability] = None) -> Answer:
+        """As `file`, for what is bound as it is; a Decision for what cannot be, such as a device node."""
+        kind = BINDABLE.get(found.stat.kind)
+        if kind is None:
+            detail = f"a {found.stat.kind}"
+            return self.decision(verdict="rejected", rule="special-file", path=found_by, detail=detail)
+        return self.file(tree, found, kind=kind, found_by=found_by, capability=capability)
+
+
+def sorted_out(answers: Iterable[Answer]) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
+    """The files among *answers*, and the Decisions."""
+    answers = tuple(answers)
+    files = tuple(answer for answer in answers if isinstance(answer, HostFile))
+    return files, tuple(answer for answer in answers if isinstance(answer, Decision))
 
 
 class Serving(NamedTuple):
@@ -122,7 +149,7 @@ class Serving(NamedTuple):
     nodes: Optional[tuple[str, ...]] = None
     """The device nodes of the GPUs that it means; None: it means all."""
     env: tuple[EnvVar, ...] = ()
-
-    def used(self, passed_over: tuple[PassedOver, ...]) -> SourceUsed:
-        """Itself, as the source of a plan."""
-        return SourceUsed(self.name, self.detail, passed_over)
+    passed_over: tuple[PassedOver, ...] = ()
+    """Sources that were asked before it and do not serve."""
+    exclusive: bool = False
+    """Whether it is a list that a user or a site gives: the law, which nothing completes."""

@@ -3,56 +3,18 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import NamedTuple, Optional, Union
+from typing import Optional
 
-from gpubind.errors import FormatError, NotRecordedError
+from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.icd import parse_icd
-from gpubind.model import ContainerPath, Decision, HostFile, Kind, Missing, RootedPath, Stat
-from gpubind.sources.claims import Claim
-from gpubind.sources.layouts import RUN_DIRECTORY
+from gpubind.formats.liblist import library_stem
+from gpubind.layouts import RUN_DIRECTORY, SYSTEM_DIRECTORIES
+from gpubind.model import Capability, ContainerPath, Decision, Missing, RootedPath
+from gpubind.sources.claims import Answer, Claim
 from gpubind.sources.liblist import NameTable, capability_of, driver_version_of
 from gpubind.sources.search import Candidate, Search
 from gpubind.tree import Tree, glob
-
-Answer = Union[HostFile, Decision]
-
-KINDS: dict[str, Kind] = {"socket": "socket", "dir": "directory", "file": "file"}
-"""What can be bound as it is, by what it is on the host."""
-
-SYSTEM_DIRECTORIES = frozenset(
-    (
-        *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt", "/opt", "/proc"),
-        *("/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64"),
-        *("/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share", "/var", "/var/run"),
-    )
-)
-"""What a list file cannot mean as a whole."""
-
-
-class Followed(NamedTuple):
-    """What is at the end of a path."""
-
-    path: RootedPath
-    stat: Stat
-
-
-def follow(tree: Tree, path: str) -> Union[Followed, tuple[str, str]]:
-    """What *path* leads to in *tree*; else the rule by which it leads to nothing, and why."""
-    real = tree.resolve(path)
-    if isinstance(real, Missing):
-        return "dangling" if real.why == "absent" else f"path-{real.why}", str(real)
-    found = tree.stat(real)
-    return ("unreadable", str(found)) if isinstance(found, Missing) else Followed(real, found)
-
-
-def lead(tree: Tree, path: str) -> Optional[RootedPath]:
-    """Where *path* leads in *tree*; None if nowhere, or where a record does not cover it."""
-    try:
-        real = tree.resolve(path)
-    except NotRecordedError:
-        return None
-    return None if isinstance(real, Missing) else real
 
 
 def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
@@ -62,28 +24,21 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
         return claim.decision(verdict="rejected", rule="relative-path", detail=detail)
     tree = search.tree
     for directory in search.programs:
-        path = tree.resolve(f"{directory.rstrip('/')}/{claim.name}")
-        found = path if isinstance(path, Missing) else tree.stat(path)
-        if isinstance(path, Missing) or isinstance(found, Missing) or found.kind != "file":
+        found = tree.find(f"{directory.rstrip('/')}/{claim.name}")
+        if isinstance(found, Missing) or found.stat.kind != "file":
             continue
-        ident = tree.ident(path)
+        ident = tree.ident(found.path)
         if isinstance(ident, ElfIdent) and ident.arch != search.arch:
             detail = f"{ident.arch}; this host is {search.arch}"
-            return claim.decision(verdict="rejected", rule="wrong-machine", path=path, detail=detail)
+            return claim.decision(verdict="rejected", rule="wrong-machine", path=found.path, detail=detail)
         if claim.userspace and not isinstance(ident, ElfIdent):
             # ROCm's scripts need modules that lie beside them, and Python.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision(
-                verdict="left-out", rule="script", step="name", path=path, found_by=directory, detail=detail
+                verdict="left-out", rule="script", step="name", path=found.path, found_by=directory, detail=detail
             )
-        made = claim.file(
-            kind="binary",
-            path=path,
-            source=tree.real(path),
-            size=found.size,
-            found_by=directory,
-            capability=capability_of(table.section_of(claim), None),
-        )
+        capability = capability_of(table.section_of(claim), None)
+        made = claim.file(tree, found, kind="binary", found_by=directory, capability=capability)
         return made._replace(names=(claim.name,), arch=search.arch)
     return claim.decision(verdict="absent", rule="no-match", detail="in none of the program directories")
 
@@ -93,58 +48,48 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
     if {"..", "."} & set(claim.name.split("/")) or "//" in claim.name or claim.name.endswith("/"):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
         return [claim.decision(verdict="rejected", rule="unclean-path", path=claim.name, detail=why)]
-    tree = search.tree
-    places: dict[str, str] = {path: path for path in glob(tree, claim.name)}
+    places: dict[str, str] = {path: path for path in glob(search.tree, claim.name)}
     if not places:
-        top = tree.list("/")
-        for name in () if isinstance(top, Missing) else top:
-            if name in RUN_DIRECTORY and fnmatchcase(RUN_DIRECTORY[name], claim.name):
-                places[f"/{name}"] = RUN_DIRECTORY[name]
+        at_top = [name for name in search.tree.names("/") if fnmatchcase(RUN_DIRECTORY.get(name, ""), claim.name)]
+        places = {f"/{name}": RUN_DIRECTORY[name] for name in at_top}
     if not places:
         detail = "nothing matches" if set(claim.name) & set("*?[") else "it is not there"
         return [claim.decision(verdict="absent", rule="no-match", detail=detail)]
-    return [_file(search, table, claim, path, target) for path, target in places.items()]
+    capability = capability_of(table.section_of(claim), None)
+    return [
+        _file(search, claim._replace(name=target, target=ContainerPath(target)), path, capability)
+        for path, target in places.items()
+    ]
 
 
-def _file(search: Search, table: NameTable, claim: Claim, path: str, target: str) -> Answer:
-    tree = search.tree
+def _file(search: Search, claim: Claim, path: str, capability: Optional[Capability]) -> Answer:
+    """What is at *path*, to be bound where *claim* says."""
 
     def rejected(rule: str, detail: str) -> Decision:
-        return claim.decision(subject=target, verdict="rejected", rule=rule, path=path, detail=detail)
+        return claim.decision(verdict="rejected", rule=rule, path=path, detail=detail)
 
-    found = follow(tree, path)
-    if not isinstance(found, Followed):
-        return rejected(*found)
+    found = search.tree.find(path)
+    if isinstance(found, Missing):
+        return claim.lost(found, path)
     carried = driver_version_of(path)
     if carried and search.version and carried != search.version:
         return rejected("other-driver-version", f"its name carries {carried}, the driver is {search.version}")
-    if found.stat.kind == "dir" and target in SYSTEM_DIRECTORIES:
+    if found.stat.kind == "dir" and claim.name in SYSTEM_DIRECTORIES:
         return rejected("system-directory", "binding it would hide the container's own")
-    kind = KINDS.get(found.stat.kind)
-    if kind is None:
-        return rejected("special-file", f"a {found.stat.kind}")
-    content: Optional[bytes] = None
-    if kind == "file" and path.endswith((".json", ".icd")):
-        kind = "manifest"
-        data = tree.read(found.path)
-        if isinstance(data, Missing):
-            return rejected("unreadable", str(data))
-        try:
-            parse_icd(data)
-        except FormatError as error:
-            return rejected("bad-icd", f"{error.where}: {error.why}")
-        content = data
-    made = claim.file(
-        kind=kind,
-        path=found.path,
-        source=tree.real(found.path),
-        size=found.stat.size,
-        found_by=path,
-        capability=capability_of(table.section_of(claim), None),
-    )
-    # Data is the host's in any case; programs and manifests go with the libraries.
-    userspace = claim.userspace and kind == "manifest"
-    return made._replace(target=ContainerPath(target), version=carried, content=content, userspace=userspace)
+    made = claim.bindable(search.tree, found, found_by=path, capability=capability)
+    if isinstance(made, Decision):
+        return made
+    made = made._replace(version=carried)
+    if made.kind != "file" or not path.endswith((".json", ".icd")):
+        return made._replace(userspace=False)  # data is the host's in any case; manifests go with the libraries
+    content = search.tree.read(found.path)
+    if isinstance(content, Missing):
+        return rejected("unreadable", str(content))
+    try:
+        parse_icd(content)
+    except FormatError as error:
+        return rejected("bad-icd", f"{error.where}: {error.why}")
+    return made._replace(kind="manifest", content=content)
 
 
 def library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
@@ -154,14 +99,11 @@ def library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
         return []
     for path in glob(tree, pattern):
         directory, _, name = path.rpartition("/")
-        candidates.append(Candidate(name, path, directory or "/"))
         real = tree.resolve(path)
-        names = tree.list(directory or "/")
-        if isinstance(names, Missing):
-            continue
-        stem = name[: name.index(".so") + 3] if ".so" in name else name
-        for other in names:
-            beside = RootedPath(f"{directory}/{other}")
-            if other != name and other.startswith(stem) and tree.resolve(beside) == real:
-                candidates.append(Candidate(other, beside, directory or "/"))
+        names = [
+            other for other in tree.names(directory or "/") if other != name and other.startswith(library_stem(name))
+        ]
+        beside = [(other, RootedPath(f"{directory}/{other}")) for other in names]
+        same = [(other, place) for other, place in beside if tree.resolve(place) == real]
+        candidates += [Candidate(other, place, directory or "/") for other, place in ((name, path), *same)]
     return candidates

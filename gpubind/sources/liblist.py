@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple, Optional
 
+from gpubind.data import read_data
 from gpubind.formats.liblist import VENDOR_NEUTRAL, EntryKind, LibList, ListEntry, library_stem, parse_liblist
 from gpubind.host import ListFile
 from gpubind.host.base import shipped_liblist
@@ -39,27 +41,7 @@ class Name(NamedTuple):
     """What it is for, if few jobs need it, so that nobody mends what he does not miss."""
 
 
-NAMES = (
-    Name("libcuda.so", "libcuda.so.1", alias="libcuda.so", required=True),
-    Name("libnvidia-ml.so", "libnvidia-ml.so.1", required=True),
-    Name("libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1", alias="libnvidia-opticalflow.so"),
-    Name("libGLX_nvidia.so", "libGLX_nvidia.so.0", alias="libGLX_indirect.so.0"),
-    Name("libnvidia-allocator.so", "libnvidia-allocator.so.1", alias="nvidia-drm_gbm.so", shared="graphics"),
-    Name("libnvidia-gpucomp.so", shared="graphics"),
-    Name(
-        "libnvidia-pkcs11",
-        minor=True,
-        use="it is for confidential computing: only the one that fits the image's OpenSSL has to load",
-    ),
-    Name("libcudadebugger.so", minor=True, use="it is for cuda-gdb and compute-sanitizer"),
-    Name("libvdpau_nvidia.so", minor=True, use="it is for video in X11 windows"),
-    Name("libnvidia-egl-", minor=True, use="it is for windows and Wayland, not for rendering without a display"),
-    Name("libnvidia-fbc.so", minor=True, use="it captures X11 screens"),
-    Name("libnvidia-gtk", minor=True),
-    Name("libnvidia-wayland-client.so", minor=True),
-    Name("nvidia-persistenced", minor=True, use="it is a service of the host"),
-    Name("nv-fabricmanager", minor=True, use="it is a service of the host"),
-)
+NAMES = tuple(Name(**row) for row in json.loads(read_data("data/names.json")))
 REQUIRED = tuple(name.soname for name in NAMES if name.required)
 ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and name.soname)
 

@@ -7,7 +7,18 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.liblist import VENDOR_NEUTRAL, library_stem
-from gpubind.model import CAPABILITIES, Capability, Decision, Family, HostFile, Missing, RootedPath, Stat, Step, Verdict
+from gpubind.model import (
+    CAPABILITIES,
+    Capability,
+    Decision,
+    Family,
+    Found,
+    HostFile,
+    Missing,
+    RootedPath,
+    Step,
+    Verdict,
+)
 from gpubind.sources.claims import Claim
 from gpubind.sources.liblist import ALIASES, NameTable, capability_of, driver_version_of
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
@@ -189,14 +200,9 @@ def _library(search: Search, group: list[_Win]) -> HostFile:
         names.add(soname)
         # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 is there; a bind less is a mount less.
         names -= {own_name} - {soname}
-    found = search.tree.stat(real)
+    found = Found(real, first.accepted.stat)
     made = first.claim.file(
-        kind="library",
-        path=real,
-        source=search.tree.real(real),
-        size=found.size if isinstance(found, Stat) else 0,
-        found_by=first.candidate.found_by,
-        capability=first.capability,
+        search.tree, found, kind="library", found_by=first.candidate.found_by, capability=first.capability
     )
     return made._replace(
         names=tuple(sorted(names)),
@@ -247,20 +253,17 @@ def unmatched(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
 
 def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
     """*files*, each with the names of `ALIASES` that are its; no other file keeps such a name."""
-    result: list[HostFile] = []
     own = [file for file in files if file.vendor == "nvidia"]
-    owners = {(target, f.arch): f.path for alias, target in ALIASES for f in own if target in f.names}
+    owners = {(alias, f.arch): f.path for alias, target in ALIASES for f in own if target in f.names}
+    given = {(f.path, f.arch, name) for f in files for name in f.names}
+    result: list[HostFile] = []
     for file in files:
         names = set(file.names)
         for alias, target in ALIASES:
-            owner = owners.get((target, file.arch))
-            if owner is None:
-                continue
-            if owner != file.path:
+            owner = owners.get((alias, file.arch))
+            if owner and owner != file.path:
                 names.discard(alias)
-            elif target in names and not any(
-                alias in f.names for f in files if f.path == owner and f.arch == file.arch
-            ):
+            elif owner and target in names and (owner, file.arch, alias) not in given:
                 names.add(alias)
         if names:
             result.append(file._replace(names=tuple(sorted(names))))

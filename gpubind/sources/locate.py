@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from posixpath import basename
 from typing import NamedTuple, Optional, Union
 
-from gpubind.errors import NotRecordedError
 from gpubind.formats.elf import ElfIdent
-from gpubind.model import ContainerPath, Decision, HostFile, Missing, RootedPath, Verdict
-from gpubind.sources.claims import Claim
-from gpubind.sources.files import KINDS, Answer, find_files, find_program, library_candidates
+from gpubind.formats.liblist import library_stem
+from gpubind.model import ContainerPath, Decision, HostFile, Missing, RootedPath
+from gpubind.sources.claims import Answer, Claim, sorted_out
+from gpubind.sources.files import find_files, find_program, library_candidates
 from gpubind.sources.liblist import NameTable, capability_of
 from gpubind.sources.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.sources.search import Accepted, Candidate, Search
@@ -51,22 +52,16 @@ def locate(
     names, unreached = _names_of(search, ByName(claims).stems, told.libraries)
     found = find_libraries(search, table, (*names, *claims), (*candidates, *unreached))
     libraries = _with_links(with_aliases(found.files), told.libraries)
-    decisions = [*found.decisions, *(answer for answer in answers if isinstance(answer, Decision))]
-    decisions += unmatched((claim for claim in in_force if claim.kind == "library"), found)
+    made, refused = sorted_out(answers)
     files: dict[str, HostFile] = {}
-    for answer in answers:
-        if isinstance(answer, HostFile):
-            files.setdefault(answer.target or answer.names[0], answer)
+    for file in made:
+        files.setdefault(file.target or file.names[0], file)
+    decisions = [*found.decisions, *refused]
+    decisions += unmatched((claim for claim in in_force if claim.kind == "library"), found)
     decisions += _staying(search, claims, (*libraries, *files.values()))
     named = _confirmed(search, told.others, (*files.values(), *there))
-    rest = _others(search, table, told, named, (*known, *decisions), nodes)
-    return Located(
-        libraries,
-        (*named, *(answer for answer in rest if isinstance(answer, HostFile))),
-        tuple(decisions),
-        (*told.decisions, *(answer for answer in rest if isinstance(answer, Decision))),
-        found,
-    )
+    others, left_out = sorted_out(_others(search, table, told, named, (*known, *decisions), nodes))
+    return Located(libraries, (*named, *others), tuple(decisions), (*told.decisions, *left_out), found)
 
 
 def _programs_and_files(
@@ -86,23 +81,16 @@ def _programs_and_files(
     return candidates, answers
 
 
-def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> list[Decision]:
+def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> Iterable[Decision]:
     """A Decision for each file of the driver that stays on the host, and why."""
-    known: set[str] = {file.path for file in taken}
-    decisions: list[Decision] = []
+    known = {file.path for file in taken}
+    decisions: dict[RootedPath, Decision] = {}
     for claim in claims:
-        if claim.kind != "path" or claim.stays is None:
-            continue
-        for path in glob(search.tree, claim.name):
+        for path in glob(search.tree, claim.name) if claim.kind == "path" and claim.stays else ():
             real = search.tree.resolve(path)
             if isinstance(real, str) and real not in known:
-                known.add(real)
-                decisions.append(
-                    claim.decision(
-                        subject=path, verdict="left-out", rule="host-only", step="name", path=real, detail=claim.stays
-                    )
-                )
-    return decisions
+                decisions.setdefault(real, claim._replace(name=path).staying(real, "name"))
+    return decisions.values()
 
 
 # What another program's list names: real paths.
@@ -130,7 +118,7 @@ def _follow_paths(search: Search, claims: Iterable[Claim]) -> _Told:
         if isinstance(real, Decision):
             decisions.append(real)
         elif claim.stays is not None:
-            decisions.append(claim.decision(verdict="left-out", rule="host-only", path=real, detail=claim.stays))
+            decisions.append(claim.staying(real))
         elif claim.kind == "device":
             devices[claim.name] = claim
         elif claim.kind == "file":
@@ -143,15 +131,10 @@ def _follow_paths(search: Search, claims: Iterable[Claim]) -> _Told:
 
 def _followed(search: Search, claim: Claim) -> Union[RootedPath, Decision]:
     tree = search.host.dev if claim.kind == "device" else search.tree
-    try:
-        real = tree.resolve(claim.name)
-    except NotRecordedError as error:
-        return claim.decision(verdict="rejected", rule="unreadable", path=claim.name, detail=error.what)
+    real = tree.lenient.resolve(claim.name)
     if not isinstance(real, Missing):
         return real
-    rule = "dangling" if real.why == "absent" else f"path-{real.why}"
-    detail = f"{claim.by} names it, but it leads nowhere" if real.why == "absent" else str(real)
-    return claim.decision(verdict="rejected", rule=rule, path=claim.name, detail=detail)
+    return claim.lost(real, detail=f"{claim.by} names it, but it leads nowhere" if real.why == "absent" else None)
 
 
 def _names_of(
@@ -165,18 +148,18 @@ def _names_of(
         return [], []
     names: dict[str, Claim] = {}
     reached: set[tuple[str, str]] = set()
-    for candidate in search.candidates(stems | {_stem(path) for path in told}):
+    for candidate in search.candidates(stems | {library_stem(basename(path)) for path in told}):
         judged = search.judge(candidate)
         arch = judged.arch if isinstance(judged, Accepted) else ""
-        reached |= {(_stem(path), arch) for path in (candidate.name, judged.path or candidate.path)}
+        reached |= {(library_stem(basename(path)), arch) for path in (candidate.name, judged.path or candidate.path)}
         if judged.path in told:
             names.setdefault(candidate.name, told[judged.path])
     unreached = []
     for path, claim in told.items():
-        candidate = Candidate(_name(path), path, path.rpartition("/")[0] or "/")
+        candidate = Candidate(basename(path), path, path.rpartition("/")[0] or "/")
         judged = search.judge(candidate)
-        if (_stem(path), judged.arch if isinstance(judged, Accepted) else "") not in reached:
-            unreached.append((candidate, claim._replace(section="")))  # what no list knows is taken always
+        if (library_stem(basename(path)), judged.arch if isinstance(judged, Accepted) else "") not in reached:
+            unreached.append((candidate, claim))
     return [claim._replace(kind="library-name", name=name) for name, claim in names.items()], unreached
 
 
@@ -218,8 +201,8 @@ def _others(
         if search.tree.real(path) not in sources and path not in known:
             answers.append(_other(search, table, claim, path, programs))
     for device, claim in told.devices.items():
-        found = search.host.dev.stat(device)
-        if device not in known and not isinstance(found, Missing) and found.kind != "dir":
+        found = search.host.dev.find(device)
+        if device not in known and not isinstance(found, Missing) and found.stat.kind != "dir":
             detail = f"{claim.by} names it, nobody else does"
             answers.append(claim.decision(verdict="left-out", rule="unknown-device", path=device, detail=detail))
     return answers
@@ -227,44 +210,23 @@ def _others(
 
 def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, programs: dict[str, RootedPath]) -> Answer:
     """A file that no list knows, or that was found elsewhere."""
-
-    def decided(verdict: Verdict, rule: str, detail: str, subject: str = path) -> Decision:
-        return claim.decision(subject=subject, verdict=verdict, rule=rule, path=path, detail=detail)
-
-    tree = search.tree
-    found = tree.stat(path)
+    tree, name = search.tree, basename(path)
+    capability = capability_of(table.section(name, path), None)
+    claim = claim._replace(name=path, target=claim.target or ContainerPath(path))
+    found = tree.find(path)
     if isinstance(found, Missing):
-        return decided("rejected", "unreadable", str(found))
+        return claim.decision(verdict="rejected", rule="unreadable", path=path, detail=str(found))
     if "/firmware/" in path:
-        return decided("left-out", "host-only", "firmware: the kernel reads it, not a process")
-    kind = KINDS.get(found.kind)
-    if kind is None:
-        return decided("rejected", "special-file", f"a {found.kind}")
-    name = _name(path)
-    is_program = kind == "file" and found.mode & 0o111 != 0
-    if is_program:
-        ident = tree.ident(path)
-        if isinstance(ident, ElfIdent) and ident.arch != search.arch:
-            return decided("rejected", "wrong-machine", f"{ident.arch}; this host is {search.arch}", name)
-        if name in programs:
-            return decided("left-out", "shadowed", f"{programs[name]} comes first", name)
-    made = claim.file(
-        kind="binary" if is_program else kind,
-        path=path,
-        source=tree.real(path),
-        size=found.size,
-        found_by=path,
-        capability=capability_of(table.section(name, path), None),
-    )
-    if is_program:
-        return made._replace(names=(name,), arch=search.arch)
-    return made._replace(target=claim.target or ContainerPath(path))
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _stem(path: str) -> str:
-    """`library_stem` of a file's name; a link on a list may lead to a name without `.so`."""
-    return _name(path).partition(".so")[0] + ".so"
+        return claim._replace(stays="firmware: the kernel reads it, not a process").staying(path)
+    if found.stat.kind != "file" or found.stat.mode & 0o111 == 0:
+        return claim.bindable(tree, found, found_by=path, capability=capability)
+    claim = claim._replace(name=name, target=None)
+    ident = tree.ident(path)
+    if isinstance(ident, ElfIdent) and ident.arch != search.arch:
+        detail = f"{ident.arch}; this host is {search.arch}"
+        return claim.decision(verdict="rejected", rule="wrong-machine", path=path, detail=detail)
+    if name in programs:
+        detail = f"{programs[name]} comes first"
+        return claim.decision(verdict="left-out", rule="shadowed", path=path, detail=detail)
+    made = claim.file(tree, found, kind="binary", found_by=path, capability=capability)
+    return made._replace(names=(name,), arch=search.arch)

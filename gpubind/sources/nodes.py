@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.formats.procfs import parse_devices
+from gpubind.findings import finding
+from gpubind.formats.procfs import parse_devices, parse_groups
 from gpubind.host import Host
 from gpubind.model import (
     Capability,
@@ -16,7 +17,10 @@ from gpubind.model import (
     DeviceNode,
     DriverKind,
     Finding,
+    Gpu,
+    HostFile,
     Missing,
+    RootedPath,
     Severity,
     Stat,
     Vendor,
@@ -24,7 +28,6 @@ from gpubind.model import (
 from gpubind.sources.claims import Claim
 
 DRM = ("drm",)
-_MAKES_NODES: dict[Vendor, str] = {"nvidia": "nvidia-modprobe -u -c=0", "amd": "udevadm trigger --action=add"}
 
 
 class Wanted(NamedTuple):
@@ -37,76 +40,64 @@ class Wanted(NamedTuple):
     gpu: Optional[int]
 
 
-class Nodes(NamedTuple):
-    """Nodes by path, what became of the others, and what is wrong."""
+class Devices(NamedTuple):
+    """What /dev, /proc and /sys say of a vendor's devices."""
 
+    gpus: tuple[Gpu, ...]
     nodes: tuple[DeviceNode, ...]
     decisions: tuple[Decision, ...]
+    """What became of everything that is no node."""
     findings: tuple[Finding, ...]
+    sockets: tuple[HostFile, ...] = ()
 
 
-def read_nodes(host: Host, vendor: Vendor, wanted: Iterable[Wanted]) -> Nodes:
-    """Those of *wanted* that are there, in their order. A node whose number is not what the kernel says now is a
-    finding, and is planned all the same.
+def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], wanted: Iterable[Wanted]) -> Devices:
+    """*gpus*, with those of the nodes *wanted* that are there, in their order. A node whose number is not what the
+    kernel says now is a finding, and is planned all the same.
     """
     groups = read_groups(host)
     majors, findings = _read_majors(host, vendor)
     decisions: list[Decision] = []
     nodes: dict[str, DeviceNode] = {}
     for path, drivers, capability, gpu in wanted:
-        node = look_at_node(host, path, path, groups, vendor)
-        if isinstance(node, NoNode):
-            claim = Claim("device", path, "devices", "/dev", vendor)
-            decisions.append(claim.decision(verdict="rejected", rule=node.rule, path=path, detail=node.detail))
+        node = look_at_node(host, Claim("device", path, "devices", "/dev", vendor), path, groups)
+        if isinstance(node, Decision):
+            decisions.append(node)
             continue
         nodes[path] = node = node._replace(gpu=gpu, capability=capability)
         findings += [*_number_finding(node, drivers, majors), *_permission_finding(node)]
-    return Nodes(tuple(nodes.values()), tuple(decisions), tuple(findings))
+    return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings))
 
 
-class NoNode(NamedTuple):
-    """Why there is no device node at a path."""
-
-    rule: str
-    detail: str
-
-
-def look_at_node(
-    host: Host, path: str, target: str, groups: dict[int, str], vendor: Vendor
-) -> Union[DeviceNode, NoNode]:
-    """The node at *path*, which a container shall have as *target*; of no GPU and for no capability yet."""
-    real = host.dev.resolve(path)
-    found = real if isinstance(real, Missing) else host.dev.stat(real)
-    if isinstance(real, Missing) or isinstance(found, Missing):
-        return NoNode("dangling", str(found))
-    if found.kind not in ("char", "block"):
-        return NoNode("no-device", f"a {found.kind}, not a device node")
+def look_at_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> Union[DeviceNode, Decision]:
+    """The node at *source*, which *claim* names as a container shall have it; of no GPU and for no capability yet."""
+    found = host.dev.find(source)
+    if isinstance(found, Missing):
+        return claim.lost(found, source)
+    facts = found.stat
+    if facts.kind not in ("char", "block"):
+        detail = f"a {facts.kind}, not a device node"
+        return claim.decision(verdict="rejected", rule="no-device", path=source, detail=detail)
     return DeviceNode(
-        vendor=vendor,
-        source=host.dev.real(real),
-        target=ContainerPath(target),
-        type="c" if found.kind == "char" else "b",
-        major=found.major,
-        minor=found.minor,
-        mode=found.mode,
-        uid=found.uid,
-        gid=found.gid,
-        group=groups.get(found.gid),
-        access=access_to(host, found),
+        vendor=claim.vendor,
+        source=host.dev.real(found.path),
+        target=ContainerPath(claim.name),
+        type="c" if facts.kind == "char" else "b",
+        major=facts.major,
+        minor=facts.minor,
+        mode=facts.mode,
+        uid=facts.uid,
+        gid=facts.gid,
+        group=groups.get(facts.gid),
+        access=access_to(host, facts),
         gpu=None,
         capability=None,
     )
 
 
 def read_groups(host: Host) -> dict[int, str]:
-    """The names of the groups in the dev root's /etc/group, by number; the first of a number counts."""
-    text = host.dev.read_text("/etc/group")
-    names: dict[int, str] = {}
-    for line in () if isinstance(text, Missing) else text.split("\n"):
-        fields = line.split(":")
-        if len(fields) > 2 and fields[2].isascii() and fields[2].isdigit() and len(fields[2]) < 11:
-            names.setdefault(int(fields[2]), fields[0])
-    return names
+    """The names of the groups in the dev root's /etc/group, by number."""
+    return parse_groups(host.dev.text("/etc/group") or "")
 
 
 def access_to(host: Host, found: Stat) -> str:
@@ -130,70 +121,49 @@ def _read_majors(host: Host, vendor: Vendor) -> tuple[Optional[dict[str, int]], 
     try:
         return dict(parse_devices(text)), []
     except FormatError as error:
-        what = "the kernel's device numbers cannot be read"
         where = f"/proc/devices: {error.place}"
-        hint = "see what stands there; a container or sandbox may show another /proc than the kernel's"
-        finding = Finding(
-            code="bad-procfs",
-            severity="warning",
-            vendor=vendor,
-            subject="/proc/devices",
-            what=what,
-            where=where,
-            why=error.why,
-            hint=hint,
-        )
-        return None, [finding]
+        return None, [finding("bad-procfs", subject="/proc/devices", vendor=vendor, where=where, why=error.why)]
 
 
-def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: Optional[dict[str, int]]) -> list[Finding]:
-    if majors is None or not drivers:
-        return []
-    wanted = {majors[driver] for driver in drivers if driver in majors}
+def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: Optional[dict[str, int]]) -> Iterator[Finding]:
+    wanted = sorted({majors[driver] for driver in drivers if driver in majors} if majors else ())
     if not wanted or node.major in wanted:  # a driver that is not loaded is another finding
-        return []
-    number = " or ".join(str(major) for major in sorted(wanted))
-    return [
-        Finding(
-            code="device-number",
-            severity="error",
-            vendor=node.vendor,
-            subject=node.target,
-            what=f"{node.target} has major number {node.major}, the kernel says {number}",
-            where=f"{node.source}, /proc/devices ({drivers[0]})",
-            why="the node is left from an earlier boot or driver; opening it fails with ENXIO or reaches another driver"
-            + (" (CUDA_ERROR_UNKNOWN, 999)" if node.vendor == "nvidia" else ""),
-            hint="remove the node and let the driver make it anew, as root",
-            command=f"rm {node.source} && " + _MAKES_NODES[node.vendor],
-        )
-    ]
+        return
+    yield finding(
+        "device-number",
+        case="amd" if node.vendor == "amd" else "nvidia",
+        vendor=node.vendor,
+        subject=node.target,
+        where=f"{node.source}, /proc/devices ({drivers[0]})",
+        major=node.major,
+        number=" or ".join(str(major) for major in wanted),
+        source=node.source,
+    )
 
 
-def _permission_finding(node: DeviceNode) -> list[Finding]:
+def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
     if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
-        return []
-    owner = node.group or f"gid {node.gid}"
+        return
     # MIG's management nodes are root's by design; a render node matters to graphics only.
     needed = node.gpu is not None or node.target in ("/dev/nvidiactl", "/dev/nvidia-uvm")
     severity: Severity = (
         "error" if needed and "/dri/" not in node.target else "note" if "caps" in node.target else "warning"
     )
-    why = "opening it fails with EACCES; the container has no more rights than its user"
+    for_group = node.mode & 0o060 == 0o060
+    case = "nvidia-group" if for_group else "nvidia-closed"
     if node.vendor == "amd":  # compute goes through /dev/kfd and the render nodes; ROCr drops a GPU without a word
         severity = "warning" if "/card" in node.target else "error"
-        why += "; ROCm then says that there is no GPU (hipErrorNoDevice, 100)"
-    return [
-        Finding(
-            code="device-permission",
-            severity=severity,
-            vendor=node.vendor,
-            subject=node.target,
-            what=f"this user may not use {node.target} (mode {node.mode:04o}, group {owner})",
-            where=node.source,
-            why=why,
-            hint=f"become a member of group `{owner}`" if node.mode & 0o060 == 0o060 else "ask the administrator",
-        )
-    ]
+        case = "amd-group" if for_group else "amd-closed"
+    yield finding(
+        "device-permission",
+        case=case,
+        severity=severity,
+        vendor=node.vendor,
+        subject=node.target,
+        where=node.source,
+        mode=node.mode,
+        owner=node.group or f"gid {node.gid}",
+    )
 
 
 def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:
@@ -203,12 +173,15 @@ def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:
     names = host.dev.list(f"/sys/bus/pci/devices/{pci}/drm")
     if not isinstance(names, Missing):
         return tuple(f"/dev/dri/{name}" for name in names if re.fullmatch(r"(card|renderD)[0-9]+", name))
-    nodes = []
-    for end in ("card", "render"):
-        path = host.dev.resolve(f"/dev/dri/by-path/pci-{pci}-{end}")
-        if not isinstance(path, Missing) and re.fullmatch(r"/dev/dri/(card|renderD)[0-9]+", path):
-            nodes.append(path)
-    return tuple(nodes)
+    nodes = (host.dev.resolve(f"/dev/dri/by-path/pci-{pci}-{end}") for end in ("card", "render"))
+    return tuple(
+        node for node in nodes if isinstance(node, str) and re.fullmatch(r"/dev/dri/(card|renderD)[0-9]+", node)
+    )
+
+
+def render_node(host: Host, pci: Optional[str]) -> Optional[RootedPath]:
+    """`/dev/dri/renderDN` of the GPU at *pci*."""
+    return next((RootedPath(path) for path in drm_nodes(host, pci) if "/renderD" in path), None)
 
 
 def driver_kind(host: Host) -> DriverKind:

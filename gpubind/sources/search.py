@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional, Union
 
 from gpubind.arch import architecture
+from gpubind.findings import finding
 from gpubind.formats.elf import NotElf
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
-from gpubind.model import Decision, Finding, Missing, RootedPath, Severity, Vendor
-from gpubind.sources.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
+from gpubind.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
+from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor
 from gpubind.sources.liblist import driver_version_of
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
@@ -39,6 +40,7 @@ class Accepted(NamedTuple):
 
     path: RootedPath
     """The resolved real file."""
+    stat: Stat
     arch: str
     version: Optional[str]
     """The driver version that its name carries."""
@@ -90,6 +92,12 @@ class Search:
         """Where libraries are looked for, in order."""
         return (*self.first, *((LD_CACHE,) if self.cache else ()), *self.directories)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The same for one who finds nothing there: whether the ld cache is of use, and the directories."""
+        cache = "no usable ld.so.cache" if self.cache is None else f"{LD_CACHE} ({len(self.cache)} entries)"
+        return (cache, *self.directories)
+
     def candidates(self, stems: frozenset[str]) -> Iterator[Candidate]:
         """What may be one of *stems* (`libcuda.so`), or carries V: the ld cache in its order, which is ld.so's.
 
@@ -105,30 +113,28 @@ class Search:
     def _in(self, directories: Iterable[RootedPath], stems: frozenset[str]) -> Iterator[Candidate]:
         suffix = f".so.{self.version}"
         for directory in directories:
-            names = self.tree.list(directory)
-            if isinstance(names, Missing):
-                continue
             prefix = directory.rstrip("/") + "/"
-            for name in names:
+            for name in self.tree.names(directory):
                 end = name.find(".so") + 3
                 if end > 2 and (name[:end] in stems or name.endswith(suffix)):
                     yield Candidate(name, RootedPath(prefix + name), directory)
 
     def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
         """What the rules say of *candidate*: is it there, a library, for this machine, of this driver?"""
-        real = self.tree.resolve(candidate.path)
-        if isinstance(real, Missing):
-            if real.why == "absent":
+        found = self.tree.find(candidate.path)
+        if isinstance(found, Missing):
+            if found.why == "absent":
                 return Refused("dangling", f"{candidate.found_by} names it, but it leads nowhere")
-            return Refused(f"path-{real.why}", str(real))
+            return Refused(f"path-{found.why}", str(found))
+        real = found.path
         if (candidate.name.startswith(STUBBED) or "/stubs/" in real) and self.tree.is_stub(real):
             return Refused("stub", "a stand-in from the CUDA toolkit, for linking programs only; no driver", real)
         answer = self._judged.get(real)
         if answer is None:
-            answer = self._judged[real] = self._judge_file(real)
+            answer = self._judged[real] = self._judge_file(*found)
         return answer
 
-    def _judge_file(self, real: RootedPath) -> Union[Accepted, Refused]:
+    def _judge_file(self, real: RootedPath, stat: Stat) -> Union[Accepted, Refused]:
         ident = self.tree.ident(real)
         if isinstance(ident, Missing):
             return Refused("unreadable", str(ident), real)
@@ -144,10 +150,14 @@ class Search:
             return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real)
         if version and self.version and version != self.version:
             return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real)
-        other = next((path for path in self.others if real.startswith(path + "/")), None)
-        if other is not None:
+        other = self.other_release(real)
+        if other:
             return Refused("other-rocm", f"of {other}, and another ROCm serves", real)
-        return Accepted(real, arch, version)
+        return Accepted(real, stat, arch, version)
+
+    def other_release(self, real: RootedPath) -> Optional[RootedPath]:
+        """The directory of another release than the one that serves, if *real* lies in one."""
+        return next((path for path in self.others if real.startswith(path + "/")), None)
 
 
 def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
@@ -159,13 +169,7 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
         code, why = "no-ldcache", str(cache)
     else:
         code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
-    where = tree.root.rstrip("/") + LD_CACHE_PATH
-    what = "there is no usable ld cache; the known driver directories are searched instead"
-    hint = "run `ldconfig` as root, or name the driver's directory with --library-path"
-    severity: Severity = "note" if code == "no-ldcache" else "warning"
-    finding = Finding(
-        code=code, severity=severity, vendor=vendor, subject=LD_CACHE_PATH, what=what, where=where, why=why, hint=hint
-    )
+    told = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=tree.root.rstrip("/") + LD_CACHE_PATH, why=why)
     decision = Decision(
         vendor=vendor,
         subject=LD_CACHE_PATH,
@@ -175,19 +179,13 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
         path=LD_CACHE_PATH,
         detail=why,
     )
-    return None, [finding], [decision]
+    return None, [told], [decision]
 
 
-def existing_directories(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
-    """Those of *directories*, each with its vdpau/ and gbm/, that are there; resolved, each once."""
-    found: dict[RootedPath, None] = {}
-    for directory in directories:
-        for sub in SUBDIRECTORIES:
-            here = tree.resolve(f"{directory.rstrip('/')}/{sub}" if sub else directory)
-            facts = here if isinstance(here, Missing) else tree.stat(here)
-            if isinstance(here, Missing) or isinstance(facts, Missing):
-                if not sub:
-                    break
-            elif facts.kind == "dir":
-                found[here] = None
-    return tuple(found)
+def existing_directories(
+    tree: Tree, directories: Iterable[str], below: tuple[str, ...] = SUBDIRECTORIES
+) -> tuple[RootedPath, ...]:
+    """Those of *directories*, each with the directories *below* it, that are there; resolved, each once."""
+    there = (directory.rstrip("/") for directory in directories if tree.has(directory))
+    found = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in there for sub in below)
+    return tuple(dict.fromkeys(one.path for one in found if isinstance(one, Found) and one.stat.kind == "dir"))

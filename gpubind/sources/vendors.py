@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple, Optional
 
 from gpubind.errors import NothingToBindError
+from gpubind.findings import finding
 from gpubind.host import Host, ListFile
-from gpubind.model import Finding, Inventory, Missing, Request, Vendor
+from gpubind.model import Finding, Inventory, Request, Vendor
 from gpubind.sources.nvidia import inventory as nvidia
 from gpubind.sources.nvidia.findings import has_libcuda
 
@@ -34,7 +35,7 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
     if request.cdi_devices and not named:
         wanted = ("nvidia",)  # the devices say of whom they are
     for vendor in wanted:
-        if not named and vendor == "amd" and inventories and isinstance(host.dev.lstat(AMD_MODULE), Missing):
+        if not named and vendor == "amd" and inventories and not host.dev.has(AMD_MODULE):
             continue
         try:
             inventories += _read(vendor, host, request, listfile)
@@ -42,21 +43,14 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
             errors.append((vendor, error))
     if not inventories:
         raise errors[0][1]
-    findings = [
-        Finding(
-            code=error.code,
-            severity="error",
-            vendor=vendor,
-            subject="host",
-            what=error.what,
-            where=error.where,
-            why=error.why,
-            hint=error.hint,
-        )
-        for vendor, error in errors
-        if named
-    ]
+    findings = [nothing_found(error, vendor) for vendor, error in errors if named]
     return Surveyed(tuple(inventories), tuple(findings))
+
+
+def nothing_found(error: NothingToBindError, vendor: Optional[Vendor]) -> Finding:
+    """The finding about a host that has no driver and no device."""
+    where, what, why, hint = error.where, error.what, error.why, error.hint
+    return finding(error.code, subject="host", vendor=vendor, where=where, what=what, why=why, hint=hint)
 
 
 def _read(vendor: Vendor, host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:

@@ -1,6 +1,7 @@
-"""A tree of files below a root, live or recorded. The only room that reads host files."""
+"""A tree of files below a root, live or recorded. Links are chased here, and files of hosts are read here."""
 
-from gpubind.tree.base import Tree, glob
+from gpubind.tree.base import Tree
+from gpubind.tree.glob import glob
 from gpubind.tree.live import LiveTree
 
 __all__ = ["LiveTree", "Tree", "glob"]

@@ -6,21 +6,18 @@ paths as they are seen inside the root and never need to resolve anything themse
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from fnmatch import translate
+from collections.abc import Sequence
 from posixpath import dirname
 from typing import Optional, Union
 
-from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.stub import STUB_LIMIT, is_stub
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
 
 LINKS_LIMIT = 40  # as in Linux, fs/namei.c MAXSYMLINKS
+SHORTCUTS = 2
+"""How deep in links a target's directory is looked up as a whole. Deeper ones are walked, and count to the limit."""
 TEXT_LIMIT = 1 << 20
-GLOB_LIMIT = 4096  # directories that one glob may list: a list file must not make gpubind walk the whole disk
-GLOBS_LIMIT = 20_000  # the same, for all globs in one tree
 
 ABSENT = Missing("absent")
 FORBIDDEN = Missing("forbidden", "permission denied")
@@ -28,7 +25,10 @@ LOOP = Missing("loop", "too many levels of symbolic links")
 
 
 class Tree:
-    """A read-only view of the files below *root*, consistent for its lifetime: each fact is asked for once.
+    """A read-only view of the files below *root*, consistent for its lifetime.
+
+    What is at a path, where a path leads, what a directory lists, what a pattern matches, and the facts of an ELF file
+    are asked for once each. Bytes and identifications are read anew each time.
 
     Subclasses answer for paths whose parent directories hold no link (`_lstat`, `_readlink`, `_list`, `_read`, ...).
     """
@@ -38,11 +38,14 @@ class Tree:
     def __init__(self, root: HostPath) -> None:
         self.root = root
         self._stats: dict[str, Union[Stat, Missing]] = {"/": Stat("dir", 0o755, 0, 0, 0)}
-        self._resolved: dict[str, Union[RootedPath, Missing]] = {}
-        self.globbed = 0
+        self._resolved: dict[str, Union[RootedPath, Missing]] = {"/": RootedPath("/")}
         self._elfs: dict[str, Union[ElfFacts, Missing]] = {}
         self._stubs: dict[str, bool] = {}
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
+        self.globs: dict[str, Optional[tuple[RootedPath, ...]]] = {}
+        """What `gpubind.tree.glob` has found, by pattern; None for one that is too wide."""
+        self.globbed = 0
+        """The directories that it has listed for these."""
 
     # What callers ask.
 
@@ -64,8 +67,22 @@ class Tree:
         """*path* with every link in it followed, inside the root. Absolute paths only."""
         answer = self._resolved.get(path)
         if answer is None:
-            answer = self._resolved[path] = self._chase(path)
+            if not path.startswith("/"):
+                raise ValueError(f"not an absolute path: {path!r}")
+            head, _, name = path.rpartition("/")
+            parent = self._directory(head or "/")
+            answer = parent if isinstance(parent, Missing) else self._walk(parent, name)
+            self._resolved[path] = answer
         return answer
+
+    def steps(self, path: str) -> tuple[str, ...]:
+        """Each path that the way to what *path* leads to goes over: each component, each link, and what it leads to.
+
+        They hold no link in their parents. The last one may be missing: there the way ends.
+        """
+        seen: dict[str, Union[Stat, Missing]] = {}
+        self._walk(RootedPath("/"), path, depth=SHORTCUTS, stats=seen)
+        return tuple(seen)
 
     def lstat(self, path: str) -> Union[Stat, Missing]:
         """The facts of *path* itself: links in its parents are followed, a link at its end is not."""
@@ -167,41 +184,13 @@ class Tree:
 
         Small files in a directory called `stubs` are for linking, too, whatever they hold.
         """
-        here = self._regular(path)
-        found = here if isinstance(here, Missing) else self._stat(here)
-        if isinstance(here, Missing) or isinstance(found, Missing) or found.size > STUB_LIMIT:
+        found = self.find(path)
+        if isinstance(found, Missing) or found.stat.kind != "file" or found.stat.size > STUB_LIMIT:
             return False
-        answer = self._stubs.get(here)
+        answer = self._stubs.get(found.path)
         if answer is None:
-            answer = self._stubs[here] = "/stubs/" in here or self._is_stub(here)
+            answer = self._stubs[found.path] = "/stubs/" in found.path or self._is_stub(found.path)
         return answer
-
-    def steps(self, path: str) -> Iterator[str]:
-        """Each link-free path that following *path* looks at, up to the first that is not there."""
-        todo = path.split("/")[::-1]
-        at = ""
-        links = 0
-        while todo:
-            name = todo.pop()
-            if name in ("", "."):
-                continue
-            if name == "..":
-                at = at.rpartition("/")[0]
-                continue
-            here = f"{at}/{name}"
-            yield here
-            target = self.readlink(here)
-            if isinstance(target, Missing):
-                at = here
-                if isinstance(self.lstat(here), Missing):
-                    return
-                continue
-            links += 1
-            if links > LINKS_LIMIT:
-                return
-            if target.startswith("/"):
-                at = ""
-            todo.extend(target.split("/")[::-1])
 
     # What subclasses answer; *path* is absolute, normal, and no parent of it is a link.
 
@@ -239,30 +228,24 @@ class Tree:
         head, _, name = path.rpartition("/")
         if name in ("", ".", ".."):  # a directory is wanted, and a link to one is followed
             return self.resolve(path)
-        parent = self.resolve(head + "/")
+        parent = self._directory(head or "/")
         return parent if isinstance(parent, Missing) else RootedPath(parent.rstrip("/") + "/" + name)
 
     def _regular(self, path: str) -> Union[RootedPath, Missing]:
-        here = self.resolve(path)
-        if isinstance(here, Missing):
-            return here
-        found = self._stat(here)
+        found = self.find(path)
         if isinstance(found, Missing):
             return found
-        return here if found.kind == "file" else Missing("unreadable", f"a {found.kind}, not a regular file")
+        kind = found.stat.kind
+        return found.path if kind == "file" else Missing("unreadable", f"a {kind}, not a regular file")
 
-    def _chase(self, path: str) -> Union[RootedPath, Missing]:
-        if not path.startswith("/"):
-            raise ValueError(f"not an absolute path: {path!r}")
-        head, _, name = path.rpartition("/")
-        if not head:
-            return self._walk(RootedPath("/"), name)
-        directory = self._directory(head, 0)
-        return directory if isinstance(directory, Missing) else self._walk(directory, name)
+    def _walk(
+        self, at: RootedPath, path: str, depth: int = 0, stats: Optional[dict[str, Union[Stat, Missing]]] = None
+    ) -> Union[RootedPath, Missing]:
+        """Where *path* leads from the resolved directory *at*. This loop is most of what planning costs.
 
-    def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
-        """Where *path* leads from the resolved directory *at*. This loop is most of what planning costs."""
-        stats = self._stats
+        *depth*: of links in links. *stats*: where facts are looked for first, and where each one used is written down.
+        """
+        stats = self._stats if stats is None else stats
         todo = path.split("/")[::-1]
         links = 0
         while todo:
@@ -273,7 +256,9 @@ class Tree:
                 at = RootedPath(dirname(at))
                 continue
             here = RootedPath(f"{at}/{name}" if at != "/" else f"/{name}")
-            found = stats.get(here) or self._stat(here)
+            found = stats.get(here)
+            if found is None:
+                found = stats[here] = self._stat(here)
             if isinstance(found, Missing):
                 return found
             if found.kind == "link":
@@ -288,7 +273,7 @@ class Tree:
                 if target.startswith("/"):
                     at = RootedPath("/")
                     head, _, name = target.rpartition("/")
-                    if head and depth < 2:  # a shortcut, but not for links in links in links: those count to the limit
+                    if head and depth < SHORTCUTS:
                         directory = self._directory(head, depth + 1)
                         if isinstance(directory, Missing):
                             return directory
@@ -300,7 +285,7 @@ class Tree:
                 at = here
         return at
 
-    def _directory(self, path: str, depth: int) -> Union[RootedPath, Missing]:
+    def _directory(self, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
         """As `resolve`, for a directory: most paths share theirs with many others."""
         answer = self._resolved.get(path)
         if answer is None:
@@ -309,62 +294,3 @@ class Tree:
             return answer
         found = self._stat(answer)
         return answer if not isinstance(found, Missing) and found.kind == "dir" else ABSENT
-
-
-_GLOB_CHARS = re.compile(r"[*?\[]")
-
-
-def _name_matcher(pattern: str) -> Callable[[str], bool]:
-    """fnmatch for one component. Without a regular expression where `*` is all there is: compiling one costs 0.2 ms."""
-    if "?" in pattern or "[" in pattern:
-        try:
-            compiled = re.compile(translate(pattern)).match
-        except re.error:  # a range that runs backwards: it matches nothing, but Python before 3.10.6 fails
-            return lambda name: False
-        return lambda name: compiled(name) is not None
-    first, *middle, last = pattern.split("*")
-
-    def matches(name: str) -> bool:
-        at, end = len(first), len(name) - len(last)
-        if at > end or not (name.startswith(first) and name.endswith(last)):
-            return False
-        for part in middle:
-            at = name.find(part, at, end)
-            if at < 0:
-                return False
-            at += len(part)
-        return True
-
-    return matches
-
-
-def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
-    """The existing paths that match absolute *pattern* (fnmatch in each component), sorted; links are not resolved.
-
-    Errors: `FormatError` (code `wide-glob`) when it would list more than `GLOB_LIMIT` directories.
-    """
-    if pattern.strip("/") == "":
-        return (RootedPath("/"),)
-    if not _GLOB_CHARS.search(pattern):
-        path = RootedPath("/" + "/".join(part for part in pattern.split("/") if part))
-        return () if isinstance(tree.lstat(path), Missing) else (path,)
-    heads = [""]
-    listed = 0
-    for part in [p for p in pattern.split("/") if p]:
-        if not _GLOB_CHARS.search(part):
-            heads = [f"{head}/{part}" for head in heads]
-            continue
-        matches: list[str] = []
-        name_matches = _name_matcher(part)
-        for head in heads:
-            listed += 1
-            tree.globbed += 1
-            if listed > GLOB_LIMIT or tree.globbed > GLOBS_LIMIT:
-                why = f"it matches in more than {GLOB_LIMIT} directories, or all patterns in more than {GLOBS_LIMIT}"
-                raise FormatError("wide-glob", f"the pattern `{pattern}` is too wide", place=pattern, why=why)
-            names = tree.list(head or "/")
-            if not isinstance(names, Missing):
-                hidden = part.startswith(".")
-                matches += [f"{head}/{n}" for n in names if name_matches(n) and (hidden or not n.startswith("."))]
-        heads = matches
-    return tuple(RootedPath(head) for head in sorted(heads) if not isinstance(tree.lstat(head), Missing))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from typing import BinaryIO, Union
+from typing import TYPE_CHECKING, BinaryIO, Union
 
 from gpubind.errors import HostReadError
 from gpubind.formats.elf import ElfFacts
-from gpubind.model import HostPath, Missing, Stat
+from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.tree.base import ABSENT, FORBIDDEN, LOOP
 from gpubind.tree.opened import OpenedTree
+
+if TYPE_CHECKING:
+    from gpubind.blob.base import Blob
 
 # Never a terminal, never a FIFO that blocks, never through a link that appeared since it was resolved.
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -30,6 +33,11 @@ class LiveTree(OpenedTree):
             raise HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")
         super().__init__(HostPath(real))
         self._prefix = real.rstrip("/")
+
+    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
+        from gpubind.blob.base import open_blob
+
+        return open_blob(self.real(path), label)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         try:

@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO, Union
+import io
+from typing import TYPE_CHECKING, BinaryIO, Union, cast
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, parse_elf, parse_ident
-from gpubind.model import Missing
+from gpubind.model import Missing, RootedPath
 from gpubind.tree.base import Tree
+
+if TYPE_CHECKING:
+    from gpubind.blob.base import Blob
+
+BUFFER = 1 << 16
+COPY_STEP = 1 << 18
+COPY_MEMORY = 16 << 20
+COPY_LIMIT = 512 << 20  # the largest driver libraries have 100 MB
 
 
 class OpenedTree(Tree):
     """The one way from an open file to its bytes, its identification and its ELF facts.
 
-    Subclasses give the first bytes of a regular file (`_head`) and a stream of all (`_stream`).
+    Subclasses open regular files. Errors: damage of what the tree is stored in comes up as `FormatError` when it is
+    met, failures of reading as `HostReadError`.
     """
+
+    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
+        """The bytes of the regular file *path*, which must be resolved; *label* names them in errors."""
+        raise NotImplementedError
 
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         """The first *size* bytes; fewer only if the file has no more."""
-        raise NotImplementedError
+        blob = self.open(RootedPath(path))
+        return blob if isinstance(blob, Missing) else blob.read_at(0, size)
 
     def _stream(self, path: str) -> Union[BinaryIO, Missing]:
-        """The file as a seekable stream."""
-        raise NotImplementedError
+        """The file as a seekable stream, copied first if going back in it is slow. Whoever asked closes it."""
+        blob = self.open(RootedPath(path))
+        if isinstance(blob, Missing):
+            return blob
+        from gpubind.blob.base import BlobStream
+
+        if blob.quick:
+            return io.BufferedReader(BlobStream(blob), BUFFER)
+        import tempfile
+
+        size = blob.size or 0
+        if size > COPY_LIMIT:
+            return Missing("unreadable", f"too large to be looked at: {size} bytes in a compressed layer")
+        copy = tempfile.SpooledTemporaryFile(max_size=COPY_MEMORY)  # noqa: SIM115
+        for offset in range(0, size, COPY_STEP):
+            copy.write(blob.read_at(offset, COPY_STEP))
+        copy.seek(0)
+        return cast("BinaryIO", copy)
 
     def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
         data = self._head(path, limit + 1)

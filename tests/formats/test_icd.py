@@ -123,3 +123,7 @@ def test_what_is_written_is_parsed_back(more: dict[str, Any], path: str, layers:
 @settings(max_examples=300, deadline=None)
 def test_damage_gives_a_value_or_a_place(data: bytes) -> None:
     answers(lambda text: with_library_paths(parse_icd(text), {"a": "b"}), data)
+
+
+def test_json_behind_other_blanks_is_no_name_of_a_library() -> None:
+    assert refusal('\u2003{"ICD": {"library_path": "libx.so.1"}}'.encode()).code == "bad-icd"

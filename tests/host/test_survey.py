@@ -12,12 +12,22 @@ from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
 from build.trees import ABSENT, FORBIDDEN, Dir, Fifo, File, Hidden, Item, Link, Node, Socket, make_tree, record
 
+from gpubind.arch import WITH_DRIVERS
 from gpubind.errors import NotRecordedError
 from gpubind.formats.record import Record, RecordedRoot, RecordedRun, dump_record, parse_record
 from gpubind.host import Host, LiveHost, RunResult
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import GPU_NAME, survey
+from gpubind.layouts import (
+    BINARY_DIRECTORIES,
+    ROCM_LIBRARIES,
+    SUBDIRECTORIES,
+    amdgpu_directories,
+    library_directories,
+)
 from gpubind.model import Missing, RootedPath, Stat
+from gpubind.rules import driver, graphics, manifests, nodes, platform, services
+from gpubind.sources.amd.devices import PCI_DEVICES
 from gpubind.tree import Tree
 
 V = "550.54.14"
@@ -181,6 +191,40 @@ def test_a_name_that_a_surveyed_directory_lacks_is_absent(recorded: Record, path
 def test_a_path_outside_the_survey_is_not_recorded(recorded: Record, path: str) -> None:
     with pytest.raises(NotRecordedError):
         RecordedHost(recorded, "test").driver.stat(path)
+
+
+def searched(machine: str) -> tuple[str, ...]:
+    """Every directory that the search and the rules look in by a name that they know."""
+    libraries = [
+        directory
+        for arch in (*WITH_DRIVERS, machine)
+        for base in (*library_directories(arch), *amdgpu_directories(arch))
+        for directory in (base, *(f"{base.rstrip('/')}/{sub}" for sub in (*SUBDIRECTORIES, "libglvnd") if sub))
+    ]
+    rocm = [f"/opt/rocm/{name}" for name in (*ROCM_LIBRARIES, "bin", ".info")]
+    rules = (platform.CHAR, platform.APPARMOR, platform.IMEX_NODES, platform.TEGRA_LISTS, PCI_DEVICES)
+    manifests_of = [directory.rstrip("/") for loader in manifests.LOADERS for directory in loader.directories]
+    return (*libraries, *rocm, *BINARY_DIRECTORIES, *rules, *manifests_of)
+
+
+LOOKED_AT = (
+    *(platform.UDEV, platform.IMEX_DOMAIN, *(sysctl.path for sysctl in platform.USER_NAMESPACES)),
+    *(services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, driver.NOUVEAU, graphics.MODESET, "/proc/devices"),
+    *(path for paths in platform.SETUID.values() for path in paths),
+)
+"""What the rules look at alone."""
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "riscv64"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_every_directory_that_the_search_or_a_rule_looks_in_is_surveyed(machine: str, is_there: bool) -> None:
+    spec: dict[str, Item] = (
+        {path: Dir() for path in searched(machine) if path != "/"} if is_there else {"/opt/x": Dir()}
+    )
+    tree = again(RecordedHost(record(spec, machine=machine), "test")).driver.lenient
+    answers: dict[str, object] = {path: tree.list(path) for path in searched(machine)}
+    answers.update({path: tree.stat(path) for path in LOOKED_AT})
+    assert [path for path, answer in answers.items() if getattr(answer, "why", "") == "unrecorded"] == []
 
 
 def test_what_is_forbidden_stays_forbidden() -> None:

@@ -6,7 +6,7 @@ import pytest
 from build.images import glibc, image
 from build.trees import File, Spec
 
-from gpubind.image.facts import DEFAULT_PATH
+from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import ImageFacts
 
 

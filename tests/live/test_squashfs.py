@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.blob.base import open_blob
 from gpubind.errors import HostReadError
-from gpubind.image.sources import open_source
 from gpubind.image.squashfs import SquashfsTree
 from gpubind.model import HostPath, Missing
 from gpubind.tree import LiveTree, Tree
@@ -60,7 +60,7 @@ def mksquashfs(source: Path, image: Path, options: str) -> Path:
 
 
 def opened(image: Path) -> SquashfsTree:
-    return SquashfsTree(open_source(str(image)), HostPath(str(image)))
+    return SquashfsTree(open_blob(str(image)), HostPath(str(image)))
 
 
 def make_source(root: Path) -> None:

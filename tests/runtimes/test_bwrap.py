@@ -15,7 +15,7 @@ from build.trees import Dir, File, Link, Spec
 
 from gpubind.facade import plan
 from gpubind.image import Image
-from gpubind.image.facts import DEFAULT_PATH
+from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, Request
 from gpubind.runtimes.bwrap import LAYOUT, REBUILD_LIMIT, brought, command, words
 from gpubind.runtimes.bwrap_environment import environment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from build.driver import V, host, libraries, ubuntu
 from build.elf import elf
 from build.trees import File, Link, Spec
@@ -70,6 +71,14 @@ def test_the_path_of_a_library_means_every_name_that_leads_to_it() -> None:
 def test_the_path_of_a_library_where_nobody_searches_is_found_all_the_same() -> None:
     found = located({"/srv/libcuda.so." + V: elf("libcuda.so.1")}, claim("library-file", f"/srv/libcuda.so.{V}"))
     assert only(found).path == f"/srv/libcuda.so.{V}"
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [(f"libnvidia-glcore.so.{V}", "graphics"), (f"libnvidia-encode.so.{V}", "video"), ("libunheard.so.1", None)],
+)
+def test_the_list_decides_the_capability_of_a_library_where_nobody_searches(name: str, capability: object) -> None:
+    assert only(located({f"/srv/{name}": elf(name)}, claim("library-file", f"/srv/{name}"))).capability == capability
 
 
 def test_a_library_has_the_further_names_that_a_claim_gives_it_unless_another_has_them() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
+from gpubind.layouts import ROCM_LIBRARIES
 from gpubind.ldso.closure import Dependency, host_closure
-from gpubind.model import CAPABILITIES, Capability, Decision, HostFile, Missing, Request, RootedPath, Stat
-from gpubind.sources.amd.rocm import LIBRARY_DIRECTORIES, Rocm
+from gpubind.model import CAPABILITIES, Capability, Decision, Found, HostFile, Missing, Request, RootedPath
+from gpubind.sources.amd.rocm import Rocm
 from gpubind.sources.claims import Claim
 from gpubind.sources.search import Search
 
@@ -18,7 +19,7 @@ def closure_files(
     """What *files* need beside themselves; a name that one of them has is not looked for again."""
     loaded = [file for file in files if file.kind in ("library", "binary") and file.family is None]
     names = {name for file in loaded for name in file.names if file.kind == "library"}
-    first = rocm.directories(*LIBRARY_DIRECTORIES)
+    first = rocm.directories(*ROCM_LIBRARIES)
     capabilities = {file.path: file.capability for file in loaded}
     decisions: list[Decision] = []
     more: dict[str, HostFile] = {}
@@ -27,18 +28,27 @@ def closure_files(
             continue
         at = f"needed by {needed.wanted_by.rpartition('/')[2]}"
         claim = Claim("library-name", needed.name, "closure", at, "amd", userspace=True)
-        if needed.path is None:
+        found = needed.path and search.tree.find(needed.path)
+        if not isinstance(found, Found):
             detail = "this host has no such library; the image may have one"
             decisions.append(claim.decision(verdict="absent", rule="no-match", detail=detail))
-        elif any(needed.path.startswith(other + "/") for other in search.others):
+        elif search.other_release(found.path):
             detail = "of another ROCm than the one that serves"
-            decisions.append(claim.decision(verdict="rejected", rule="other-rocm", path=needed.path, detail=detail))
-        elif needed.path in more:  # one file under two names
-            before = more[needed.path]
-            more[needed.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
+            decisions.append(claim.decision(verdict="rejected", rule="other-rocm", path=found.path, detail=detail))
+        elif found.path in more:  # one file under two names
+            before = more[found.path]
+            more[found.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
         else:
-            capability = _capability(needed, capabilities, request)
-            more[needed.path] = _file(search, claim, needed.path, needed.found_by, capability)
+            made = claim.file(
+                search.tree,
+                found,
+                kind="library",
+                found_by=needed.found_by,
+                capability=_capability(needed, capabilities, request),
+            )
+            elf = search.tree.elf(found.path)
+            soname = needed.name if isinstance(elf, Missing) or elf.soname is None else elf.soname
+            more[found.path] = made._replace(names=(needed.name,), arch=search.arch, soname=soname)
     return tuple(more.values()), decisions
 
 
@@ -51,18 +61,3 @@ def _capability(
         return None
     ordered = [capability for capability in CAPABILITIES if capability in consumers]
     return next((capability for capability in ordered if capability in request.caps), ordered[0])
-
-
-def _file(search: Search, claim: Claim, path: RootedPath, found_by: str, capability: Optional[Capability]) -> HostFile:
-    tree = search.tree
-    found, elf = tree.stat(path), tree.elf(path)
-    made = claim.file(
-        kind="library",
-        path=path,
-        source=tree.real(path),
-        size=found.size if isinstance(found, Stat) else 0,
-        found_by=found_by,
-        capability=capability,
-    )
-    soname = claim.name if isinstance(elf, Missing) or elf.soname is None else elf.soname
-    return made._replace(names=(claim.name,), arch=search.arch, soname=soname)

@@ -13,8 +13,8 @@ from typing import NamedTuple, Optional
 from gpubind.errors import FormatError
 from gpubind.formats.kfd import gfx_of, parse_properties, pci_of, uuid_of
 from gpubind.host import Host
-from gpubind.model import Decision, DeviceNode, Finding, Gpu, Missing, RootedPath
-from gpubind.sources.nodes import DRM, Wanted, drm_nodes, natural, read_nodes
+from gpubind.model import Gpu, Missing, RootedPath
+from gpubind.sources.nodes import DRM, Devices, Wanted, drm_nodes, natural, read_nodes, render_node
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
@@ -23,15 +23,6 @@ PCI_DEVICES = "/sys/bus/pci/devices"
 PCI_VENDOR = "0x1002"
 DISPLAY_CLASSES = ("0x03", "0x12")
 """Display controllers, and processing accelerators: the MI300 family calls itself so."""
-
-
-class AmdDevices(NamedTuple):
-    """What /dev and /sys say of AMD's devices."""
-
-    gpus: tuple[Gpu, ...]
-    nodes: tuple[DeviceNode, ...]
-    decisions: tuple[Decision, ...]
-    findings: tuple[Finding, ...]
 
 
 class KfdNode(NamedTuple):
@@ -50,58 +41,48 @@ class Topology(NamedTuple):
     """Why a node could not be read: a cgroup, or a damaged text."""
 
 
-def read_devices(host: Host) -> AmdDevices:
+def read_devices(host: Host) -> Devices:
     """/dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU."""
     gpus = tuple(_gpus(host, read_topology(host)))
-    return AmdDevices(gpus, *read_nodes(host, "amd", _wanted(host, gpus)))
+    return read_nodes(host, "amd", gpus, _wanted(host, gpus))
 
 
 def read_topology(host: Host) -> Topology:
     """The GPUs of the KFD topology, by node number; a node with gpu_id 0 is a CPU."""
-    names = host.dev.list(TOPOLOGY)
     gpus: list[KfdNode] = []
     hidden: list[str] = []
-    for name in () if isinstance(names, Missing) else sorted(names, key=natural):
+    for name in sorted(host.dev.names(TOPOLOGY), key=natural):
         base = f"{TOPOLOGY}/{name}"
-        told = host.dev.read_text(f"{base}/gpu_id")
-        if not re.fullmatch(r"[0-9]{1,6}", name) or (isinstance(told, str) and told.strip() == "0"):
+        gpu_id = host.dev.read_text(f"{base}/gpu_id")
+        if not re.fullmatch(r"[0-9]{1,6}", name) or (isinstance(gpu_id, str) and gpu_id.strip() == "0"):
             continue
-        text = host.dev.read_text(f"{base}/properties")
-        if isinstance(told, Missing) or isinstance(text, Missing):
-            hidden.append(f"{base}: {told if isinstance(told, Missing) else text}")
+        text = gpu_id if isinstance(gpu_id, Missing) else host.dev.read_text(f"{base}/properties")
+        if isinstance(text, Missing):
+            hidden.append(f"{base}: {text}")
             continue
         try:
-            properties = parse_properties(text)
+            gpus.append(KfdNode(int(name), parse_properties(text), host.dev.text(f"{base}/name") or None))
         except FormatError as error:
             hidden.append(f"{base}/properties: {error.place}: {error.why}")
-            continue
-        code = host.dev.read_text(f"{base}/name")
-        gpus.append(KfdNode(int(name), properties, code.strip() or None if isinstance(code, str) else None))
     return Topology(tuple(gpus), tuple(hidden))
 
 
 def has_kernel_side(host: Host) -> bool:
     """Whether the kernel has AMD's driver."""
-    return not isinstance(host.dev.lstat(MODULE), Missing)
+    return host.dev.has(MODULE)
 
 
 def pci_gpus(host: Host) -> tuple[str, ...]:
     """The PCI addresses of AMD's GPUs, driver or not, in order."""
-    names = host.dev.list(PCI_DEVICES)
-    found = []
-    for address in () if isinstance(names, Missing) else names:
-        vendor = host.dev.read_text(f"{PCI_DEVICES}/{address}/vendor") if _is_display(host, address) else ""
-        if isinstance(vendor, str) and vendor.strip() == PCI_VENDOR:
-            found.append(address)
-    return tuple(found)
+    return tuple(address for address in host.dev.names(PCI_DEVICES) if _is_amds_display(host, address))
 
 
-def _is_display(host: Host, address: str) -> bool:
+def _is_amds_display(host: Host, address: str) -> bool:
     base = f"{PCI_DEVICES}/{address}"
-    if isinstance(host.dev.lstat(f"{base}/drm"), Missing):
+    if not host.dev.has(f"{base}/drm"):
         return False  # no driver has it, or it is something else; and records tell no more of those
-    kind = host.dev.read_text(f"{base}/class")
-    return isinstance(kind, str) and kind.startswith(DISPLAY_CLASSES)
+    kind = host.dev.text(f"{base}/class") or ""
+    return kind.startswith(DISPLAY_CLASSES) and host.dev.text(f"{base}/vendor") == PCI_VENDOR
 
 
 def _gpus(host: Host, topology: Topology) -> Iterator[Gpu]:
@@ -115,7 +96,7 @@ def _gpus(host: Host, topology: Topology) -> Iterator[Gpu]:
     if topology.gpus or topology.hidden:
         return
     for index, address in enumerate(pci_gpus(host)):
-        render = next((RootedPath(path) for path in drm_nodes(host, address) if "/renderD" in path), None)
+        render = render_node(host, address)
         minor = int(render.rpartition("renderD")[2]) if render else None
         yield Gpu("amd", index, None, address, minor, None, render, True)
 

@@ -11,16 +11,19 @@ from typing import Optional
 
 from gpubind.arch import architecture
 from gpubind.errors import NothingToBindError
+from gpubind.findings import finding
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
+from gpubind.host.base import ROCM_PATH
+from gpubind.layouts import BINARY_DIRECTORIES, ROCM_LIBRARIES, amdgpu_directories, library_directories
 from gpubind.model import Decision, Driver, Finding, HostFile, Inventory, Request, RootedPath, SourceUsed
 from gpubind.sources import liblist
 from gpubind.sources.amd.closure import closure_files
-from gpubind.sources.amd.devices import KFD, MODULE, TOPOLOGY, AmdDevices, has_kernel_side, read_devices
-from gpubind.sources.amd.rocm import LIBRARY_DIRECTORIES, ROCM_PATH, Rocm, choose_rocm, release_of
-from gpubind.sources.layouts import BINARY_DIRECTORIES, library_directories
+from gpubind.sources.amd.devices import KFD, MODULE, TOPOLOGY, has_kernel_side, read_devices
+from gpubind.sources.amd.rocm import Rocm, choose_rocm, release_of
+from gpubind.sources.claims import Claim
 from gpubind.sources.locate import locate
-from gpubind.sources.nodes import driver_kind
+from gpubind.sources.nodes import Devices, driver_kind
 from gpubind.sources.search import Search, existing_directories, read_cache
 
 LIST_NAME = "rocmliblist.conf"
@@ -45,13 +48,12 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     located = locate(search, lists.shipped, claims)
     devices = read_devices(host)
     # What a list that is the law names is wanted, whatever it is called.
-    has_rocm = not listfile.shipped or any(OWN.match(name) for file in located.libraries for name in file.names)
-    has_rocm = has_rocm and bool(located.libraries)
-    if not has_rocm and not devices.nodes:
+    own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]
+    if not own and not devices.nodes:
         raise _nothing_to_bind(search)
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)
-    if has_rocm:
+    if own:
         needed, needed_decisions = closure_files(search, request, files, rocm)
         files, decisions = (*files, *needed), [*decisions, *needed_decisions]
     else:
@@ -83,35 +85,24 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
     """The search in which the ROCm that serves comes first, and other releases do not count."""
-    own = rocm.directories(*LIBRARY_DIRECTORIES)
-    here = architecture(host.uname.machine)
-    amdgpu = (f"/opt/amdgpu/lib/{here.triplet}", "/opt/amdgpu/lib64")
-    places = (*own, *amdgpu, *library_directories(here.name), *request.library_path)
+    arch = architecture(host.uname.machine).name
+    own = rocm.directories(*ROCM_LIBRARIES)
+    places = (*own, *amdgpu_directories(arch), *library_directories(arch), *request.library_path)
     return Search(
         host,
         cache,
-        _existing(host, places),
-        first=_existing(host, own),
+        existing_directories(host.driver, places, below=("",)),
+        first=existing_directories(host.driver, own, below=("",)),
         others=rocm.others,
         programs=(*rocm.directories("bin"), *BINARY_DIRECTORIES),
     )
 
 
-def _existing(host: Host, places: tuple[str, ...]) -> tuple[RootedPath, ...]:
-    """Libraries of ROCm are not in subdirectories: those of other drivers are left out again."""
-    known = existing_directories(host.driver, places)
-    return tuple(path for path in known if not path.endswith(("/vdpau", "/gbm")))
-
-
 def _not_rocm(file: HostFile) -> Decision:
-    return Decision(
-        vendor="amd",
-        subject=file.soname or (file.names[0] if file.names else file.target or file.path),
+    name = file.soname or (file.names[0] if file.names else file.target or file.path)
+    return Claim("path", name, file.named_by, file.named_at, "amd").decision(
         verdict="left-out",
         rule="no-rocm",
-        step="search",
-        named_by=file.named_by,
-        named_at=file.named_at,
         path=file.path,
         found_by=file.found_by,
         detail="this host has no ROCm that would need it",
@@ -127,50 +118,29 @@ def _other_rocm(rocm: Rocm, other: RootedPath) -> Decision:
 
 def _kernel(host: Host) -> Optional[str]:
     """The version of amdgpu, of which KFD is a part: AMD's own package says one, the kernel's is the kernel's."""
-    text = host.dev.read_text(f"{MODULE}/version")
-    if isinstance(text, str) and re.fullmatch(r"[\w.+-]{1,64}", text.strip()):
-        return text.strip()
+    version = host.dev.text(f"{MODULE}/version") or ""
+    if re.fullmatch(r"[\w.+-]{1,64}", version):
+        return version
     return f"Linux {host.uname.release}" if has_kernel_side(host) else None
 
 
-def _driver_findings(host: Host, devices: AmdDevices) -> list[Finding]:
+def _driver_findings(host: Host, devices: Devices) -> list[Finding]:
     if has_kernel_side(host) or devices.gpus:
         return []
-    finding = Finding(
-        code="driver-not-loaded",
-        severity="error",
-        vendor="amd",
-        subject="amdgpu",
-        what="AMD's kernel driver amdgpu is not loaded",
-        where=f"{MODULE}, {TOPOLOGY}",
-        why="programs will say hipErrorNoDevice (100), HSA_STATUS_ERROR_OUT_OF_RESOURCES (0x1008), or that the ROCk "
-        "module is not loaded",
-        hint="on a GPU node load it, as root; the kernel's log says why it did not load",
-        command="modprobe amdgpu",
-    )
-    return [finding]
+    return [finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{MODULE}, {TOPOLOGY}")]
 
 
 def _rocm_path(host: Host, rocm: Rocm) -> Finding:
+    where = f"the environment: {ROCM_PATH}={host.environ.get(ROCM_PATH)}"
     serves = rocm.prefix or "the distribution's, if there is one"
-    return Finding(
-        code="rocm-path",
-        severity="warning",
-        vendor="amd",
-        subject=ROCM_PATH,
-        what=f"{ROCM_PATH} names no ROCm here; {serves} serves instead",
-        where=f"the environment: {ROCM_PATH}={host.environ.get(ROCM_PATH)}",
-        why=rocm.refused,
-        hint="name the directory of a release, such as /opt/rocm-6.1.2, or unset the variable",
-    )
+    return finding("rocm-path", subject=ROCM_PATH, where=where, serves=serves, why=rocm.refused)
 
 
 def _nothing_to_bind(search: Search) -> NothingToBindError:
-    entries = "no usable ld.so.cache" if search.cache is None else f"ld.so.cache ({len(search.cache)} entries)"
     return NothingToBindError(
         "nothing-to-bind",
         "no ROCm library and no AMD device on this host",
-        where=", ".join((entries, *search.directories, KFD, TOPOLOGY)),
+        where=", ".join((*search.places, KFD, TOPOLOGY)),
         why="no file matches, and amdgpu is not loaded",
         hint="on a GPU node: load amdgpu, or name ROCm's place with ROCM_PATH or --root; for another host: --host",
     )

@@ -11,14 +11,13 @@ from typing import NamedTuple, Optional
 
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host
+from gpubind.host.base import ROCM_PATH
+from gpubind.layouts import ROCM, ROCM_LIBRARIES
 from gpubind.model import Missing, RootedPath
 from gpubind.sources.nodes import natural
 from gpubind.tree import Tree, glob
 
-ROCM_PATH = "ROCM_PATH"
 DEFAULT = "/opt/rocm"
-PATTERNS = ("/opt/rocm", "/opt/rocm-*")
-LIBRARY_DIRECTORIES = ("lib", "lib64")
 HEART = re.compile(r"lib(hsa-runtime64|amdhip64)\.so")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")
 
@@ -42,46 +41,34 @@ class Rocm(NamedTuple):
 def choose_rocm(host: Host, cache: Optional[LdCache]) -> Rocm:
     """ROCM_PATH, else the one whose runtime ld.so finds first, else /opt/rocm, else the newest of /opt/rocm-*."""
     tree = host.driver
-    found: dict[RootedPath, None] = {}
-    for path in (path for pattern in PATTERNS for path in glob(tree, pattern)):
-        real = tree.resolve(path)
-        if not isinstance(real, Missing) and _has_libraries(tree, real):
-            found[real] = None
+    places = (tree.resolve(path) for pattern in ROCM for path in glob(tree, pattern))
+    found = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(tree, path)))
+
+    def chosen(prefix: Optional[RootedPath], why: str) -> Rocm:
+        return Rocm(prefix, why, tuple(path for path in found if path != prefix), refused)
+
     asked, refused = host.environ.get(ROCM_PATH, ""), None
     if asked:
         real = tree.resolve(asked) if asked.startswith("/") else Missing("absent", "no absolute path")
-        if not isinstance(real, Missing) and _has_libraries(tree, real):
-            return Rocm(real, f"{ROCM_PATH}={asked}", _others(found, real), None)
+        if isinstance(real, str) and _has_libraries(tree, real):
+            return chosen(real, f"{ROCM_PATH}={asked}")
         refused = str(real) if isinstance(real, Missing) else "no libhsa-runtime64 and no libamdhip64 in its lib"
     for entry in cache.matching(("libhsa-runtime64.so", "libamdhip64.so")) if cache else ():
         real = tree.resolve(entry.path) if entry.path.startswith("/") else Missing("absent")
-        if not isinstance(real, Missing):
-            prefix = next((path for path in found if real.startswith(path + "/")), None)
-            return Rocm(prefix, "ld.so.cache", _others(found, prefix), refused)
+        if isinstance(real, str):
+            return chosen(next((path for path in found if real.startswith(path + "/")), None), "ld.so.cache")
     default = tree.resolve(DEFAULT)
-    if not isinstance(default, Missing) and default in found:
-        return Rocm(default, DEFAULT, _others(found, default), refused)
+    if default in found and isinstance(default, str):
+        return chosen(default, DEFAULT)
     newest = max(found, key=natural, default=None)
-    return Rocm(newest, "the newest of /opt/rocm-*" if newest else "none", _others(found, newest), refused)
+    return chosen(newest, "the newest of /opt/rocm-*" if newest else "none")
 
 
 def release_of(tree: Tree, rocm: Rocm) -> Optional[str]:
     """`6.1.2`, as AMD's packages write it down; None for a distribution's, which do not."""
-    for path in rocm.directories(".info/version", ".info/version-rocm"):
-        text = tree.read_text(path)
-        match = _RELEASE.match(text) if isinstance(text, str) else None
-        if match:
-            return match.group()
-    return None
-
-
-def _others(found: dict[RootedPath, None], chosen: Optional[RootedPath]) -> tuple[RootedPath, ...]:
-    return tuple(path for path in found if path != chosen)
+    texts = (tree.text(path) or "" for path in rocm.directories(".info/version", ".info/version-rocm"))
+    return next((match.group() for match in map(_RELEASE.match, texts) if match), None)
 
 
 def _has_libraries(tree: Tree, prefix: str) -> bool:
-    for directory in LIBRARY_DIRECTORIES:
-        names = tree.list(f"{prefix}/{directory}")
-        if not isinstance(names, Missing) and any(HEART.match(name) for name in names):
-            return True
-    return False
+    return any(HEART.match(name) for directory in ROCM_LIBRARIES for name in tree.names(f"{prefix}/{directory}"))

@@ -5,16 +5,15 @@ decided as for every other source.
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Optional, Union
+from typing import Union
 
 from gpubind.formats.cdi import CdiMount
 from gpubind.host import Host
-from gpubind.model import ContainerPath, PassedOver
+from gpubind.layouts import HOST_ONLY
+from gpubind.model import ContainerPath, Missing, PassedOver
 from gpubind.sources.cdi.edits import is_clean, read_edits
 from gpubind.sources.cdi.registry import SOURCE, Choice, in_driver_root, registry_findings
 from gpubind.sources.claims import Claim, Serving
-from gpubind.sources.files import lead
-from gpubind.sources.layouts import HOST_ONLY
 
 
 def claims(host: Host, choice: Choice) -> Union[Serving, PassedOver]:
@@ -27,10 +26,7 @@ def claims(host: Host, choice: Choice) -> Union[Serving, PassedOver]:
     edits = read_edits(host, choice.driver, "nvidia")
     mounts = {in_driver_root(host, mount.host_path) or mount.host_path: mount for mount in edits.mounts}
     links = edits.hooks.library_names()
-    files = [
-        _claim(path, lead(host.driver, path), mount, at, links.get(mount.container_path, ()))
-        for path, mount in mounts.items()
-    ]
+    files = [_claim(host, path, mount, at, links.get(mount.container_path, ())) for path, mount in mounts.items()]
     if not any(claim.kind == "library-file" and claim.stays is None for claim in files):
         return PassedOver(SOURCE, "no-library", f"none of the {len(mounts)} files that {at} names is a library here")
     nodes = [node for part in choice.driver for node in part.edits.nodes if is_clean(node.source)]
@@ -45,9 +41,11 @@ def claims(host: Host, choice: Choice) -> Union[Serving, PassedOver]:
     )
 
 
-def _claim(path: str, real: Optional[str], mount: CdiMount, at: str, links: tuple[str, ...]) -> Claim:
+def _claim(host: Host, path: str, mount: CdiMount, at: str, links: tuple[str, ...]) -> Claim:
     """What *mount* claims: a library, under whatever names the host has it; or a file, at its place."""
-    stays = next((only.why for only in HOST_ONLY if real and fnmatchcase(real, only.pattern)), None)
-    if real and ".so" in real.rpartition("/")[2]:
+    found = host.driver.lenient.resolve(path)
+    real = "" if isinstance(found, Missing) else found
+    stays = next((only.why for only in HOST_ONLY if fnmatchcase(real, only.pattern)), None)
+    if ".so" in real.rpartition("/")[2]:
         return Claim("library-file", path, SOURCE, at, stays=stays, links=links)
     return Claim("file", path, SOURCE, at, stays=stays, target=ContainerPath(mount.container_path))

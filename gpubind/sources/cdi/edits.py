@@ -7,19 +7,22 @@ is all that is known, so it is done to the letter (`other.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gpubind.formats.cdi import CdiEdits, CdiMount
+from gpubind.findings import finding
+from gpubind.formats.cdi import CdiMount
 from gpubind.host import Host
+from gpubind.host.base import NVIDIA
+from gpubind.layouts import SYSTEM_DIRECTORIES
 from gpubind.model import Decision, EnvVar, Finding, Vendor, Verdict
 from gpubind.sources.cdi.hooks import Links, read_hooks
 from gpubind.sources.cdi.registry import SOURCE, Applied
 from gpubind.sources.claims import Claim
-from gpubind.sources.files import SYSTEM_DIRECTORIES
 
-FOR_NVIDIAS_RUNTIME = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_CTK_LIBCUDA_DIR")
+FOR_NVIDIAS_RUNTIME = (NVIDIA, "NVIDIA_CTK_LIBCUDA_DIR")
 PREPENDED = ("LD_LIBRARY_PATH", "PATH")
+_UNCLEAN = "a path in a spec is absolute, without `.`, `..` and doubled or trailing slashes"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -43,15 +46,20 @@ def read_edits(host: Host, applied: Iterable[Applied], vendor: Vendor) -> Edits:
     mounts, mount_decisions = _mounts(applied, vendor)
     hooks = read_hooks(applied, vendor)
     env, env_decisions = _environment(applied, vendor)
-    not_done = [_not_done(what, why, part.at, vendor) for part in applied for what, why in _beyond(host, part.edits)]
     return Edits(
-        mounts,
-        hooks,
-        env,
-        (*mount_decisions, *hooks.decisions, *env_decisions),
-        (*hooks.findings, *not_done),
-        ", ".join(dict.fromkeys(part.at.partition(": ")[0] for part in applied)),
+        mounts=mounts,
+        hooks=hooks,
+        env=env,
+        decisions=(*mount_decisions, *hooks.decisions, *env_decisions),
+        findings=(*hooks.findings, *(found for part in applied for found in _not_done(host, part, vendor))),
+        files=", ".join(dict.fromkeys(part.at.partition(": ")[0] for part in applied)),
     )
+
+
+def is_clean(path: str) -> bool:
+    """Whether *path* is absolute, without `.`, `..` and doubled or trailing slashes, and not the root."""
+    parts = path.split("/")
+    return path.startswith("/") and path != "/" and not {"", ".", ".."} & set(parts[1:])
 
 
 def _mounts(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[CdiMount, ...], list[Decision]]:
@@ -60,19 +68,16 @@ def _mounts(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[CdiMount,
     for part in applied:
         for number, mount in enumerate(part.edits.mounts):
             subject = mount.container_path
-            refused = None
             if not _is_bind(mount):
-                refused = "cdi-mount", f"a mount of type {mount.type}; a plan has binds alone"
+                rule, detail = "cdi-mount", f"a mount of type {mount.type}; a plan has binds alone"
             elif not (is_clean(mount.host_path) and is_clean(subject)):
-                detail = "a path in a spec is absolute, without `.`, `..` and doubled or trailing slashes"
-                refused = "unclean-path", detail
+                rule, detail = "unclean-path", _UNCLEAN
             elif subject in SYSTEM_DIRECTORIES:
-                refused = "system-directory", "binding it would hide the container's own"
-            if refused is None:
-                found.pop(subject, None)
+                rule, detail = "system-directory", "binding it would hide the container's own"
+            else:
+                found.pop(subject, None)  # the last counts, and in the place of the last
                 found[subject] = mount
                 continue
-            rule, detail = refused
             claim = Claim("file", subject, SOURCE, f"{part.at}.mounts[{number}]", vendor)
             decisions.append(claim.decision(verdict="rejected", rule=rule, path=mount.host_path, detail=detail))
     return tuple(found.values()), decisions
@@ -82,64 +87,39 @@ def _is_bind(mount: CdiMount) -> bool:
     return mount.type in ("", "bind", "none", "rbind")
 
 
-def is_clean(path: str) -> bool:
-    """Whether *path* is absolute, without `.`, `..` and doubled or trailing slashes, and not the root."""
-    parts = path.split("/")
-    return path.startswith("/") and path != "/" and not {"", ".", ".."} & set(parts[1:])
-
-
 def _environment(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[EnvVar, ...], list[Decision]]:
     """The variables of the edits, the last value of each; search paths go before the user's own, which is kept."""
     found: dict[str, EnvVar] = {}
     decisions: list[Decision] = []
     for part in applied:
-        for text in part.edits.env:
-            name, _, value = text.partition("=")
-            refused: tuple[Verdict, str]
-            if name in FOR_NVIDIAS_RUNTIME:
-                refused = "left-out", "it speaks to NVIDIA's own runtime and hooks alone"
-            elif not _VARIABLE.fullmatch(name):
-                refused = "rejected", "no name of a variable"
-            else:
+        for name, _, value in (text.partition("=") for text in part.edits.env):
+            if name not in FOR_NVIDIAS_RUNTIME and _VARIABLE.fullmatch(name):
                 if name not in PREPENDED:
                     found[name] = EnvVar(name, "set", value, None, "cdi")
                 elif value:
                     found[name] = EnvVar(name, "prepend", value, ":", "cdi")
                 continue
             claim = Claim("file", name, SOURCE, f"{part.at}.env", vendor)
-            decisions.append(claim.decision(verdict=refused[0], rule="cdi-env", step="name", detail=refused[1]))
+            verdict: Verdict = "left-out" if name in FOR_NVIDIAS_RUNTIME else "rejected"
+            detail = "it speaks to NVIDIA's own runtime and hooks alone"
+            detail = detail if verdict == "left-out" else "no name of a variable"
+            decisions.append(claim.decision(verdict=verdict, rule="cdi-env", step="name", detail=detail))
     return tuple(found.values()), decisions
 
 
-def _not_done(what: str, why: str, at: str, vendor: Vendor) -> Finding:
-    return Finding(
-        code="cdi-edit",
-        severity="warning",
-        vendor=vendor,
-        subject=what,
-        what=f"the CDI spec gives {what}, and a plan cannot",
-        where=at,
-        why=why,
-        hint="start the container with podman or docker and `--device`, which can",
-    )
+def _not_done(host: Host, part: Applied, vendor: Vendor) -> Iterator[Finding]:
+    """A finding for each edit that no plan can do."""
 
+    def told(case: str, what: str) -> Finding:
+        return finding("cdi-edit", case=case, subject=what, vendor=vendor, where=part.at)
 
-def _beyond(host: Host, edits: CdiEdits) -> list[tuple[str, str]]:
-    found = [
-        (f"the network interface {device.host_name}", "the container's network is its runtime's business")
-        for device in edits.net_devices
-    ]
-    if edits.rdt is not None:
-        found.append(("a class of Intel's resource director", "it wants privileges and the runtime's own cgroup"))
-    gids = [gid for gid in edits.gids if gid and gid not in host.identity.groups and host.identity.euid != 0]
+    for device in part.edits.net_devices:
+        yield told("network", f"the network interface {device.host_name}")
+    if part.edits.rdt is not None:
+        yield told("resources", "a class of Intel's resource director")
+    gids = [gid for gid in part.edits.gids if gid and gid not in host.identity.groups and host.identity.euid != 0]
     if gids:
-        numbers = ", ".join(map(str, gids))
-        found.append(
-            (f"the groups {numbers}", "without them the nodes that only a group may open stay closed (EACCES)")
-        )
-    found += [
-        (f"a mount of type {m.type} at {m.container_path}", "a plan has binds alone")
-        for m in edits.mounts
-        if not _is_bind(m)
-    ]
-    return found
+        yield told("groups", f"the groups {', '.join(map(str, gids))}")
+    for mount in part.edits.mounts:
+        if not _is_bind(mount):
+            yield told("mount", f"a mount of type {mount.type} at {mount.container_path}")

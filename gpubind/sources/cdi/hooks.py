@@ -1,21 +1,18 @@
-"""What the hooks of CDI specs would do, and what becomes of it: gpubind runs none of them.
-
-Sources: nvidia-container-toolkit `cmd/nvidia-cdi-hook/` (each hook's own directory).
-"""
+"""What the hooks of CDI specs would do, and what becomes of it: gpubind runs none of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from posixpath import basename, dirname, join, normpath
-from typing import NamedTuple, Optional
+from posixpath import basename
+from typing import NamedTuple
 
-from gpubind.formats.cdi import CdiHook
+from gpubind.findings import finding
+from gpubind.formats.cdi_hook import parse_hook
 from gpubind.model import Decision, Finding, Vendor, Verdict
 from gpubind.sources.cdi.registry import SOURCE, Applied
 from gpubind.sources.claims import Claim
 
 LINKS_LIMIT = 40
-PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
 
 NOT_NEEDED = {
     "chmod": "it changes modes of directories for users of the container; a bind keeps the host's",
@@ -62,65 +59,22 @@ def read_hooks(applied: Iterable[Applied], vendor: Vendor) -> Links:
     folders: dict[str, None] = {}
     decisions: list[Decision] = []
     findings: list[Finding] = []
-
-    def decide(name: str, verdict: Verdict, rule: str, detail: str) -> None:
-        claim = Claim("file", name, SOURCE, at, vendor)
+    hooks = [(f"{part.at}.hooks[{n}]", hook) for part in applied for n, hook in enumerate(part.edits.hooks)]
+    for at, hook in hooks:
+        call = parse_hook(hook)
+        subject = call.name or basename(hook.path)
+        verdict: Verdict = "left-out"
+        if call.name == "create-symlinks":
+            links.update(call.links)
+            verdict, rule, detail = "taken", "cdi-hook", f"{len(call.links)} links, each a bind under its own name"
+        elif call.name == "update-ldcache":
+            folders.update(dict.fromkeys(call.folders))
+            verdict, rule, detail = "taken", "cdi-hook", "the directory of the libraries is in LD_LIBRARY_PATH instead"
+        elif call.name in NOT_NEEDED:
+            rule, detail = "cdi-hook-not-run", NOT_NEEDED[call.name]
+        else:
+            rule, detail = "cdi-hook-unknown", "what it does is not known, and it is not run"
+            findings.append(finding("cdi-hook", subject=subject, vendor=vendor, where=at, program=hook.path))
+        claim = Claim("file", subject, SOURCE, at, vendor)
         decisions.append(claim.decision(verdict=verdict, rule=rule, step="name", path=hook.path, detail=detail))
-
-    for part in applied:
-        for number, hook in enumerate(part.edits.hooks):
-            at = f"{part.at}.hooks[{number}]"
-            name = hook_name(hook)
-            if name == "create-symlinks":
-                made = dict(_links(hook))
-                links.update(made)
-                decide(name, "taken", "cdi-hook", f"{len(made)} links, each a bind under its own name")
-            elif name == "update-ldcache":
-                given = [value for value in _values(hook, "--folder") if value.startswith("/")]
-                folders.update(dict.fromkeys(given))
-                decide(name, "taken", "cdi-hook", "the directory of the libraries is in LD_LIBRARY_PATH instead")
-            elif name in NOT_NEEDED:
-                decide(name, "left-out", "cdi-hook-not-run", NOT_NEEDED[name])
-            else:
-                subject = name or basename(hook.path)
-                decide(subject, "left-out", "cdi-hook-unknown", "what it does is not known, and it is not run")
-                findings.append(_unknown(hook, subject, at, vendor))
     return Links(links, tuple(folders), tuple(decisions), tuple(findings))
-
-
-def hook_name(hook: CdiHook) -> Optional[str]:
-    """Which of NVIDIA's hooks it is: `nvidia-cdi-hook NAME ...`, `nvidia-ctk hook NAME ...`; None: somebody else's."""
-    words = [word for word in hook.args[1:] if word != "hook"]
-    return words[0] if basename(hook.path).partition(".")[0] in PROGRAMS and words else None
-
-
-def _links(hook: CdiHook) -> Iterable[tuple[str, str]]:
-    for value in _values(hook, "--link"):
-        target, separator, link = value.partition("::")
-        if separator and link.startswith("/") and target:
-            yield normpath(link), normpath(join(dirname(link), target))
-
-
-def _values(hook: CdiHook, option: str) -> list[str]:
-    """The values of a repeatable option, spelled `--x V` or `--x=V`."""
-    found = []
-    words = iter(hook.args)
-    for word in words:
-        if word == option:
-            found.append(next(words, ""))
-        elif word.startswith(f"{option}="):
-            found.append(word[len(option) + 1 :])
-    return found
-
-
-def _unknown(hook: CdiHook, name: str, at: str, vendor: Vendor) -> Finding:
-    return Finding(
-        code="cdi-hook",
-        severity="warning",
-        vendor=vendor,
-        subject=name,
-        what=f"the CDI spec has a hook `{name}`, and gpubind does not know what it does",
-        where=at,
-        why=f"{hook.path} is not run; what it would have done is missing in the container",
-        hint="look at what it does, and do it otherwise; or give the device with podman or docker, which run hooks",
-    )

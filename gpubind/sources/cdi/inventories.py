@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gpubind.errors import HostReadError, NotRecordedError
+from gpubind.errors import HostReadError
 from gpubind.host import Host, ListFile
 from gpubind.model import Inventory, PassedOver, Request
 from gpubind.sources.cdi.driver import claims
@@ -47,10 +47,7 @@ def found_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inventor
     """
     if not host.liblist(LIST_NAME).shipped:
         return inventory
-    try:
-        choice = choose(host, request)
-    except NotRecordedError:
-        return inventory
+    choice = choose(host.lenient, request)
     edits = None if isinstance(choice, PassedOver) or not choice.driver else claims(host, choice)
     if edits is None or isinstance(edits, PassedOver):
         return inventory

@@ -7,13 +7,14 @@ even if a directory of higher priority has it, too. A file that cannot be read o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError, UsageError
+from gpubind.findings import finding
 from gpubind.formats.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName, CdiSpec, parse_cdi, parse_cdi_name
 from gpubind.host import Host
-from gpubind.model import Finding, Missing, PassedOver, Request
+from gpubind.model import Finding, Missing, PassedOver, Request, Severity, Stat
 from gpubind.tree import Tree
 
 SOURCE = "cdi"
@@ -68,30 +69,47 @@ class Choice(NamedTuple):
 def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Registry:
     """The specs below *directories* of the dev root, as the CDI project's cache has them."""
     directories = tuple(directories) or DIRECTORIES
-    found = Registry(directories, (), {}, {}, {})
     specs: list[Loaded] = []
-    priorities: dict[str, int] = {}
-    for priority, directory in enumerate(directories):
-        for path in _spec_files(host.dev, directory, found.broken):
-            data = host.dev.read(path, SIZE_LIMIT)
-            if isinstance(data, Missing):
-                found.broken[path] = str(data)
-                continue
-            try:
-                loaded = Loaded(path, parse_cdi(data))
-            except FormatError as error:
-                found.broken[path] = f"{error.place}: {error.why}" if error.place else error.why
+    devices: dict[str, tuple[Loaded, CdiDevice]] = {}
+    conflicts: dict[str, tuple[str, str]] = {}
+    broken: dict[str, str] = {}
+    for directory in directories:
+        in_this: dict[str, str] = {}
+        for path, loaded in _read_directory(host.dev, directory):
+            if isinstance(loaded, str):
+                broken[path] = loaded
                 continue
             specs.append(loaded)
             for device in loaded.spec.devices:
                 name = str(CdiName(loaded.spec.kind, device.name))
-                if name in found.devices and priorities[name] == priority:
-                    found.conflicts[name] = (found.devices[name][0].path, path)
+                if name in in_this:
+                    conflicts[name] = (in_this[name], path)
                 else:
-                    found.devices[name], priorities[name] = (loaded, device), priority
-    for name in found.conflicts:
-        found.devices.pop(name, None)
-    return found._replace(specs=tuple(specs))
+                    devices[name], in_this[name] = (loaded, device), path
+    usable = {name: known for name, known in devices.items() if name not in conflicts}
+    return Registry(directories, tuple(specs), usable, conflicts, broken)
+
+
+def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[Loaded, str]]]:
+    """The spec files in *directory*, each with its spec, or with why it counts for nothing."""
+    names = tree.list(directory)
+    if isinstance(names, Missing):
+        if names.why not in ("absent", "unrecorded"):
+            yield directory, str(names)
+        return
+    for path in (f"{directory.rstrip('/')}/{name}" for name in names if name.endswith((".json", ".yaml"))):
+        here = tree.lstat(path)
+        if isinstance(here, Stat) and here.kind == "dir":
+            continue
+        data = tree.read(path, SIZE_LIMIT)
+        if isinstance(data, Missing):
+            if data.why != "unrecorded":
+                yield path, str(data)
+            continue
+        try:
+            yield path, Loaded(path, parse_cdi(data))
+        except FormatError as error:
+            yield path, f"{error.place}: {error.why}" if error.place else error.why
 
 
 def choose(host: Host, request: Request) -> Union[Choice, PassedOver]:
@@ -133,52 +151,18 @@ def choose(host: Host, request: Request) -> Union[Choice, PassedOver]:
 
 def in_driver_root(host: Host, path: str) -> Optional[str]:
     """Host path *path* as the driver root has it; None if that is no tree of its own, or the path lies outside."""
-    root = host.driver.root.rstrip("/")
-    inside = host.driver is not host.dev and root and path.startswith(f"{root}/")
-    return path[len(root) :] if inside else None
+    is_apart = host.driver is not host.dev and host.driver.root != "/"
+    return host.driver.rooted(path) if is_apart else None
 
 
 def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[Finding]:
     """The findings about files that count for nothing, and about conflicts; *used* is what a plan is made of."""
     kinds = {name.kind for name in used}
-    findings = [
-        Finding(
-            code="bad-cdi",
-            severity="warning",
-            vendor=None,
-            subject=path,
-            what=f"the CDI spec {path} cannot be used, and no runtime gives its devices",
-            where=path,
-            why=why,
-            hint="make it anew with the program that wrote it (`nvidia-ctk cdi generate`, `gpubind plan --format cdi`)",
-        )
-        for path, why in registry.broken.items()
-    ]
+    findings = [finding("bad-cdi", subject=path, where=path, why=why) for path, why in registry.broken.items()]
     for name, (first, second) in registry.conflicts.items():
-        findings.append(
-            Finding(
-                code="cdi-conflict",
-                severity="error" if name.partition("=")[0] in kinds else "warning",
-                vendor=None,
-                subject=name,
-                what=f"two CDI specs of one directory have {name}, so it cannot be used",
-                where=f"{first}, {second}",
-                why=f"`unresolvable CDI devices {name}`",
-                hint="keep one of the files; one in a later directory takes the place of an earlier one's",
-            )
-        )
+        severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
+        findings.append(finding("cdi-conflict", severity=severity, subject=name, where=f"{first}, {second}"))
     return findings
-
-
-def _spec_files(tree: Tree, directory: str, broken: dict[str, str]) -> list[str]:
-    names = tree.list(directory)
-    if isinstance(names, Missing):
-        if names.why != "absent":
-            broken[directory] = str(names)
-        return []
-    paths = [f"{directory.rstrip('/')}/{name}" for name in names if name.endswith((".json", ".yaml"))]
-    facts = {path: tree.lstat(path) for path in paths}
-    return [path for path, found in facts.items() if isinstance(found, Missing) or found.kind != "dir"]
 
 
 def _every_gpu(registry: Registry) -> tuple[CdiName, ...]:

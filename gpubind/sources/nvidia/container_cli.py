@@ -7,14 +7,15 @@ manifests, no libraries that carry no version, and, where it is older than the d
 
 from __future__ import annotations
 
+import shlex
 from typing import Union
 
 from gpubind.errors import FormatError
+from gpubind.findings import finding
 from gpubind.formats.nvidia_cli import PROGRAM, list_argv, parse_failure, parse_list
 from gpubind.host import Host
 from gpubind.model import Decision, Finding, Missing, PassedOver
 from gpubind.sources.claims import Claim, Serving
-from gpubind.sources.files import lead
 
 SOURCE = PROGRAM
 AT = "list"
@@ -42,7 +43,7 @@ def claims(host: Host) -> Union[Serving, PassedOver]:
     except FormatError as error:
         return PassedOver(SOURCE, error.code, f"{error.place}: {error.why}")
 
-    if not any(lead(host.driver, path) for path in listed.libraries):
+    if not any(host.driver.lenient.has(path) for path in listed.libraries):
         count = len(listed.libraries)
         why = f"none of the {count} libraries that it printed is on this host" if count else "it printed no library"
         return PassedOver(SOURCE, "no-library", why)
@@ -70,22 +71,13 @@ def decision_about(passed: PassedOver) -> Decision:
 
 def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
     """The finding about a source that was asked for by name and does not serve."""
-    import shlex
-
-    command = None
-    hint = "install libnvidia-container-tools, or leave --source out"
-    if passed.source != SOURCE:
-        hint = "name the directory of the specs with --cdi-dir, or leave --source out"
-    elif passed.code != "absent":
-        program, *arguments = list_argv(root)
-        hint, command = "the program itself says more", shlex.join((program, "--debug=/dev/stderr", *arguments))
-    return Finding(
-        code="source-failed",
-        severity="warning",
-        vendor="nvidia",
+    program, *arguments = list_argv(root)
+    return finding(
+        "source-failed",
+        case="cdi" if passed.source != SOURCE else "absent" if passed.code == "absent" else "failed",
         subject=passed.source,
-        what=f"the source that was asked for does not serve; {instead} takes its place",
-        why=f"{passed.code}: {passed.why}",
-        hint=hint,
-        command=command,
+        instead=instead,
+        failure=passed.code,
+        why=passed.why,
+        command=shlex.join((program, "--debug=/dev/stderr", *arguments)),
     )

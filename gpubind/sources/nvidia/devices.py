@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.host import Host
+from gpubind.host.base import MPS_PIPE_DIRECTORY
 from gpubind.model import (
     Capability,
     ContainerPath,
-    Decision,
-    DeviceNode,
-    Finding,
+    Found,
     Gpu,
-    HostFile,
-    Kind,
     Missing,
-    RootedPath,
 )
-from gpubind.sources.claims import Claim, Serving
-from gpubind.sources.files import Followed, follow
-from gpubind.sources.nodes import DRM, Wanted, drm_nodes, natural, read_nodes
+from gpubind.sources.claims import Answer, Claim, Serving, sorted_out
+from gpubind.sources.nodes import DRM, Devices, Wanted, drm_nodes, natural, read_nodes
 from gpubind.sources.nvidia.gpus import GPU_NODE, gpus_of, read_information, unreadable
 
 CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
@@ -42,16 +37,6 @@ SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
 MPS_DIRECTORY = "/tmp/nvidia-mps"
 
 
-class Devices(NamedTuple):
-    """What /dev, /proc and /sys say of the vendor's devices."""
-
-    gpus: tuple[Gpu, ...]
-    nodes: tuple[DeviceNode, ...]
-    sockets: tuple[HostFile, ...]
-    decisions: tuple[Decision, ...]
-    findings: tuple[Finding, ...]
-
-
 def read_devices(host: Host) -> Devices:
     """Every NVIDIA device node with its facts, the GPUs behind them, and the driver's sockets.
 
@@ -60,15 +45,13 @@ def read_devices(host: Host) -> Devices:
     """
     told = read_information(host)
     gpus = gpus_of(host, told)
-    wanted = [
-        Wanted(f"/dev/{name}", drivers, capability, _gpu_of(name, gpus))
-        for name, drivers, capability in _node_names(host)
-    ]
-    wanted += [Wanted(path, DRM, "graphics", gpu.index) for gpu in gpus for path in drm_nodes(host, gpu.pci)]
-    found = read_nodes(host, "nvidia", wanted)
-    sockets, decisions = _sockets(host)
-    findings = (*(unreadable(one, gpus) for one in told if one.why is not None), *found.findings)
-    return Devices(gpus, found.nodes, sockets, (*found.decisions, *decisions), findings)
+    found = read_nodes(host, "nvidia", gpus, _wanted(host, gpus))
+    sockets, decisions = sorted_out(_sockets(host))
+    return found._replace(
+        sockets=sockets,
+        decisions=(*found.decisions, *decisions),
+        findings=(*(unreadable(one, gpus) for one in told if one.why is not None), *found.findings),
+    )
 
 
 def only(devices: Devices, serving: Serving) -> Devices:
@@ -84,11 +67,10 @@ def only(devices: Devices, serving: Serving) -> Devices:
         or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
     ]
     at, targets = serving.claims[0].at, [node.target for node in out]
+    detail = f"not among the devices of {at}"
+    claims = [Claim("device", path, serving.name, at) for path in targets]
     left_out = [
-        Claim("device", path, serving.name, at).decision(
-            verdict="left-out", rule="not-chosen", path=path, detail=f"not among the devices of {at}"
-        )
-        for path in targets
+        claim.decision(verdict="left-out", rule="not-chosen", path=claim.name, detail=detail) for claim in claims
     ]
     return devices._replace(
         gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
@@ -118,66 +100,48 @@ def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
     )
 
 
-def is_confined(devices: Devices, hidden: tuple[int, ...]) -> bool:
+def is_confined(host: Host, devices: Devices) -> bool:
     """Whether numbers count other GPUs for this process than for the whole host: some are hidden, and some are left."""
-    return 0 < len(hidden) < sum(1 for gpu in devices.gpus if gpu.index is not None)
+    return 0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
 
 
-def _node_names(host: Host) -> Iterator[tuple[str, tuple[str, ...], Optional[Capability]]]:
-    """Names below /dev that are NVIDIA's, with the drivers they may belong to and the capability that needs them."""
-    top = host.dev.list("/dev")
-    names = [] if isinstance(top, Missing) else [name for name in top if name.startswith("nvidia")]
+def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[Wanted]:
+    """The nodes below /dev that are NVIDIA's, then the DRM nodes of *gpus*."""
+    by_node = {f"nvidia{gpu.minor}": gpu.index for gpu in gpus}
+    top = [name for name in host.dev.names("/dev") if name.startswith("nvidia")]
+    names = [name for name in top if name not in CAPABILITY_DIRECTORIES]
     for directory in CAPABILITY_DIRECTORIES:
-        if directory in names:
-            names.remove(directory)
-            below = host.dev.list(f"/dev/{directory}")
-            names += [] if isinstance(below, Missing) else [f"{directory}/{name}" for name in below]
+        if directory in top:
+            names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
     for name in sorted(names, key=natural):
-        for pattern, drivers, capability in _NODES:
-            if pattern.fullmatch(name):
-                yield name, drivers, capability
-                break
-        else:
-            yield name, (), None
+        known = next((row for row in _NODES if row[0].fullmatch(name)), (None, (), None))
+        yield Wanted(f"/dev/{name}", known[1], known[2], by_node.get(name))
+    for gpu in gpus:
+        yield from (Wanted(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
 
 
-def _gpu_of(name: str, gpus: tuple[Gpu, ...]) -> Optional[int]:
-    match = GPU_NODE.fullmatch(name)
-    if match is None:
-        return None
-    return next((gpu.index for gpu in gpus if gpu.minor == int(match.group(1))), None)
-
-
-def _sockets(host: Host) -> tuple[tuple[HostFile, ...], list[Decision]]:
+def _sockets(host: Host) -> Iterator[Answer]:
     """The driver's sockets below /run, and the MPS directory when it is the caller's own."""
-    files: list[HostFile] = []
-    decisions: list[Decision] = []
     for name in SOCKETS:
-        target = f"/run/{name}"
-        found = (follow(host.dev, f"{base}/{name}") for base in ("/run", "/var/run"))
-        socket = next((one for one in found if isinstance(one, Followed) and one.stat.kind == "socket"), None)
-        if socket is not None:
-            files.append(_socket(host, socket.path, target, "utility", "socket"))
-        else:
-            claim = Claim("device", target, "devices", "/run")
+        claim = Claim("device", f"/run/{name}", "devices", "sockets", target=ContainerPath(f"/run/{name}"))
+        found = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))
+        socket = next((one for one in found if isinstance(one, Found) and one.stat.kind == "socket"), None)
+        if socket is None:
             detail = "no such socket below /run or /var/run"
-            decisions.append(claim.decision(verdict="absent", rule="no-match", detail=detail))
-    directory = host.environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY
-    if directory.startswith("/"):
-        claim = Claim("device", directory, "devices", "MPS")
-        mps = follow(host.dev, directory)
-        if not isinstance(mps, Followed) or mps.stat.kind != "dir":
-            detail = "no MPS server has made it"
-            decisions.append(claim.decision(verdict="absent", rule="no-match", path=directory, detail=detail))
-        elif mps.stat.uid != host.identity.euid:
-            detail = f"it belongs to uid {mps.stat.uid}: another user's MPS server"
-            decisions.append(claim.decision(verdict="left-out", rule="not-yours", path=directory, detail=detail))
+            yield claim._replace(at="/run").decision(verdict="absent", rule="no-match", detail=detail)
         else:
-            files.append(_socket(host, mps.path, directory, "compute", "directory"))
-    return tuple(files), decisions
-
-
-def _socket(host: Host, real: RootedPath, target: str, capability: Capability, kind: Kind) -> HostFile:
-    claim = Claim("device", target, "devices", "sockets")
-    made = claim.file(kind=kind, path=real, source=host.dev.real(real), size=0, found_by=real, capability=capability)
-    return made._replace(target=ContainerPath(target))
+            yield claim.file(host.dev, socket, kind="socket", found_by=socket.path, capability="utility")
+    directory = host.environ.get(MPS_PIPE_DIRECTORY) or MPS_DIRECTORY
+    if not directory.startswith("/"):
+        return
+    claim = Claim("device", directory, "devices", "MPS", target=ContainerPath(directory))
+    mps = host.dev.find(directory)
+    if isinstance(mps, Missing) or mps.stat.kind != "dir":
+        detail = "no MPS server has made it"
+        yield claim.decision(verdict="absent", rule="no-match", path=directory, detail=detail)
+    elif mps.stat.uid != host.identity.euid:
+        detail = f"it belongs to uid {mps.stat.uid}: another user's MPS server"
+        yield claim.decision(verdict="left-out", rule="not-yours", path=directory, detail=detail)
+    else:
+        claim = claim._replace(at="sockets")
+        yield claim.file(host.dev, mps, kind="directory", found_by=mps.path, capability="compute")

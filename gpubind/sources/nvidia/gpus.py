@@ -1,4 +1,4 @@
-"""The GPUs that the NVIDIA driver knows, from /proc and /sys; of those that MIG divides, the parts and their nodes.
+"""What the NVIDIA kernel driver tells in /proc and /sys: its version, its GPUs, the parts of those that MIG divides.
 
 Sources: MIG User Guide, "Device Nodes and Capabilities"; libnvidia-container `src/nvc_info.c`.
 """
@@ -6,21 +6,60 @@ Sources: MIG User Guide, "Device Nodes and Capabilities"; libnvidia-container `s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
-from gpubind.errors import NotRecordedError
-from gpubind.formats.procfs import GpuInformation, normal_pci, parse_gpu_information, parse_params
+from gpubind.errors import FormatError
+from gpubind.findings import finding
+from gpubind.formats.procfs import (
+    GpuInformation,
+    normal_pci,
+    parse_driver_version,
+    parse_gpu_information,
+    parse_mig_minors,
+    parse_minor,
+    parse_module_version,
+    parse_params,
+)
 from gpubind.host import Host
-from gpubind.model import ContainerPath, Finding, Gpu, MigDevice, MigNode, Missing, Request, RootedPath
-from gpubind.sources.nodes import drm_nodes
+from gpubind.host.base import CUDA, NVIDIA
+from gpubind.model import ContainerPath, Finding, Gpu, MigDevice, MigNode, Missing, Request
+from gpubind.sources.nodes import render_node
 
 PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
-MIG_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+MIG_VARIABLES = (CUDA, NVIDIA)
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")
 """The name of a GPU's node in /dev, with its minor number."""
+
+
+class Kernel(NamedTuple):
+    """What the kernel side says."""
+
+    version: Optional[str]
+    where: str
+    why: Optional[str]
+    """Why there is no version."""
+
+
+def read_kernel(host: Host) -> Kernel:
+    """V, as the loaded kernel module says it: /sys/module/nvidia/version, else /proc/driver/nvidia/version."""
+    why = "no NVIDIA kernel module is loaded"
+    for path, parse in (
+        ("/sys/module/nvidia/version", parse_module_version),
+        ("/proc/driver/nvidia/version", parse_driver_version),
+    ):
+        text = host.dev.read_text(path)
+        if isinstance(text, Missing):
+            if text.why != "absent":
+                why = f"{path}: {text}"
+            continue
+        try:
+            return Kernel(parse(text), path, None)
+        except FormatError as error:
+            why = f"{path}: {error.why}"
+    return Kernel(None, "/sys/module/nvidia, /proc/driver/nvidia", why)
 
 
 class Told(NamedTuple):
@@ -33,21 +72,18 @@ class Told(NamedTuple):
     """Why that is nothing."""
 
 
-def _information(host: Host) -> Iterator[Told]:
-    addresses = host.dev.list(PROC_GPUS)
-    for address in () if isinstance(addresses, Missing) else sorted(addresses, key=lambda a: normal_pci(a) or a):
-        text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
-        info = parse_gpu_information("" if isinstance(text, Missing) else text)
-        is_silent = (info.model, info.uuid, info.minor, info.pci) == (None, None, None, None)
-        if not is_silent:
-            yield Told(address, info)
-        elif normal_pci(address) is not None:
-            yield Told(address, info, str(text) if isinstance(text, Missing) else "it has none of the lines of a GPU")
-
-
 def read_information(host: Host) -> tuple[Told, ...]:
     """Every GPU that the kernel driver has a directory for, in PCI order, whether or not its file can be read."""
-    return tuple(_information(host))
+    found = []
+    for address in sorted(host.dev.names(PROC_GPUS), key=lambda address: normal_pci(address) or address):
+        text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
+        info = parse_gpu_information("" if isinstance(text, Missing) else text)
+        if (info.model, info.uuid, info.minor, info.pci) != (None, None, None, None):
+            found.append(Told(address, info))
+        elif normal_pci(address) is not None:
+            why = str(text) if isinstance(text, Missing) else "it has none of the lines of a GPU"
+            found.append(Told(address, info, why))
+    return tuple(found)
 
 
 def gpus_of(host: Host, told: tuple[Told, ...]) -> tuple[Gpu, ...]:
@@ -63,51 +99,50 @@ def gpus_of(host: Host, told: tuple[Told, ...]) -> tuple[Gpu, ...]:
     index = 0
     for address, info, _ in told:
         pci = normal_pci(info.pci or address)
-        render = next((RootedPath(n) for n in drm_nodes(host, pci) if "/renderD" in n), None)
         number = None if info.excluded else index
         index += not info.excluded
         minor = only if info.minor is None else info.minor
-        mig = _mig(host, minor)
+        render, mig = render_node(host, pci), _mig(host, minor)
         gpus.append(Gpu("nvidia", number, info.uuid, pci, minor, info.model, render, not info.excluded, mig))
     return tuple(gpus)
 
 
 def _minors_in_dev(host: Host) -> list[int]:
-    names = host.dev.list("/dev")
-    matches = [GPU_NODE.fullmatch(name) for name in (() if isinstance(names, Missing) else names)]
+    matches = [GPU_NODE.fullmatch(name) for name in host.dev.names("/dev")]
     return [int(match.group(1)) for match in matches if match]
 
 
 def unreadable(told: Told, gpus: tuple[Gpu, ...]) -> Finding:
+    """The finding about a GPU of which the driver's file tells nothing."""
     gpu = next(gpu for gpu in gpus if gpu.pci == normal_pci(told.address))
-    node = "its device node cannot be told" if gpu.minor is None else f"its node is taken to be /dev/nvidia{gpu.minor}"
-    return Finding(
-        code="gpu-unreadable",
-        severity="warning",
-        vendor="nvidia",
+    file = f"{PROC_GPUS}/{told.address}/information"
+    return finding(
+        "gpu-unreadable",
+        case="no-node" if gpu.minor is None else "node",
         subject=gpu.pci or told.address,
-        what=f"the driver's file about the GPU at {gpu.pci} tells nothing: {node}",
-        where=f"{PROC_GPUS}/{told.address}/information: {told.why}",
-        why=f"it keeps its index, {gpu.index}; its UUID, model and minor number are unknown",
-        hint="see who hides a part of /proc (a container, a sandbox), or look for the GPU in the kernel's log",
-        command=f"cat {PROC_GPUS}/{told.address}/information; dmesg | grep -i nvrm",
+        where=f"{file}: {told.why}",
+        pci=gpu.pci,
+        minor=gpu.minor,
+        index=gpu.index,
+        file=file,
     )
 
 
 def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
     """The compute instances below `/proc/driver/nvidia/capabilities/gpuN/mig/giG/ciC`; their UUIDs are not on disk."""
-    if minor is None:
-        return ()
     base = f"{PROC_CAPABILITIES}/gpu{minor}/mig"
-    instances = host.dev.list(base)
-    found = []
-    for gi in () if isinstance(instances, Missing) else instances:
-        if re.fullmatch(r"gi[0-9]{1,6}", gi):
-            below = host.dev.list(f"{base}/{gi}")
-            for ci in () if isinstance(below, Missing) else below:
-                if re.fullmatch(r"ci[0-9]{1,6}", ci):
-                    found.append(MigDevice(int(gi[2:]), int(ci[2:]), None))
-    return tuple(sorted(found, key=lambda device: (device.gi, device.ci)))
+    instances = () if minor is None else host.dev.names(base)
+    return tuple(
+        MigDevice(gi, ci, None)
+        for gi in _numbers("gi", instances)
+        for ci in _numbers("ci", host.dev.names(f"{base}/gi{gi}"))
+    )
+
+
+def _numbers(word: str, names: Iterable[str]) -> list[int]:
+    """The numbers in the *names* that are *word* and a number, in order."""
+    matches = (re.fullmatch(rf"{word}([0-9]{{1,6}})", name) for name in names)
+    return sorted(int(match.group(1)) for match in matches if match)
 
 
 def access_file(minor: Optional[int], gi: int, ci: Optional[int]) -> str:
@@ -116,23 +151,16 @@ def access_file(minor: Optional[int], gi: int, ci: Optional[int]) -> str:
 
 
 def read_minors(host: Host) -> dict[str, int]:
-    """mig-minors, `gpu0/gi1/ci0/access 13` a line, as capability -> minor of its node."""
-    found = {}
-    for line in _text(host, MIG_MINORS).split("\n"):
-        name, _, number = line.strip().partition(" ")
-        if number.isascii() and number.isdigit() and len(number) < 10:
-            found[name] = int(number)
-    return found
+    """The table of MIG's capabilities, as capability -> minor of its node."""
+    return parse_mig_minors(host.lenient.dev.text(MIG_MINORS) or "")
 
 
 def access_minor(host: Host, minors: dict[str, int], minor: Optional[int], gi: int, ci: Optional[int]) -> Optional[int]:
     """The minor of the node that guards a part; its own file counts, the table of all stands in for it."""
     file = access_file(minor, gi, ci)
-    told = parse_params(_text(host, file)).get("DeviceFileMinor", "")
-    if told.isascii() and told.isdigit() and len(told) < 10:
-        return int(told)
+    told = parse_minor(parse_params(host.lenient.dev.text(file) or "").get("DeviceFileMinor", ""))
     name = file[len(PROC_CAPABILITIES) + 1 :].replace("/mig/", "/")
-    return minors.get(name)
+    return minors.get(name) if told is None else told
 
 
 def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
@@ -140,13 +168,12 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     divided = [gpu for gpu in gpus if gpu.mig]
     minors = read_minors(host) if divided else {}
     nodes: dict[ContainerPath, MigNode] = {}
-    for gpu in divided:
-        for device in gpu.mig:
-            for ci in (None, device.ci):
-                number = access_minor(host, minors, gpu.minor, device.gi, ci)
-                if number is not None and gpu.minor is not None:
-                    target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")
-                    nodes.setdefault(target, MigNode(target, gpu.minor, device.gi, ci))
+    parts = [(gpu, device.gi, ci) for gpu in divided for device in gpu.mig for ci in (None, device.ci)]
+    for gpu, gi, ci in parts:
+        number = access_minor(host, minors, gpu.minor, gi, ci)
+        if number is not None and gpu.minor is not None:
+            target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")
+            nodes.setdefault(target, MigNode(target, gpu.minor, gi, ci))
     return tuple(nodes.values())
 
 
@@ -154,12 +181,3 @@ def mig_values(host: Host, request: Request) -> tuple[str, ...]:
     """What of *request*, or of the environment, may name MIG devices."""
     values = (request.gpus,) if request.gpus is not None else (host.environ.get(name, "") for name in MIG_VARIABLES)
     return tuple(value for value in values if ":" in value or "MIG-" in value.upper())
-
-
-def _text(host: Host, path: str) -> str:
-    """A small file's text; empty if it is not there, or outside what an older record covers."""
-    try:
-        text = host.dev.read_text(path)
-    except NotRecordedError:
-        return ""
-    return "" if isinstance(text, Missing) else text

@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from typing import Optional, Union
 
 from gpubind.arch import architecture
+from gpubind.cuda import cuda_max
 from gpubind.errors import FormatError
+from gpubind.findings import finding
 from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
+from gpubind.layouts import HOST_ONLY, library_directories
 from gpubind.model import (
-    Decision,
     Driver,
-    DriverKind,
     Finding,
     Inventory,
     MigName,
@@ -24,19 +25,18 @@ from gpubind.model import (
     Missing,
     PassedOver,
     Request,
+    SourceUsed,
 )
 from gpubind.sources import liblist
 from gpubind.sources.claims import Claim, Serving
-from gpubind.sources.layouts import HOST_ONLY, library_directories
 from gpubind.sources.liblist import driver_version_of
-from gpubind.sources.libraries import Libraries, unmatched
+from gpubind.sources.libraries import unmatched
 from gpubind.sources.locate import locate
 from gpubind.sources.nodes import driver_kind
 from gpubind.sources.nvidia import container_cli
 from gpubind.sources.nvidia.devices import hidden_gpus, is_confined, only, read_devices
 from gpubind.sources.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
-from gpubind.sources.nvidia.gpus import mig_values, read_mig_nodes
-from gpubind.sources.nvidia.version import Kernel, cuda_max, read_kernel
+from gpubind.sources.nvidia.gpus import Kernel, mig_values, read_kernel, read_mig_nodes
 from gpubind.sources.search import Accepted, Candidate, Search, existing_directories, read_cache
 
 LIST_NAME = "nvliblist.conf"
@@ -60,109 +60,48 @@ def read_inventory(
     kernel, kind = read_kernel(host), driver_kind(host)
     cache, findings, decisions = read_cache(host.driver, "nvidia")
     search = _search(host, request, cache, kernel)
-    version = search.version
-    serving, passed_over = _serving(host, request, listfile, lists, version, cdi)
-    exclusive = serving.name == "liblist" and not listfile.shipped
-    by_driver, file_list_findings = _completion(host, serving, lists, version, request.completion, exclusive)
+    serving = _serving(host, request, listfile, lists, search.version, cdi)
+    listed, file_list_findings = _read_file_list(host)
+    claims = (*serving.claims, *_completion(serving, lists, search.version, request.completion, listed))
 
     everything = read_devices(host)
     devices = everything if serving.nodes is None else only(everything, serving)
-    hidden = hidden_gpus(host, everything)
     nodes = [node.target for node in devices.nodes]
-    claims = (*serving.claims, *by_driver)
     located = locate(search, lists.shipped, claims, devices.sockets, (*decisions, *devices.decisions), nodes)
     # Vendor-neutral loaders come with any desktop: they are no driver.
     if not devices.nodes and all(file.family is not None for file in located.libraries):
         raise nothing_to_bind(host, kernel, search)
-    decisions += [*located.decisions, *_missing(by_driver, located.found)]
+    decisions += [*located.decisions, *unmatched(listed, located.found)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
-    for passed in passed_over:
+    for passed in serving.passed_over:
         decisions.append(container_cli.decision_about(passed))
         if request.source == passed.source:
             findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
     findings += [*serving.findings, *file_list_findings, *manifest_findings(decisions)]
-    findings += driver_findings(host, kernel, kind, version, located.found, lists.in_force.liblist.label)
-    guards = read_mig_nodes(host, devices.gpus)
+    findings += driver_findings(host, kernel, kind, search.version, located.found, lists.in_force.liblist.label)
+    mig_nodes = read_mig_nodes(host, devices.gpus)
     return Inventory(
-        driver=_driver(host, kernel, kind, version),
-        source=serving.used(passed_over),
+        driver=Driver(
+            vendor="nvidia",
+            version=search.version,
+            version_assumed=kernel.version is None,
+            kernel_version=kernel.version,
+            kind=kind,
+            cuda_max=cuda_max(search.version),
+            root=host.driver.root,
+        ),
+        source=SourceUsed(serving.name, serving.detail, serving.passed_over),
         searched=search.searched,
         files=(*located.libraries, *located.files),
         devices=devices.nodes,
         gpus=devices.gpus,
         decisions=tuple(decisions),
         findings=(*findings, *devices.findings),
-        mig_nodes=guards,
-        mig_names=_mig_names(host, request, guards, ask=serving.name == container_cli.SOURCE),
-        confined=is_confined(devices, hidden if devices is everything else hidden_gpus(host, devices)),
-        hidden=hidden,
+        mig_nodes=mig_nodes,
+        mig_names=_mig_names(host, request, mig_nodes, ask=serving.name == container_cli.SOURCE),
+        confined=is_confined(host, devices),
+        hidden=hidden_gpus(host, everything),
         env=serving.env,
-    )
-
-
-def _completion(
-    host: Host, serving: Serving, lists: liblist.Lists, version: Optional[str], wanted: bool, exclusive: bool
-) -> tuple[list[Claim], list[Finding]]:
-    """What the driver itself says beside *serving*, and what is wrong with its file list.
-
-    Without completion (*wanted*), and where the list in force is the law (*exclusive*), it is told and not taken.
-    """
-    by = "driver" if serving.name == "driver" else "completion"
-    outside = exclusive or not (wanted or by == "driver")
-    found: list[Claim] = []
-    if version is not None:
-        found.append(Claim("version", version, by, f"its name carries {version}", outside=outside))
-    names, findings = _read_file_list(host)
-    found += [Claim("library-name", name, by, "the driver's own file list", outside=outside) for name in sorted(names)]
-    if serving.name != "liblist" or exclusive:
-        found += liblist.claims(lists.shipped, "completion", outside=exclusive or not wanted)
-    if wanted and not exclusive:
-        found += [Claim("path", pattern, "completion", pattern, stays=why) for pattern, why in HOST_ONLY]
-    return found, findings
-
-
-def _missing(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
-    """A Decision for each name in the driver's own file list that is not on this host."""
-    listed = (claim._replace(by="driver", at=FILE_LIST) for claim in claims if claim.kind == "library-name")
-    return unmatched(listed, found)
-
-
-def _read_file_list(host: Host) -> tuple[frozenset[str], list[Finding]]:
-    """Library names in the driver's own file list (drivers since 570 on x86-64)."""
-    data = host.driver.read(FILE_LIST)
-    if isinstance(data, Missing):
-        return frozenset(), []
-    from gpubind.formats.filelist import parse_filelist  # only newer drivers have one
-
-    try:
-        names = {f.name.rpartition("/")[2] for f in parse_filelist(data) if f.is_library}
-    except FormatError as error:
-        what = "the driver's own file list cannot be read; the shipped list serves alone"
-        where = f"{FILE_LIST}: {error.place}" if error.place else FILE_LIST
-        hint = "install the driver's package again, and report it if the file stays like that"
-        finding = Finding(
-            code=error.code,
-            severity="warning",
-            vendor="nvidia",
-            subject=FILE_LIST,
-            what=what,
-            where=where,
-            why=error.why,
-            hint=hint,
-        )
-        return frozenset(), [finding]
-    return frozenset(name for name in names if ".so" in name), []
-
-
-def _driver(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Driver:
-    return Driver(
-        vendor="nvidia",
-        version=version,
-        version_assumed=kernel.version is None,
-        kernel_version=kernel.version,
-        kind=kind,
-        cuda_max=cuda_max(version),
-        root=host.driver.root,
     )
 
 
@@ -173,15 +112,16 @@ def _serving(
     lists: liblist.Lists,
     version: Optional[str],
     cdi: Union[Serving, PassedOver, None],
-) -> tuple[Serving, tuple[PassedOver, ...]]:
-    """The source that serves, and those that were asked and do not."""
+) -> Serving:
+    """The source that serves, with those that were asked and do not."""
     answer = cdi or _ask_the_program(host, request, listfile)
     if isinstance(answer, Serving):
-        return answer, ()
+        return answer
     passed_over = () if answer is None else (answer,)
     if request.source == "driver":
-        return Serving("driver", f"files that carry {version}", ()), passed_over
-    return Serving("liblist", listfile.label, liblist.claims(lists.in_force, "liblist")), passed_over
+        return Serving("driver", f"files that carry {version}", (), passed_over=passed_over)
+    claims = liblist.claims(lists.in_force, "liblist")
+    return Serving("liblist", listfile.label, claims, passed_over=passed_over, exclusive=not listfile.shipped)
 
 
 def _ask_the_program(host: Host, request: Request, listfile: ListFile) -> Union[Serving, PassedOver, None]:
@@ -198,13 +138,48 @@ def _ask_the_program(host: Host, request: Request, listfile: ListFile) -> Union[
     return container_cli.claims(host)
 
 
-def _mig_names(host: Host, request: Request, guards: tuple[MigNode, ...], *, ask: bool) -> tuple[MigName, ...]:
+def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
+    """The libraries in the driver's own file list (drivers since 570 on x86-64), and what is wrong with it."""
+    data = host.driver.read(FILE_LIST)
+    if isinstance(data, Missing):
+        return [], []
+    from gpubind.formats.filelist import parse_filelist  # only newer drivers have one
+
+    try:
+        names = {file.name.rpartition("/")[2] for file in parse_filelist(data) if file.is_library}
+    except FormatError as error:
+        where = f"{FILE_LIST}: {error.place}" if error.place else FILE_LIST
+        return [], [finding(error.code, subject=FILE_LIST, where=where, why=error.why)]
+    return [Claim("library-name", name, "driver", FILE_LIST) for name in sorted(names) if ".so" in name], []
+
+
+def _completion(
+    serving: Serving, lists: liblist.Lists, version: Optional[str], wanted: bool, listed: Iterable[Claim]
+) -> list[Claim]:
+    """What the driver itself says beside *serving*: *listed* in its own file list, or by the names of its files.
+
+    Without completion (*wanted*), and where the list in force is the law, it is told and not taken.
+    """
+    by = "driver" if serving.name == "driver" else "completion"
+    outside = serving.exclusive or not (wanted or by == "driver")
+    found: list[Claim] = []
+    if version is not None:
+        found.append(Claim("version", version, by, f"its name carries {version}", outside=outside))
+    found += [claim._replace(by=by, at="the driver's own file list", outside=outside) for claim in listed]
+    if serving.name != "liblist" or serving.exclusive:
+        found += liblist.claims(lists.shipped, "completion", outside=serving.exclusive or not wanted)
+    if wanted and not serving.exclusive:
+        found += [Claim("path", pattern, "completion", pattern, stays=why) for pattern, why in HOST_ONLY]
+    return found
+
+
+def _mig_names(host: Host, request: Request, mig_nodes: tuple[MigNode, ...], *, ask: bool) -> tuple[MigName, ...]:
     values = mig_values(host, request)
     if not values:
         return ()
     from gpubind.sources.nvidia.mig import find_mig_names  # few name parts of a GPU
 
-    return find_mig_names(host, request, values, guards, ask=ask)
+    return find_mig_names(host, request, values, mig_nodes, ask=ask)
 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel) -> Search:
@@ -230,12 +205,9 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kern
     return Search(host, cache, tuple(dict.fromkeys((*first, *directories))), version, compat32=compat32)
 
 
-def _version_of(libcudas: list[tuple[Candidate, Accepted]]) -> Optional[str]:
+def _version_of(libcudas: Iterable[tuple[Candidate, Accepted]]) -> Optional[str]:
     """V, assumed from the file behind libcuda, when no kernel module says it."""
-    for wanted in ("libcuda.so.1", LIBCUDA, ""):
-        for candidate, accepted in libcudas:
-            if wanted in ("", candidate.name):
-                version = accepted.version or driver_version_of(candidate.name)
-                if version:
-                    return version
-    return None
+    rank = {"libcuda.so.1": 0, LIBCUDA: 1}
+    by_name = sorted(libcudas, key=lambda found: rank.get(found[0].name, 2))
+    versions = (accepted.version or driver_version_of(candidate.name) for candidate, accepted in by_name)
+    return next((version for version in versions if version), None)

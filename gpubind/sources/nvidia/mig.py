@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from gpubind.errors import FormatError, NotRecordedError
+from gpubind.errors import FormatError
 from gpubind.formats.gpu_ids import parse_gpu_id, split_visible
 from gpubind.formats.nvidia_cli import list_argv, parse_list
 from gpubind.host import Host
 from gpubind.model import MigName, MigNode, Missing, Request
-from gpubind.sources.cdi.registry import read_registry
+from gpubind.sources.cdi.registry import NVIDIA, read_registry
+from gpubind.sources.nvidia.container_cli import TIMEOUT_S
 from gpubind.sources.nvidia.gpus import PROC_CAPABILITIES
 
-TIMEOUT_S = 30.0  # as long as for the program's list of files
 NAMES_LIMIT = 64
 _ACCESS = re.compile(rf"{PROC_CAPABILITIES}/gpu([0-9]{{1,6}})/mig/gi([0-9]{{1,6}})/ci([0-9]{{1,6}})/access", re.ASCII)
 
@@ -53,13 +53,10 @@ def _asked(host: Host, name: str) -> Optional[MigName]:
 
 def _in_specs(host: Host, request: Request, names: list[str], guards: tuple[MigNode, ...]) -> dict[str, MigName]:
     """The parts that `nvidia.com/gpu=NAME` brings by the CDI specs of *host*."""
-    try:
-        devices = read_registry(host, request.cdi_directories).devices
-    except NotRecordedError:
-        return {}
+    devices = read_registry(host.lenient, request.cdi_directories).devices
     found: dict[str, MigName] = {}
     for name in names:
-        known = devices.get(f"nvidia.com/gpu={name}")
+        known = devices.get(f"{NVIDIA}={name}")
         paths = [node.path for node in known[1].edits.nodes] if known else []
         parts = [guard for guard in guards if guard.ci is not None and guard.target in paths]
         if len(parts) == 1 and parts[0].ci is not None:

@@ -11,8 +11,8 @@ from build.trees import Dir, Hidden, Item, Link, Node, Socket, Spec
 from gpubind.facade import plan
 from gpubind.model import Request
 from gpubind.planner.placement import SINGULARITY
-from gpubind.sources.nodes import natural
-from gpubind.sources.nvidia.devices import Devices, hidden_gpus, read_devices
+from gpubind.sources.nodes import Devices, natural
+from gpubind.sources.nvidia.devices import hidden_gpus, read_devices
 
 
 def devices(*parts: Spec, **facts: Any) -> Devices:

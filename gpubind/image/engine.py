@@ -12,12 +12,12 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.arch import Architecture
-from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.blob.base import FileBlob
+from gpubind.errors import HostReadError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.live import PROGRAM_DIRECTORIES, writable_by_others
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
-from gpubind.image.sources import FileSource
 from gpubind.model import HostPath
 from gpubind.tree import LiveTree
 
@@ -62,10 +62,8 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
         raise UsageError("bad-image-name", "this is no name of an image", where=reference, hint=hint)
     program = _program(store, reference)
     inspected = _call(program, ("image", "inspect", name), reference)
-    try:
+    with in_file(f"{store} image inspect {name}"):
         config = parse_inspected(inspected)
-    except FormatError as error:
-        raise error.in_file(f"{store} image inspect {name}") from error
     if store == "podman" and os.geteuid() == 0:
         mounted = _mounted(program, name, reference, config)
         if mounted is not None:
@@ -76,8 +74,8 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
         # To standard output, into a file that has no name: nothing is left, whatever happens.
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _call(program, words, reference, file)
-        source = FileSource(os.dup(file.fileno()), reference)
-    contents = open_archive(source, HostPath(reference), "docker-archive", None, arch)
+        blob = FileBlob(os.dup(file.fileno()), reference)
+    contents = open_archive(blob, HostPath(reference), "docker-archive", None, arch)
     return read_image(contents.tree, reference, store, contents.env)
 
 
@@ -85,7 +83,7 @@ def _mounted(program: str, name: str, reference: str, config: OciConfig) -> Opti
     """The image where podman mounts it; None if it cannot (a remote podman, a store that cannot mount)."""
     try:
         said = _call(program, ("image", "mount", name), reference)
-    except HostReadError:
+    except HostReadError:  # saving it may do all the same, or will say why not
         return None
     path = said.decode("utf-8", "surrogateescape").strip()
     if not path.startswith("/") or not os.path.isdir(path):
@@ -164,7 +162,7 @@ def _run(program: str, words: tuple[str, ...], timeout_s: float, into: Optional[
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            pass
+            pass  # no status says so
         finally:
             if status is None:  # also when interrupted
                 os.killpg(process.pid, signal.SIGKILL)

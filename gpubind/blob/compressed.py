@@ -1,21 +1,16 @@
-"""Bytes at offsets: a file, a part of one, or what a compressed one unpacks to; nothing is held whole, none is written.
+"""What a compressed blob unpacks to, itself a blob: read in any order, and nothing of it is held whole.
 
-A `Source` answers `read_at` and is read in any order. What is compressed is unpacked as far as was asked for; going
-back costs a start from the last checkpoint (gzip) or from the beginning (zstd).
+It is unpacked as far as was asked for; going back costs a start from the last checkpoint (gzip) or from the beginning
+(zstd).
 """
 
 from __future__ import annotations
 
-import io
-import os
-import stat
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
+from gpubind.blob.base import Blob, BlobStream
 from gpubind.errors import FormatError, HostReadError
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 CHUNK = 1 << 18
 """Bytes that are unpacked, or copied, in one step."""
@@ -31,92 +26,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-class Source:
-    """Bytes at offsets. *label* names them in errors; *quick* says whether going back costs nothing."""
-
-    label: str
-    quick = True
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        """The *size* bytes at *offset*; fewer only where the source ends."""
-        raise NotImplementedError
-
-    @property
-    def size(self) -> Optional[int]:
-        """Bytes; None where only reading to the end would tell."""
-        return None
-
-
-class FileSource(Source):
-    """A regular file, kept open until nobody needs it any more."""
-
-    def __init__(self, descriptor: int, label: str) -> None:
-        self.label = label
-        self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
-
-    def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
-            os.close(self._descriptor)
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        size = min(size, self._size - offset)  # as it was when it was opened
-        if size <= 0:
-            return b""
-        try:
-            data = os.pread(self._descriptor, size, offset)
-            while len(data) < size:
-                more = os.pread(self._descriptor, size - len(data), offset + len(data))
-                if not more:
-                    break
-                data += more
-        except OSError as error:
-            raise _unreadable(self.label, error) from error
-        return data
-
-
-def open_source(path: str, label: Optional[str] = None) -> FileSource:
-    """The regular file *path*; a device or a FIFO is never opened.
-
-    Errors: `HostReadError` (codes `no-image`, `unreadable-file`).
-    """
-    label = label or path
-    try:
-        kind = os.stat(path).st_mode
-        if not stat.S_ISREG(kind):
-            why = "it is no regular file"
-            raise HostReadError("no-image", "the image cannot be read", where=label, why=why)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        raise _unreadable(label, error) from error
-    source = FileSource(descriptor, label)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced in between
-        raise HostReadError("no-image", "the image cannot be read", where=label, why="it is no regular file")
-    return source
-
-
-class Part(Source):
-    """*size* bytes of *source*, from *start*."""
-
-    def __init__(self, source: Source, start: int, size: int, label: str = "") -> None:
-        self.label = label or source.label
-        self.quick = source.quick
-        self._source, self._start, self._size = source, start, size
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        size = min(size, self._size - offset)
-        return self._source.read_at(self._start + offset, size) if size > 0 else b""
-
-
-class Unpacked(Source):
+class Unpacked(Blob):
     """What *packed* unpacks to. Subclasses unpack; this keeps the last chunk, and finds the way to others.
 
     Errors of reading: `FormatError`, code `bad-archive` for damage, `image-bomb` for much from nearly nothing.
@@ -124,7 +34,7 @@ class Unpacked(Source):
 
     quick = False
 
-    def __init__(self, packed: Source) -> None:
+    def __init__(self, packed: Blob) -> None:
         self.label = packed.label
         self._packed = packed
         self._start = 0  # where the current chunk starts, in unpacked bytes
@@ -133,7 +43,9 @@ class Unpacked(Source):
 
     def read_at(self, offset: int, size: int) -> bytes:
         if not self._start <= offset <= self._start + len(self._chunk):
-            self._go(offset)
+            self._rewind(offset)
+            while offset > self._start + len(self._chunk) and self._advance():
+                pass  # unpacking is the only way there
         parts = []
         while size > 0:
             at = offset - self._start
@@ -170,7 +82,8 @@ class Unpacked(Source):
             self._end = position
         return bool(chunk)
 
-    def _go(self, offset: int) -> None:
+    def _rewind(self, offset: int) -> None:
+        """Start anew where that is a shorter way to *offset*, or the only one."""
         raise NotImplementedError
 
     def _next(self) -> bytes:
@@ -188,7 +101,7 @@ class Unpacked(Source):
 class Gzip(Unpacked):
     """A gzip file, of one member or several (pigz, eStargz), with checkpoints every 32 MiB and more."""
 
-    def __init__(self, packed: Source) -> None:
+    def __init__(self, packed: Blob) -> None:
         super().__init__(packed)
         self._spacing = CHECKPOINT_EVERY
         self._at = 0  # where unread compressed bytes start in the file
@@ -230,21 +143,19 @@ class Gzip(Unpacked):
         self._at += len(data)
         return data
 
-    def _go(self, offset: int) -> None:
+    def _rewind(self, offset: int) -> None:
         index = bisect_right([unpacked for unpacked, _, _ in self._checkpoints], offset) - 1
         unpacked, packed, state = self._checkpoints[index]
         if offset < self._start or unpacked > self._start + len(self._chunk):
             self._object = _inflater() if state is None else state.copy()
             self._at, self._tail = packed, b""
             self._start, self._chunk = unpacked, b""
-        while offset > self._start + len(self._chunk) and self._advance():
-            pass
 
 
 class Zstd(Unpacked):
     """A zstd file, of one frame or several; going back starts from the beginning."""
 
-    def __init__(self, packed: Source) -> None:
+    def __init__(self, packed: Blob) -> None:
         super().__init__(packed)
         self._restart()
 
@@ -253,7 +164,7 @@ class Zstd(Unpacked):
             import zstandard
         except ImportError as error:
             raise missing_package("zstandard", self.label) from error
-        self._input = SourceStream(self._packed)
+        self._input = BlobStream(self._packed)
         decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_LIMIT)
         self._reader = decompressor.stream_reader(self._input, read_across_frames=True)  # type: ignore[arg-type]
         self._start, self._chunk = 0, b""
@@ -264,53 +175,19 @@ class Zstd(Unpacked):
     def _next(self) -> bytes:
         return self._reader.read(CHUNK)
 
-    def _go(self, offset: int) -> None:
+    def _rewind(self, offset: int) -> None:
         if offset < self._start:
             self._restart()
-        while offset > self._start + len(self._chunk) and self._advance():
-            pass
 
 
-def unpacked(source: Source) -> Source:
-    """*source*, or what it unpacks to if it is gzip or zstd; by its first bytes, whatever its name says."""
-    head = source.read_at(0, 4)
+def unpacked(blob: Blob) -> Blob:
+    """*blob*, or what it unpacks to if it is gzip or zstd; by its first bytes, whatever its name says."""
+    head = blob.read_at(0, 4)
     if head.startswith(GZIP_MAGIC):
-        return Gzip(source)
+        return Gzip(blob)
     if head == ZSTD_MAGIC or (head[1:] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):  # a frame to be skipped
-        return Zstd(source)
-    return source
-
-
-class SourceStream(io.RawIOBase):
-    """A source as a binary stream, for readers that want one."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self._source = source
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._source.size or 0}[whence]
-        if base + offset < 0:
-            raise ValueError(f"a seek to {base + offset}")
-        self._position = base + offset
-        return self._position
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self._source.read_at(self._position, len(view))
-        view[: len(data)] = data
-        self._position += len(data)
-        return len(data)
+        return Zstd(blob)
+    return blob
 
 
 def missing_package(package: str, label: str) -> HostReadError:
@@ -325,8 +202,3 @@ def _inflater() -> Any:
     import zlib
 
     return zlib.decompressobj(31)
-
-
-def _unreadable(label: str, error: Exception) -> HostReadError:
-    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return HostReadError("unreadable-file", "the image cannot be read", where=label, why=why)

@@ -1,13 +1,13 @@
-"""The members of a tar archive, in bounded memory, from any source."""
+"""The members of a tar archive, in bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpubind.blob.base import Blob
 from gpubind.errors import FormatError
 from gpubind.formats.tar import BLOCK, RECORD_LIMIT, TarHeader, parse_pax, parse_tar_header, with_attributes
-from gpubind.image.sources import Source
 
 RECORDS_LIMIT = 16  # before one member; tar writes up to three
 SPARSE_LIMIT = 4096  # blocks of one file's map
@@ -21,17 +21,16 @@ class Member(NamedTuple):
     """Of its data in the archive."""
 
 
-def members(archive: Source) -> Iterator[Member]:
-    """What is in *archive*, in its order; records are worked in.
+def members(archive: Blob) -> Iterator[Member]:
+    """What is in *archive*, in its order, each as the records before it say.
 
     Errors: `FormatError` (code `bad-archive`) with the byte offset in the archive.
     """
-    at = 0
+    at = end = records = 0
     attributes: dict[str, str] = {}
-    records = 0
-    end = 0
     while True:
         block = archive.read_at(at, BLOCK)
+        parsed = at  # where the bytes start that are looked at
         try:
             if not block and not records:  # without the zeros at the end, which some writers leave out
                 if end and not archive.read_at(end - 1, 1):
@@ -45,22 +44,14 @@ def members(archive: Source) -> Iterator[Member]:
                 records += 1
                 if header.size > RECORD_LIMIT or records > RECORDS_LIMIT:
                     raise _damaged(f"record {records} before a member has {header.size} bytes", 0)
-                body = archive.read_at(data, header.size)
-                if len(body) < header.size:
-                    raise _damaged("truncated record", BLOCK)
-                if header.record == "pax":
-                    attributes.update(parse_pax(body))
-                elif header.record != "ignored":
-                    text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-                    attributes["path" if header.record == "name" else "linkpath"] = text
+                parsed = data
+                attributes.update(_said(header, archive.read_at(data, header.size)))
                 at = _behind(data, header.size)
                 continue
             if attributes:
                 header = with_attributes(header, attributes)
         except FormatError as error:
-            offset = error.place.partition("byte ")[2]
-            place = f"byte {at + int(offset)}" if offset.isdigit() else f"byte {at}"
-            raise FormatError(error.code, error.what, place=place, why=error.why).in_file(archive.label) from error
+            raise error.behind(parsed).in_file(archive.label) from error
         attributes = {}
         records = 0
         if header.more:
@@ -70,11 +61,21 @@ def members(archive: Source) -> Iterator[Member]:
         end = data + header.size
 
 
+def _said(record: TarHeader, body: bytes) -> dict[str, str]:
+    """What a record says of the next member, in pax's words."""
+    if len(body) < record.size:
+        raise _damaged("truncated record", 0)
+    if record.record == "pax":
+        return parse_pax(body)
+    text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    return {"name": {"path": text}, "link": {"linkpath": text}}.get(record.record or "", {})
+
+
 def _behind(offset: int, size: int) -> int:
     return offset + (size + BLOCK - 1) // BLOCK * BLOCK
 
 
-def _behind_map(archive: Source, offset: int) -> int:
+def _behind_map(archive: Blob, offset: int) -> int:
     """Where the data of a GNU sparse file starts: behind blocks that say whether another one follows."""
     for _ in range(SPARSE_LIMIT):
         block = archive.read_at(offset, BLOCK)
@@ -85,4 +86,4 @@ def _behind_map(archive: Source, offset: int) -> int:
 
 
 def _damaged(why: str, offset: int) -> FormatError:
-    return FormatError("bad-archive", "damaged tar archive", place=f"byte {offset}", why=why)
+    return FormatError("bad-archive", "damaged tar archive", offset=offset, why=why)

@@ -56,6 +56,17 @@ def library_directories(arch: str) -> tuple[str, ...]:
     )
 
 
+ROCM = ("/opt/rocm", "/opt/rocm-*")
+"""Where AMD's installers put ROCm: each release into a directory of its own, and a link to one of them."""
+ROCM_LIBRARIES = ("lib", "lib64")
+"""Of a release of ROCm, the directories of libraries."""
+
+
+def amdgpu_directories(arch: str) -> tuple[str, ...]:
+    """The directories of the libraries of AMD's own graphics stack for *arch*."""
+    return (f"/opt/amdgpu/lib/{architecture(arch).triplet}", "/opt/amdgpu/lib64")
+
+
 RUN_DIRECTORY = {
     "nvidia.icd": "/etc/OpenCL/vendors/nvidia.icd",
     "10_nvidia.json": "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
@@ -70,6 +81,16 @@ RUN_DIRECTORY = {
     "nvoptix.bin": "/usr/share/nvidia/nvoptix.bin",
 }
 """Where the vendor's installer puts the data files that an extracted .run directory holds at its top."""
+
+
+SYSTEM_DIRECTORIES = frozenset(
+    (
+        *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt", "/opt", "/proc"),
+        *("/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64"),
+        *("/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share", "/var", "/var/run"),
+    )
+)
+"""What a list file or a CDI spec cannot mean as a whole: binding it would hide the container's own."""
 
 
 class HostOnly(NamedTuple):

@@ -14,7 +14,7 @@ from build.layers import archive, docker_archive, packed, tar
 from build.trees import make_tree
 
 from gpubind.errors import GpubindError
-from gpubind.image import open_image, store
+from gpubind.image import engine, open_image
 
 ENV = ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all"]
 
@@ -44,8 +44,8 @@ esac
         program.parent.mkdir(exist_ok=True)
         program.write_text(script)
         program.chmod(0o755)
-    monkeypatch.setattr(store, "PROGRAM_DIRECTORIES", (str(tmp_path / "bin"), "/usr/bin", "/bin"))
-    monkeypatch.setattr(store, "writable_by_others", lambda program: None)
+    monkeypatch.setattr(engine, "PROGRAM_DIRECTORIES", (str(tmp_path / "bin"), "/usr/bin", "/bin"))
+    monkeypatch.setattr(engine, "writable_by_others", lambda program: None)
     monkeypatch.setenv("SECRET", "kept")
     monkeypatch.setenv("HOME", "/home/someone")
     return tmp_path
@@ -106,7 +106,7 @@ def test_the_programs_own_message_is_the_reason(programs: Path) -> None:
 
 
 def test_a_program_that_does_not_end_is_ended(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "ANSWER_S", 0.2)
+    monkeypatch.setattr(engine, "ANSWER_S", 0.2)
     with pytest.raises(GpubindError) as caught:
         open_image("docker:slow")
     assert "did not end within 0.2 s" in caught.value.why
@@ -129,12 +129,12 @@ def test_what_is_inspected_may_be_no_document(programs: Path) -> None:
 def test_a_program_that_is_missing_or_not_roots_is_not_run(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "writable_by_others", lambda program: program)
+    monkeypatch.setattr(engine, "writable_by_others", lambda program: program)
     as_user(monkeypatch, 0)
     with pytest.raises(GpubindError) as caught:
         open_image("docker:test:1")
     assert (caught.value.code, "can be written" in caught.value.why) == ("no-image-store", True)
-    monkeypatch.setattr(store, "PROGRAM_DIRECTORIES", (str(tmp_path / "empty"),))
+    monkeypatch.setattr(engine, "PROGRAM_DIRECTORIES", (str(tmp_path / "empty"),))
     with pytest.raises(GpubindError) as caught:
         open_image("podman:test:1")
     assert (caught.value.code, "no `podman` in" in caught.value.why) == ("no-image-store", True)

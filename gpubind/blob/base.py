@@ -1,0 +1,135 @@
+"""Blobs: bytes at offsets, of a file or a part of one, in any order and never held whole."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from typing import TYPE_CHECKING, Optional
+
+from gpubind.errors import HostReadError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+
+class Blob:
+    """Bytes at offsets. *label* names them in errors; *quick* says whether going back costs nothing."""
+
+    label: str
+    quick = True
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """The *size* bytes at *offset*; fewer only where the blob ends."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> Optional[int]:
+        """Bytes; None where only reading to the end would tell."""
+        return None
+
+
+class FileBlob(Blob):
+    """A regular file, kept open until nobody needs it any more."""
+
+    def __init__(self, descriptor: int, label: str) -> None:
+        self.label = label
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        size = min(size, self._size - offset)  # as it was when it was opened
+        if size <= 0:
+            return b""
+        try:
+            data = os.pread(self._descriptor, size, offset)
+            while len(data) < size:
+                more = os.pread(self._descriptor, size - len(data), offset + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise _unreadable(self.label, error) from error
+        return data
+
+
+def open_blob(path: str, label: str = "") -> FileBlob:
+    """The regular file *path*; a device or a FIFO is never opened.
+
+    Errors: `HostReadError` (codes `no-image`, `unreadable-file`).
+    """
+    label = label or path
+    try:
+        kind = os.stat(path).st_mode
+        if not stat.S_ISREG(kind):
+            why = "it is no regular file"
+            raise HostReadError("no-image", "the image cannot be read", where=label, why=why)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise _unreadable(label, error) from error
+    blob = FileBlob(descriptor, label)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced in between
+        raise HostReadError("no-image", "the image cannot be read", where=label, why="it is no regular file")
+    return blob
+
+
+class Part(Blob):
+    """*size* bytes of *blob*, from *start*."""
+
+    def __init__(self, blob: Blob, start: int, size: int, label: str = "") -> None:
+        self.label = label or blob.label
+        self.quick = blob.quick
+        self._blob, self._start, self._size = blob, start, size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        size = min(size, self._size - offset)
+        return self._blob.read_at(self._start + offset, size) if size > 0 else b""
+
+
+class BlobStream(io.RawIOBase):
+    """A blob as a binary stream, for readers that want one."""
+
+    def __init__(self, blob: Blob) -> None:
+        super().__init__()
+        self._blob = blob
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._blob.size or 0}[whence]
+        if base + offset < 0:
+            raise ValueError(f"a seek to {base + offset}")
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self._blob.read_at(self._position, len(view))
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+def _unreadable(label: str, error: Exception) -> HostReadError:
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return HostReadError("unreadable-file", "the image cannot be read", where=label, why=why)

@@ -1,0 +1,52 @@
+"""Which versions of CUDA a driver serves: data/cuda.json, which names its sources."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import NamedTuple, Optional
+
+from gpubind.data import read_data
+
+
+class Versions(NamedTuple):
+    """The versions of CUDA, and the drivers that serve them."""
+
+    first_driver: dict[str, str]
+    """CUDA version -> the first driver of it, ascending."""
+    minor_compatible: dict[str, str]
+    """CUDA major version -> the oldest driver on which every toolkit of that major version runs."""
+
+
+@lru_cache(maxsize=1)
+def _versions() -> Versions:
+    table = json.loads(read_data("data/cuda.json"))
+    return Versions(table["first_driver"], table["minor_compatible"])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def cuda_max(version: Optional[str]) -> Optional[str]:
+    """The newest CUDA version that driver *version* serves natively: `550.163.01` -> `12.4`; None if it is unknown."""
+    if version is None:
+        return None
+    served = [cuda for cuda, first in _versions().first_driver.items() if _numbers(version) >= _numbers(first)]
+    return served[-1] if served else None
+
+
+def minor_floor(cuda: str) -> Optional[str]:
+    """The oldest driver on which every toolkit of the major version of *cuda* runs: `12.4` -> `525.60.13`."""
+    return _versions().minor_compatible.get(cuda.partition(".")[0])
+
+
+def minor_compatible(driver: str, cuda: str) -> bool:
+    """Whether a toolkit of version *cuda* runs on *driver* by minor-version compatibility."""
+    floor = minor_floor(cuda)
+    return floor is not None and _numbers(driver) >= _numbers(floor)
+
+
+def minimum_driver(cuda: str) -> Optional[str]:
+    """The first driver that serves CUDA version *cuda*: `12.4` -> `550.54.14`; None if it is not in the table."""
+    return _versions().first_driver.get(cuda)

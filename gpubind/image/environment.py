@@ -1,0 +1,58 @@
+"""The environment files of an image, as Apptainer and SingularityCE read them: read and never run."""
+
+from __future__ import annotations
+
+from gpubind.formats.shell import Exports, parse_exports
+from gpubind.model import Missing
+from gpubind.tree import Tree
+
+ENVIRONMENT = "/.singularity.d/env"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What Apptainer and SingularityCE set before an image's own files."""
+OWN_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
+"""Singularity's own among the environment files. 91-environment.sh is the image's: `%post` writes to it."""
+DOCKER_FILES = ("10-docker.sh", "10-docker2singularity.sh")
+SEARCH_PATHS = frozenset(("PATH", "LD_LIBRARY_PATH"))
+
+
+def read_environment(tree: Tree) -> Exports:
+    """What the image's environment files set, in the order in which Apptainer reads them; read and never run.
+
+    Every file counts but Singularity's own. PATH is repaired where Apptainer repairs it.
+    """
+    exports = Exports({"PATH": None})
+    for name in tree.names(ENVIRONMENT):
+        path = f"{ENVIRONMENT}/{name}"
+        found = tree.stat(path)
+        if not name.endswith(".sh") or name in OWN_FILES or isinstance(found, Missing) or found.kind != "file":
+            continue
+        if name == "90-environment.sh" and exports.env.get("PATH", "") is None:
+            exports = exports.with_value("PATH", DEFAULT_PATH)
+        text = tree.read_text(path)
+        exports = exports.with_nothing_known() if isinstance(text, Missing) else parse_exports(text, exports)
+        own = exports.env.get("PATH")
+        if name in DOCKER_FILES and own is not None:
+            exports = exports.with_value("PATH", _completed(own))
+    return exports
+
+
+def _completed(path: str) -> str:
+    """*path* with the directories of the default PATH that it lacks."""
+    directories = path.split(":") if path else []
+    return ":".join([*directories, *(d for d in DEFAULT_PATH.split(":") if d not in directories)])
+
+
+def of_interest(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What *exports* says of the variables that concern a plan, and which of them it does not know.
+
+    Singularity's own files export PATH and LD_LIBRARY_PATH, whoever has set them.
+    """
+    env = {
+        name: value
+        for name, value in exports.env.items()
+        if value is not None and (name in exports.exported or name in SEARCH_PATHS)
+    }
+    if env.get("PATH") == DEFAULT_PATH:
+        del env["PATH"]
+    names = exports.unknown | (SEARCH_PATHS if exports.clouded else frozenset())
+    return env, tuple(sorted(name for name in names if name not in exports.env))

@@ -1,0 +1,59 @@
+"""Blobs: a file, a part of one, and either as a stream."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from gpubind.blob.base import BlobStream, FileBlob, Part, open_blob
+from gpubind.errors import HostReadError
+
+
+@pytest.fixture
+def blob(tmp_path: Path) -> FileBlob:
+    path = tmp_path / "blob"
+    path.write_bytes(b"0123456789")
+    return open_blob(str(path))
+
+
+def test_bytes_are_read_in_any_order_and_fewer_only_at_the_end(blob: FileBlob) -> None:
+    assert [blob.read_at(at, 4) for at in (8, 0, 3, 10, 99)] == [b"89", b"0123", b"3456", b"", b""]
+    assert blob.size == 10
+
+
+def test_a_file_that_grows_or_shrinks_stays_as_large_as_it_was(blob: FileBlob) -> None:
+    with open(blob.label, "ab") as file:
+        file.write(b"more")
+    assert blob.read_at(8, 9) == b"89"
+    os.truncate(blob.label, 4)
+    assert blob.read_at(2, 9) == b"23"
+
+
+def test_a_part_ends_where_it_ends_and_has_a_label_of_its_own(blob: FileBlob) -> None:
+    part = Part(Part(blob, 2, 6), 1, 3, "inner")
+    assert (part.read_at(0, 9), part.read_at(2, 9), part.read_at(3, 9)) == (b"345", b"5", b"")
+    assert (part.size, part.label, Part(blob, 0, 1).label, part.quick) == (3, "inner", blob.label, True)
+
+
+def test_a_blob_is_a_seekable_stream(blob: FileBlob) -> None:
+    stream = io.BufferedReader(BlobStream(blob))
+    assert (stream.read(3), stream.seek(-2, os.SEEK_END), stream.read(), stream.seek(1), stream.read(2)) == (
+        b"012",
+        8,
+        b"89",
+        1,
+        b"12",
+    )
+    with pytest.raises(ValueError, match="-1"):
+        BlobStream(blob).seek(-1)
+
+
+@pytest.mark.parametrize(("name", "code"), [("fifo", "no-image"), ("", "no-image"), ("none", "unreadable-file")])
+def test_only_a_regular_file_is_opened(tmp_path: Path, name: str, code: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(HostReadError) as caught:
+        open_blob(str(tmp_path / name), "as the user says it")
+    assert (caught.value.code, caught.value.where) == (code, "as the user says it")

@@ -1,0 +1,108 @@
+"""Layers, one over the other, in every format of tar."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from build.layers import (
+    LAYER,
+    HardLink,
+    oci_layout,
+    tar,
+    write,
+)
+from build.trees import Dir, File, Item, Link, Node, make_tree
+
+from gpubind.image import Image, open_image
+from gpubind.model import Missing
+
+
+def opened(tmp_path: Path, layers: list[bytes], env: tuple[str, ...] = ()) -> Image:
+    return open_image(write(tmp_path / "layout", oci_layout(layers, env, layer_type=LAYER)))
+
+
+def test_a_whiteout_hides_a_file_and_a_directory_below(tmp_path: Path) -> None:
+    lower = tar({"/a/file": "a", "/a/kept": "k", "/b/c/d": "d"})
+    tree = opened(tmp_path, [lower, tar({"/a/.wh.file": "", "/.wh.b": ""})]).tree
+    assert tree.list("/a") == ("kept",)
+    assert tree.list("/") == ("a",)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_opaque_directory_has_only_what_its_own_layer_put_there(tmp_path: Path, first: bool) -> None:
+    upper: list[tuple[str, Item]] = [("a/new/file", "new"), ("a/.wh..wh..opq", "")]
+    layers = [tar({"/a/old": "old", "/a/new/old": "old"}), tar(upper if first else upper[::-1], directories=False)]
+    tree = opened(tmp_path, layers).tree
+    assert tree.list("/a") == ("new",)
+    assert tree.list("/a/new") == ("file",)
+
+
+def test_a_whiteout_leaves_what_its_own_layer_put_there(tmp_path: Path) -> None:
+    tree = opened(tmp_path, [tar({"/a": "old"}), tar([("a", "new"), (".wh.a", "")])]).tree
+    assert tree.read("/a") == b"new"
+
+
+def test_a_file_replaces_a_directory_and_a_directory_a_file(tmp_path: Path) -> None:
+    lower = tar({"/a/b": "b", "/c": "c", "/d": Link("a")})
+    tree = opened(tmp_path, [lower, tar({"/a": "file", "/c": Dir(), "/d": "d"})]).tree
+    assert tree.read("/a") == b"file"
+    assert tree.list("/c") == ()
+    assert tree.read("/d") == b"d"
+
+
+def test_hard_links_lead_into_their_own_layer_and_lower_ones(tmp_path: Path) -> None:
+    layers = [
+        tar({"/usr/lib/one": "one", "/other": HardLink("usr/lib/one")}),
+        tar({"/lib": Link("usr/lib")}),
+        tar([("third", HardLink("./lib/one")), ("usr/lib/one", "changed"), ("fourth", HardLink("nothing"))]),
+    ]
+    tree = opened(tmp_path, layers).tree
+    assert [tree.read(path) for path in ("/other", "/third", "/lib/one")] == [b"one", b"one", b"changed"]
+    assert isinstance(tree.lstat("/fourth"), Missing)
+
+
+def test_members_below_a_link_go_where_it_leads(tmp_path: Path) -> None:
+    layers = [tar({"/lib": Link("/usr/lib"), "/usr/lib/a": "a"}), tar({"/lib/b": "b"}, directories=False)]
+    tree = opened(tmp_path, layers).tree
+    assert tree.readlink("/lib") == "/usr/lib"
+    assert tree.list("/usr/lib") == ("a", "b")
+
+
+def test_a_directory_that_comes_again_keeps_what_is_in_it(tmp_path: Path) -> None:
+    tree = opened(tmp_path, [tar({"/tmp/a": "a"}), tar({"/tmp": Dir(0o1777)})]).tree
+    assert tree.list("/tmp") == ("a",)
+    found = tree.lstat("/tmp")
+    assert not isinstance(found, Missing)
+    assert found.mode == 0o1777
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_every_tar_format_is_read(tmp_path: Path, form: int) -> None:
+    long = "/" + "/".join(["directory-with-a-long-name"] * (4 if form == tarfile.USTAR_FORMAT else 8))
+    link = {} if form == tarfile.USTAR_FORMAT else {"/link": Link(f"{long}/file")}
+    spec = {f"{long}/file": "text", **link, "/dev/nvidia0": Node("char", 195, 0)}
+    image = opened(tmp_path, [tar(spec, form=form)])  # type: ignore[arg-type]
+    if link:
+        assert image.tree.read("/link") == b"text"
+    assert image.tree.read(f"{long}/file") == b"text"
+    node = image.tree.lstat("/dev/nvidia0")
+    assert not isinstance(node, Missing)
+    assert (node.kind, node.major, node.minor) == ("char", 195, 0)
+
+
+@pytest.mark.skipif(not shutil.which("tar"), reason="GNU tar is not there")
+def test_what_gnu_tar_writes_is_read(tmp_path: Path) -> None:
+    make_tree(tmp_path / "root", {"/etc/a": "a", "/usr/b": File(b"b" * 1000, 0o4755), "/l": Link("etc/a")})
+    with open(tmp_path / "root" / "sparse", "wb") as file:
+        file.truncate(1 << 20)
+    words = ["tar", "-cSf", "layer.tar", "-C", "root", "."]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    tree = opened(tmp_path, [(tmp_path / "layer.tar").read_bytes()]).tree
+    assert tree.list("/") == ("etc", "l", "sparse", "usr")
+    assert tree.read("/l") == b"a"
+    assert tree.read("/usr/b") == b"b" * 1000
+    assert tree.read("/sparse") == Missing("unreadable", "a sparse file")

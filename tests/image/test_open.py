@@ -1,0 +1,162 @@
+"""One image, stored in many ways: the same facts. And what is said of what is no image."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from build.elf import elf
+from build.images import GLVND, glibc, sandbox
+from build.layers import (
+    archive,
+    docker_archive,
+    oci_layout,
+    packed,
+    tar,
+    write,
+    zstd,
+)
+from build.squashfs import SifObject, sif, squashfs
+from build.trees import File, Link, Spec, make_tree
+
+from gpubind.errors import GpubindError
+from gpubind.image import open_image
+from gpubind.model import CudaNote
+
+COMPAT = "/usr/local/cuda-12.9/compat/libcuda.so.575.57.08"
+ENV = {"LD_LIBRARY_PATH": "/opt/lib:/usr/local/cuda/lib64", "NVIDIA_VISIBLE_DEVICES": "all", "CUDA_VERSION": "12.9.0"}
+SPEC: Spec = {
+    **glibc("2.36"),
+    **GLVND,
+    **sandbox("\n".join(f'export {name}="${{{name}:-"{value}"}}"' for name, value in ENV.items())),
+    "/usr/lib/x86_64-linux-gnu/libstdc++.so.6": elf("libstdc++.so.6", defines=("GLIBCXX_3.4", "GLIBCXX_3.4.30")),
+    "/usr/local/cuda": Link("/etc/alternatives/cuda"),
+    "/etc/alternatives/cuda": Link("/usr/local/cuda-12.9"),
+    "/usr/local/cuda-12.9/version.json": '{"cuda": {"version": "12.9.0"}}',
+    "/usr/local/cuda-12.9/compat/libcuda.so.1": Link("libcuda.so.575.57.08"),
+    COMPAT: elf("libcuda.so.1", cuda_note=CudaNote("12.9", (535, 550, 570))),
+    "/usr/lib/x86_64-linux-gnu/libcuda.so.1": Link("libcuda.so.550.54.14"),
+    "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14": elf("libcuda.so.1"),
+    "/etc/ld.so.conf": "include ld.so.conf.d/*.conf\n",
+    "/etc/ld.so.conf.d/opt.conf": "/opt/lib\n",
+    "/opt/lib/libnvidia-ml.so.1": File(b"", 0o644),
+    "/opt/rocm/.info/version": "6.1.2-90\n",
+}
+LINES = [f"{name}={value}" for name, value in ENV.items()]
+
+
+def facts_of(path: Path) -> object:
+    return open_image(str(path)).facts._replace(kind="directory", label="")
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> object:
+    root = tmp_path_factory.mktemp("sandbox")
+    make_tree(root, SPEC)
+    facts = open_image(str(root)).facts
+    assert (facts.libc_version, facts.libstdcxx, facts.singularity) == ("2.36", "3.4.30", True)
+    assert (facts.env, facts.cuda, facts.rocm) == (ENV, "12.9.0", "6.1.2")
+    assert facts.compat[0].note == CudaNote("12.9", (535, 550, 570))
+    assert facts.driver
+    assert facts.vendor_neutral
+    return facts._replace(label="")
+
+
+@pytest.mark.parametrize("block_size", [4096, 131072, 1 << 20])
+def test_a_sif_has_the_facts_of_its_sandbox(tmp_path: Path, expected: object, block_size: int) -> None:
+    path = tmp_path / "image.sif"
+    path.write_bytes(sif(SifObject(b"def", data_type=0x4001), SifObject(squashfs(SPEC, block_size=block_size))))
+    assert facts_of(path) == expected
+    assert open_image(str(path)).facts.kind == "sif"
+
+
+@pytest.mark.parametrize("pack", [bytes, packed, zstd], ids=["plain", "gzip", "zstd"])
+@pytest.mark.parametrize("whole", [bytes, packed, zstd], ids=["plain", "gzip", "zstd"])
+@pytest.mark.parametrize("kind", ["oci-layout", "oci-archive", "docker-archive"])
+def test_layers_have_the_facts_of_the_directory(
+    tmp_path: Path, expected: object, kind: str, pack: object, whole: object
+) -> None:
+    items = list(SPEC.items())
+    layers = [pack(tar(dict(part))) for part in (items[:10], items[10:])]  # type: ignore[operator]
+    files = docker_archive(layers, LINES) if kind == "docker-archive" else oci_layout(layers, LINES)
+    path = tmp_path / "image"
+    if kind == "oci-layout":
+        write(path, files)
+    else:
+        path.write_bytes(archive(files, whole))  # type: ignore[arg-type]
+    image = open_image(str(path))
+    assert image.facts._replace(kind="directory", label="") == expected
+    assert image.facts.kind == kind
+    assert image.tree.root == str(path)
+
+
+def code_of(reference: str) -> str:
+    with pytest.raises(GpubindError) as caught:
+        open_image(reference)
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "words"),
+    [
+        (b"", "unknown-image", "empty"),
+        (b"\xfd7zXZ\0....", "unknown-image", "xz"),
+        (b"\x7fELF....", "unknown-image", "program"),
+        (b"<!DOCTYPE html>", "unknown-image", "web page"),
+        (bytes(1080) + b"\x53\xef" + bytes(100), "unknown-image", "ext"),
+        (b"hello, world", "unknown-image", "hello"),
+        (tar({"/etc/passwd": "x"}), "unknown-image", "manifest.json"),
+        (packed(b"hello, world" * 100), "unknown-image", "no tar archive"),
+    ],
+)
+def test_a_file_that_is_no_image_is_named_for_what_it_is(tmp_path: Path, data: bytes, code: str, words: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    with pytest.raises(GpubindError) as caught:
+        open_image(str(path))
+    assert caught.value.code == code
+    assert words in caught.value.why
+    assert str(path) in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("reference", "code"),
+    [
+        ("docker://ubuntu:24.04", "unpulled-image"),
+        ("library://lolcow", "unpulled-image"),
+        ("oras://ghcr.io/x/y:z", "unpulled-image"),
+        ("docker-daemon:ubuntu", "no-image"),
+        ("containers-storage:ubuntu", "no-image"),
+        ("/dev/null", "no-image"),
+        ("/dev/zero", "no-image"),
+        ("oci:/nonexistent:tag", "no-image"),
+        ("oci-archive:/etc", "no-image"),
+        ("oci:/etc/passwd", "no-image"),
+        ("", "no-image"),
+        ("nul\0byte", "no-image"),
+        ("podman:", "bad-image-name"),
+        ("podman:--all", "bad-image-name"),
+        ("docker:a b", "bad-image-name"),
+    ],
+)
+def test_references_that_name_no_image(reference: str, code: str) -> None:
+    assert code_of(reference) == code
+
+
+def test_a_fifo_is_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert code_of(str(tmp_path / "fifo")) == "no-image"
+
+
+def test_a_plan_without_an_image_loads_nothing_of_this() -> None:
+    code = (
+        "import sys, gpubind.image, gpubind.cli.app\n"
+        "heavy = {'gpubind.formats.squashfs', 'zstandard', 'lz4', 'tarfile', 'tempfile'}\n"
+        "heavy |= {'gpubind.blob.compressed', 'gpubind.image.oci'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
