@@ -5,6 +5,9 @@
     >>> plan = gpubind.plan(host, gpubind.Request())
     >>> plan.drivers[0].driver.version
     '550.163.01'
+    >>> start = gpubind.open_runtime(host, "apptainer", ["--contain"])
+    >>> gpubind.plan(host, gpubind.Request(), start=start).libdir
+    '/.singularity.d/libs'
 
 Names load on first use, so that importing the package costs nothing.
 """
@@ -18,14 +21,14 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from gpubind.errors import GpubindError
     from gpubind.explanation import explain
-    from gpubind.facade import check, open_host, open_image, plan, record
-    from gpubind.host import LiveHost
+    from gpubind.facade import check, open_host, open_image, open_runtime, plan, plan_json, record, words
+    from gpubind.host.live import LiveHost
     from gpubind.host.recorded import RecordedHost
     from gpubind.model import Plan, Request
 
 _PLACES = {
     "GpubindError": "gpubind.errors",
-    "LiveHost": "gpubind.host",
+    "LiveHost": "gpubind.host.live",
     "Plan": "gpubind.model",
     "RecordedHost": "gpubind.host.recorded",
     "Request": "gpubind.model",
@@ -33,8 +36,11 @@ _PLACES = {
     "explain": "gpubind.explanation",
     "open_host": "gpubind.facade",
     "open_image": "gpubind.facade",
+    "open_runtime": "gpubind.facade",
     "plan": "gpubind.facade",
+    "plan_json": "gpubind.facade",
     "record": "gpubind.facade",
+    "words": "gpubind.facade",
 }
 
 __all__ = [
@@ -48,8 +54,11 @@ __all__ = [
     "explain",
     "open_host",
     "open_image",
+    "open_runtime",
     "plan",
+    "plan_json",
     "record",
+    "words",
 ]
 
 

@@ -74,6 +74,12 @@ class CheckError(GpubindError):
     exit_code = EXIT_NOT_STARTED
 
 
+class StartError(GpubindError):
+    """The runtime was found but the kernel would not start it."""
+
+    exit_code = EXIT_NOT_STARTED
+
+
 class CommandError(GpubindError):
     """The command to run in the container is not there, or is no program. *found* tells the two apart."""
 

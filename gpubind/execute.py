@@ -7,15 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn, Optional
 
-from gpubind.errors import EXIT_NOT_STARTED, GpubindError, RuntimeLimitError
+from gpubind.errors import RuntimeLimitError, StartError
 
 PROBE_TIMEOUT_S = 10.0
-
-
-class StartError(GpubindError):
-    """The runtime was found but the kernel would not start it."""
-
-    exit_code = EXIT_NOT_STARTED
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:

@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from gpubind.data import read_data
-from gpubind.model import Decision, Explanation, Plan
+from gpubind.model import Decision, Plan
+
+
+class Explanation(NamedTuple):
+    """What a plan has to say about one name."""
+
+    name: str
+    subjects: tuple[tuple[str, tuple[Decision, ...]], ...]
+    """Each thing that matches, with everything decided about it; empty if no source names it."""
+    searched: tuple[str, ...]
+    """Where files were looked for, in order."""
 
 
 def explain(plan: Plan, name: str) -> Explanation:

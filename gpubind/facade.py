@@ -1,7 +1,8 @@
-"""The pipeline, end to end: a host, a request, a plan."""
+"""The pipeline, end to end: a host, a request, a plan, and what becomes of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
@@ -15,8 +16,10 @@ from gpubind.sources.vendors import read_inventories
 
 if TYPE_CHECKING:
     from gpubind.image import Image
+    from gpubind.runtimes.edits import Words
+    from gpubind.runtimes.start import Start
 
-__all__ = ["check", "open_host", "open_image", "plan", "record"]
+__all__ = ["check", "open_host", "open_image", "open_runtime", "plan", "plan_json", "record", "words"]
 
 
 def open_image(reference: str, machine: Optional[str] = None) -> Image:
@@ -26,19 +29,39 @@ def open_image(reference: str, machine: Optional[str] = None) -> Image:
     return open_it(reference, machine)
 
 
+def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Start:
+    """A start by the runtime called *backend* on *host*: what its version, its configuration, the caller's environment
+    and the user's own *arguments* for it make of a plan.
+
+    Of a recorded host, only the arguments count. Errors: `UsageError` for a runtime that gpubind cannot start, or for
+    arguments that end in the middle of an option; `HostReadError`.
+    """
+    from gpubind.preparation import start_on
+    from gpubind.runtimes import STARTED, known_runtime
+
+    return start_on(host, known_runtime(backend, STARTED), tuple(arguments))
+
+
 def plan(
     host: Host,
     request: Request,
     listfile: Optional[ListFile] = None,
     image: Optional[Image] = None,
-    layout: Layout = GPUBIND,
+    layout: Optional[Layout] = None,
+    *,
+    start: Optional[Start] = None,
 ) -> Plan:
     """What a container needs of *host*, in *image* if one is given.
 
-    *layout* is where things land there. *listfile* takes the place of the list file in force.
+    *layout* is where things land there; without it, where the runtime of *start* has them, or below /.gpubind.
+    *listfile* takes the place of the list file in force.
     Errors: `NothingToBindError` when the host has no driver library and no device of any vendor that is asked for;
     `FormatError` (with the file named) for a malformed list file; `HostReadError`.
     """
+    if start is not None:
+        from gpubind.preparation import host_for, layout_of
+
+        host, layout = host_for(host, start, image), layout or layout_of(start)
     if request.like is not None:
         from gpubind.like import like_plan
 
@@ -56,7 +79,25 @@ def plan(
             fit = fit_compat(host.driver, files, image.loader, fit)
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
-    return make_plan(found.inventories, request, layout, fit, environ=environ, found=found.findings)
+    return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=found.findings)
+
+
+def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[Words]:
+    """*plan* in the words of the runtime of *start*: options, binds, variables, and what it has to leave out.
+
+    Generated files are written to the caller's cache first, for the words name them. None where a runtime has no words
+    without an image. Errors: `RuntimeLimitError` for what the runtime cannot say; `OutputError`.
+    """
+    from gpubind.preparation import staged, words_of
+
+    return words_of(staged(start, plan, image, write=True), plan, image)
+
+
+def plan_json(plan: Plan) -> str:
+    """*plan* as the document `gpubind.plan/1`."""
+    from gpubind.documents.json import render_json
+
+    return render_json(plan)
 
 
 def check(
@@ -65,19 +106,25 @@ def check(
     image: Optional[Image] = None,
     *,
     backend: Optional[str] = None,
+    arguments: Sequence[str] = (),
     program: Optional[str] = None,
 ) -> tuple[Finding, ...]:
     """What will not work with *plan* on *host*, in *image* if one is given: errors first, then by code and subject.
 
-    *backend* is the name of the runtime that will start it; *program* is what will run, as the image has it. Errors:
-    `UsageError` (code `program-without-image`).
+    *backend* is the name of the runtime that will start it, with the user's own *arguments* for it: the plan should be
+    one for that runtime (see `open_runtime`). *program* is what will run, as the image has it. Errors: `UsageError`
+    (codes `program-without-image`, `unknown-backend`, `incomplete-argument`).
     """
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
+    from gpubind.preparation import preflight_of, start_on
     from gpubind.rules import check as check_start
-    from gpubind.rules import preflight
+    from gpubind.runtimes import known_runtime
 
-    return check_start(preflight(host, plan, image, backend=backend, program=program))
+    runtime = known_runtime(backend) if backend is not None else None
+    is_started = runtime is not None and runtime.command is not None and plan.request.like is None
+    start = start_on(host, runtime, tuple(arguments)) if runtime is not None and is_started else None
+    return check_start(preflight_of(host, plan, image, runtime, start, program))
 
 
 def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:

@@ -556,13 +556,3 @@ class Plan(NamedTuple):
     def generated(self) -> dict[ContainerPath, str]:
         """The texts of files that no file of the host holds, by their place in the container."""
         return {mount.target: mount.content for mount in self.mounts if mount.content is not None}
-
-
-class Explanation(NamedTuple):
-    """What a plan has to say about one name."""
-
-    name: str
-    subjects: tuple[tuple[str, tuple[Decision, ...]], ...]
-    """Each thing that matches, with everything decided about it; empty if no source names it."""
-    searched: tuple[str, ...]
-    """Where files were looked for, in order."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 
 from gpubind.errors import OutputError
-from gpubind.host.live import xdg_directory
+from gpubind.host.directories import xdg_directory
 from gpubind.model import ContainerPath, HostPath
 
 LAST_RESORT = "/tmp"

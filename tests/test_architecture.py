@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,17 +32,20 @@ ROOMS = (
     "runtimes",
     "wrap",
     "rules",
-    "documents",
     "explanation",
-    "facade",
+    "documents",
     "stage",
     "execute",
+    "caller",
+    "preparation",
+    "facade",
     "cli",
     "__main__",
 )
-IO_ROOMS = {"data", "blob", "tree", "host", "image", "stage", "execute", "cli", "__main__"}
+IO_ROOMS = {"data", "blob", "tree", "host", "image", "stage", "execute", "caller", "cli", "__main__"}
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}
+FUNCTION_LINES = 60
 
 
 def modules() -> list[Path]:
@@ -55,15 +59,59 @@ def room_of(module: Path) -> str:
 
 def imports(module: Path) -> set[str]:
     """The gpubind rooms that *module* imports, wherever the import stands; those for type checking alone count too."""
-    rooms = set()
+    return {name.split(".")[1] for name in imported_names(module) if name.startswith("gpubind.")}
+
+
+def imported_names(module: Path) -> Iterator[str]:
+    """The dotted name of everything that *module* imports, wherever the import stands.
+
+    Without `gpubind.__version__`: the package itself is always loaded before any of its modules.
+    """
     for node in ast.walk(ast.parse(module.read_text())):
-        names = []
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module] if node.module != "gpubind" else [f"gpubind.{alias.name}" for alias in node.names]
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name != "__version__")
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("gpubind.") and name != "gpubind.__version__"}
-    return rooms
+            yield from (alias.name for alias in node.names)
+
+
+def dotted(module: Path) -> str:
+    """The name by which *module* is imported."""
+    parts = module.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph() -> dict[str, list[str]]:
+    """What each module of the package imports of it. `from gpubind.tree import Tree` is an import of that package."""
+    names = {dotted(module): module for module in modules()}
+    graph = {}
+    for name, module in names.items():
+        there = {i if i in names else i.rpartition(".")[0] for i in imported_names(module)}
+        graph[name] = sorted(there & {*names} - {name})
+    return graph
+
+
+def circle_through(name: str, graph: dict[str, list[str]]) -> list[str]:
+    """The shortest way along imports from *name* back to it; empty if there is none."""
+    ways = [[name]]
+    seen = set()
+    for way in ways:  # grows: breadth first
+        for imported in graph[way[-1]]:
+            if imported == name:
+                return [*way, name]
+            if imported not in seen:
+                seen.add(imported)
+                ways.append([*way, imported])
+    return []
+
+
+def functions() -> list[tuple[str, int]]:
+    """Every function of the package with its number of lines, from `def` to its end, docstring included."""
+    found = []
+    for module in modules():
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found.append((f"{dotted(module)}.{node.name}", (node.end_lineno or 0) - node.lineno + 1))
+    return found
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda m: str(m.relative_to(PACKAGE)))
@@ -73,6 +121,18 @@ def test_a_room_imports_only_from_rooms_above_it(module: Path) -> None:
         return
     above = set(ROOMS[: ROOMS.index(room) + 1])
     assert imports(module) <= above, f"{module.name} imports from below: {imports(module) - above}"
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Imports in functions and for type checking alone count, too: who reads one file must read the whole circle."""
+    graph = import_graph()
+    circles = {name: circle_through(name, graph) for name in graph}
+    in_circles = {name: " -> ".join(circle) for name, circle in circles.items() if circle}
+    assert not in_circles, "\n".join(in_circles.values())
+
+
+def test_no_function_is_longer_than_60_lines() -> None:
+    assert [(name, lines) for name, lines in functions() if lines > FUNCTION_LINES] == []
 
 
 def test_every_module_lives_in_a_known_room() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -225,6 +226,13 @@ def test_it_works_without_home_and_path_and_in_a_directory_that_is_gone(tmp_path
         [sys.executable, "-c", code, str(gone), "plan", "--json", "--host", HOST], capture_output=True, env=environ
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_mistake_in_gpubind_is_told_with_the_file_it_is_in_from_the_package_on() -> None:
+    code = "import gpubind.cli.settings as s; s.os = None; from gpubind.cli.main import main; raise SystemExit(main())"
+    done = subprocess.run([sys.executable, "-c", code, "plan"], capture_output=True, text=True)
+    assert done.returncode == 70
+    assert re.search(r"^  where: gpubind/cli/settings\.py:\d+$", done.stderr, re.MULTILINE)
 
 
 def test_an_option_wins_over_a_variable_and_that_over_the_configuration_file(tmp_path: Path) -> None:

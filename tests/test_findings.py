@@ -106,3 +106,11 @@ def test_a_codes_page_begins_with_what_its_findings_may_be(code: str) -> None:
     page = explain_code(code)
     assert page is not None
     assert page.split("\n")[2].startswith(f"*{', '.join(texts()[code]['severity'])}; ")
+
+
+def test_no_finding_is_made_without_its_text() -> None:
+    for module in sorted(PACKAGE.rglob("*.py")):
+        if module != PACKAGE / "findings.py":
+            for node in ast.walk(ast.parse(module.read_text())):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    assert node.func.id != "Finding", f"{module.relative_to(PACKAGE)}:{node.lineno}"

@@ -28,6 +28,7 @@ NVIDIA = {
     "like-apptainer": Request(like="apptainer"),
     "like-apptainer-1.5": Request(like="apptainer-1.5"),
     "like-singularity": Request(like="singularity"),
+    "like-apptainer-nv-rocm": Request(vendors=("nvidia", "amd"), like="apptainer"),
 }
 AMD: dict[str, Request] = {
     "default": Request(vendors=("amd",)),
@@ -40,8 +41,7 @@ AMD: dict[str, Request] = {
     "like-apptainer-1.5": Request(vendors=("amd",), like="apptainer-1.5"),
     "like-singularity": Request(vendors=("amd",), like="singularity"),
 }
-LIKE_BOTH = {"like-apptainer-nv-rocm": Request(vendors=("nvidia", "amd"), like="apptainer")}
-REQUESTS: dict[str, dict[str, Request]] = {"debian13-nvidia550": {**NVIDIA, **LIKE_BOTH}, "mi300x-rocm62": AMD}
+REQUESTS: dict[str, dict[str, Request]] = {host: NVIDIA if "nvidia" in host else AMD for host in HOSTS}
 CASES = [(host, name) for host in HOSTS for name in REQUESTS[host]]
 
 

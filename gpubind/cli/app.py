@@ -11,6 +11,7 @@ import typer
 from gpubind import __version__
 from gpubind.cli import check, start
 from gpubind.cli.options import (
+    BackendArguments,
     ImageOption,
     Like,
     PlanOptions,
@@ -19,9 +20,9 @@ from gpubind.cli.options import (
     open_image_of,
     takes_plan_options,
 )
-from gpubind.documents import FORMATS
+from gpubind.documents import FORMATS, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError
-from gpubind.runtimes import PLAN_FORMATS
+from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
     from gpubind.model import Plan
@@ -85,7 +86,7 @@ def plan(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    backend_arg: start.BackendArguments = None,
+    backend_arg: BackendArguments = None,
     cdi_hook: Annotated[
         Optional[str],
         typer.Option(
@@ -104,7 +105,7 @@ def plan(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also show what was left out, and why.")] = False,
 ) -> None:
     """Say what a container needs of this host: binds, device nodes, environment."""
-    from gpubind.cli.output import is_terminal, write_document
+    from gpubind.cli.output import is_terminal, report, write_document
 
     chosen, quoted = _format(format_ or [], json, terminal=output is None and is_terminal())
     if backend_arg and chosen not in PLAN_FORMATS:
@@ -127,7 +128,7 @@ def plan(
         text = _render(made, chosen, verbose, colour=output is None and is_terminal())
     write_document(text, output)
     if not quiet and chosen != "json":
-        start.report(made.findings)
+        report(made.findings)
     if strict and any(finding.severity == "error" for finding in made.findings):
         raise typer.Exit(EXIT_FINDING)
 
@@ -201,20 +202,14 @@ def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, boo
         known = ", ".join((*FORMATS, *PLAN_FORMATS))
         raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"known: {known}, and sh on top of words")
     quoted = "sh" in formats
-    if quoted and name not in ("apptainer", "singularity"):
+    if quoted and name not in QUOTABLE:
         raise UsageError("two-formats", f"--format sh quotes a runtime's words; `{name}` has none")
     return name, quoted
 
 
 def _render(plan: "Plan", chosen: str, verbose: bool, *, colour: bool) -> str:
-    if chosen == "json":
-        from gpubind.documents.json import render_json
+    if chosen in PLAN_DOCUMENTS:
+        return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
+    from gpubind.cli.render import render_table
 
-        return render_json(plan)
-    if chosen == "table":
-        from gpubind.cli.render import render_table
-
-        return render_table(plan, verbose=verbose, colour=colour)
-    from gpubind.documents import text
-
-    return text.render_paths(plan) if chosen == "paths" else text.render_text(plan, verbose=verbose)
+    return render_table(plan, verbose=verbose, colour=colour)

@@ -7,9 +7,9 @@ import os
 import sys
 from typing import Optional
 
+from gpubind.cli.output import complain, render_error
 from gpubind.documents.text import printable
 from gpubind.errors import EXIT_BUG, EXIT_UNREADABLE, GpubindError, StdoutClosedError
-from gpubind.model import Severity
 
 
 def main(argv: Optional[list[str]] = None) -> int:
@@ -42,33 +42,23 @@ def main(argv: Optional[list[str]] = None) -> int:
     return 0
 
 
-def render_error(error: GpubindError, severity: Severity = "error") -> str:
-    """`error: CODE: what`, then where, why and hint. *severity*: what it is to the user, who may go on all the same."""
-    lines = [f"{severity}: {error.code}: {printable(error.what)}"]
-    for label, value in (("where", error.where), ("why", error.why), ("hint", error.hint)):
-        if value:
-            lines.append(f"  {label + ':':<7}{printable(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def complain(text: str) -> None:
-    """Write *text* to standard error, if there is one."""
-    if sys.stderr is not None:
-        try:
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        except (OSError, UnicodeError):
-            pass
-
-
 def _bug(error: Exception) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    place = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "?"
+    place = f"{_from_package(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "?"
     return (
         f"error: bug: {type(error).__name__}: {printable(str(error))[:300]}\n"
         f"  where: {place}\n"
         "  why:   this is a mistake in gpubind, not in what you did\n"
         "  hint:  please report it, with the output of `gpubind record`\n"
     )
+
+
+def _from_package(path: str) -> str:
+    """*path* from its package on, `gpubind/tree/base.py`: several files have one base name."""
+    packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    above = [
+        directory.rstrip("/") for directory in (packages, *sys.path) if path.startswith(f"{directory.rstrip('/')}/")
+    ]
+    return os.path.relpath(path, max(above, key=len)) if above else os.path.basename(path)

@@ -46,6 +46,9 @@ ImageOption = Annotated[
         "podman:NAME or docker:NAME.",
     ),
 ]
+BackendArguments = Annotated[
+    Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
+]
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
 
 
@@ -251,8 +254,6 @@ def make_plan(
         userspace=options.userspace,  # type: ignore[arg-type]
         cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
     )
-    if layout is None:
-        return plan(host, request, listfile, image)
     return plan(host, request, listfile, image, layout)
 
 

@@ -1,13 +1,16 @@
-"""Where a document goes: standard output, or a file that is whole or not there."""
+"""Where documents go: standard output, or a file that is whole or not there; and what is said on standard error."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+from collections.abc import Iterable
 from typing import Optional
 
-from gpubind.errors import OutputError, StdoutClosedError
+from gpubind.documents.text import printable, render_finding
+from gpubind.errors import GpubindError, OutputError, StdoutClosedError
+from gpubind.model import Finding, Severity
 
 
 def write_document(text: str, path: Optional[str]) -> None:
@@ -25,6 +28,37 @@ def write_document(text: str, path: Optional[str]) -> None:
 def is_terminal() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def render_error(error: GpubindError, severity: Severity = "error") -> str:
+    """`error: CODE: what`, then where, why and hint. *severity*: what it is to the user, who may go on all the same."""
+    lines = [f"{severity}: {error.code}: {printable(error.what)}"]
+    for label, value in (("where", error.where), ("why", error.why), ("hint", error.hint)):
+        if value:
+            lines.append(f"  {label + ':':<7}{printable(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def complain(text: str) -> None:
+    """Write *text* to standard error, if there is one."""
+    if sys.stderr is not None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, UnicodeError):
+            pass
+
+
+def warn(error: GpubindError) -> None:
+    """Tell *error* as a warning: what was meant goes on without."""
+    complain(render_error(error, "warning"))
+
+
+def report(findings: Iterable[Finding], *, notes: bool = True) -> None:
+    """Write findings to standard error, with or without those that are mere notes."""
+    for finding in findings:
+        if notes or finding.severity != "note":
+            complain(render_finding(finding))
 
 
 def _to_stdout(data: bytes) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpubind.documents.findings import Report, verdict
+from gpubind.documents.report import Report, verdict
 from gpubind.documents.text import printable, summary
 from gpubind.model import CAPABILITIES, Kind, Mount, Plan
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from gpubind.errors import FormatError, HostReadError
+from gpubind.errors import FormatError, HostReadError, UsageError
 
 SIZE_LIMIT = 1 << 20
 
@@ -42,13 +43,36 @@ def read_settings() -> dict[str, Any]:
 
     Errors: `FormatError` (code `bad-config`) with file and key, `HostReadError` for a file that cannot be read.
     """
-    from gpubind.host.live import SITE_DIRECTORY, xdg_directory
+    from gpubind.host.directories import SITE_DIRECTORY, xdg_directory
 
     settings: dict[str, Any] = {}
     for directory in (SITE_DIRECTORY, xdg_directory(os.environ, "XDG_CONFIG_HOME", ".config")):
         if directory:
             settings.update(_read(f"{directory}/config.toml"))
     return settings
+
+
+def ignored_codes(given: Iterable[str]) -> dict[str, str]:
+    """Codes that do not count, each with the reason: the site's and the user's, then those *given* as CODE[=REASON]."""
+    reasons: dict[str, str] = dict(read_settings().get("ignore", {}))
+    for text in given:
+        for word in [text] if "=" in text else text.split(","):
+            code, _, reason = word.partition("=")
+            reasons[code] = reason or "--ignore"
+    known_codes(reasons)
+    return reasons
+
+
+def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
+    """The codes in *codes*, words that may hold several. Errors: `UsageError` for one that no finding has."""
+    from gpubind.rules import RULES
+
+    known = {rule.code for rule in RULES}
+    split = tuple(part for code in codes for part in code.split(","))
+    for code in split:
+        if code not in known:
+            raise UsageError("unknown-code", f"no finding has the code `{code}`", hint="docs/findings.md has them all")
+    return split
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -44,8 +44,11 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def render_json(plan: Plan) -> str:
-    """The document as text: ASCII, one member of each array a line, so that two plans can be compared with diff."""
+def render_json(plan: Plan, *, verbose: bool = False) -> str:
+    """The document as text: ASCII, one member of each array a line, so that two plans can be compared with diff.
+
+    *verbose* changes nothing: what was left out is always in it.
+    """
     parts = []
     for key, value in plan_document(plan).items():
         if isinstance(value, list) and value:

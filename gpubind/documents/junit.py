@@ -6,18 +6,17 @@ Source: the JUnit XML that Jenkins and GitLab read: testsuite, testcase, failure
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from xml.etree import ElementTree
 
-from gpubind.documents.findings import Report
+from gpubind.documents.report import Report
 from gpubind.documents.text import printable, render_finding
 
 
-def render_junit(report: Report, rules: Iterable[tuple[str, str]]) -> str:
-    """The report as XML; *rules* are (code, what it needs). An error finding is a failure, others are text."""
+def render_junit(report: Report) -> str:
+    """The report as XML. An error finding is a failure, others are text."""
     suite = ElementTree.Element("testsuite", name="gpubind check")
     tests = failures = skipped = 0
-    for code, needs in rules:
+    for code, needs in report.rules:
         case = ElementTree.SubElement(suite, "testcase", classname=f"gpubind.{needs}", name=code)
         tests += 1
         found = [finding for finding in report.findings if finding.code == code]

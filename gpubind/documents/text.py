@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from gpubind.model import Decision, Explanation, Finding, Plan
+from gpubind.model import Decision, Finding, Plan
+
+if TYPE_CHECKING:
+    from gpubind.explanation import Explanation
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -39,8 +43,8 @@ def render_text(plan: Plan, *, verbose: bool = False) -> str:
     return text + f"# {summary(plan)}\n"
 
 
-def render_paths(plan: Plan) -> str:
-    """The host paths that a container would get, sorted, one a line."""
+def render_paths(plan: Plan, *, verbose: bool = False) -> str:
+    """The host paths that a container would get, sorted, one a line. *verbose* adds nothing to them."""
     paths = {mount.source for mount in plan.mounts if mount.source} | {node.source for node in plan.devices}
     return "".join(f"{printable(path)}\n" for path in sorted(paths))
 

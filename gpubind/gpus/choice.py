@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
+from gpubind.formats.gpu_ids import GpuId
 from gpubind.model import Finding, Gpu, Inventory, MigDevice
 
-if TYPE_CHECKING:
-    from gpubind.formats.gpu_ids import GpuId
-
-BY = "--gpus"
-"""What chooses where the environment does not."""
+OPTION = "--gpus"
 
 
 class Chosen(NamedTuple):
@@ -19,7 +16,7 @@ class Chosen(NamedTuple):
 
     gpu: Gpu
     mig: tuple[MigDevice, ...] = ()
-    """Empty: the whole GPU, with all its MIG devices if it is divided."""
+    """Empty: the whole GPU, with all its MIG devices if it has any."""
 
 
 class Choice(NamedTuple):
@@ -29,13 +26,13 @@ class Choice(NamedTuple):
     """`--gpus`, or the variable."""
     gpus: Optional[tuple[Chosen, ...]] = None
     """In the order in which programs are to count them; None: nothing was chosen, and all stay."""
-    variables: tuple[tuple[str, str], ...] = ()
-    """What is handed on as it is, instead of what `gpus` would give."""
+    forwarded: tuple[tuple[str, str], ...] = ()
+    """Variables that the container gets with the caller's own values, in place of those that name `gpus`."""
     everything: bool = False
     """All were asked for by name, whatever the environment says."""
-    own: bool = False
+    already_set: bool = False
     """Whether the caller's own variables say exactly this, as the vendor's library reads them on the host."""
-    uuids: bool = False
+    by_uuid: bool = False
     """Whether the caller named them by UUID."""
     findings: tuple[Finding, ...] = ()
 
@@ -46,22 +43,17 @@ def usable(inventory: Inventory) -> tuple[Gpu, ...]:
     return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
 
 
-def divided(inventory: Inventory) -> tuple[Gpu, ...]:
-    """The GPUs that are divided (MIG)."""
+def mig_enabled(inventory: Inventory) -> tuple[Gpu, ...]:
+    """The GPUs in MIG mode that have MIG devices."""
     return tuple(gpu for gpu in usable(inventory) if gpu.mig)
 
 
-def alike(gpus: Sequence[Gpu]) -> bool:
-    """Whether CUDA counts *gpus* by PCI address whatever `CUDA_DEVICE_ORDER` says: none of them is faster."""
+def same_model(gpus: Sequence[Gpu]) -> bool:
+    """Whether *gpus* are known to be of one model: none is faster, so CUDA counts them by PCI address in any case."""
     return len(gpus) < 2 or (gpus[0].model is not None and all(gpu.model == gpus[0].model for gpu in gpus))
 
 
-def is_uuid(name: str) -> bool:
-    """Whether *name* is a UUID, or a name made of one."""
-    return name.upper().startswith(("GPU-", "MIG-"))
-
-
-def named(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+def gpus_named(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """Those of *gpus* that *gpu_id* may mean: several for a beginning of more than one UUID, none if it is unknown."""
     value = gpu_id.value
     if gpu_id.spelling in ("index", "mig-instance", "mig-index"):
@@ -79,14 +71,14 @@ def mig_device(gpu: Gpu, gi: Optional[int], ci: Optional[int]) -> Optional[Chose
     return next((Chosen(gpu, (device,)) for device in gpu.mig if (device.gi, device.ci) == (gi, ci)), None)
 
 
-def mig_named(name: str, inventory: Inventory) -> Optional[Chosen]:
+def mig_device_named(name: str, inventory: Inventory) -> Optional[Chosen]:
     """What `MIG-<uuid>` or `G:M` means, if the driver's own program could be asked."""
     known = next((known for known in inventory.mig_names if known.name == name), None)
     gpu = next((gpu for gpu in usable(inventory) if known and gpu.minor == known.minor), None)
     return mig_device(gpu, known.gi, known.ci) if known and gpu else None
 
 
-def merged(chosen: Iterable[Chosen]) -> tuple[Chosen, ...]:
+def each_gpu_once(chosen: Iterable[Chosen]) -> tuple[Chosen, ...]:
     """*chosen* with each GPU once, where it came first: its MIG devices go together, the whole of it has them all."""
     found: dict[tuple[str, Optional[int]], Chosen] = {}
     for one in chosen:
@@ -106,10 +98,10 @@ def in_both(chosen: Chosen, others: Iterable[Chosen]) -> Optional[Chosen]:
     return Chosen(chosen.gpu, mig) if mig else None
 
 
-def names_of(chosen: Chosen) -> tuple[Optional[str], ...]:
-    """How CUDA and ROCr name it wherever it is: UUIDs; None where the driver has not told one yet.
+def uuids_of(chosen: Chosen) -> tuple[Optional[str], ...]:
+    """The UUIDs by which CUDA and ROCr know it wherever it is; None where the driver has not told one yet.
 
-    A divided GPU has no name for all of it: its MIG devices are named. Source: CUDA Programming Guide, "CUDA
+    A GPU in MIG mode has no name for all of it: its MIG devices are named. Source: CUDA Programming Guide, "CUDA
     Environment Variables": `MIG-<GPU UUID>/<GPU instance>/<compute instance>`.
     """
     uuid = chosen.gpu.uuid

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from gpubind.gpus.choice import Choice, Chosen, divided, in_both, merged, usable
+from gpubind.formats.gpu_lists import is_number
+from gpubind.gpus.choice import Choice, Chosen, each_gpu_once, in_both, mig_enabled, usable
 from gpubind.gpus.findings import doubts, none_visible, order_unknown, slurm_ambiguous, unknown_name
-from gpubind.gpus.lists import RULES, GpuList, is_number, read_list
-from gpubind.host.base import CUDA, HIP, NVIDIA, ROCR, SLURM
+from gpubind.gpus.lists import GpuList, GpuLists, lists_of, read_list
 from gpubind.model import Finding, Gpu, Inventory
 
 
@@ -25,24 +25,23 @@ def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory]
     if not usable(inventory):
         return Choice()
     others = [gpu for other in inventories if other is not inventory for gpu in usable(other)]
-    lists = {name: GpuList(name, inventory, environ) for name in RULES if name in environ}
-    job = _slurms(lists, others)
+    lists = lists_of(inventory, environ)
+    job = _given_by_slurm(lists, others)
     if inventory.driver.vendor == "amd":
         # Without NVIDIA's GPUs, CUDA_VISIBLE_DEVICES is HIP's other name.
-        own = (ROCR, HIP) if others else (ROCR, HIP, CUDA)
-        return _amds(lists, job)._replace(own=any(name in environ for name in own))
-    cuda = lists.get(CUDA)
-    if cuda is not None and cuda.value.strip().startswith("MIG-") and divided(inventory):
+        own = (lists.rocr, lists.hip, None if others else lists.cuda)
+        return _chosen_of_amd(lists, job)._replace(already_set=any(own))
+    if lists.cuda is not None and lists.cuda.value.strip().startswith("MIG-") and mig_enabled(inventory):
         job = Choice()  # Slurm counts MIG devices, not GPUs, where it hands out those
-    return _narrowed(_first(cuda, job), lists.get(NVIDIA))
+    return _at_most(_within_job(lists.cuda, job), lists.nvidia)
 
 
-def _slurms(lists: Mapping[str, GpuList], others: Sequence[Gpu]) -> Choice:
+def _given_by_slurm(lists: GpuLists, others: Sequence[Gpu]) -> Choice:
     """The GPUs that Slurm has given: numbers of device files."""
-    names = next((lists[name] for name in SLURM if name in lists and lists[name].value.strip()), None)
+    names = lists.slurm
     if names is None:
         return Choice()
-    gpus = usable(names.inventory)
+    gpus = names.gpus
     # In a cgroup the kernel shows the job's AMD GPUs alone, and has moved their indexes up.
     is_moved = names.vendor == "amd" and names.inventory.confined
     read = read_list(names, gpus, certain=not others and not is_moved)
@@ -52,32 +51,33 @@ def _slurms(lists: Mapping[str, GpuList], others: Sequence[Gpu]) -> Choice:
     either = [name for name in left if name not in unknown and name not in by_place.unknown]
     findings: tuple[Finding, ...] = ()
     # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
-    if either and not read.chosen and not (CUDA in lists and ROCR in lists):
+    if either and not read.chosen and not (lists.cuda and lists.rocr):
         findings = (slurm_ambiguous(names, either[0]),)
     if unknown and (read.chosen or not others):
         findings = (*findings, unknown_name(names, read._replace(unknown=unknown)))
-    return Choice(names.variable, merged(read.chosen) or None, findings=findings)
+    return Choice(names.variable, each_gpu_once(read.chosen) or None, findings=findings)
 
 
-def _amds(lists: Mapping[str, GpuList], job: Choice) -> Choice:
+def _chosen_of_amd(lists: GpuLists, job: Choice) -> Choice:
     """What is chosen of AMD's GPUs: by ROCr's variable in the job, then by HIP's in what those leave."""
-    rocr, hip = lists.get(ROCR), lists.get(HIP)
-    if rocr is None and hip is not None and job.gpus is not None and not hip.inventory.confined:
-        return _first(hip, job)  # ROCr shows all of the host's, and in those HIP counts
-    return _composed(_first(rocr, job), hip)
+    if lists.rocr is None and lists.hip is not None and job.gpus is not None and not lists.hip.inventory.confined:
+        return _within_job(lists.hip, job)  # ROCr shows all of the host's, and in those HIP counts
+    return _hip_within(_within_job(lists.rocr, job), lists.hip)
 
 
-def _first(names: Optional[GpuList], job: Choice) -> Choice:
-    """The job's GPUs, in the order that a vendor's variable gives them, and only those that it names; or its own."""
+def _within_job(names: Optional[GpuList], job: Choice) -> Choice:
+    """The GPUs of *job* that a vendor's variable names, in its order; without the variable all of the job's, and
+    without a job all that it names.
+    """
     if names is None:
         return job
     if job.gpus is None or names.hides_all:
-        choice = _listed(names, usable(names.inventory), certain=names.is_certain)
+        choice = _listed(names, names.gpus, certain=names.counts_all)
     elif names.inventory.confined:
         choice = _in_cgroup(names, job, job.gpus)
     else:
-        choice = _in_the_open(names, job, job.gpus)
-    return choice._replace(own=True, uuids=names.has_uuid, findings=(*job.findings, *choice.findings))
+        choice = _without_cgroup(names, job, job.gpus)
+    return choice._replace(already_set=True, by_uuid=names.has_uuid, findings=(*job.findings, *choice.findings))
 
 
 def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Choice:
@@ -85,69 +85,68 @@ def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Choice:
     if names.hides_all:
         return Choice(names.variable, (), findings=(none_visible(names),))
     read = read_list(names, gpus, certain=certain)
-    chosen = (*read.chosen, *map(Chosen, divided(names.inventory))) if read.unresolved else read.chosen
-    is_told = read.chosen and read.unresolved is None
-    handed_on = () if is_told else names.as_it_is
-    return Choice(names.variable, merged(chosen) or None, handed_on, findings=doubts(names, read))
+    chosen = (*read.chosen, *map(Chosen, mig_enabled(names.inventory))) if read.unresolved else read.chosen
+    forwarded = () if read.chosen and read.unresolved is None else names.forwarded
+    return Choice(names.variable, each_gpu_once(chosen) or None, forwarded, findings=doubts(names, read))
 
 
 def _in_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
     """The choice in a job whose cgroup hides the other GPUs: there numbers count the job's."""
     job = job._replace(findings=())
-    mine = _ranked(gpus)
+    mine = _by_index(gpus)
     if not names.is_numbers:
-        read = read_list(names, usable(names.inventory), certain=False)
+        read = read_list(names, names.gpus, certain=False)
         both = tuple(chosen for chosen in read.chosen if chosen.gpu in mine)
         return job._replace(gpus=both or job.gpus) if read.doubt is None and read.unresolved is None else job
     within = read_list(names, mine, certain=True)
-    on_host = read_list(names, usable(names.inventory), certain=True)
+    on_host = read_list(names, names.gpus, certain=True)
     readings = dict.fromkeys(
         read.chosen
         for read in (within, on_host)
-        if names.is_ordered and not read.unknown and all(chosen.gpu in mine for chosen in read.chosen)
+        if names.counts_by_index and not read.unknown and all(chosen.gpu in mine for chosen in read.chosen)
     )
     if len(readings) == 1:
-        return job._replace(gpus=merged(*readings))
+        return job._replace(gpus=each_gpu_once(*readings))
     # As many as the job has: Slurm's own value. In the cgroup's count it stays, in whatever order CUDA counts there.
     if len(names.names) >= len(mine):
-        return job if within.unknown else job._replace(variables=names.as_it_is)
-    return _handed_on(names, job)
+        return job if within.unknown else job._replace(forwarded=names.forwarded)
+    return _forward(names, job)
 
 
-def _in_the_open(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
+def _without_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
     """The choice in a job that hides no GPU from this process: the vendor's library counts all of the host's.
 
     Numbers that may be meant within the job, or that name others' GPUs, are handed on, and all nodes stay.
     """
-    choice = _listed(names, usable(names.inventory), certain=names.is_certain)
-    if choice.gpus is None or choice.variables:
+    choice = _listed(names, names.gpus, certain=names.counts_all)
+    if choice.gpus is None or choice.forwarded:
         return choice
-    mine = _ranked(gpus)
+    mine = _by_index(gpus)
     is_outside = any(chosen.gpu not in mine for chosen in choice.gpus)
     if not names.is_numbers:
         return choice if is_outside else choice._replace(by=job.by)
     within = read_list(names, mine, certain=True)
-    if is_outside or (not within.unknown and merged(within.chosen) != choice.gpus):
-        return _handed_on(names, job)
+    if is_outside or (not within.unknown and each_gpu_once(within.chosen) != choice.gpus):
+        return _forward(names, job)
     return choice._replace(by=job.by)
 
 
-def _composed(choice: Choice, names: Optional[GpuList]) -> Choice:
+def _hip_within(choice: Choice, names: Optional[GpuList]) -> Choice:
     """HIP_VISIBLE_DEVICES counts in what ROCr shows: in the chosen GPUs, from 0 again."""
     if names is None:
         return choice
-    if choice.variables:
-        return choice._replace(variables=(*choice.variables, (HIP, names.value)))
+    if choice.forwarded:
+        return choice._replace(forwarded=(*choice.forwarded, (names.variable, names.value)))
     if choice.gpus is None:
-        made = _listed(names, usable(names.inventory), certain=names.is_certain)
+        made = _listed(names, names.gpus, certain=names.counts_all)
     elif choice.gpus:  # ROCR or the job said which there are
         made = _listed(names, [chosen.gpu for chosen in choice.gpus], certain=True)
     else:
         return choice
-    return made._replace(uuids=choice.uuids, findings=(*choice.findings, *made.findings))
+    return made._replace(by_uuid=choice.by_uuid, findings=(*choice.findings, *made.findings))
 
 
-def _narrowed(choice: Choice, names: Optional[GpuList]) -> Choice:
+def _at_most(choice: Choice, names: Optional[GpuList]) -> Choice:
     """NVIDIA_VISIBLE_DEVICES says what a container may have at most; it never adds anything.
 
     Source: nvidia-container-toolkit: `all`, `void` and empty choose nothing there, `none` hides all. One of these
@@ -159,26 +158,25 @@ def _narrowed(choice: Choice, names: Optional[GpuList]) -> Choice:
     if words & {"", "void"} or words == {"all"}:
         return choice
     if words:
-        return Choice(NVIDIA, (), findings=(*choice.findings, none_visible(names)))
-    read = read_list(names, usable(names.inventory), certain=names.is_certain)
+        return Choice(names.variable, (), findings=(*choice.findings, none_visible(names)))
+    read = read_list(names, names.gpus, certain=names.counts_all)
     choice = choice._replace(findings=(*choice.findings, *doubts(names, read)))
-    if read.doubt or read.unresolved or not read.chosen or choice.variables:
+    if read.doubt or read.unresolved or not read.chosen or choice.forwarded:
         return choice
-    allowed = merged(read.chosen)
+    allowed = each_gpu_once(read.chosen)
     if choice.gpus is None:
-        return Choice(NVIDIA, allowed, findings=choice.findings, uuids=names.has_uuid)
+        return Choice(names.variable, allowed, findings=choice.findings, by_uuid=names.has_uuid)
     both = tuple(one for chosen in choice.gpus if (one := in_both(chosen, allowed)))
     if not both:
-        return Choice(NVIDIA, (), findings=(*choice.findings, none_visible(names, f"{choice.by} names others")))
-    return choice._replace(gpus=both, own=choice.own and both == choice.gpus)
+        return Choice(names.variable, (), findings=(*choice.findings, none_visible(names, choice)))
+    return choice._replace(gpus=both, already_set=choice.already_set and both == choice.gpus)
 
 
-def _handed_on(names: GpuList, job: Choice) -> Choice:
+def _forward(names: GpuList, job: Choice) -> Choice:
     """Everything stays, and the variable goes on as it is: its numbers may count the GPUs of the job, or all."""
-    finding = order_unknown(names, f"{job.by} names {len(job.gpus or ())} GPUs")
-    return Choice(names.variable, None, names.as_it_is, findings=(finding,))
+    return Choice(names.variable, None, names.forwarded, findings=(order_unknown(names, job),))
 
 
-def _ranked(chosen: Sequence[Chosen]) -> list[Gpu]:
+def _by_index(chosen: Sequence[Chosen]) -> list[Gpu]:
     """The GPUs of a job, in the order in which they are counted where there are no others."""
     return sorted((one.gpu for one in chosen), key=lambda gpu: gpu.index or 0)

@@ -1,50 +1,18 @@
-"""The variables that list GPUs: how each is read by the library or program that it is meant for.
-
-Sources: CUDA Programming Guide, "CUDA Environment Variables"; ROCr `core/util/flag.h`; libnvidia-container
-`src/cli/common.c`; srun(1), sbatch(1).
-"""
+"""The variables that list GPUs: what each says of the GPUs of a host, as its own library or program reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.gpu_ids import GpuId, Spelling, parse_gpu_id, split_visible
-from gpubind.gpus.choice import Chosen, alike, divided, is_uuid, mig_device, mig_named, named, usable
-from gpubind.host.base import CUDA, CUDA_ORDER, HIP, NVIDIA, ROCR, SLURM
+from gpubind.formats.gpu_ids import GpuId, split_visible
+from gpubind.formats.gpu_lists import HIDE_ALL, PCI_ORDER, RULES, Rule, is_number, is_uuid, parse_listed
+from gpubind.formats.gpu_variables import CUDA_DEVICE_ORDER, CUDA_VISIBLE_DEVICES, SLURM_GPUS
+from gpubind.gpus.choice import Chosen, gpus_named, mig_device, mig_device_named, mig_enabled, same_model, usable
 from gpubind.model import Gpu, Inventory, Vendor
 
-PCI_ORDER = "PCI_BUS_ID"
-_HIDE_ALL = ("", "-1", "NoDevFiles")
-"""Slurm says NoDevFiles in a job that asked for no GPU."""
 _RENDER_BASE = 128
 """The first render node's number: what Slurm calls an AMD GPU by, if its gres.conf names those nodes."""
-
-
-class Rule(NamedTuple):
-    """How a variable is read."""
-
-    spellings: tuple[Spelling, ...]
-    """The names that are understood."""
-    ends: bool = True
-    """Whether the list ends at the first name that is unknown; else the others count all the same."""
-    once: bool = False
-    """Whether the list ends at a repetition, too."""
-    capitals: bool = True
-    """Whether `GPU-` and `MIG-` have to be in capitals."""
-    nodes: bool = False
-    """Whether a number is that of a device file, and not a place."""
-    beside: str = ""
-    """The variable without which the numbers mean something else."""
-
-
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(SLURM, Rule(("index",), ends=False, nodes=True)),
-    CUDA: Rule(("index", "uuid", "mig-gpu", "mig-uuid"), beside=CUDA_ORDER),
-    ROCR: Rule(("index", "uuid"), once=True),
-    HIP: Rule(("index", "uuid"), once=True, beside=ROCR),
-    NVIDIA: Rule(("index", "uuid", "pci", "mig-gpu", "mig-uuid", "mig-index"), ends=False, capitals=False),
-}
 
 Doubt = Literal["order", "uuid"]
 """Why a name may mean this GPU or that: numbers in an unknown order, a UUID that a GPU has not told yet."""
@@ -61,6 +29,10 @@ class GpuList(NamedTuple):
     """The caller's; it has the variable."""
 
     @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        return usable(self.inventory)
+
+    @property
     def rule(self) -> Rule:
         return RULES[self.variable]
 
@@ -75,7 +47,7 @@ class GpuList(NamedTuple):
     @property
     def hides_all(self) -> bool:
         """Whether the vendor's library shows no GPU by it."""
-        return self.names[0] in _HIDE_ALL
+        return self.names[0] in HIDE_ALL
 
     @property
     def is_numbers(self) -> bool:
@@ -94,26 +66,45 @@ class GpuList(NamedTuple):
         return f"the environment: {self.variable}={self.value[:200]}"
 
     @property
-    def as_it_is(self) -> tuple[tuple[str, str], ...]:
-        """What hands it on: the variable, and what its numbers depend on."""
-        return tuple((name, self.environ[name]) for name in (self.rule.beside, self.variable) if name in self.environ)
+    def forwarded(self) -> tuple[tuple[str, str], ...]:
+        """The variables that say the same in a container: this one, and what its numbers depend on."""
+        names = (self.rule.depends_on, self.variable)
+        return tuple((name, self.environ[name]) for name in names if name in self.environ)
 
     @property
-    def is_ordered(self) -> bool:
+    def counts_by_index(self) -> bool:
         """Whether a number is the place of a GPU in the order of indexes.
 
-        CUDA counts the fastest GPU first, unless it is told to count by PCI address; of divided ones, it counts one
-        MIG device.
+        CUDA counts the fastest GPU first, unless it is told to count by PCI address; of GPUs in MIG mode, it counts
+        one MIG device.
         """
-        if self.variable != CUDA:
+        if self.variable != CUDA_VISIBLE_DEVICES:
             return True
-        is_known = alike(usable(self.inventory)) or self.environ.get(CUDA_ORDER) == PCI_ORDER
-        return is_known and not divided(self.inventory)
+        is_known = same_model(self.gpus) or self.environ.get(CUDA_DEVICE_ORDER) == PCI_ORDER
+        return is_known and not mig_enabled(self.inventory)
 
     @property
-    def is_certain(self) -> bool:
+    def counts_all(self) -> bool:
         """Whether a number means the GPU with that index, and not one of those that a cgroup has left."""
-        return self.is_ordered and not self.inventory.confined
+        return self.counts_by_index and not self.inventory.confined
+
+
+class GpuLists(NamedTuple):
+    """The variables of an environment that list GPUs; None for one that is not set."""
+
+    slurm: Optional[GpuList]
+    """The first of Slurm's two that is not empty."""
+    cuda: Optional[GpuList]
+    rocr: Optional[GpuList]
+    hip: Optional[GpuList]
+    nvidia: Optional[GpuList]
+
+
+def lists_of(inventory: Inventory, environ: Mapping[str, str]) -> GpuLists:
+    """What *environ* has, for the GPUs of *inventory*."""
+    lists = {name: GpuList(name, inventory, environ) for name in RULES if name in environ}
+    slurm = next((lists[name] for name in SLURM_GPUS if name in lists and lists[name].value.strip()), None)
+    return GpuLists(slurm, *(lists.get(name) for name in RULES if name not in SLURM_GPUS))  # in the same order
 
 
 class Read(NamedTuple):
@@ -138,7 +129,7 @@ def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
     for name in names.names:
         found = _meaning(name, names, gpus, certain)
         if isinstance(found, Chosen):
-            if names.rule.once and found in chosen:
+            if names.rule.ends_at_repeated and found in chosen:
                 return Read(tuple(chosen), repeated=name)
             chosen.append(found)
         elif found == "order" or found == "uuid":
@@ -147,58 +138,47 @@ def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
             unresolved = unresolved or name
         elif found == "unknown":
             unknown.append(name)
-            if names.rule.ends:
+            if names.rule.ends_at_unknown:
                 break
     return Read(tuple(chosen), tuple(unknown), None, unresolved)
 
 
 def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> Meaning:
-    rule = names.rule
-    gpu_id = parse_gpu_id(name)
-    if gpu_id is None and "/" in name and names.variable == NVIDIA:
-        return "other"  # CDI's `nvidia.com/gpu=0`, or the directory by which Kubernetes' plugin names devices
-    if gpu_id is None or gpu_id.spelling not in rule.spellings:
-        return "unknown"
+    gpu_id = parse_listed(name, names.rule)
+    if gpu_id is None or gpu_id == "other":
+        return gpu_id or "unknown"
     if gpu_id.spelling == "index":
-        return _numbered(int(gpu_id.value), rule, gpus, certain)
-    if rule.capitals and not name.startswith(("GPU-", "MIG-")):
-        return "unknown"
+        return _numbered(int(gpu_id.value), names.rule, gpus, certain)
     if gpu_id.spelling in ("mig-uuid", "mig-index"):
-        # A place on a GPU that is not divided is not judged.
+        # A place on a GPU without MIG devices is not judged.
         nothing: Meaning = "unknown" if gpu_id.spelling == "mig-uuid" else "other"
-        return mig_named(name, names.inventory) or ("mig" if divided(names.inventory) else nothing)
+        return mig_device_named(name, names.inventory) or ("mig" if mig_enabled(names.inventory) else nothing)
     return _by_name(gpu_id, gpus)
 
 
 def _numbered(number: int, rule: Rule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
-    if rule.nodes:
-        gpu = _by_node(number, gpus, place=certain)
+    if rule.device_files:
+        gpu = _by_device_file(number, gpus, index=certain)
         return Chosen(gpu) if gpu else "unknown"
     if number >= len(gpus):
         return "unknown"
     return Chosen(gpus[number]) if certain else "order"
 
 
-def _by_node(number: int, gpus: Sequence[Gpu], *, place: bool) -> Optional[Gpu]:
-    """The GPU whose device file has *number*. With *place*, AMD's may go by their index: gres.conf may count them."""
+def _by_device_file(number: int, gpus: Sequence[Gpu], *, index: bool) -> Optional[Gpu]:
+    """The GPU whose device file has *number*. With *index*, AMD's may go by their index: gres.conf may count them."""
     for gpu in gpus:
         is_its = gpu.minor == number if gpu.vendor == "nvidia" else gpu.render == f"/dev/dri/renderD{number}"
-        if is_its or (place and number < _RENDER_BASE and gpu.vendor == "amd" and gpu.index == number):
+        if is_its or (index and number < _RENDER_BASE and gpu.vendor == "amd" and gpu.index == number):
             return gpu
     return None
 
 
 def _by_name(gpu_id: GpuId, gpus: Sequence[Gpu]) -> Meaning:
-    matches = named(gpu_id, gpus)
+    matches = gpus_named(gpu_id, gpus)
     is_whole = len(matches) == 1 and (matches[0].uuid or "").lower() == gpu_id.value
     if gpu_id.spelling != "pci" and not is_whole and any(gpu.uuid is None for gpu in gpus):
         return "uuid"
     if len(matches) != 1:
         return "unknown"
     return Chosen(matches[0]) if gpu_id.ci is None else mig_device(matches[0], gpu_id.gi, gpu_id.ci) or "unknown"
-
-
-def is_number(name: str) -> bool:
-    """Whether *name* is a number, and not a UUID or a word."""
-    gpu_id = parse_gpu_id(name)
-    return gpu_id is not None and gpu_id.spelling == "index"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from gpubind.gpus.asked import asked
 from gpubind.gpus.choice import Choice, Chosen
+from gpubind.gpus.container_variables import container_variables
 from gpubind.gpus.environment import chosen_by_environment
 from gpubind.gpus.findings import forbidden
-from gpubind.gpus.variables import told
+from gpubind.gpus.option import chosen_by_option
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
 
 _GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
@@ -35,10 +35,10 @@ def select(
     that is not there, or that cannot be told.
     """
     if gpus is not None:
-        choices = asked(gpus, inventories)
+        choices = chosen_by_option(gpus, inventories)
     else:
         choices = tuple(chosen_by_environment(inventory, inventories, environ) for inventory in inventories)
-    env = told(choices, inventories, environ, isolated=isolated)
+    env = container_variables(choices, inventories, environ, isolated=isolated)
     return tuple(map(_selection, choices, inventories, env))
 
 

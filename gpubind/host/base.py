@@ -6,23 +6,14 @@ from collections.abc import Mapping
 from typing import NamedTuple, Optional, Union
 
 from gpubind.data import read_data
+from gpubind.formats.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.model import HostPath, Missing
 from gpubind.tree import Tree
 
-SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-CUDA = "CUDA_VISIBLE_DEVICES"
-CUDA_ORDER = "CUDA_DEVICE_ORDER"
-ROCR = "ROCR_VISIBLE_DEVICES"
-HIP = "HIP_VISIBLE_DEVICES"
-NVIDIA = "NVIDIA_VISIBLE_DEVICES"
 MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
-GPU_VARIABLES = (*SLURM, CUDA, ROCR, HIP, NVIDIA)
-"""The variables that choose GPUs, in the order in which they are asked."""
-LIBRARY_VARIABLES = (CUDA, ROCR, HIP)
-"""Those that a library in a container reads, whoever set them."""
 PLAN_VARIABLES = (
-    CUDA_ORDER,
+    CUDA_DEVICE_ORDER,
     MPS_PIPE_DIRECTORY,
     "NVIDIA_IMEX_CHANNELS",
     "PATH",

@@ -8,7 +8,6 @@ from typing import Optional
 from gpubind.data import HOSTS, read_data
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.host.base import Host, ListFile
-from gpubind.host.live import LiveHost
 
 FILE_LIMIT = 1 << 20
 
@@ -19,6 +18,8 @@ def open_host(host: Optional[str] = None, root: Optional[str] = None, dev_root: 
     Errors: `UsageError`, `HostReadError`, `FormatError`, each naming the file.
     """
     if host is None:
+        from gpubind.host.live import LiveHost
+
         return LiveHost(root or "/", dev_root)
     if root is not None or dev_root is not None:
         what = "--root and --dev-root cannot be used with --host"

@@ -15,7 +15,7 @@ from gpubind.arch import Architecture
 from gpubind.blob.base import FileBlob
 from gpubind.errors import HostReadError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
-from gpubind.host.live import PROGRAM_DIRECTORIES, writable_by_others
+from gpubind.host.programs import PROGRAM_DIRECTORIES, writable_by_others
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath

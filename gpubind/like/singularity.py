@@ -6,17 +6,19 @@ SingularityCE 4.5 `internal/pkg/util/gpu/paths.go`. Where they go wrong, so does
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from gpubind.arch import architecture
 from gpubind.errors import UsageError
+from gpubind.findings import finding
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.liblist import LibList, ListEntry, library_stem, parse_liblist
 from gpubind.host import Host
 from gpubind.like.names import APPTAINER, ROCM_APPTAINER, ROCM_SINGULARITY_CE, SINGULARITY_CE
 from gpubind.model import (
+    VENDORS,
     ContainerPath,
     Decision,
     Driver,
@@ -32,7 +34,6 @@ from gpubind.model import (
     RootedPath,
     SourceUsed,
     Vendor,
-    Verdict,
 )
 from gpubind.planner.digest import digest
 from gpubind.planner.placement import SINGULARITY
@@ -98,6 +99,23 @@ class _Bind(NamedTuple):
     found_by: str
 
 
+class _Lookup(NamedTuple):
+    """What one list, or one entry of it, comes to."""
+
+    binds: tuple[_Bind, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    """About what is not bound."""
+
+
+class _List(NamedTuple):
+    """A list file as one program reads it."""
+
+    host: Host
+    flavour: Flavour
+    vendor: Vendor
+    liblist: LibList
+
+
 def like_plan(host: Host, request: Request) -> Plan:
     """The plan that the flavour `request.like` itself would make on *host*.
 
@@ -107,74 +125,29 @@ def like_plan(host: Host, request: Request) -> Plan:
     flavour = FLAVOURS.get(request.like or "")
     if flavour is None:
         raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint="known: " + ", ".join(FLAVOURS))
-    vendors = request.vendors or ("nvidia",)
+    vendors, findings = _vendors(request, flavour)
+    lists = [_List(host, flavour, vendor, _liblist(host, flavour, vendor)) for vendor in vendors]
     cache = read_ldcache(host.driver)
-    decisions: list[Decision] = []
-    findings: list[Finding] = []
-    if len(vendors) > 1 and not flavour.together:
-        what = f"{flavour.program} would bind for --nv alone: of --nv and --rocm it takes the first"
-        why = "--nv and --rocm cannot be used together. Only --nv will be applied."
-        hint = "ask for one of them; gpubind's own plan, and Apptainer since 1.2.3, serve both"
-        findings.append(Finding("like-one-vendor", "warning", "amd", "--rocm", what, None, why, hint))
-        vendors = ("nvidia",)
-    lists = [(vendor, _liblist(host, flavour, vendor)) for vendor in vendors]
-    binds: list[_Bind] = []
+    looked_up: list[_Lookup] = []
     if isinstance(cache, LdCache):
-        for vendor, liblist in lists:
-            binds += _binds(host, flavour, vendor, liblist, cache, decisions)
+        looked_up = [_look_up(one, cache) for one in lists]
     else:
         # ldconfig -p fails, and with it everything: programs and plain files are lost, too.
-        what = f"{flavour.program} would bind no driver file: `ldconfig -p` fails on this host"
-        why = str(cache) if isinstance(cache, Missing) else cache.why
-        hint = "run `ldconfig` as root"
-        findings.append(Finding("like-ldcache", "error", vendors[0], LD_CACHE_PATH, what, LD_CACHE_PATH, why, hint))
-    if "nvidia" in vendors:
-        binds += _sockets(host.dev)
-
-    mounts: dict[ContainerPath, Mount] = {}
-    for bind in binds:
-        mount = _mount(host, bind)
-        there = mounts.setdefault(mount.target, mount)
-        verdict: Verdict = "taken" if there is mount else "left-out"
-        rule = "liblist" if there is mount else "collision"
-        subject = bind.source.rpartition("/")[2] if bind.kind in ("library", "binary") else bind.source
-        decisions.append(
-            Decision(
-                bind.vendor,
-                subject,
-                verdict,
-                rule,
-                "place",
-                bind.entry,
-                bind.at,
-                bind.source,
-                bind.found_by,
-                bind.target,
-            )
-        )
-        # Exact duplicates are dropped, but libraries, programs and plain files are three lists.
-        if there is not mount and (there.source, there.kind) != (mount.source, mount.kind):
-            what = f"{flavour.program} would stop: {bind.target} is wanted twice"
-            why = "already exists in layout" if bind.kind == "library" else "is already in the mount point list"
-            where = f"{there.source}, {mount.source}"
-            hint = "take one of the two out of the list; gpubind's own plan binds the first and goes on"
-            findings.append(Finding("like-collision", "error", bind.vendor, bind.target, what, where, why, hint))
-    for vendor, liblist in lists:
-        findings += _fatal_entries(host, flavour, vendor, liblist)
+        findings.append(_no_ldcache(flavour, vendors[0], str(cache) if isinstance(cache, Missing) else cache.why))
+    binds = [bind for lookup in looked_up for bind in lookup.binds]
+    binds += _sockets(host.dev) if "nvidia" in vendors else []
+    placed = [(bind, _mount(host, bind)) for bind in binds]
+    mounts = _placed(mount for _, mount in placed)
+    decisions = [decision for lookup in looked_up for decision in lookup.decisions]
+    decisions += [_place_decision(bind, is_taken=mounts[mount.target] is mount) for bind, mount in placed]
+    findings += _collisions(flavour, placed, mounts)
+    findings += [found for one in lists for found in _fatal_entries(one)]
     ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
     env = (EnvVar("LD_LIBRARY_PATH", "append", SINGULARITY.libdir, ":", flavour.name),)
-    drivers = [
-        PlannedDriver(
-            Driver(vendor, None, False, None, "linux", None, host.driver.root),
-            SourceUsed("liblist", liblist.label),
-            (LD_CACHE_PATH, "PATH"),
-        )
-        for vendor, liblist in lists
-    ]
     return Plan(
         request=request._replace(like=flavour.name, vendors=vendors),
         layout=SINGULARITY.name,
-        drivers=tuple(drivers),
+        drivers=tuple(map(_driver, lists)),
         gpus=(),
         libdir=SINGULARITY.libdir,
         libdir32=None,
@@ -188,6 +161,79 @@ def like_plan(host: Host, request: Request) -> Plan:
     )
 
 
+def _vendors(request: Request, flavour: Flavour) -> tuple[tuple[Vendor, ...], list[Finding]]:
+    """The vendors whose flag counts for the program, and what to say where one of those that are asked for does not."""
+    vendors = request.vendors or VENDORS[:1]
+    if len(vendors) == 1 or flavour.together:
+        return vendors, []
+    return VENDORS[:1], [finding("like-one-vendor", subject="--rocm", program=flavour.program)]
+
+
+def _no_ldcache(flavour: Flavour, vendor: Vendor, why: str) -> Finding:
+    return finding(
+        "like-ldcache",
+        subject=LD_CACHE_PATH,
+        vendor=vendor,
+        where=LD_CACHE_PATH,
+        program=flavour.program,
+        detail=why,
+    )
+
+
+def _driver(one: _List) -> PlannedDriver:
+    driver = Driver(
+        vendor=one.vendor,
+        version=None,
+        version_assumed=False,
+        kernel_version=None,
+        kind="linux",
+        cuda_max=None,
+        root=one.host.driver.root,
+    )
+    return PlannedDriver(driver, SourceUsed("liblist", one.liblist.label), (LD_CACHE_PATH, "PATH"))
+
+
+def _placed(mounts: Iterable[Mount]) -> dict[ContainerPath, Mount]:
+    """The first mount of each target."""
+    placed: dict[ContainerPath, Mount] = {}
+    for mount in mounts:
+        placed.setdefault(mount.target, mount)
+    return placed
+
+
+def _place_decision(bind: _Bind, *, is_taken: bool) -> Decision:
+    return Decision(
+        vendor=bind.vendor,
+        subject=bind.source.rpartition("/")[2] if bind.kind in ("library", "binary") else bind.source,
+        verdict="taken" if is_taken else "left-out",
+        rule="liblist" if is_taken else "collision",
+        step="place",
+        named_by=bind.entry,
+        named_at=bind.at,
+        path=bind.source,
+        found_by=bind.found_by,
+        target=bind.target,
+    )
+
+
+def _collisions(
+    flavour: Flavour, placed: Iterable[tuple[_Bind, Mount]], mounts: Mapping[ContainerPath, Mount]
+) -> Iterator[Finding]:
+    """Targets that are wanted twice. Exact duplicates are dropped, but libraries, programs and plain files are three
+    lists."""
+    for bind, mount in placed:
+        there = mounts[mount.target]
+        if there is not mount and (there.source, there.kind) != (mount.source, mount.kind):
+            yield finding(
+                "like-collision",
+                subject=bind.target,
+                case="library" if bind.kind == "library" else "other",
+                vendor=bind.vendor,
+                where=f"{there.source}, {mount.source}",
+                program=flavour.program,
+            )
+
+
 def _liblist(host: Host, flavour: Flavour, vendor: Vendor) -> LibList:
     path = f"{flavour.directory}/{LIST_NAMES[vendor]}"
     data = host.dev.read(path)
@@ -198,83 +244,127 @@ def _liblist(host: Host, flavour: Flavour, vendor: Vendor) -> LibList:
     return parse_liblist(text, path)
 
 
-def _binds(
-    host: Host, flavour: Flavour, vendor: Vendor, liblist: LibList, cache: LdCache, decisions: list[Decision]
-) -> Iterator[_Bind]:
-    def absent(entry: ListEntry, detail: str, path: Optional[str] = None, rule: str = "no-match") -> None:
-        verdict: Verdict = "absent" if rule == "no-match" else "rejected"
-        at = liblist.at(entry)
-        decisions.append(
-            Decision(vendor, entry.text, verdict, rule, "search", entry.text, at, path, None, None, detail)
-        )
-
-    tree = host.driver
-    seen: set[str] = set()
-    for name in _inherited(host, flavour):
-        seen.add(name)
-        path = RootedPath(f"{NESTED_LIBRARIES}/{name}")
-        yield _Bind(vendor, "nested", NESTED_LIBRARIES, path, _library_target(path), "library", NESTED_LIBRARIES)
-    for entry in liblist.entries:
-        at = liblist.at(entry)
+def _look_up(one: _List, cache: LdCache) -> _Lookup:
+    """What the entries of a list lead to. A name in the ld cache counts once, for the first entry that it matches."""
+    lookups = [_inherited(one)]
+    seen = {bind.source.rpartition("/")[2] for bind in lookups[0].binds}
+    for entry in one.liblist.entries:
         if entry.kind == "library":
-            matched = False
-            for cached in cache.matching((entry.text,)):
-                # The first of a name counts, whatever its architecture; then only the machine is compared.
-                if cached.name in seen:
-                    matched = True
-                    continue
-                seen.add(cached.name)
-                path = RootedPath(cached.path)
-                if _machine_fits(host, path):
-                    matched = True
-                    yield _Bind(vendor, entry.text, at, path, _library_target(path), "library", "ld.so.cache")
-                else:
-                    absent(entry, "ignored: not an ELF file of this machine", path, "wrong-machine")
-            if not matched:
-                absent(entry, "no name in the ld cache starts with it")
+            found, names = _cached(one, entry, cache, frozenset(seen))
+            lookups.append(found)
+            seen.update(names)
         elif entry.kind == "library-path":
-            if not _machine_fits(host, entry.text):
-                absent(entry, "ignored: not an ELF file of this machine", entry.text, "wrong-machine")
-                continue
-            for path in (RootedPath(entry.text), *_links_to(tree, entry.text)):
-                yield _Bind(vendor, entry.text, at, path, _library_target(path), "library", entry.text)
-        elif entry.kind == "file" and flavour.plain_files:
-            if isinstance(tree.stat(entry.text), Missing):
-                absent(entry, "it is not there")
-            else:
-                path = RootedPath(entry.text)
-                yield _Bind(vendor, entry.text, at, path, ContainerPath(path), "file", entry.text)
+            lookups.append(_library_path(one, entry))
+        elif entry.kind == "file" and one.flavour.plain_files:
+            lookups.append(_plain_file(one, entry))
         else:
-            found = _look_path(host, entry.text)
-            if found is None:
-                absent(entry, "no such program in PATH")
-            else:
-                target = ContainerPath("/usr/bin/" + found.rpartition("/")[2])
-                yield _Bind(vendor, entry.text, at, found, target, "binary", "PATH")
+            lookups.append(_program(one, entry))
+    return _Lookup(
+        tuple(bind for lookup in lookups for bind in lookup.binds),
+        tuple(decision for lookup in lookups for decision in lookup.decisions),
+    )
 
 
-def _fatal_entries(host: Host, flavour: Flavour, vendor: Vendor, liblist: LibList) -> Iterator[Finding]:
+def _inherited(one: _List) -> _Lookup:
+    """Libraries of a surrounding container."""
+    tree = one.host.driver
+    names = tree.names(NESTED_LIBRARIES) if one.flavour.inherits else ()
+    stats = [(path, tree.lstat(path)) for path in (RootedPath(f"{NESTED_LIBRARIES}/{name}") for name in names)]
+    files = [path for path, found in stats if not isinstance(found, Missing) and found.kind == "file"]
+    return _Lookup(
+        tuple(
+            _Bind(one.vendor, "nested", NESTED_LIBRARIES, path, _library_target(path), "library", NESTED_LIBRARIES)
+            for path in files
+        )
+    )
+
+
+def _cached(one: _List, entry: ListEntry, cache: LdCache, seen: frozenset[str]) -> tuple[_Lookup, tuple[str, ...]]:
+    """What the ld cache has for a name beside what was *seen* already; and the names of that.
+
+    The first of a name counts, whatever its architecture; then only the machine is compared.
+    """
+    fresh: dict[str, RootedPath] = {}
+    is_matched = False
+    for cached in cache.matching((entry.text,)):
+        if cached.name in seen or cached.name in fresh:
+            is_matched = True
+        else:
+            fresh[cached.name] = RootedPath(cached.path)
+    fitting = [path for path in fresh.values() if _machine_fits(one.host, path)]
+    decisions = [_wrong_machine(one, entry, path) for path in fresh.values() if path not in fitting]
+    if not (is_matched or fitting):
+        decisions.append(_absent(one, entry, "no name in the ld cache starts with it"))
+    binds = tuple(_library(one, entry, path, "ld.so.cache") for path in fitting)
+    return _Lookup(binds, tuple(decisions)), tuple(fresh)
+
+
+def _library_path(one: _List, entry: ListEntry) -> _Lookup:
+    """A library by its path, and the links that lead to it."""
+    if not _machine_fits(one.host, entry.text):
+        return _Lookup(decisions=(_wrong_machine(one, entry, entry.text),))
+    paths = (RootedPath(entry.text), *_links_to(one.host.driver, entry.text))
+    return _Lookup(tuple(_library(one, entry, path, entry.text) for path in paths))
+
+
+def _plain_file(one: _List, entry: ListEntry) -> _Lookup:
+    """A file at its own path."""
+    if not one.host.driver.has(entry.text):
+        return _Lookup(decisions=(_absent(one, entry, "it is not there"),))
+    path = RootedPath(entry.text)
+    bind = _Bind(one.vendor, entry.text, one.liblist.at(entry), path, ContainerPath(path), "file", entry.text)
+    return _Lookup((bind,))
+
+
+def _program(one: _List, entry: ListEntry) -> _Lookup:
+    found = _look_path(one.host, entry.text)
+    if found is None:
+        return _Lookup(decisions=(_absent(one, entry, "no such program in PATH"),))
+    target = ContainerPath("/usr/bin/" + found.rpartition("/")[2])
+    return _Lookup((_Bind(one.vendor, entry.text, one.liblist.at(entry), found, target, "binary", "PATH"),))
+
+
+def _library(one: _List, entry: ListEntry, path: RootedPath, found_by: str) -> _Bind:
+    return _Bind(one.vendor, entry.text, one.liblist.at(entry), path, _library_target(path), "library", found_by)
+
+
+def _absent(one: _List, entry: ListEntry, detail: str) -> Decision:
+    return Decision(
+        vendor=one.vendor,
+        subject=entry.text,
+        verdict="absent",
+        rule="no-match",
+        step="search",
+        named_by=entry.text,
+        named_at=one.liblist.at(entry),
+        detail=detail,
+    )
+
+
+def _wrong_machine(one: _List, entry: ListEntry, path: str) -> Decision:
+    detail = "ignored: not an ELF file of this machine"
+    return _absent(one, entry, detail)._replace(verdict="rejected", rule="wrong-machine", path=path)
+
+
+def _fatal_entries(one: _List) -> Iterator[Finding]:
     """List entries that make the program stop instead of being skipped."""
-    for entry in liblist.entries:
-        why = detail = None
+    for entry in one.liblist.entries:
+        case = None
         if entry.kind == "binary" and "/" in entry.text:
-            why, detail = "source must be an absolute path", "where it exists, counted from the current directory"
-        elif entry.kind == "file" and flavour.plain_files:
-            found = host.driver.stat(entry.text)
+            case = "relative"
+        elif entry.kind == "file" and one.flavour.plain_files:
+            found = one.host.driver.stat(entry.text)
             if isinstance(found, Missing) and found.why == "forbidden":
-                why, detail = "permission denied", "this user may not look at it"
-        if why is not None:
-            what = f"{flavour.program} would stop at the list entry `{entry.text}`: {detail}"
-            hint = "take the entry out of the list"
-            yield Finding("like-entry", "error", vendor, entry.text, what, liblist.at(entry), why, hint)
-
-
-def _inherited(host: Host, flavour: Flavour) -> tuple[str, ...]:
-    names = host.driver.list(NESTED_LIBRARIES) if flavour.inherits else ()
-    if isinstance(names, Missing):
-        return ()
-    stats = ((name, host.driver.lstat(f"{NESTED_LIBRARIES}/{name}")) for name in names)
-    return tuple(name for name, found in stats if not isinstance(found, Missing) and found.kind == "file")
+                case = "forbidden"
+        if case is not None:
+            yield finding(
+                "like-entry",
+                subject=entry.text,
+                case=case,
+                vendor=one.vendor,
+                where=one.liblist.at(entry),
+                program=one.flavour.program,
+            )
 
 
 def _library_target(path: str) -> ContainerPath:
@@ -290,9 +380,8 @@ def _machine_fits(host: Host, path: str) -> bool:
 def _links_to(tree: Tree, path: str) -> list[RootedPath]:
     """The links beside *path*, of its name up to `.so`, whose full resolution is exactly *path*."""
     directory, _, name = path.rpartition("/")
-    names = tree.list(directory or "/")
     links = []
-    for other in () if isinstance(names, Missing) else names:
+    for other in tree.names(directory or "/"):
         beside = f"{directory}/{other}"
         found = tree.lstat(beside)
         is_link = not isinstance(found, Missing) and found.kind == "link"
@@ -315,7 +404,7 @@ def _look_path(host: Host, name: str) -> Optional[RootedPath]:
 
 
 def _sockets(tree: Tree) -> list[_Bind]:
-    if isinstance(tree.stat(PERSISTENCED), Missing):
+    if not tree.has(PERSISTENCED):
         return []
     path = RootedPath(PERSISTENCED)
     return [_Bind("nvidia", "ipc", PERSISTENCED, path, ContainerPath(path), "socket", PERSISTENCED)]

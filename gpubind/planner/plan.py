@@ -7,8 +7,8 @@ from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
 from gpubind.findings import SEVERITIES
+from gpubind.formats.gpu_variables import GPU_VARIABLES
 from gpubind.formats.icd import parse_icd, with_library_paths
-from gpubind.host.base import GPU_VARIABLES
 from gpubind.model import (
     Capability,
     ContainerPath,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpubind.findings import counted, finding
-from gpubind.host.base import CUDA, HIP, ROCR
+from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
 from gpubind.model import Finding, Gpu, Inventory, Plan
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.amd.devices import KFD, TOPOLOGY, Topology, read_topology
@@ -44,12 +44,13 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
     """A runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
-    if preflight.backend not in ("docker", "podman"):
+    limits = preflight.limits
+    if not limits.drops_groups:
         return
     nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
     groups = sorted({(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid})
     if groups:
-        options = ["keep-groups"] if preflight.backend == "podman" else [str(gid) for gid, _ in groups]
+        options = [limits.keep_groups] if limits.keep_groups else [str(gid) for gid, _ in groups]
         yield finding(
             "amd-groups",
             subject="groups",
@@ -63,9 +64,9 @@ def amd_groups(preflight: Preflight) -> Iterator[Finding]:
 def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
     """HIP counts among what ROCr leaves it, from 0 again: both variables with the host's numbers are a common trap."""
     environ, gpus = preflight.host.environ, _gpus(preflight.plan)
-    name = HIP if HIP in environ else CUDA
+    name = HIP_VISIBLE_DEVICES if HIP_VISIBLE_DEVICES in environ else CUDA_VISIBLE_DEVICES
     planned = next((planned for planned in preflight.plan.drivers if planned.driver.vendor == "amd"), None)
-    if ROCR not in environ or name not in environ or not gpus or planned is None:
+    if ROCR_VISIBLE_DEVICES not in environ or name not in environ or not gpus or planned is None:
         return
     if preflight.plan.request.gpus is not None:
         return  # --gpus says both anew
@@ -74,9 +75,9 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
     inventory = Inventory(
         planned.driver, planned.source, searched=(), files=(), devices=(), gpus=gpus, decisions=(), findings=()
     )
-    rocr = read_list(GpuList(ROCR, inventory, environ), gpus, certain=True)
+    rocr = read_list(GpuList(ROCR_VISIBLE_DEVICES, inventory, environ), gpus, certain=True)
     left = [chosen.gpu for chosen in rocr.chosen]
-    hip = read_list(GpuList(HIP, inventory, {HIP: environ[name]}), left, certain=True)
+    hip = read_list(GpuList(HIP_VISIBLE_DEVICES, inventory, {HIP_VISIBLE_DEVICES: environ[name]}), left, certain=True)
     if rocr.doubt or hip.doubt:
         return
     yield finding(
@@ -84,7 +85,7 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
         subject=name,
         case=None if hip.chosen else "none",
         severity="note" if hip.chosen else "warning",
-        where=f"the environment: {ROCR}={environ[ROCR]} {name}={environ[name]}",
+        where=f"the environment: {ROCR_VISIBLE_DEVICES}={environ[ROCR_VISIBLE_DEVICES]} {name}={environ[name]}",
         mapping=", ".join(f"HIP's {number} is GPU {_spelled(one.gpu)}" for number, one in enumerate(hip.chosen)),
     )
 

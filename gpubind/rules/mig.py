@@ -8,7 +8,7 @@ from shlex import quote
 from typing import NamedTuple, Optional
 
 from gpubind.findings import counted, finding
-from gpubind.host.base import CUDA
+from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES
 from gpubind.model import DeviceNode, Finding, Gpu, MigDevice
 from gpubind.rules.nodes import majors
 from gpubind.rules.preflight import Preflight
@@ -87,8 +87,8 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
     gpus = preflight.gpus
     divided = [gpu for gpu in gpus if gpu.mig]
     # What the plan sets counts; where it sets nothing, the caller's own value comes into the container.
-    values = [variable.value or "" for variable in preflight.plan.env if variable.name == CUDA]
-    named = "MIG-" in (values[0] if values else preflight.host.environ.get(CUDA, ""))
+    values = [variable.value or "" for variable in preflight.plan.env if variable.name == CUDA_VISIBLE_DEVICES]
+    named = "MIG-" in (values[0] if values else preflight.host.environ.get(CUDA_VISIBLE_DEVICES, ""))
     if divided and not named:
         beside_whole = len(divided) < len(gpus)
         yield finding(

@@ -19,17 +19,6 @@ IMEX_NODES = "/dev/nvidia-caps-imex-channels"
 IMEX_DOMAIN = "/etc/nvidia-imex/nodes_config.cfg"
 TEGRA_LISTS = "/etc/nvidia-container-runtime/host-files-for-container.d"
 
-STARTERS = {
-    name: tuple(
-        f"{prefix}/{name}/bin/starter-suid"
-        for prefix in ("/usr/libexec", "/usr/local/libexec", "/usr/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu")
-    )
-    for name in ("apptainer", "singularity")
-}
-"""Where packages and `make install` put the set-user-id helper that needs no user namespace."""
-SETUID = {**STARTERS, "bwrap": ("/usr/bin/bwrap", "/usr/local/bin/bwrap"), "podman": ()}
-"""The runtimes that start as the caller, and the set-user-id programs with which they need no user namespace."""
-
 
 class Sysctl(NamedTuple):
     """A setting of the kernel's that can forbid user namespaces to ordinary users."""
@@ -60,7 +49,7 @@ def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
     Source: NVIDIA Container Toolkit, "Troubleshooting", and issue 48.
     """
     links = preflight.host.dev.list(CHAR)
-    if preflight.backend not in ("docker", "podman") or not preflight.has_linux_driver or isinstance(links, Missing):
+    if not preflight.limits.systemd_cgroups or not preflight.has_linux_driver or isinstance(links, Missing):
         return
     nodes = [node for node in preflight.plan.devices if node.type == "c" and node.target.startswith("/dev/nvidia")]
     without = [node for node in nodes if f"{node.major}:{node.minor}" not in links]
@@ -71,22 +60,22 @@ def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
     """The kernel does not let this user make user namespaces, and this runtime needs one."""
-    backend, host = preflight.backend, preflight.host
-    if backend not in SETUID or host.identity.euid == 0:
+    backend, host, needs = preflight.backend or "", preflight.host, preflight.limits.user_namespaces
+    if needs is None or host.identity.euid == 0:
         return
     sysctl = _no_user_namespaces(host, backend)
-    helpers = [host.dev.stat(path) for path in SETUID[backend]]
+    helpers = [host.dev.stat(path) for path in needs.helpers]
     if sysctl is None or any(not isinstance(helper, Missing) and helper.mode & 0o4000 for helper in helpers):
         return
-    lacks = f"; no set-user-id {' or '.join(SETUID[backend][:2])}" if SETUID[backend] else ""
+    lacks = f"; no set-user-id {' or '.join(needs.helpers[:2])}" if needs.helpers else ""
     yield finding(
         "user-namespaces-off",
         subject=backend,
-        case=backend,
         # A runtime from a module tree or a container has its helper elsewhere.
-        severity="warning" if backend in STARTERS else "error",
+        severity="warning" if needs.moves else "error",
         where=f"{sysctl.path} = {sysctl.off}{lacks}",
         setting=sysctl.on,
+        message=needs.message,
     )
 
 

@@ -13,8 +13,10 @@ from gpubind.ldso.execve import Caller, Chain, follow
 from gpubind.ldso.hwcaps import Cpu, parse_cpuinfo
 from gpubind.model import Brought, Capability, Driver, Gpu, Missing, Plan
 from gpubind.planner.plan import wanted_capabilities
-from gpubind.runtimes import dispatch
-from gpubind.runtimes.start import NO_MOUNT_POINT, Start, Words
+from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.edits import NO_MOUNT_POINT, Words
+from gpubind.runtimes.record import Limits
+from gpubind.runtimes.start import Start
 
 Needs = Literal["host", "image", "runtime", "program"]
 
@@ -41,6 +43,11 @@ class Preflight(NamedTuple):
     """The plan in the runtime's words; set only if something is known of the runtime."""
     limit: Optional[RuntimeLimitError] = None
     """Why there are none."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the runtime that will start it; none if that is not known."""
+        return Limits() if self.backend is None else RUNTIMES[self.backend].limits
 
     @property
     def driver(self) -> Optional[Driver]:
@@ -114,7 +121,7 @@ def preflight(
     limit = None
     if start is not None and words is None:
         try:
-            words = dispatch.words(plan, start, None if image is None else image.tree)
+            words = RUNTIMES[start.program].words(plan, start, None if image is None else image.tree)
         except RuntimeLimitError as error:
             limit = error
     made = Preflight(host.lenient, plan, backend=backend, brought=brought, words=words, limit=limit)

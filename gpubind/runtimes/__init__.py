@@ -1,6 +1,77 @@
-"""Container runtimes: one module each, with its words, its command, its limits and how its version is read."""
+"""Container runtimes: a record each (`record.Runtime`), made by a module of its own, and the table of them all."""
 
-RUNTIMES = ("apptainer", "singularity", "bwrap")
-"""In the order in which `--backend auto` looks for them."""
-PLAN_FORMATS = ("apptainer", "singularity", "apptainer-env", "singularity-env")
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpubind.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpubind.runtimes.record import Runtime
+
+__all__ = ["PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "STARTED", "known_runtime", "runtime_of_format"]
+
+
+class Row(NamedTuple):
+    """What must be known of a runtime before its module is loaded."""
+
+    module: str
+    """Of this package. The record is called there as the runtime, in capitals."""
+    forms: tuple[str, ...] = ()
+    """What its formats have behind its name: nothing, `-env`."""
+    is_started: bool = True
+    """Whether gpubind can start it; else only rules know of it."""
+
+
+_ROWS = {
+    "apptainer": Row("singularity", ("", "-env")),
+    "singularity": Row("singularity", ("", "-env")),
+    "bwrap": Row("bwrap"),
+    "podman": Row("engines", is_started=False),
+    "docker": Row("engines", is_started=False),
+}
+
+
+class _Runtimes(Mapping[str, "Runtime"]):
+    """The records by name; each module is loaded when one of its records is asked for."""
+
+    def __getitem__(self, name: str) -> Runtime:
+        from importlib import import_module
+
+        record: Runtime = getattr(import_module(f"{__name__}.{_ROWS[name].module}"), name.upper())
+        return record
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ROWS)
+
+    def __len__(self) -> int:
+        return len(_ROWS)
+
+
+RUNTIMES: Mapping[str, Runtime] = _Runtimes()
+"""All of which gpubind knows, in the order in which `--backend auto` looks for them."""
+STARTED = tuple(name for name, row in _ROWS.items() if row.is_started)
+"""Those that gpubind can start."""
+PLAN_FORMATS = tuple(
+    name + form
+    for form in dict.fromkeys(form for row in _ROWS.values() for form in row.forms)
+    for name, row in _ROWS.items()
+    if form in row.forms
+)
 """What `plan --format` offers of them."""
+QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
+"""Those formats that are words, which a shell may have to have quoted."""
+
+
+def known_runtime(name: str, names: tuple[str, ...] = tuple(RUNTIMES)) -> Runtime:
+    """The runtime called *name*. Errors: `UsageError` (code `unknown-backend`) unless it is one of *names*."""
+    if name not in names:
+        hint = "known: " + ", ".join((*names, "auto"))
+        raise UsageError("unknown-backend", f"unknown runtime `{name}`", hint=hint)
+    return RUNTIMES[name]
+
+
+def runtime_of_format(chosen: str) -> Runtime:
+    """The runtime that the format *chosen*, one of `PLAN_FORMATS`, is of."""
+    return RUNTIMES[next(n for n, row in _ROWS.items() if chosen.startswith(n) and chosen[len(n) :] in row.forms)]

@@ -12,14 +12,14 @@ from __future__ import annotations
 from posixpath import dirname
 from typing import Optional
 
-from gpubind.model import Brought, ContainerPath, Decision, EnvVar, HostPath, Missing, Plan, UserBind
-from gpubind.planner.placement import GPUBIND
+from gpubind.model import Brought, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, Plan, UserBind
 from gpubind.runtimes.bwrap_environment import environment, planned
 from gpubind.runtimes.bwrap_options import Given, read_options
-from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Action, Bind, Start, Words, left_out, no_mount_point
+from gpubind.runtimes.edits import Obstacle, Words, edits_of, left_out
+from gpubind.runtimes.record import Call, Command, Limits, Runtime, UserNamespaces
+from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
 from gpubind.tree import Tree
 
-LAYOUT = GPUBIND
 REBUILD_LIMIT = 150
 """Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
 
@@ -48,29 +48,11 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
 
     The user's own options are among them, behind ours: `bwrap WORDS COMMAND`.
     """
-    decisions: list[Decision] = []
-    binds: list[Bind] = []
-    rebuilt: dict[str, None] = {"/": None}
-    for mount in plan.mounts:
-        source = mount.source or start.staged.get(mount.target)
-        if source is None:
-            continue
-        place = _place_to_rebuild(image, mount.target)
-        if place is not None and place != "/" and not mount.required and _entries(image, place) > REBUILD_LIMIT:
-            detail = f"{place} of the image lacks it, and has too many entries to be rebuilt"
-            decisions.append(no_mount_point(mount, detail))
-            continue
-        if place is not None:
-            rebuilt[place] = None
-        binds.append(Bind(source, mount.target, "ro" in mount.options))
+    edits = edits_of(plan, start.staged, lambda mount, _: _obstacle(mount, image))
     homes = _user_directories(plan, start)
-    for path in homes:
-        place = _place_to_rebuild(image, path)
-        if place is not None:
-            rebuilt[place] = None
-    options: list[str] = []
-    for place in sorted(rebuilt):
-        options += _rebuild(image, place)
+    places = (_place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes))
+    rebuilt = sorted({"/", *(place for place in places if place is not None)})
+    options = [word for place in rebuilt for word in _rebuild(image, place)]
     options += ["--proc", "/proc", "--dev", "/dev"]
     for option, path in _of_host(start, image):
         options += [option, path, path]
@@ -78,27 +60,36 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
         options += ["--bind", path, path]
     if start.working_directory and _is_visible(start.working_directory, homes):
         options += ["--chdir", start.working_directory]
-    for bind in binds:
+    for bind in edits.binds:
         options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
-    for node in plan.devices:
+    for node in edits.nodes:
         options += ["--dev-bind", node.source, node.target]
-    made = environment(plan.env, start.environ, read_options(start.arguments), image)
+    made = environment(edits.env, start.environ, read_options(start.arguments), image)
     options += [*start.arguments, *made.options]  # a mount point of the user's may have to be made
-    for place in sorted(rebuilt, reverse=True):
+    for place in reversed(rebuilt):
         options += ["--remount-ro", place]
-    findings = tuple(left_out(decisions, plan))
-    return Words((*options, "--", *made.prefix), tuple(binds), made.env, tuple(decisions), findings)
+    findings = tuple(left_out(edits.decisions, plan))
+    return Words((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, findings)
 
 
-def command(program: str, action: Action, made: Words, image: Tree, argv: tuple[str, ...]) -> tuple[str, ...]:
+def _obstacle(mount: Mount, image: Tree) -> Optional[Obstacle]:
+    """A directory of *image* that would have to be made anew for an optional file, and is too large for that."""
+    place = _place_to_rebuild(image, mount.target)
+    if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
+        return None
+    return Obstacle(f"{place} of the image lacks it, and has too many entries to be rebuilt")
+
+
+def command(call: Call, start: Start, made: Words) -> Command:
     """The whole command line; `run` starts the image's runscript, `shell` its shell."""
-    if action == "run" and not isinstance(image.stat("/.singularity.d/runscript"), Missing):
+    image, argv = call.tree, call.argv
+    assert image is not None
+    if call.action == "run" and image.has("/.singularity.d/runscript"):
         argv = ("/.singularity.d/runscript", *argv)
-    elif action == "shell" or not argv:
-        shell = "/bin/sh" if isinstance(image.stat("/bin/bash"), Missing) else "/bin/bash"
-        argv = (shell, *argv)
+    elif call.action == "shell" or not argv:
+        argv = ("/bin/bash" if image.has("/bin/bash") else "/bin/sh", *argv)
     # bubblewrap stays as the parent of the container; without the first word a signal would end it alone.
-    return (program, "--die-with-parent", *made.options, *argv)
+    return Command((call.program, "--die-with-parent", *made.options, *argv), start.environ)
 
 
 def brought(plan: Plan, start: Start, image: Tree) -> Brought:
@@ -137,35 +128,28 @@ def _directory(plan: Plan, start: Start, image: Tree, given: Given) -> Optional[
     working, home = start.working_directory, start.environ.get("HOME", "")
     if working is None:
         return None
-    if _is_visible(working, _user_directories(plan, start)) or not isinstance(image.stat(working), Missing):
+    if _is_visible(working, _user_directories(plan, start)) or image.has(working):
         return ContainerPath(working)
     return ContainerPath(home if home in start.directories else "/")
 
 
 def _place_to_rebuild(image: Tree, target: str) -> Optional[str]:
     """The deepest directory of *image* above *target* that is there, if *target* itself is not; as a resolved path."""
-    if not isinstance(image.stat(target), Missing):
+    if image.has(target):
         return None
     here = dirname(target)
     while here != "/":
-        path = image.resolve(here)
-        found = path if isinstance(path, Missing) else image.stat(path)
-        if not isinstance(path, Missing) and not isinstance(found, Missing) and found.kind == "dir":
-            return path
+        found = image.find(here)
+        if not isinstance(found, Missing) and found.stat.kind == "dir":
+            return found.path
         here = dirname(here)
     return "/"
-
-
-def _entries(image: Tree, directory: str) -> int:
-    names = image.list(directory)
-    return 0 if isinstance(names, Missing) else len(names)
 
 
 def _rebuild(image: Tree, directory: str) -> list[str]:
     """*directory* as a tmpfs that holds everything the image has there. The root is one already."""
     words = [] if directory == "/" else ["--tmpfs", directory]
-    names = image.list(directory)
-    for name in () if isinstance(names, Missing) else names:
+    for name in image.names(directory):
         path = f"{directory.rstrip('/')}/{name}"
         if directory == "/" and name in MADE_BY_BWRAP:
             continue
@@ -190,7 +174,7 @@ def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
     return [*found, *(("--ro-bind-try", path) for path in FROM_HOST if _has(image, path, "file"))]
 
 
-def _has(image: Tree, path: str, kind: str) -> bool:
+def _has(image: Tree, path: str, kind: FileKind) -> bool:
     found = image.lstat(path)
     return not isinstance(found, Missing) and found.kind == kind
 
@@ -214,3 +198,32 @@ def _is_visible(working: str, homes: list[str]) -> bool:
 
 def _inside(path: str, directories: list[str]) -> bool:
     return any(path == directory or path.startswith(directory + "/") for directory in directories)
+
+
+def _words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+    return None if image is None else words(plan, start, image)
+
+
+def _brought(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+    return None if image is None else brought(plan, start, image)
+
+
+BWRAP = Runtime(
+    name="bwrap",
+    title="bubblewrap",
+    images=("directory",),
+    image_hint="unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer",
+    limits=Limits(
+        user_namespaces=UserNamespaces(
+            helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
+            moves=False,
+            message="it will say `bwrap: No permissions to create new namespace, likely because the kernel does not "
+            "allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
+        ),
+        hides_missing_command=True,
+    ),
+    nodes=NODES,
+    words=_words,
+    brought=_brought,
+    command=command,
+)

@@ -7,6 +7,7 @@ Source: spf13/pflag 1.0 `flag.go` (parseArgs, parseLongArg, parseSingleShortArg)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Optional
 
 FlagKind = Literal["bool", "string", "array", "list", "map"]
@@ -45,6 +46,33 @@ class CommandLine(NamedTuple):
     """What follows the options: the first word that is none, and everything behind it."""
     incomplete: Optional[str] = None
     """The last option, if it lacks its value."""
+
+
+class Options(NamedTuple):
+    """The options of a start, each as the program will have it."""
+
+    values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The values of each option that is given, by its name; the elements of a `list`. Without those of `env`."""
+    env: Mapping[str, str] = MappingProxyType({})
+    """What --env sets."""
+    unknown: tuple[str, ...] = ()
+    """Words that are none of the program's options, as far as gpubind knows those."""
+    image: tuple[str, ...] = ()
+    """What follows the options: the program would take it for the image."""
+    incomplete: Optional[str] = None
+    """The last option, if it lacks its value: it would take the next word for it."""
+
+    def has(self, name: str) -> bool:
+        """Whether the switch *name* is on."""
+        return parse_bool(self.values.get(name, ("false",))[-1]) is True
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """The values of option *name*, in their order."""
+        return self.values.get(name, ())
+
+    def last(self, name: str) -> Optional[str]:
+        """The value of option *name* that counts, if it is given."""
+        return self.values[name][-1] if self.values.get(name) else None
 
 
 def parse_command_line(words: Sequence[str], flags: Sequence[Flag]) -> CommandLine:

@@ -14,6 +14,8 @@ from typing import NamedTuple, Optional
 from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, UserBind
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.flags import parse_list
+from gpubind.runtimes.singularity_options import is_clean, is_contained
+from gpubind.runtimes.singularity_values import said
 from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
 
 _UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
@@ -32,7 +34,7 @@ def brought(start: Start) -> Brought:
     """What *start* brings beside the plan, in the order in which the program mounts it."""
     options = start.options
     unseen = [f"--{name} {value}" for name in _UNSEEN for value in options.all(name)]
-    if start.directive("mount hostfs") == "yes" and not options.contain:
+    if start.directive("mount hostfs") == "yes" and not is_contained(options):
         unseen.append("mount hostfs = yes")
     binds: list[UserBind] = []
     for spec in _binds(start):
@@ -43,12 +45,12 @@ def brought(start: Start) -> Brought:
             binds.append(UserBind(HostPath(source), ContainerPath(normpath(spec.target))))
     env: list[EnvVar] = []
     for name, changes, op in _SEARCH_PATHS:
-        said = start.said(name)
-        text = said.text if said is not None else None
-        if said is None and name == "LD_PRELOAD" and not options.clean_environment:
+        told = said(start, name)
+        text = told.text if told is not None else None
+        if told is None and name == "LD_PRELOAD" and not is_clean(options):
             text = start.environ.get(name)  # the caller's own variable goes into the container, too
-        elif said is not None and not said.plain:
-            unseen.append(f"{name}={said.text}" if said.text is not None else f"--env-file ({name})")
+        elif told is not None and not told.plain:
+            unseen.append(f"{name}={told.text}" if told.text is not None else f"--env-file ({name})")
             continue
         if text is not None:
             env.append(EnvVar(changes, op, text, ":", "user"))  # type: ignore[arg-type]  # of the table
@@ -57,7 +59,7 @@ def brought(start: Start) -> Brought:
 
 def _binds(start: Start) -> Iterator[BindSpec]:
     """The binds of the site, the program and the user, in the order in which they are mounted."""
-    options, contain = start.options, start.options.contain
+    options, contain = start.options, is_contained(start.options)
     left_out = options.all("no-mount")
     yield from _sites(start)
     if start.directive("mount home", "yes") == "yes":
@@ -82,7 +84,7 @@ def named_binds(start: Start) -> tuple[BindSpec, ...]:
 
 def _sites(start: Start) -> Iterator[BindSpec]:
     left_out = start.options.all("no-mount")
-    if not start.options.contain and "bind-paths" not in left_out:
+    if not is_contained(start.options) and "bind-paths" not in left_out:
         binds = parse_binds(start.site.get("bind path", ()))
         yield from (spec for spec in binds if spec.target not in left_out)
 
@@ -96,7 +98,7 @@ def _users(start: Start) -> Iterator[BindSpec]:
 def _home(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
     """The caller's home, or what --home puts in its place. With --contain an unnamed home is an empty directory."""
     named = start.options.last("home")
-    if start.options.has("no-home") or "home" in left_out or (start.options.contain and not named):
+    if start.options.has("no-home") or "home" in left_out or (is_contained(start.options) and not named):
         return
     source, _, target = (named or start.home or "").partition(":")
     if source:
@@ -106,7 +108,7 @@ def _home(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
 def _working_directory(start: Start) -> Optional[ContainerPath]:
     """Where the program starts; None where the container may not have that directory."""
     named = start.options.last("cwd") or start.options.last("pwd")
-    here = named or (None if start.options.contain else start.working_directory)
+    here = named or (None if is_contained(start.options) else start.working_directory)
     return ContainerPath(here) if here and here.startswith("/") else None
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.formats.shell import Exports, parse_exports
-from gpubind.runtimes.flags import Flag, FlagKind, parse_bool, parse_command_line, parse_list, parse_map
+from gpubind.runtimes.flags import Flag, FlagKind, Options, parse_command_line, parse_list, parse_map
 
 PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
 """What the names of a program's variables begin with, in the order of their rank."""
@@ -154,46 +154,19 @@ FLAGS: tuple[Flag, ...] = (
 _KINDS = {flag.name: flag.kind for flag in FLAGS}
 
 
-class Options(NamedTuple):
-    """The options of a start, each as the program will have it."""
+def is_contained(options: Options) -> bool:
+    """Whether the container gets a minimal /dev, and nothing of the host's but what is asked for."""
+    return any(map(options.has, ("contain", "containall", "compat")))
 
-    values: Mapping[str, tuple[str, ...]] = {}
-    """The values of each option that is given, by its name; the elements of a `list`. Without those of `env`."""
-    env: Mapping[str, str] = {}
-    """What --env sets."""
-    unknown: tuple[str, ...] = ()
-    """Words that are none of the program's options, as far as gpubind knows those."""
-    image: tuple[str, ...] = ()
-    """What follows the options: the program would take it for the image."""
-    incomplete: Optional[str] = None
-    """The last option, if it lacks its value: it would take the next word for it."""
 
-    def has(self, name: str) -> bool:
-        """Whether the switch *name* is on."""
-        return parse_bool(self.values.get(name, ("false",))[-1]) is True
+def is_literal(options: Options) -> bool:
+    """Whether values of variables arrive as they are; else the container's shell evaluates them once."""
+    return options.has("no-eval") or options.has("compat")
 
-    def all(self, name: str) -> tuple[str, ...]:
-        """The values of option *name*, in their order."""
-        return self.values.get(name, ())
 
-    def last(self, name: str) -> Optional[str]:
-        """The value of option *name* that counts, if it is given."""
-        return self.values[name][-1] if self.values.get(name) else None
-
-    @property
-    def contain(self) -> bool:
-        """Whether the container gets a minimal /dev, and nothing of the host's but what is asked for."""
-        return any(map(self.has, ("contain", "containall", "compat")))
-
-    @property
-    def no_eval(self) -> bool:
-        """Whether values of variables arrive as they are; else the container's shell evaluates them once."""
-        return self.has("no-eval") or self.has("compat")
-
-    @property
-    def clean_environment(self) -> bool:
-        """Whether the caller's variables stay outside."""
-        return any(map(self.has, ("cleanenv", "containall", "compat")))
+def is_clean(options: Options) -> bool:
+    """Whether the caller's variables stay outside."""
+    return any(map(options.has, ("cleanenv", "containall", "compat")))
 
 
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:

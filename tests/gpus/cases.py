@@ -403,6 +403,7 @@ ROWS: dict[str, Row] = {
     "ROCR knows no MIG device": Row(
         "amd-untold", None, {ROCR: mig(0, "1/0")}, ALL, {ROCR: mig(0, "1/0")}, "error visible-devices-unknown"
     ),
+    "ROCR without unique_id": Row("amd-untold", None, {ROCR: h(1)}, ALL, {ROCR: h(1)}, "note gpu-uuid-unknown"),
     "ROCR hides": Row("amd", None, {ROCR: "-1"}, "", {ROCR: "-1"}, "warning visible-devices-none"),
     "ROCR in a cgroup": Row("amd-cgroup", None, {ROCR: "1"}, ALL, {ROCR: "1"}, "warning gpu-order-unknown"),
     "HIP alone": Row("amd", None, {HIP: "1"}, "kfd dri/renderD129", {ROCR: "0", HIP: "0"}),

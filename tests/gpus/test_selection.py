@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.errors import UsageError
 from gpubind.gpus.selection import Selection, select
 from gpubind.model import Request
 from gpubind.planner import make_plan
 from gpus.cases import ALL, ROWS, Row
 from gpus.hosts import HOSTS, hexid, nvidia, uuid
-
-ERRORS = ("bad-gpus", "unknown-gpu", "ambiguous-gpu")
+from gpus.test_option import ERRORS
 
 
 def chosen(row: Row) -> tuple[Selection, ...]:
@@ -32,16 +30,6 @@ def test_a_choice_gives_these_devices_variables_and_findings(name: str) -> None:
     findings = [f"{f.severity} {f.code}" for selection in made for f in selection.inventory.findings]
     assert findings == ([row.findings] if row.findings else [])
     assert all(f.hint and f.where for selection in made for f in selection.inventory.findings)
-
-
-@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.devices in ERRORS])
-def test_what_cannot_be_chosen_is_an_error_of_usage(name: str) -> None:
-    row = ROWS[name]
-    with pytest.raises(UsageError) as error:
-        chosen(row)
-    assert error.value.code == row.devices
-    assert error.value.exit_code == 2
-    assert error.value.hint
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.devices not in ERRORS])

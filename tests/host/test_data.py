@@ -85,6 +85,11 @@ def test_what_does_not_ship_is_the_same_error_when_installed(installed: str) -> 
 
 
 @pytest.mark.parametrize("name", HOSTS)
+def test_the_name_of_a_shipped_host_tells_its_driver(name: str) -> None:
+    assert ("nvidia" in name) != ("rocm" in name)
+
+
+@pytest.mark.parametrize("name", HOSTS)
 def test_every_shipped_record_names_no_machine_and_nobodys_home(name: str) -> None:
     record = parse_record(read_data(f"data/hosts/{name}.json"))
     assert record.hostname is None

@@ -15,7 +15,8 @@ from build.trees import ABSENT, FORBIDDEN, Dir, Fifo, File, Hidden, Item, Link, 
 from gpubind.arch import WITH_DRIVERS
 from gpubind.errors import NotRecordedError
 from gpubind.formats.record import Record, RecordedRoot, RecordedRun, dump_record, parse_record
-from gpubind.host import Host, LiveHost, RunResult
+from gpubind.host import Host, RunResult
+from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import GPU_NAME, survey
 from gpubind.layouts import (
@@ -27,6 +28,7 @@ from gpubind.layouts import (
 )
 from gpubind.model import Missing, RootedPath, Stat
 from gpubind.rules import driver, graphics, manifests, nodes, platform, services
+from gpubind.runtimes import RUNTIMES
 from gpubind.sources.amd.devices import PCI_DEVICES
 from gpubind.tree import Tree
 
@@ -210,7 +212,12 @@ def searched(machine: str) -> tuple[str, ...]:
 LOOKED_AT = (
     *(platform.UDEV, platform.IMEX_DOMAIN, *(sysctl.path for sysctl in platform.USER_NAMESPACES)),
     *(services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, driver.NOUVEAU, graphics.MODESET, "/proc/devices"),
-    *(path for paths in platform.SETUID.values() for path in paths),
+    *(
+        path
+        for runtime in RUNTIMES.values()
+        if runtime.limits.user_namespaces
+        for path in runtime.limits.user_namespaces.helpers
+    ),
 )
 """What the rules look at alone."""
 

@@ -38,7 +38,7 @@ from rules.cases_host import (
 )
 from rules.situations import Situation, found, without
 
-BACKENDS = (None, *RUNTIMES, "docker", "podman")
+BACKENDS = (None, *RUNTIMES)
 
 
 def severities(code: str, situation: Situation) -> list[str]:

@@ -17,10 +17,13 @@ from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, Request
-from gpubind.runtimes.bwrap import LAYOUT, REBUILD_LIMIT, brought, command, words
+from gpubind.planner.placement import GPUBIND as LAYOUT
+from gpubind.runtimes.bwrap import REBUILD_LIMIT, brought, command, words
 from gpubind.runtimes.bwrap_environment import environment
 from gpubind.runtimes.bwrap_options import Given, read_options
-from gpubind.runtimes.start import Start, Words
+from gpubind.runtimes.edits import Words
+from gpubind.runtimes.record import Call
+from gpubind.runtimes.start import Action, Start
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
 STAGED = {ICD: HostPath("/cache/icd.json")}
@@ -255,19 +258,27 @@ def test_a_home_that_is_no_directory_is_not_bound() -> None:
     assert ("/home/u", "/home/u") not in pairs(make(environ={"HOME": "/home/u"}), "--bind")
 
 
+NO_WORDS = Words(())
+
+
+def started(action: Action, opened: Image, *argv: str, made: Words = NO_WORDS) -> tuple[str, ...]:
+    """The command line of a start."""
+    return command(Call("/usr/bin/bwrap", action, "/images/test", opened.tree, argv), Start("bwrap"), made).argv
+
+
 def test_the_command_follows_a_double_dash() -> None:
     opened = image(glibc())
     made = make(opened, arguments=("--unshare-net",))
-    line = command("/usr/bin/bwrap", "exec", made, opened.tree, ("--odd", "x"))
+    line = started("exec", opened, "--odd", "x", made=made)
     assert line[-3:] == ("--", "--odd", "x")
     assert "--unshare-net" in line
 
 
 def test_run_starts_the_images_runscript_and_shell_its_shell() -> None:
     opened = image(glibc(), sandbox(), {"/usr/bin/bash": elf(kind=2)})
-    assert command("bwrap", "run", Words(()), opened.tree, ("a",))[-2:] == ("/.singularity.d/runscript", "a")
-    assert command("bwrap", "shell", Words(()), opened.tree, ())[-1] == "/bin/bash"
-    assert command("bwrap", "shell", Words(()), image(glibc()).tree, ())[-1] == "/bin/sh"
+    assert started("run", opened, "a")[-2:] == ("/.singularity.d/runscript", "a")
+    assert started("shell", opened)[-1] == "/bin/bash"
+    assert started("shell", image(glibc()))[-1] == "/bin/sh"
 
 
 def test_the_chosen_gpu_is_said_and_its_node_alone_is_there() -> None:

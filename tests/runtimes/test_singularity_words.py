@@ -17,27 +17,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
+from gpubind.facade import open_host, plan
 from gpubind.image import Image
 from gpubind.model import CAPABILITIES, HostPath, Plan, Request
-from gpubind.runtimes import singularity
-from gpubind.runtimes.singularity import (
+from gpubind.runtimes.edits import Bind, Words
+from gpubind.runtimes.lines import quoted, raw
+from gpubind.runtimes.record import Call
+from gpubind.runtimes.singularity import command, identify
+from gpubind.runtimes.singularity_environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
+from gpubind.runtimes.singularity_exports import exports, without_variables
+from gpubind.runtimes.singularity_options import parse_site, read_env_file
+from gpubind.runtimes.singularity_words import (
     LAYOUT,
     NO_GPU_FLAGS,
     bind_word,
-    command,
-    exports,
-    generated,
     layout_of,
     mount_word,
-    parse_version,
-    quoted,
-    raw,
-    without_variables,
+    needs_mount,
     words,
 )
-from gpubind.runtimes.singularity_options import parse_site, read_env_file
-from gpubind.runtimes.start import Bind, Start, Words
+from gpubind.runtimes.start import Start
 
 LIBS = "/.singularity.d/libs"
 PREFIXES = ("APPTAINER", "SINGULARITY")
@@ -115,6 +114,20 @@ def test_a_file_that_a_bind_of_the_users_brings_is_not_missed(bind: str) -> None
 def test_a_file_that_the_user_binds_itself_is_the_users() -> None:
     made = words(make(), start("--bind", "/mine:/usr/bin/nvidia-smi"))
     assert not targets(made) & BINARIES
+
+
+@pytest.mark.parametrize(
+    ("begun", "codes"),
+    [
+        (start(), {"devices-not-isolated"}),
+        (start("--no-mount", "dev", site={"user bind control": ("no",)}), {"no-dev", "binds-forbidden"}),
+    ],
+)
+def test_what_keeps_a_driver_out_is_told_of_the_vendor_whose_driver_it_is(begun: Start, codes: set[str]) -> None:
+    for name in ("debian13-nvidia550", "mi300x-rocm62"):
+        made = plan(open_host(name), Request(vendors=()), layout=LAYOUT)
+        vendors = {finding.code: finding.vendor for finding in words(made, begun).findings if finding.code in codes}
+        assert vendors == dict.fromkeys(codes, made.drivers[0].driver.vendor)
 
 
 def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
@@ -253,9 +266,9 @@ def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_
         shell = ["sh", "-euc", f'{script}printf %s "$LD_LIBRARY_PATH"']
         done = subprocess.run(shell, capture_output=True, text=True, check=True, env={"LD_LIBRARY_PATH": before})
         assert done.stdout == after
-    staged = {singularity.ENVIRONMENT_SCRIPT: HostPath("/cache/script")}
+    staged = {ENVIRONMENT_SCRIPT: HostPath("/cache/script")}
     made = words(make(UNDECIDED), begun._replace(staged={**begun.staged, **staged}))
-    assert ("/cache/script", singularity.ENVIRONMENT_SCRIPT) in [(b.source, b.target) for b in made.binds]
+    assert ("/cache/script", ENVIRONMENT_SCRIPT) in [(b.source, b.target) for b in made.binds]
     assert "LD_LIBRARY_PATH" not in env(made)
     assert "library-path-last" not in [finding.code for finding in made.findings]
     for opened, other in ((VALUED, begun), (UNDECIDED, start()), (UNDECIDED, start("--no-eval", version=(1, 5, 0)))):
@@ -266,7 +279,7 @@ def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_
 def test_where_no_place_can_be_made_the_script_follows_the_images_last_file() -> None:
     begun = start("--no-eval", "--writable")
     assert generated(make(UNDECIDED), begun, UNDECIDED.tree) == {
-        singularity.BASE_SCRIPT: 'LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}:/.singularity.d/libs"\n\n'
+        BASE_SCRIPT: 'LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}:/.singularity.d/libs"\n\n'
         f"LD_LIBRARY_PATH={LIBS}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\nexport LD_LIBRARY_PATH\n"
     }
 
@@ -346,7 +359,8 @@ def test_an_optional_file_whose_place_is_in_the_image_is_bound_with_writable_too
 
 def test_the_command_has_the_users_words_before_ours_and_the_image_after() -> None:
     begun = start("--contain")
-    line = command("/usr/bin/apptainer", "exec", begun, words(make(), begun), "img.sif", ("cmd", "-x"))
+    call = Call("/usr/bin/apptainer", "exec", "img.sif", None, ("cmd", "-x"))
+    line = command(call, begun, words(make(), begun)).argv
     assert line[:3] == ("/usr/bin/apptainer", "exec", "--contain")
     assert line[-3:] == ("img.sif", "cmd", "-x")
 
@@ -361,7 +375,9 @@ def test_raw_words_survive_an_unquoted_substitution() -> None:
 def test_quoted_words_survive_eval() -> None:
     made = words(make(root="/a b'c"), start())
     script = 'eval "set -- $(cat)"; printf "%s\\n" "$@"'
-    done = subprocess.run(["sh", "-c", script], input=quoted(made), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh", "-c", script], input=quoted(made, "apptainer"), capture_output=True, text=True, check=True
+    )
     assert tuple(done.stdout.splitlines()) == made.options
 
 
@@ -463,7 +479,7 @@ PATHS = (
 @given(source=PATHS, target=PATHS, read_only=st.booleans())
 def test_any_path_is_said_by_bind_or_by_mount(source: str, target: str, read_only: bool) -> None:
     bind = Bind(source, target, read_only)
-    if singularity._needs_mount(bind):
+    if needs_mount(bind):
         assert parse_mount(mount_word(bind)) == (source, target, read_only)
     else:
         assert parse_bind(bind_word(bind)) == [(source, target, read_only)]
@@ -503,7 +519,7 @@ def test_of_an_environment_file_what_only_a_shell_can_tell_is_not_known() -> Non
     ],
 )
 def test_the_version_tells_the_program_behind_a_name(text: str, expected: Any) -> None:
-    assert parse_version(text) == expected
+    assert identify(text) == expected
 
 
 def test_the_sites_configuration_is_directives_and_values() -> None:
@@ -513,7 +529,7 @@ def test_the_sites_configuration_is_directives_and_values() -> None:
 
 
 def test_quoting_uses_the_shells_own_rules() -> None:
-    assert shlex.split(quoted(Words(("a b", "c'd")))) == ["a b", "c'd"]
+    assert shlex.split(quoted(Words(("a b", "c'd")), "apptainer")) == ["a b", "c'd"]
 
 
 # Choosing GPUs.

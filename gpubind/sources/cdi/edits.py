@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from gpubind.findings import finding
 from gpubind.formats.cdi import CdiMount
+from gpubind.formats.gpu_variables import NVIDIA_VISIBLE_DEVICES
 from gpubind.host import Host
-from gpubind.host.base import NVIDIA
 from gpubind.layouts import SYSTEM_DIRECTORIES
 from gpubind.model import Decision, EnvVar, Finding, Vendor, Verdict
 from gpubind.sources.cdi.hooks import Links, read_hooks
 from gpubind.sources.cdi.registry import SOURCE, Applied
 from gpubind.sources.claims import Claim
 
-FOR_NVIDIAS_RUNTIME = (NVIDIA, "NVIDIA_CTK_LIBCUDA_DIR")
+FOR_NVIDIAS_RUNTIME = (NVIDIA_VISIBLE_DEVICES, "NVIDIA_CTK_LIBCUDA_DIR")
 PREPENDED = ("LD_LIBRARY_PATH", "PATH")
 _UNCLEAN = "a path in a spec is absolute, without `.`, `..` and doubled or trailing slashes"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

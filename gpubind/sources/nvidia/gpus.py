@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
 from gpubind.findings import finding
+from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
 from gpubind.formats.procfs import (
     GpuInformation,
     normal_pci,
@@ -22,13 +23,12 @@ from gpubind.formats.procfs import (
     parse_params,
 )
 from gpubind.host import Host
-from gpubind.host.base import CUDA, NVIDIA
 from gpubind.model import ContainerPath, Finding, Gpu, MigDevice, MigNode, Missing, Request
 from gpubind.sources.nodes import render_node
 
 PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
-MIG_VARIABLES = (CUDA, NVIDIA)
+MIG_VARIABLES = (CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")
 """The name of a GPU's node in /dev, with its minor number."""

@@ -14,7 +14,7 @@ from gpubind.documents.cdi import render_cdi
 from gpubind.facade import plan
 from gpubind.model import Request
 from gpubind.planner.placement import GPUBIND, SINGULARITY, cdi_layout
-from gpubind.runtimes import bwrap, singularity
+from gpubind.runtimes import bwrap, singularity_words
 from gpubind.runtimes.start import Start
 
 PATHS = ["PATH=/opt/vendor/bin", "LD_LIBRARY_PATH=/opt/vendor/lib"]
@@ -58,6 +58,6 @@ def test_search_paths_of_a_device_go_before_all_others(program: str) -> None:
         assert env["PATH"].startswith("/opt/vendor/bin:/usr")
         assert env["LD_LIBRARY_PATH"] == "/opt/vendor/lib"
     else:
-        env = dict(singularity.words(made, Start(), opened.tree).env)
+        env = dict(singularity_words.words(made, Start(), opened.tree).env)
         assert env["PREPEND_PATH"] == "/opt/vendor/bin"
         assert env["LD_LIBRARY_PATH"].startswith("/opt/vendor/lib:")

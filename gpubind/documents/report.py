@@ -23,13 +23,18 @@ class Report(NamedTuple):
     """Those that count, worst first."""
     ignored: tuple[tuple[Finding, str], ...]
     """Those that do not, each with the reason."""
+    rules: tuple[tuple[str, str], ...] = ()
+    """Every rule that was asked, also those that found nothing: (code, what it needs)."""
 
 
-def report_of(plan: Plan, findings: Iterable[Finding], reasons: Mapping[str, str]) -> Report:
-    """*findings*, without those whose code is in *reasons*."""
+def report_of(
+    plan: Plan, findings: Iterable[Finding], reasons: Mapping[str, str], rules: Iterable[tuple[str, str]] = ()
+) -> Report:
+    """*findings*, without those whose code is in *reasons*, from the *rules* that were asked: (code, what it needs)."""
     findings = tuple(findings)
     ignored = tuple((finding, reasons[finding.code]) for finding in findings if finding.code in reasons)
-    return Report(plan, tuple(finding for finding in findings if finding.code not in reasons), ignored)
+    counted = tuple(finding for finding in findings if finding.code not in reasons)
+    return Report(plan, counted, ignored, tuple(rules))
 
 
 def verdict(findings: Iterable[Finding]) -> str:

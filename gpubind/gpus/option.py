@@ -7,21 +7,21 @@ from typing import NamedTuple, Optional
 
 from gpubind.errors import UsageError
 from gpubind.formats.gpu_ids import GpuId, parse_gpus
+from gpubind.formats.gpu_lists import is_uuid
+from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES
 from gpubind.gpus.choice import (
-    BY,
+    OPTION,
     Choice,
     Chosen,
-    divided,
-    is_uuid,
-    merged,
+    each_gpu_once,
+    gpus_named,
     mig_device,
-    mig_named,
-    named,
-    names_of,
+    mig_device_named,
+    mig_enabled,
     usable,
+    uuids_of,
 )
 from gpubind.gpus.findings import mig_unresolved
-from gpubind.host.base import CUDA
 from gpubind.model import Gpu, Inventory
 
 
@@ -36,37 +36,37 @@ class _Found(NamedTuple):
     """Whether it names one of the MIG devices of `chosen`, and no file tells which."""
 
     @property
-    def names(self) -> tuple[Optional[str], ...]:
-        """How CUDA knows it: CUDA itself knows MIG devices by their UUIDs."""
+    def uuids(self) -> tuple[Optional[str], ...]:
+        """The UUIDs of it; a MIG device that no file tells has the one that the caller gave."""
         if self.unresolved and self.item.spelling == "mig-uuid":
             return (self.item.text,)
-        return tuple(name for one in self.chosen for name in names_of(one))
+        return tuple(uuid for one in self.chosen for uuid in uuids_of(one))
 
 
-def asked(text: str, inventories: Sequence[Inventory]) -> tuple[Choice, ...]:
+def chosen_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[Choice, ...]:
     """What *text* chooses of each inventory. The list is the whole choice: a vendor that it does not name has none.
 
     Errors: `UsageError` (`bad-gpus`, `unknown-gpu`, `ambiguous-gpu`).
     """
     items = parse_gpus(text)
     if items == "all":
-        return tuple(Choice(BY, everything=True) for _ in inventories)
+        return tuple(Choice(OPTION, everything=True) for _ in inventories)
     if items == "none":
-        return tuple(Choice(BY, ()) for _ in inventories)
+        return tuple(Choice(OPTION, ()) for _ in inventories)
     found = [_find(item, inventories) for item in items]
     return tuple(_choice(text, [one for one in found if one.number == n]) for n in range(len(inventories)))
 
 
 def _choice(text: str, found: Sequence[_Found]) -> Choice:
-    names = [name for one in found for name in one.names]
+    uuids = [uuid for one in found for uuid in one.uuids]
     unresolved = [one.item for one in found if one.unresolved]
-    by_uuid = any(item.spelling == "mig-uuid" for item in unresolved) and None not in names
+    has_all = any(item.spelling == "mig-uuid" for item in unresolved) and None not in uuids
     return Choice(
-        by=BY,
-        gpus=merged(chosen for one in found for chosen in one.chosen),
-        variables=((CUDA, ",".join(dict.fromkeys(name or "" for name in names))),) if by_uuid else (),
-        uuids=any(is_uuid(one.item.text) for one in found),
-        findings=tuple(mig_unresolved(item.text, f"{BY} {text}") for item in unresolved),
+        by=OPTION,
+        gpus=each_gpu_once(chosen for one in found for chosen in one.chosen),
+        forwarded=((CUDA_VISIBLE_DEVICES, ",".join(dict.fromkeys(uuid or "" for uuid in uuids))),) if has_all else (),
+        by_uuid=any(is_uuid(one.item.text) for one in found),
+        findings=tuple(mig_unresolved(item.text, f"{OPTION} {text}") for item in unresolved),
     )
 
 
@@ -77,7 +77,7 @@ def _find(item: GpuId, inventories: Sequence[Inventory]) -> _Found:
     matches = [
         (number, gpu)
         for number, inventory in enumerate(inventories)
-        for gpu in named(item, usable(inventory))
+        for gpu in gpus_named(item, usable(inventory))
         if not is_mig or gpu.vendor == "nvidia"
     ]
     if item.spelling == "index" and matches and sum(1 for inventory in inventories if usable(inventory)) > 1:
@@ -100,7 +100,7 @@ def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[Chosen]:
     """The MIG device of *gpu* that *item* names; the whole GPU, if it is one of several by its place."""
     if item.spelling != "mig-index":
         return mig_device(gpu, item.gi, item.ci)
-    known = mig_named(item.text, inventory)
+    known = mig_device_named(item.text, inventory)
     if known is None and (item.gi or 0) < len(gpu.mig):
         # The only MIG device of a GPU is its first; of several, files do not tell the order.
         return Chosen(gpu, gpu.mig if len(gpu.mig) == 1 else ())
@@ -109,11 +109,11 @@ def _mig_of(gpu: Gpu, item: GpuId, inventory: Inventory) -> Optional[Chosen]:
 
 def _mig_by_uuid(item: GpuId, inventories: Sequence[Inventory]) -> _Found:
     for number, inventory in enumerate(inventories):
-        known = mig_named(item.text, inventory)
+        known = mig_device_named(item.text, inventory)
         if known is not None:
             return _Found(item, number, (known,))
-        if divided(inventory):
-            return _Found(item, number, tuple(map(Chosen, divided(inventory))), unresolved=True)
+        if mig_enabled(inventory):
+            return _Found(item, number, tuple(map(Chosen, mig_enabled(inventory))), unresolved=True)
     raise _unknown(item, inventories)
 
 
@@ -124,7 +124,7 @@ def _unknown(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gpu] =
         why = f"that GPU has the parts {parts}" if parts else "that GPU is not divided (MIG)"
     elif item.spelling == "mig-uuid":
         why = "no GPU here is divided (MIG)"
-    elif any(one.index is None for one in named(item, every)):
+    elif any(one.index is None for one in gpus_named(item, every)):
         why = "it is excluded from use (NVreg_ExcludedGpus)"
     elif item.spelling == "uuid" and any(one.uuid is None for one in every):
         why = "the driver has not told every UUID yet: until its first use, name a GPU by its PCI address"

@@ -1,10 +1,9 @@
-"""The forms in which a check is told: lines, JSON, JUnit XML, workflow commands."""
+"""The forms in which a check is told: lines, JSON, workflow commands."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
-from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -12,7 +11,7 @@ from build.driver import host, kernel, rhel
 from build.images import glibc, image
 
 from gpubind.data import read_data
-from gpubind.documents.findings import (
+from gpubind.documents.report import (
     Report,
     render_check_github,
     render_check_json,
@@ -20,7 +19,6 @@ from gpubind.documents.findings import (
     report_of,
     verdict,
 )
-from gpubind.documents.junit import render_junit
 from gpubind.facade import check, plan
 from gpubind.model import Finding, Request
 
@@ -29,7 +27,6 @@ ERROR = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is miss
 HOSTILE = Finding("bad-icd", "warning", None, "a\nb", "100% of \x1b[31m <it>, it: is\nbad & ]]>", None, None, "mend")
 NOTE = Finding("gpu-excluded", "note", "nvidia", "gpu", "one is excluded", hint="nothing")
 REPORT = report_of(PLAN, (ERROR, HOSTILE, NOTE), {"gpu-excluded": "kept for the display"})
-RULES = (("bad-icd", "host"), ("gpu-excluded", "host"), ("stub-in-image", "image"), ("uvm-missing", "host"))
 
 
 def test_what_is_ignored_keeps_its_reason_and_does_not_count() -> None:
@@ -50,23 +47,6 @@ def test_as_json_it_follows_its_schema(report: Report) -> None:
     jsonschema.validate(document, json.loads(read_data("data/check.schema.json")))
     assert document["verdict"] == verdict(report.findings)
     assert document["plan"] == PLAN.digest
-
-
-def test_as_junit_each_rule_is_a_case_and_an_error_a_failure() -> None:
-    suite = ElementTree.fromstring(render_junit(REPORT, RULES))
-    assert suite.attrib == {
-        "name": "gpubind check",
-        "tests": "4",
-        "failures": "1",
-        "errors": "0",
-        "skipped": "1",
-    }
-    failed = [case.attrib["name"] for case in suite if case.find("failure") is not None]
-    assert failed == ["uvm-missing"]
-    skipped = suite.find("testcase[@name='gpu-excluded']/skipped")
-    assert skipped is not None
-    assert skipped.attrib["message"] == "kept for the display"
-    assert suite.findtext("testcase[@name='bad-icd']/system-out")
 
 
 def test_as_workflow_commands_a_finding_is_one_line_with_its_level() -> None:

@@ -1,0 +1,118 @@
+"""Who starts a container, and with what: the facts of this machine that a runtime's words depend on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from glob import glob
+from typing import Optional
+
+from gpubind.errors import UsageError
+from gpubind.execute import probe_version
+from gpubind.host.open import read_file
+from gpubind.model import HostPath
+from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.flags import Options
+from gpubind.runtimes.record import Runtime
+from gpubind.runtimes.start import Start
+
+TEXT_LIMIT = 1 << 20
+"""Bytes of an environment file, or of a runtime's configuration, that are read."""
+
+
+def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], environ: Mapping[str, str]) -> Start:
+    """A start by *runtime*: version, configuration, the user's own options, values and directories.
+
+    *program* is the path of its program, None where it is not to be asked; *arguments* are the user's own options for
+    it, and *environ* is the caller's environment.
+    Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
+    """
+    version, site = None, None
+    if program is not None and program.startswith("/") and runtime.identify is not None:
+        identity = runtime.identify(probe_version(program))
+        runtime, version = RUNTIMES[identity.name], identity.version
+        if runtime.site is not None and os.path.exists(runtime.site):
+            site = runtime.parse_site(_text(read_file(runtime.site, TEXT_LIMIT)))
+    options = runtime.options_of(runtime.name, arguments, environ)
+    _need_whole(options)
+    here = _working_directory(environ)
+    values, unread = _read_env_files(runtime, options.all("env-file"), environ)
+    return Start(
+        program=runtime.name,
+        version=version,
+        arguments=arguments,
+        environ=environ,
+        options=options,
+        site=site or {},
+        env_files=values,
+        has_unread_env_files=unread,
+        directories=frozenset(path for path in (environ.get("HOME"), here) if path and os.path.isdir(path)),
+        home=_home(),
+        working_directory=here,
+        nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
+    )
+
+
+def callers_environ() -> dict[str, str]:
+    """The caller's environment. Python sets LC_CTYPE for itself (PEP 538), which no container is to inherit."""
+    environ = dict(os.environ)
+    if environ.get("LC_CTYPE") == "C.UTF-8":
+        with contextlib.suppress(OSError), open("/proc/self/environ", "rb") as file:
+            if not any(variable.startswith(b"LC_CTYPE=") for variable in file.read().split(b"\0")):
+                del environ["LC_CTYPE"]
+    return environ
+
+
+def _read_env_files(
+    runtime: Runtime, paths: Iterable[str], environ: Mapping[str, str]
+) -> tuple[dict[str, Optional[str]], bool]:
+    """What the user's environment files set; and whether one of them was not read.
+
+    A pipe, such as a shell's `<(...)`, is the runtime's: what is read from it here would be lost to that.
+    """
+    values: dict[str, Optional[str]] = {}
+    unread = False
+    for path in paths:
+        if os.path.exists(path) and not (os.path.isfile(path) and os.path.getsize(path) <= TEXT_LIMIT):
+            values, unread = {}, True
+        else:
+            values.update(runtime.read_env_file(_text(read_file(path, TEXT_LIMIT)), environ))
+    return values, unread
+
+
+def _need_whole(options: Options) -> None:
+    """Errors: `UsageError` for a --backend-arg that would make the program take gpubind's own words for the user's."""
+    if options.incomplete is not None:
+        what = f"`{options.incomplete}` of --backend-arg lacks its value"
+        hint = "give the value in the same word, --backend-arg=--bind=/a:/b, or in one more --backend-arg behind it"
+        raise UsageError("incomplete-argument", what, hint=hint)
+    if options.image and not options.unknown:
+        what = f"`{options.image[0]}` of --backend-arg is no option: the program would take it for the image"
+        raise UsageError(
+            "incomplete-argument", what, hint="--backend-arg is for options; IMAGE and CMD stand behind them"
+        )
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _home() -> Optional[str]:
+    """The caller's home by the user database: Apptainer asks there, not in HOME."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
+
+
+def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
+    """Where the caller is, under the name that the caller's shell has for it; None if that directory is gone."""
+    try:
+        here = os.getcwd()
+        named = environ.get("PWD", "")
+        return named if named.startswith("/") and os.path.samefile(named, here) else here
+    except OSError:
+        return None

@@ -1,0 +1,119 @@
+"""Programs of this machine that gpubind asks: found in the standard directories, trusted, and run in bounded time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Optional, Union
+
+from gpubind.host.base import RunResult
+from gpubind.model import Missing
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+OUTPUT_LIMIT = 1 << 20
+KILL_S = 1.0
+"""How long a killed program is waited for: one that a driver holds in the kernel may not die at all."""
+
+
+def find_program(name: str) -> Union[str, Missing]:
+    """The program *name* in the standard directories, by its real path.
+
+    Missing (`absent`) if it is nowhere; for root also (`forbidden`) if someone else could change it.
+    """
+    places = (f"{directory}/{name}" for directory in PROGRAM_DIRECTORIES)
+    place = next((place for place in places if os.access(place, os.X_OK)), None)
+    if place is None:
+        return Missing("absent", f"no `{name}` in {':'.join(PROGRAM_DIRECTORIES)}")
+    program = os.path.realpath(place)
+    if os.geteuid() == 0 and (writable := writable_by_others(program)):
+        return Missing("forbidden", f"`{writable}` can be written by others than root; not run as root")
+    return program
+
+
+def writable_by_others(program: str) -> Optional[str]:
+    """The first of *program* and the directories above it that someone other than root could change; None if none."""
+    path = program
+    while True:
+        found = os.lstat(path)
+        sticky_directory = path != program and found.st_mode & 0o1000
+        if found.st_uid != 0 or (found.st_mode & 0o022 and not sticky_directory):
+            return path
+        if path == "/":
+            return None
+        path = os.path.dirname(path)
+
+
+def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
+    """What the program `argv[0]` of the standard directories prints, and its status, in bounded time and memory.
+
+    It reads nothing, and has no environment but a PATH and the C locale. One that does not end within *timeout_s*
+    seconds, or that prints without end, is killed with all that it has started.
+    """
+    program = find_program(argv[0])
+    if isinstance(program, Missing):
+        return program
+    import subprocess
+
+    try:
+        process = subprocess.Popen(
+            argv,
+            executable=program,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": ":".join(PROGRAM_DIRECTORIES), "LC_ALL": "C"},
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Missing("unreadable", f"`{argv[0]}`: {error.strerror}")
+    try:
+        return _answer(process, argv[0], timeout_s)
+    finally:
+        if process.returncode is None:  # late, without end, or interrupted
+            _kill(process)
+
+
+def _answer(process: Popen[bytes], name: str, timeout_s: float) -> Union[RunResult, Missing]:
+    """What *process* has printed when it has ended; Missing if it does not end in time, or prints too much."""
+    import selectors
+    import subprocess
+    import time
+
+    deadline = time.monotonic() + timeout_s
+    late = Missing("unreadable", f"`{name}` did not answer within {timeout_s:g} s")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout as out, process.stderr as err, selectors.DefaultSelector() as selector:
+        printed = {out.fileno(): b"", err.fileno(): b""}
+        for descriptor in printed:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return late
+            for key, _ in ready:
+                chunk = os.read(key.fd, 65536)
+                printed[key.fd] += chunk
+                if not chunk:
+                    selector.unregister(key.fd)
+                if len(printed[key.fd]) > OUTPUT_LIMIT:
+                    return Missing("unreadable", f"`{name}` prints more than {OUTPUT_LIMIT} bytes")
+    try:
+        # A program may have closed both of its outputs, and go on.
+        status = process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return late
+    return RunResult(status, *(text.decode("utf-8", "surrogateescape") for text in printed.values()))
+
+
+def _kill(process: Popen[bytes]) -> None:
+    """Kill *process* with all that it has started, and wait for it as long as killed programs take."""
+    import signal
+    import subprocess
+
+    os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(KILL_S)

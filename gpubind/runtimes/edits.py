@@ -1,0 +1,129 @@
+"""A plan as edits of a container: binds, device nodes and variables, before any runtime's words for them.
+
+Every runtime starts from the same edits, and renders them: as arguments, as a shell's exports, as a configuration file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Callable, NamedTuple, Optional
+
+from gpubind.findings import counted, finding
+from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
+from gpubind.planner.sides import BY_DEFAULT
+
+NO_MOUNT_POINT = "no-mount-point"
+
+
+class Bind(NamedTuple):
+    """One bind, in any runtime's words."""
+
+    source: str
+    target: str
+    read_only: bool
+    required: bool = False
+    """Whether the driver is of no use without it."""
+
+
+class Obstacle(NamedTuple):
+    """What keeps a mount of the plan from being bound."""
+
+    why: Optional[str]
+    """Why the container will lack the file; None if it has the very file in another way."""
+
+
+class Edits(NamedTuple):
+    """What a plan changes in a container."""
+
+    binds: tuple[Bind, ...]
+    """In the plan's order."""
+    nodes: tuple[DeviceNode, ...]
+    env: tuple[EnvVar, ...]
+    decisions: tuple[Decision, ...]
+    """About the mounts that have no place in the container."""
+
+
+class Words(NamedTuple):
+    """Edits in a runtime's words."""
+
+    options: tuple[str, ...]
+    """Command-line words, each whole."""
+    binds: tuple[Bind, ...] = ()
+    """What the options bind, for the forms that say it otherwise."""
+    env: tuple[tuple[str, str], ...] = ()
+    """What the options set, likewise."""
+    decisions: tuple[Decision, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    unset: tuple[str, ...] = ()
+    """Variables of the caller's that the container must not see, where options cannot say it."""
+
+
+def edits_of(
+    plan: Plan, staged: Mapping[ContainerPath, HostPath], obstacle: Callable[[Mount, HostPath], Optional[Obstacle]]
+) -> Edits:
+    """The edits of *plan*, with its generated files where they are *staged*.
+
+    *obstacle* says of a mount and its source what is in the way of it in the container, if something is. A generated
+    file that is nowhere staged is left out.
+    """
+    binds: list[Bind] = []
+    decisions: list[Decision] = []
+    for mount in plan.mounts:
+        source = mount.source or staged.get(mount.target)
+        if source is None:
+            continue
+        found = obstacle(mount, source)
+        if found is None:
+            binds.append(Bind(source, mount.target, "ro" in mount.options, mount.required))
+        elif found.why is not None:
+            decisions.append(_no_mount_point(mount, found.why))
+    return Edits(tuple(binds), plan.devices, plan.env, tuple(decisions))
+
+
+def vendor_of(plan: Plan) -> Optional[Vendor]:
+    """Whose driver *plan* is about; None if it is of several vendors."""
+    vendors = {planned.driver.vendor for planned in plan.drivers}
+    return vendors.pop() if len(vendors) == 1 else None
+
+
+def is_utf8(text: str) -> bool:
+    """Whether all of *text* was UTF-8: what was not stands there as surrogate escapes."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _no_mount_point(mount: Mount, detail: str) -> Decision:
+    """The Decision about a mount that has no place in the container, and for which none can be made."""
+    return Decision(
+        vendor=mount.vendor,
+        subject=mount.target,
+        verdict="left-out",
+        rule=NO_MOUNT_POINT,
+        step="place",
+        path=mount.source,
+        target=mount.target,
+        detail=detail,
+    )
+
+
+def left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
+    """The finding about mounts of *plan* that have no place in the container, if there are any.
+
+    A note if all of them are for capabilities that came by default: nobody asked for them by name. An error if the
+    driver is of no use without one of them.
+    """
+    left = {decision.target or decision.subject: decision for decision in decisions if decision.rule == NO_MOUNT_POINT}
+    if not left:
+        return
+    mounts = [mount for mount in plan.mounts if mount.target in left]
+    needed = any(mount.required for mount in mounts)
+    by_default = not plan.request.caps_explicit and all(mount.capability in BY_DEFAULT for mount in mounts)
+    severity: Severity = "error" if needed else "note" if by_default else "warning"
+    yield finding(
+        NO_MOUNT_POINT,
+        subject="mounts",
+        severity=severity,
+        vendor=mounts[0].vendor if mounts else None,
+        where=", ".join(sorted(left)),
+        files=counted(len(left), "file"),
+        detail=next(iter(left.values())).detail,
+    )

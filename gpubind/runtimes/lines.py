@@ -1,0 +1,47 @@
+"""A plan's arguments on one line, for a shell: as they are, or quoted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.runtimes.edits import Words
+
+_NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
+
+
+def raw(made: Words, program: str) -> str:
+    """The options on one line, to be split by a shell: `singularity exec $(gpubind plan ...) image cmd`.
+
+    Errors: `RuntimeLimitError` (code `not-raw`) for a word that a shell would not leave whole: quotes cannot protect
+    it there, for what a substitution gives is split but not unquoted.
+    """
+    _need_no_unset(made, program)
+    for word in made.options:
+        if _NOT_RAW.search(word):
+            raise RuntimeLimitError(
+                "not-raw",
+                "a word of this plan does not survive an unquoted substitution",
+                where=word,
+                why="it holds white space, a quote, a backslash or a wildcard",
+                hint=f"use `gpubind exec`, `eval` with `--format {program} --format sh`, or `--format {program}-env`",
+            )
+    return " ".join(made.options) + "\n"
+
+
+def quoted(made: Words, program: str) -> str:
+    """The options on one line, quoted for `eval`. Errors: as `raw`, for what no option says."""
+    _need_no_unset(made, program)
+    return " ".join(shlex.quote(word) for word in made.options) + "\n"
+
+
+def _need_no_unset(made: Words, program: str) -> None:
+    """Errors: `RuntimeLimitError` (`unsayable-unset`) where the caller's variable has to go: --env can only set."""
+    if made.unset:
+        raise RuntimeLimitError(
+            "unsayable-unset",
+            f"no option of {program} keeps {made.unset[0]} out of the container",
+            why="the plan takes it away, and set to nothing it would hide every GPU",
+            hint=f"unset it yourself, or use `gpubind exec` or `--format {program}-env`",
+        )

@@ -1,0 +1,168 @@
+"""What a runtime is: one value, made by its module, with everything that the rest of gpubind asks of a runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Callable, Literal, NamedTuple, Optional
+
+from gpubind.host import Host
+from gpubind.model import Brought, ContainerPath, Plan
+from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.runtimes.edits import Words
+from gpubind.runtimes.flags import Options
+from gpubind.runtimes.start import Action, Start
+from gpubind.tree import Tree
+
+ImageForm = Literal["directory", "file", "reference", "bundle"]
+"""How an image is given to a runtime: a directory, one file (SIF, an archive), a name of a store's or a registry's, an
+OCI bundle."""
+
+
+class UserNamespaces(NamedTuple):
+    """A runtime that an ordinary user starts in a user namespace."""
+
+    helpers: tuple[str, ...]
+    """Its set-user-id programs: with one of them it needs no user namespace."""
+    moves: bool
+    """Whether the runtime is often in a module tree, with its set-user-id program elsewhere."""
+    message: str
+    """What it says where the kernel allows none."""
+
+
+class Limits(NamedTuple):
+    """What a runtime cannot do, and does otherwise than its caller may think."""
+
+    user_namespaces: Optional[UserNamespaces] = None
+    """None: it needs none."""
+    drops_groups: bool = False
+    """Whether a container gets other groups than its caller's."""
+    keep_groups: Optional[str] = None
+    """What its --group-add takes to keep them all; None: each must be given by number."""
+    systemd_cgroups: bool = False
+    """Whether systemd manages the device cgroups of its containers."""
+    hides_missing_command: bool = False
+    """Whether its exit code does not tell a command that is not there (127) or is no program (126)."""
+
+
+class Identity(NamedTuple):
+    """What a program says of itself."""
+
+    name: str
+    """Which of the runtimes it is, whatever the program is called."""
+    version: Optional[tuple[int, ...]]
+
+
+class Call(NamedTuple):
+    """What is to be started."""
+
+    program: str
+    """The runtime's own: a path, or a name."""
+    action: Action
+    image: str
+    """As the user gives it."""
+    tree: Optional[Tree]
+    """The files of the image, if they could be looked at."""
+    argv: tuple[str, ...]
+    """The command in the container, with its arguments."""
+
+
+class Command(NamedTuple):
+    """What this process becomes."""
+
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+
+
+class Printed(NamedTuple):
+    """What a form is made of."""
+
+    words: Words
+    start: Start
+    host: Host
+    plan: Plan
+
+
+class Form(NamedTuple):
+    """A way to print a plan for a runtime: `plan --format NAME`."""
+
+    render: Callable[[Printed], str]
+    quoted: Optional[Callable[[Printed], str]] = None
+    """The same for a shell's `eval`, with `--format sh` on top; None: it has no words to quote."""
+    environ_of: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
+    """What of the caller's environment the plan is made with: a text may look at the rest when it is evaluated."""
+
+
+def _no_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+    return Options()
+
+
+def _no_override(start: Start, name: str) -> bool:
+    return False
+
+
+def _nothing_generated(plan: Plan, start: Start, image: Optional[Tree]) -> Mapping[ContainerPath, str]:
+    return {}
+
+
+def _no_words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+    return None
+
+
+def _unknown(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+    return None
+
+
+def _own_layout(start: Start) -> Layout:
+    return GPUBIND
+
+
+def _no_site(text: str) -> Mapping[str, tuple[str, ...]]:
+    return {}
+
+
+def _no_values(text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
+    return {}
+
+
+class Runtime(NamedTuple):
+    """A container runtime. All functions are pure: what they must know of this machine comes in `Start`."""
+
+    name: str
+    """What --backend calls it, and what its program is called."""
+    title: str
+    """What people call it."""
+    images: tuple[ImageForm, ...]
+    """What it starts. A runtime that takes no reference is given what is on this machine, and that is looked at."""
+    limits: Limits = Limits()
+    image_hint: str = ""
+    """What to do with an image that is none of `images`."""
+
+    # Facts of this machine, for a Start.
+    identify: Optional[Callable[[str], Identity]] = None
+    """Reads what `PROGRAM --version` printed; None: it makes no difference, and is not asked."""
+    site: Optional[str] = None
+    """Its configuration file."""
+    parse_site: Callable[[str], Mapping[str, tuple[str, ...]]] = _no_site
+    options_of: Callable[[str, Sequence[str], Mapping[str, str]], Options] = _no_options
+    """What the user's own words and the caller's environment ask of the runtime of that name."""
+    read_env_file: Callable[[str, Mapping[str, str]], Mapping[str, Optional[str]]] = _no_values
+    """What the text of a file of its --env-file sets."""
+    nodes: tuple[str, ...] = ()
+    """Patterns of the nodes in /dev that it brings beside the plan's."""
+
+    # Of a Start.
+    overrides: Callable[[Start, str], bool] = _no_override
+    """Whether the caller's own value of that variable does not reach the container."""
+    layout: Callable[[Start], Layout] = _own_layout
+    """Where a plan lands, and whether the container's /dev will hold the planned nodes alone."""
+    generated: Callable[[Plan, Start, Optional[Tree]], Mapping[ContainerPath, str]] = _nothing_generated
+    """The texts of files of its own, beside the plan's, by their place in the container."""
+    words: Callable[[Plan, Start, Optional[Tree]], Optional[Words]] = _no_words
+    """The plan in its words; None where those cannot be told without an image. Errors: `RuntimeLimitError`."""
+    brought: Callable[[Plan, Start, Optional[Tree]], Optional[Brought]] = _unknown
+    """What a start brings beside the plan; None where that is not known."""
+    command: Optional[Callable[[Call, Start, Words], Command]] = None
+    """The whole command line; None: gpubind cannot start it, only rules know of it."""
+    forms: Mapping[str, Form] = MappingProxyType({})
+    """By the name of the format."""

@@ -1,0 +1,36 @@
+"""`check --format junit`: a test suite of the rules."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from build.driver import host, kernel, rhel
+
+from gpubind.documents.junit import render_junit
+from gpubind.documents.report import report_of
+from gpubind.facade import plan
+from gpubind.model import Finding, Request
+
+RULES = (("bad-icd", "host"), ("gpu-excluded", "host"), ("stub-in-image", "image"), ("uvm-missing", "host"))
+ERROR = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", "/dev", "999", "load it", "a\nb")
+HOSTILE = Finding("bad-icd", "warning", None, "a\nb", "100% of \x1b[31m <it>, it: is\nbad & ]]>", None, None, "mend")
+NOTE = Finding("gpu-excluded", "note", "nvidia", "gpu", "one is excluded", hint="nothing")
+FINDINGS = (ERROR, HOSTILE, NOTE)
+REPORT = report_of(plan(host(rhel(), kernel()), Request()), FINDINGS, {"gpu-excluded": "kept for the display"}, RULES)
+
+
+def test_as_junit_each_rule_is_a_case_and_an_error_a_failure() -> None:
+    suite = ElementTree.fromstring(render_junit(REPORT))
+    assert suite.attrib == {
+        "name": "gpubind check",
+        "tests": "4",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "1",
+    }
+    failed = [case.attrib["name"] for case in suite if case.find("failure") is not None]
+    assert failed == ["uvm-missing"]
+    skipped = suite.find("testcase[@name='gpu-excluded']/skipped")
+    assert skipped is not None
+    assert skipped.attrib["message"] == "kept for the display"
+    assert suite.findtext("testcase[@name='bad-icd']/system-out")

@@ -1,0 +1,40 @@
+"""A plan as JSON: the schema is tested with the golden plans, the form here."""
+
+from __future__ import annotations
+
+import json
+
+from build.driver import host, kernel, rhel
+from build.images import glibc, image
+
+from gpubind.documents.json import image_document, plan_document, render_json
+from gpubind.facade import plan
+from gpubind.model import Request
+
+PLAN = plan(host(rhel(), kernel()), Request(), image=image(glibc()))
+
+
+def test_the_text_is_the_document() -> None:
+    assert json.loads(render_json(PLAN)) == json.loads(json.dumps(plan_document(PLAN)))
+
+
+def test_each_member_of_an_array_is_a_line_so_that_plans_can_be_compared() -> None:
+    lines = [line.strip().rstrip(",") for line in render_json(PLAN).splitlines()]
+    for mount in PLAN.mounts:
+        assert json.dumps(mount._asdict()) in lines
+
+
+def test_every_byte_is_ascii_whatever_a_file_is_called() -> None:
+    mount = PLAN.mounts[0]._replace(rule="\udcff\u4e2d")
+    assert render_json(PLAN._replace(mounts=(mount,))).isascii()
+
+
+def test_verbose_changes_nothing() -> None:
+    assert render_json(PLAN, verbose=True) == render_json(PLAN)
+
+
+def test_the_label_of_an_image_stays_out_for_it_may_name_a_user() -> None:
+    assert PLAN.image is not None
+    hidden = PLAN.image._replace(label="/home/somebody/x.sif")
+    assert image_document(hidden) == image_document(PLAN.image)
+    assert image_document(None) is None

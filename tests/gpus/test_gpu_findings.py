@@ -1,0 +1,43 @@
+"""Findings about the choice of GPUs: every text that there is for one is told somewhere in the table of cases."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gpubind.findings import texts
+from gpubind.gpus.selection import select
+from gpubind.model import Finding
+from gpus.cases import ROWS
+from gpus.hosts import HOSTS
+from gpus.test_option import ERRORS
+
+CODES = (
+    "gpu-forbidden",
+    "gpu-order-unknown",
+    "gpu-uuid-unknown",
+    "mig-unresolved",
+    "rocr-visible-cut",
+    "slurm-gpu-ambiguous",
+    "visible-devices-none",
+    "visible-devices-unknown",
+)
+
+
+def findings() -> list[Finding]:
+    rows = [row for row in ROWS.values() if row.devices not in ERRORS]
+    made = [one for row in rows for one in select(HOSTS[row.host], row.gpus, row.environ, isolated=row.isolated)]
+    return [finding for one in made for finding in one.inventory.findings]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_text_about_the_choice_of_gpus_is_told_in_some_case(code: str) -> None:
+    text = texts()[code]
+    told = [finding for finding in findings() if finding.code == code]
+    for name, case in text.get("cases", {"only": {}}).items():
+        variant = {**text, **case}
+        fields = {key: re.sub(r"\\\{\w+\\\}", ".*", re.escape(variant[key])) for key in ("what", "why", "hint")}
+        assert any(all(re.fullmatch(pattern, getattr(one, key)) for key, pattern in fields.items()) for one in told), (
+            name
+        )

@@ -1,0 +1,83 @@
+"""Hosts by name, records in files, and files that the user names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+from build.trees import Dir, Item, make_tree, record
+
+from gpubind.data import HOSTS
+from gpubind.errors import FormatError, GpubindError, HostReadError, UsageError
+from gpubind.formats.record import RecordedList, RecordedRun, dump_record
+from gpubind.host import RunResult
+from gpubind.host.open import FILE_LIMIT, open_host, read_file, read_listfile
+
+
+def refusal(*args: Any) -> GpubindError:
+    with pytest.raises(GpubindError) as caught:
+        open_host(*args)
+    return caught.value
+
+
+def test_a_record_in_a_file_is_a_host(tmp_path: Path) -> None:
+    lists = (RecordedList("nvliblist.conf", "/etc/gpubind/nvliblist.conf", "lib\udcff.so\n"),)
+    runs = (RecordedRun(("nvidia-container-cli", "list"), 0, "out", "err"),)
+    made = record({"/a": b"x"}, {"/b": b"y"}, environ={"PATH": "/p"}, lists=lists, runs=runs, root="/r")
+    (tmp_path / "node.json").write_text(dump_record(made, "1"))
+    host = open_host(f"{tmp_path}/node.json")
+    assert (host.label, host.driver.root, host.dev.root, host.environ) == ("node.json", "/r", "/", {"PATH": "/p"})
+    assert (host.driver.read("/a"), host.dev.read("/b")) == (b"x", b"y")
+    assert host.liblist("nvliblist.conf") == ("/etc/gpubind/nvliblist.conf", b"lib\xff.so\n", False)
+    assert host.run(("nvidia-container-cli", "list"), 1) == RunResult(0, "out", "err")
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_every_shipped_host_opens_by_name(name: str) -> None:
+    host = open_host(name)
+    assert host.label == name
+    assert host.uname.machine
+
+
+def test_a_name_that_is_neither_a_file_nor_shipped_says_what_ships() -> None:
+    error = refusal("no-such-host")
+    assert isinstance(error, UsageError)
+    assert error.code == "unknown-host"
+    assert HOSTS[0] in error.hint
+
+
+@pytest.mark.parametrize(("root", "dev_root"), [("/", None), (None, "/")])
+def test_a_record_has_roots_of_its_own(root: Optional[str], dev_root: Optional[str]) -> None:
+    error = refusal(HOSTS[0], root, dev_root)
+    assert (error.code, error.exit_code) == ("host-with-root", 2)
+
+
+def test_a_malformed_record_is_an_error_that_names_the_file_and_the_key(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"schema": 1}')
+    error = refusal(f"{tmp_path}/x.json")
+    assert isinstance(error, FormatError)
+    assert (error.where, error.exit_code) == (f"{tmp_path}/x.json: schema", 5)
+
+
+@pytest.mark.parametrize(
+    ("item", "why"), [(None, "No such file or directory"), (Dir(), "Is a directory")], ids=["absent", "directory"]
+)
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, item: Optional[Item], why: str) -> None:
+    make_tree(tmp_path, {"/x": item} if item else {})
+    error = refusal(f"{tmp_path}/x")
+    assert (error.code, error.where, error.why, error.exit_code) == ("unreadable-file", f"{tmp_path}/x", why, 4)
+
+
+def test_a_file_over_the_limit_is_an_error_and_one_at_the_limit_is_not(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x" * FILE_LIMIT)
+    assert read_listfile(f"{tmp_path}/x") == (f"{tmp_path}/x", b"x" * FILE_LIMIT, False)
+    with pytest.raises(HostReadError) as caught:
+        read_file(f"{tmp_path}/x", FILE_LIMIT - 1)
+    assert caught.value.why == f"larger than {FILE_LIMIT - 1} bytes"
+
+
+def test_a_path_with_a_nul_byte_is_an_error() -> None:
+    with pytest.raises(HostReadError) as caught:
+        read_file("/a\0b", 10)
+    assert caught.value.code == "unreadable-file"

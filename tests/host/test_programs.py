@@ -1,0 +1,144 @@
+"""Programs that gpubind asks: those that every Linux has stand for nvidia-container-cli."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Optional
+
+import pytest
+from build.trees import Dir, File, make_tree
+
+from gpubind.host import RunResult
+from gpubind.host.live import LiveHost
+from gpubind.host.programs import KILL_S, OUTPUT_LIMIT, PROGRAM_DIRECTORIES, run_program, writable_by_others
+from gpubind.model import Missing
+
+
+def run(*argv: str, timeout_s: float = 20) -> RunResult:
+    answer = run_program(argv, timeout_s)
+    assert isinstance(answer, RunResult), answer
+    return answer
+
+
+def test_a_program_answers_with_its_status_and_both_outputs() -> None:
+    answer = run("sh", "-c", "echo out; echo err >&2; exit 3")
+    assert answer == RunResult(3, "out\n", "err\n")
+
+
+def test_a_live_host_runs_programs() -> None:
+    assert LiveHost("/", "/").run(("sh", "-c", "echo a"), 20) == RunResult(0, "a\n", "")
+
+
+def test_a_program_sees_no_environment_but_a_path_and_the_c_locale() -> None:
+    assert set(run("env").stdout.split()) == {f"PATH={':'.join(PROGRAM_DIRECTORIES)}", "LC_ALL=C"}
+
+
+def test_a_program_reads_nothing() -> None:
+    assert run("cat") == RunResult(0, "", "")
+
+
+def test_output_that_is_not_utf8_comes_as_surrogate_escapes() -> None:
+    assert run("printf", r"a\377").stdout == "a\udcff"
+
+
+def test_a_program_that_prints_without_end_is_ended() -> None:
+    answer = run_program(("sh", "-c", "cat /dev/zero"), 30)
+    assert answer == Missing("unreadable", f"`sh` prints more than {OUTPUT_LIMIT} bytes")
+
+
+def test_a_program_that_is_ended_takes_what_it_has_started_with_it(tmp_path: Path) -> None:
+    script = f"sleep 300 & echo $! > {tmp_path}/pid; wait"
+    run_program(("sh", "-c", script), 0.5)
+    stat = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
+    deadline = time.monotonic() + 5  # a signal reaches all at once, but each dies in its own time
+    while not (ended := _has_ended(stat)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert ended
+
+
+def _has_ended(stat: Path) -> bool:
+    """Whether the process is gone, or only waits for init to notice."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_a_program_that_does_not_answer_in_time_is_ended() -> None:
+    started = time.monotonic()
+    answer = run_program(("sleep", "30"), 0.2)
+    assert answer == Missing("unreadable", "`sleep` did not answer within 0.2 s")
+    assert time.monotonic() - started < 10
+
+
+def test_a_program_that_closes_its_outputs_and_goes_on_is_ended_in_time() -> None:
+    started = time.monotonic()
+    answer = run_program(("sh", "-c", "exec >&- 2>&-; sleep 30"), 0.2)
+    assert answer == Missing("unreadable", "`sh` did not answer within 0.2 s")
+    assert time.monotonic() - started < 10
+
+
+def test_a_program_that_closes_its_outputs_and_ends_soon_has_answered() -> None:
+    assert run("sh", "-c", "echo a; exec >&- 2>&-; sleep 0.1; exit 4") == RunResult(4, "a\n", "")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_program_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that a driver holds in the kernel dies when the driver lets it go."""
+    groups = []
+    monkeypatch.setattr("os.killpg", lambda group, signal: groups.append(group))
+    started = time.monotonic()
+    answer = run_program(("sleep", "30"), 0.1)
+    monkeypatch.undo()
+    os.killpg(groups[0], signal.SIGKILL)
+    os.waitpid(groups[0], 0)
+    assert answer == Missing("unreadable", "`sleep` did not answer within 0.1 s")
+    assert time.monotonic() - started < KILL_S + 9
+
+
+@pytest.mark.parametrize("name", ["gpubind-no-such-program", "../../../../bin/none"])
+def test_a_program_that_is_in_no_standard_directory_is_absent(name: str) -> None:
+    answer = run_program((name,), 5)
+    assert isinstance(answer, Missing)
+    assert answer.why == "absent"
+    assert name in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("modes", "offender"),
+    [
+        pytest.param((0o755, 0o755), None, id="nobody-else"),
+        pytest.param((0o755, 0o777), "d/program", id="world-writable"),
+        pytest.param((0o755, 0o775), "d/program", id="group-writable"),
+        pytest.param((0o777, 0o755), "d", id="world-writable-directory"),
+        pytest.param((0o775, 0o755), "d", id="group-writable-directory"),
+        pytest.param((0o1777, 0o755), None, id="sticky-directory"),
+        pytest.param((0o1777, 0o1777), "d/program", id="a-sticky-program-is-no-directory"),
+    ],
+)
+def test_root_runs_only_what_root_alone_can_change(
+    tmp_path: Path, modes: tuple[int, int], offender: Optional[str]
+) -> None:
+    make_tree(tmp_path, {"/d": Dir(modes[0]), "/d/program": File(b"", modes[1])})
+    program = f"{tmp_path}/d/program"
+    found = writable_by_others(program)
+    if os.geteuid() != 0:
+        assert found == program  # it belongs to whoever runs the tests
+    elif offender:
+        assert found == f"{tmp_path}/{offender}"
+    else:
+        assert found is None or not found.startswith(f"{tmp_path}/")
+
+
+def test_root_runs_nothing_that_belongs_to_another_user(tmp_path: Path) -> None:
+    make_tree(tmp_path, {"/program": File(b"", 0o755)})
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "program", 65534, 0)
+    assert writable_by_others(f"{tmp_path}/program") == f"{tmp_path}/program"
+
+
+def test_the_machines_own_programs_can_be_changed_by_root_alone() -> None:
+    assert writable_by_others(os.path.realpath("/usr/bin/env")) is None

@@ -1,0 +1,67 @@
+"""The table of runtimes, and what each record promises."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import gpubind
+from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, STARTED, runtime_of_format
+from gpubind.runtimes.flags import Options
+from gpubind.runtimes.start import Start
+
+PACKAGE = Path(gpubind.__file__).parent
+
+
+def test_auto_looks_in_the_order_of_the_table() -> None:
+    assert STARTED == ("apptainer", "singularity", "bwrap")
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_each_record_has_the_name_of_its_row(name: str) -> None:
+    runtime = RUNTIMES[name]
+    assert runtime.name == name
+    assert runtime.images
+    assert (runtime.command is not None) == (name in STARTED)
+
+
+@pytest.mark.parametrize("chosen", PLAN_FORMATS)
+def test_each_format_is_one_of_its_runtimes_forms(chosen: str) -> None:
+    form = runtime_of_format(chosen).forms[chosen]
+    assert (form.quoted is not None) == (chosen in QUOTABLE)
+
+
+def test_no_runtime_has_a_form_that_is_not_offered() -> None:
+    assert {form for runtime in RUNTIMES.values() for form in runtime.forms} == set(PLAN_FORMATS)
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_runtime_of_which_no_option_is_known_has_a_layout(name: str) -> None:
+    assert RUNTIMES[name].layout(Start(name)).libdir.startswith("/")
+
+
+def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:
+    for mapping in (Start().environ, Start().site, Start().env_files, Start().staged, Options().values, Options().env):
+        with pytest.raises(TypeError):
+            mapping["x"] = "y"  # type: ignore[index]
+
+
+def names_in_code(module: Path) -> set[str]:
+    """The names of runtimes that *module* compares with, or looks up by."""
+    found = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, (ast.Compare, ast.Subscript)):
+            found |= {str(n.value) for n in ast.walk(node) if isinstance(n, ast.Constant) and n.value in RUNTIMES}
+    return found
+
+
+@pytest.mark.parametrize(
+    "module",
+    [path for room in ("cli", "rules", "documents") for path in sorted((PACKAGE / room).rglob("*.py"))]
+    + [PACKAGE / name for name in ("caller.py", "preparation.py", "facade.py", "execute.py", "stage.py")],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_only_its_own_module_branches_on_a_runtimes_name(module: Path) -> None:
+    assert names_in_code(module) == set()
