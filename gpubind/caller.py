@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from glob import glob
@@ -52,16 +51,6 @@ def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], 
         working_directory=here,
         nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
     )
-
-
-def callers_environ() -> dict[str, str]:
-    """The caller's environment. Python sets LC_CTYPE for itself (PEP 538), which no container is to inherit."""
-    environ = dict(os.environ)
-    if environ.get("LC_CTYPE") == "C.UTF-8":
-        with contextlib.suppress(OSError), open("/proc/self/environ", "rb") as file:
-            if not any(variable.startswith(b"LC_CTYPE=") for variable in file.read().split(b"\0")):
-                del environ["LC_CTYPE"]
-    return environ
 
 
 def _read_env_files(

@@ -7,6 +7,7 @@ what worked before works as before.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from posixpath import basename
 from typing import Literal, NamedTuple, Optional, Union
@@ -30,6 +31,7 @@ Why = Literal["other-subcommand", "help", "no-gpu-flag", "running-container", "i
 it asks for no GPU; it enters a container, or an instance, that runs already, to which no GPU can be added; its root is
 this machine's own; it cannot be read, but however it is read it asks for no GPU."""
 _WITH_GPU_FLAGS = ("singularity", "docker", "podman")
+_INSTANCE_ONLY = ("pid-file", "name")
 _NO_START = ("about", "feature", "help", "usage", "version")
 """Options with which a program answers a question, and starts nothing."""
 
@@ -80,8 +82,11 @@ class Wrapped(NamedTuple):
         return "elsewhere" if "elsewhere" in places else "changed" if "changed" in places else "here"
 
 
-def parse_command(argv: Sequence[str], environ: Optional[Mapping[str, str]] = None) -> Union[Wrapped, PassThrough]:
-    """What *argv* starts. *environ* is the caller's environment.
+def parse_command(
+    argv: Sequence[str], environ: Optional[Mapping[str, str]] = None, site: Collection[str] = ()
+) -> Union[Wrapped, PassThrough]:
+    """What *argv* starts. *environ* is the caller's environment; *site* has the GPU flags that the configuration of
+    Apptainer or SingularityCE always adds.
 
     Errors: `UsageError`, each with the word: no runtime in it (`wrap-no-runtime`, `wrap-prefix`, `wrap-shell`,
     `wrap-program`); and, only where GPUs are asked for: an option that cannot be read (`wrap-option`), a request that
@@ -113,7 +118,27 @@ def parse_command(argv: Sequence[str], environ: Optional[Mapping[str, str]] = No
     if start.shape == "joined":
         return PassThrough(words, "running-container", words[line.others[0]] if line.others else "")
     made = _started(words, prefix, at, subcommand, head, line, start)
-    return _with_gpus(made, program, start, environ)
+    return _with_gpus(made, program, start, environ, site)
+
+
+def arguments_of(wrapped: Wrapped) -> tuple[str, ...]:
+    """The user's options for the runtime as they stand, without the GPU flags and without what names an instance."""
+    gone = {option.at for option in wrapped.gpus.flags}
+    own = [option for option in wrapped.options if option.at not in gone and option.name not in _INSTANCE_ONLY]
+    return tuple(word for words in {option.at: option.words for option in own}.values() for word in words)
+
+
+def printed(wrapped: Wrapped, words: Sequence[str]) -> str:
+    """*words*, which `rewritten` made of *wrapped*, for a reader and a shell: each option with its value on a line."""
+    before = len(wrapped.words[: wrapped.program_at + 1]) + len(wrapped.subcommand)
+    behind = len(words) - len(wrapped.words[wrapped.place :])
+    lines = [list(words[:before])]
+    for word in words[before:behind]:
+        if word.startswith("-"):
+            lines.append([])
+        lines[-1].append(word)
+    lines.append(list(words[behind:]))
+    return " \\\n  ".join(shlex.join(line) for line in lines if line) + "\n"
 
 
 def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collection[str] = ()) -> tuple[str, ...]:
@@ -329,12 +354,12 @@ def _rootfs(line: Line) -> Optional[str]:
 
 
 def _with_gpus(
-    made: Wrapped, program: Program, start: Start, environ: Mapping[str, str]
+    made: Wrapped, program: Program, start: Start, environ: Mapping[str, str], site: Collection[str]
 ) -> Union[Wrapped, PassThrough]:
     """*made* with what it asks for; or to be passed through, if that is nothing."""
     request: Optional[GpuRequest]
     if program.family == "singularity":
-        request = singularity_request(made.runtime, made.options, environ)
+        request = singularity_request(made.runtime, made.options, environ, site)
     elif program.family == "docker":
         nvidia = basename(made.words[made.program_at]) == "nvidia-docker"
         request = docker_request(made.options, environ, nvidia=nvidia)

@@ -56,11 +56,13 @@ class GpuRequest(NamedTuple):
     """The names of CDI devices. Where `gpus` is None, only a CDI spec knows what they are."""
     image_decides: bool = False
     """Whether the image's own NVIDIA_VISIBLE_DEVICES tells which GPUs: with `--runtime=nvidia` alone."""
+    image_counts: bool = False
+    """Whether the image's own variables count, which NVIDIA's toolkit reads."""
     nvccli: bool = False
     flags: tuple[Option, ...] = ()
     """The options that say it, to be taken out; not variables, which the command may want to read."""
     said_by: tuple[str, ...] = ()
-    """Variables of the caller's that ask for GPUs; nvidia-docker does so by its name."""
+    """Variables of the caller's and directives of the site's that ask for GPUs; nvidia-docker does so by its name."""
 
     @property
     def asked(self) -> bool:
@@ -95,20 +97,26 @@ def looks_like_gpus(word: str) -> bool:
     return _LOOKS.fullmatch(word) is not None
 
 
-def singularity_request(program: str, options: Sequence[Option], environ: Mapping[str, str]) -> Optional[GpuRequest]:
-    """What a start with Apptainer or SingularityCE asks for; None for nothing. Errors: as `_devices`."""
+def singularity_request(
+    program: str, options: Sequence[Option], environ: Mapping[str, str], site: Collection[str] = ()
+) -> Optional[GpuRequest]:
+    """What a start with Apptainer or SingularityCE asks for; None for nothing. Errors: as `_devices`.
+
+    What the *site* always adds only `--no-nv` and `--no-rocm` take away.
+    """
     words = [word for words in {option.at: option.words for option in options}.values() for word in words]
     read = read_options(program, words, environ)
     on = {name for name in SWITCHES if read.has(name)}
+    by_site = tuple(name for name in site if not read.has(f"no-{name}"))
     flags = tuple(option for option in options if option.name in SWITCHES)
     device_flags, names = _devices([option for option in options if option.name == "device"], lists=True)
-    if not on and not names:
+    if not on and not names and not by_site:
         return None
     wanted = _of_cdi(names) if names else _Wanted(None)
-    vendors = {*wanted.vendors, *(_VENDOR_OF[name] for name in on)}
+    vendors = {*wanted.vendors, *(_VENDOR_OF[name] for name in (*on, *by_site))}
     caps = CAPABILITIES if read.has("compat32") else None
     given = {option.name for option in flags}
-    said_by = tuple(
+    variables = tuple(
         name
         for prefix in PREFIXES[program]
         for flag in FLAGS
@@ -116,8 +124,15 @@ def singularity_request(program: str, options: Sequence[Option], environ: Mappin
         for name in (f"{prefix}_{variable}" for variable in flag.variables)
         if parse_bool(environ.get(name, "").strip())
     )
+    said_by = (*variables, *(f"always use {name}" for name in by_site))
     return GpuRequest(
-        _ordered(vendors), wanted.gpus, None, caps, names, False, "nvccli" in on, (*flags, *device_flags), said_by
+        vendors=_ordered(vendors),
+        gpus=wanted.gpus,
+        caps=caps,
+        cdi=names,
+        nvccli="nvccli" in on,
+        flags=(*flags, *device_flags),
+        said_by=said_by,
     )
 
 
@@ -175,7 +190,26 @@ def _oci_request(
     )
     if by_runtime:
         wanted = [*wanted, _Wanted(wanted[0].gpus if wanted else None, vendors=("nvidia",))]
-    return _united(wanted, said, flags, names)._replace(image_decides=image_decides)
+    return _united(wanted, said, flags, names)._replace(image_decides=image_decides, image_counts=True)
+
+
+def with_image(request: GpuRequest, env: Mapping[str, str]) -> Optional[GpuRequest]:
+    """*request* for an image with the environment *env*; None if it asks for no GPU then.
+
+    NVIDIA's runtime alone gives what the image's NVIDIA_VISIBLE_DEVICES says; NVIDIA_DRIVER_CAPABILITIES of the image
+    counts where the line names none. Errors: `UsageError` (code `wrap-gpus`).
+    """
+    if not request.image_counts:
+        return request
+    if request.image_decides:
+        visible = env.get(VISIBLE, "").strip()
+        if visible in ("", "void"):
+            return None
+        wanted = _of_visible(visible)
+        request = request._replace(gpus=wanted.gpus, cdi=wanted.cdi, image_decides=False)
+    if request.caps is None and env.get(CAPS, "").strip():
+        request = request._replace(caps=_capabilities(env[CAPS], f"{CAPS}={env[CAPS]} of the image"))
+    return request
 
 
 def charliecloud_request(options: Sequence[Option]) -> GpuRequest:
@@ -340,7 +374,7 @@ def _united(
     vendors = {vendor for one in wanted for vendor in one.vendors}
     number = wanted[0].number if len({one.gpus for one in wanted}) == 1 else None
     cdi = names or tuple(name for one in wanted for name in one.cdi)
-    return GpuRequest(_ordered(vendors), together, number, caps, cdi, False, False, flags)
+    return GpuRequest(_ordered(vendors), together, number, caps, cdi, flags=flags)
 
 
 def _ordered(vendors: Collection[Vendor]) -> tuple[Vendor, ...]:
