@@ -56,7 +56,13 @@ def add_to(app: typer.Typer) -> None:
 def _starter(action: Any) -> Callable[..., None]:
     def start(
         options: PlanOptions,
-        image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image, as the runtime takes it.")],
+        image: Annotated[
+            str,
+            typer.Argument(
+                metavar="[-- RUNTIME_OPTIONS...] IMAGE",
+                help="The image, as the runtime takes it. The runtime's own options may stand before it, behind a --.",
+            ),
+        ],
         command: Annotated[
             Optional[list[str]], typer.Argument(metavar="[--] [CMD...]", help="The command and its arguments.")
         ] = None,
@@ -75,15 +81,14 @@ def _starter(action: Any) -> Callable[..., None]:
         quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
         verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")] = False,
     ) -> None:
-        argv = tuple(command or ())
-        argv = argv[1:] if argv[:1] == ("--",) else argv
-        if action == "exec" and not argv:
-            raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
+        words = (image, *(command or ()))
+        if not image.startswith("-"):
+            _need_argv(action, words)
         if options.host is not None and not dry_run:
             raise UsageError("host-to-start", "--host names a record: nothing can be started there", hint=HOST_HINT)
         try:
             wanted = Wanted(backend, tuple(backend_arg or ()), dry_run, require_gpu, check, quiet, verbose)
-            _start(action, options, image, argv, wanted)
+            _start(action, options, words, wanted)
         except (CommandError, UsageError):
             raise
         except GpubindError as error:
@@ -168,14 +173,18 @@ def ready_for(
     return Ready(RUNTIMES[start.program], host, start, plan, words, has_arguments)
 
 
-def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, ...], wanted: Wanted) -> None:
+def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wanted: Wanted) -> None:
     from gpubind.execute import callers_environ, execute
     from gpubind.runtimes.record import Call
 
     environ = callers_environ()
+    runtime = _runtime(wanted.backend, environ)
+    own, words = _own_options(runtime, action, words)
+    argv = _need_argv(action, words)
+    image = words[0]
     if image.startswith("-"):  # the runtime would take it for an option
         image = f"./{image}"
-    runtime = _runtime(wanted.backend, environ)
+    wanted = wanted._replace(arguments=(*wanted.arguments, *own))
     looked = look_at(options, image, runtime, wanted, environ, runtime.name)
     ready = ready_for(options, looked, wanted, environ)
     assert ready.runtime.command is not None
@@ -190,6 +199,35 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
         write_document(" ".join(shlex.quote(word) for word in made.argv) + "\n", None)
         return
     execute(made.argv, made.environ)
+
+
+def _own_options(runtime: "Runtime", action: str, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The options of *runtime* that stand before IMAGE in *words*, and IMAGE with what follows. Errors: `UsageError`.
+
+    They need a `--` before them, and then an image whose name begins with `-` could be meant, too: one that is there.
+    """
+    if not words[0].startswith("-"):
+        return (), words
+    from gpubind.wrap.command import own_options
+
+    try:
+        return own_options(runtime.name, action, words)
+    except UsageError:
+        if os.path.lexists(words[0]):
+            return (), words
+        raise
+
+
+def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The command in *words*, which begin with IMAGE. Errors: `UsageError` where IMAGE or a command is missing."""
+    if not words:
+        raise UsageError(
+            "no-image", "there is no image behind the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
+        )
+    argv = words[2:] if words[1:2] == ("--",) else words[1:]
+    if action == "exec" and not argv:
+        raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
+    return argv
 
 
 def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: Wanted) -> "Plan":

@@ -98,12 +98,12 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     if not ready.plan.drivers:
         _become(made.words, environ, dry_run=wanted.dry_run)  # as it is: the program's own flag goes on, too
         return
-    record = ready.runtime
-    assert record.command is not None
-    action = _ACTIONS.get(made.subcommand[-1] if made.subcommand else "exec", "run")
-    tree = looked.image.tree if looked.image is not None else None
-    call = Call(looked.program, action, made.image or "", tree, made.command)
-    environ = record.command(call, ready.start, ready.words).environ
+    if not ready.has_arguments:
+        assert ready.runtime.command is not None
+        action = _ACTIONS.get(made.subcommand[-1] if made.subcommand else "exec", "run")
+        tree = looked.image.tree if looked.image is not None else None
+        call = Call(looked.program, action, made.image or "", tree, made.command)
+        environ = ready.runtime.command(call, ready.start, ready.words).environ
     without = {option.name for option in made.options} if ready.has_arguments else ()
     words = rewritten(made, ready.words.options, without=without)
     if wanted.dry_run:
@@ -140,7 +140,7 @@ def _gpubind(length: int) -> tuple[str, ...]:
 
     An installed program is named by its path: PATH may be another one behind `sudo` or on another machine.
     """
-    program, *own = sys.argv[: len(sys.argv) - length]
+    program, *own = (word for word in sys.argv[: len(sys.argv) - length] if word != "--dry-run")
     is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")
     mine = (sys.executable, "-m", "gpubind") if is_module else (os.path.abspath(program),)
     return (*mine, *own, *(() if own[-1:] == ["--"] else ("--",)))

@@ -35,14 +35,14 @@ def in_line(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
     if any(option[0] == "--ro-overlay" and option[-1] == "/" for option in options):
         hint = "use --tmp-overlay / instead: nothing is written to the layers then, either"
         raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)
-    writable = at is not None and not options[at][0].startswith("--ro-")
+    writable = at is None or not options[at][0].startswith("--ro-")
     root = image if at is not None else None
-    edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, source, given, root, writable=writable))
+    edits = edits_of(plan, start.staged, lambda m, source: _obstacle(m, source, given, image, writable=writable))
     words: list[str] = []
     targets = [bind.target for bind in edits.binds]
     places = {"/", *(place_to_rebuild(root, path) or "/" for path in targets)} if root is not None else set()
     ours = [
-        *_dev(options, root),
+        *_dev(options),
         *(word for b in edits.binds for word in ("--ro-bind" if b.read_only else "--bind", b.source, b.target)),
         *(word for node in edits.nodes for word in ("--dev-bind", node.source, node.target)),
     ]
@@ -72,14 +72,14 @@ def _root_at(options: Sequence[tuple[str, ...]]) -> Optional[int]:
     return found[-1] if found else None
 
 
-def _dev(options: Sequence[tuple[str, ...]], root: Optional[Tree]) -> tuple[str, ...]:
+def _dev(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """A /dev of the container's own, where the user makes none: without one no node has a place."""
     makes = any(option[-1] == "/dev" for option in options if option[0] in (*_FRESH, *_ROOT_BINDS))
     return () if makes else ("--dev", "/dev")
 
 
 def _obstacle(
-    mount: Mount, source: HostPath, given: Given, root: Optional[Tree], *, writable: bool
+    mount: Mount, source: HostPath, given: Given, image: Optional[Tree], *, writable: bool
 ) -> Optional[Obstacle]:
     """What the user binds counts: bubblewrap would make a missing place in it, on the host."""
     for bind in reversed(given.binds):
@@ -87,12 +87,12 @@ def _obstacle(
         if inside:
             brings_it = source == f"{bind.source.rstrip('/')}{mount.target[len(bind.target.rstrip('/')) :]}"
             return Obstacle(None if brings_it else f"{bind.target} is bound by you, and that counts")
-    place = place_to_rebuild(root, mount.target) if root is not None else None
-    if root is None or place is None or place == "/" or mount.required:
+    place = place_to_rebuild(image, mount.target) if image is not None else None
+    if image is None or place is None or place == "/" or mount.required:
         return None
     if writable:
-        return Obstacle(f"{place} of the image lacks it, and is bound writable by you")
-    large = len(root.names(place)) > REBUILD_LIMIT
+        return Obstacle(f"{place} of the image lacks it, and what would be made there is made in your files")
+    large = len(image.names(place)) > REBUILD_LIMIT
     return Obstacle(f"{place} of the image lacks it, and has too many entries to be rebuilt") if large else None
 
 

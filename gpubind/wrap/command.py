@@ -22,7 +22,7 @@ from gpubind.wrap.gpus import (
     podman_request,
     singularity_request,
 )
-from gpubind.wrap.options import Line, Option, Trouble, read_options
+from gpubind.wrap.options import Line, Option, Trouble, TroubleKind, read_options
 from gpubind.wrap.prefix import HINT, Place, Prefix, read_prefix
 from gpubind.wrap.programs import OTHERS, PROGRAMS, Program, Start
 
@@ -31,6 +31,13 @@ Why = Literal["other-subcommand", "help", "no-gpu-flag", "running-container", "i
 it asks for no GPU; it enters a container, or an instance, that runs already, to which no GPU can be added; its root is
 this machine's own; it cannot be read, but however it is read it asks for no GPU."""
 _WITH_GPU_FLAGS = ("singularity", "docker", "podman")
+_TROUBLES: dict[TroubleKind, str] = {
+    "unknown": "it is not an option that gpubind knows, so whether the next word belongs to it cannot be told",
+    "ambiguous": "it is the beginning of several options",
+    "no-value": "it lacks its value",
+    "needless-value": "it takes no value of that form",
+    "bad-value": "it is neither true nor false",
+}
 _INSTANCE_ONLY = ("pid-file", "name")
 _NO_START = ("about", "feature", "help", "usage", "version")
 """Options with which a program answers a question, and starts nothing."""
@@ -126,6 +133,25 @@ def arguments_of(wrapped: Wrapped) -> tuple[str, ...]:
     gone = {option.at for option in wrapped.gpus.flags}
     own = [option for option in wrapped.options if option.at not in gone and option.name not in _INSTANCE_ONLY]
     return tuple(word for words in {option.at: option.words for option in own}.values() for word in words)
+
+
+def own_options(runtime: str, action: str, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """*words* of `gpubind exec -- OPTIONS IMAGE CMD...` as the options of *runtime*, and what follows them.
+
+    Errors: `UsageError` (code `incomplete-argument`) for an option that *runtime* does not have for that action.
+    """
+    program = PROGRAMS[runtime]
+    subcommand = next((one for one in ((action,), ("run",), ()) if one in program.subcommands), ())
+    line = read_options(program.reader._replace(permutes=False), program.subcommands[subcommand].known, words, 0)
+    if line.trouble is not None:
+        word = words[line.trouble.at]
+        why = _TROUBLES[line.trouble.kind]
+        raise UsageError(
+            "incomplete-argument", f"`{word}` before IMAGE is no option of {runtime} as it stands", why=why
+        )
+    at = line.others[0] if line.others else len(words)
+    ended = words[at - 1 : at] == ("--",) or list(words[at - 1 : at]) == ["--"]
+    return tuple(words[: at - int(ended)]), tuple(words[at:])
 
 
 def printed(wrapped: Wrapped, words: Sequence[str]) -> str:
@@ -279,13 +305,7 @@ def _not_read(
             where=where,
             hint="start it with its GPUs: `gpubind wrap -- docker run --gpus ...`, or `podman run`",
         )
-    why = {
-        "unknown": "it is not an option that gpubind knows, so whether the next word belongs to it cannot be told",
-        "ambiguous": "it is the beginning of several options",
-        "no-value": "it lacks its value",
-        "needless-value": "it takes no value of that form",
-        "bad-value": "it is neither true nor false",
-    }[trouble.kind]
+    why = _TROUBLES[trouble.kind]
     raise UsageError(
         "wrap-option",
         f"`{word}` of {words[at]} cannot be read",

@@ -29,6 +29,7 @@ from gpubind.wrap.options import (
 )
 from gpubind.wrap.prefix import is_prefix
 from gpubind.wrap.programs import PROGRAMS
+from gpubind.wrap.unasked import asks_for_no_gpu
 
 INTERESTING = (
     *PROGRAMS,
@@ -312,3 +313,12 @@ def test_bubblewraps_options_take_as_many_words_here_as_where_a_plan_reads_them(
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_no_runtime_is_a_prefix(name: str) -> None:
     assert not is_prefix(name)
+
+
+@given(
+    st.sampled_from(("apptainer", "/usr/bin/singularity", "docker", "podman")), st.lists(st.sampled_from(INTERESTING))
+)
+def test_what_asks_for_no_gpu_at_a_glance_is_passed_through_when_it_is_read(program: str, rest: list[str]) -> None:
+    words = [program, *rest]
+    if asks_for_no_gpu(words, {}):
+        assert isinstance(parse_command(words, {}), PassThrough)

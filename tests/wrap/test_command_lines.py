@@ -10,6 +10,7 @@ import pytest
 
 from gpubind.errors import EXIT_USAGE, UsageError
 from gpubind.wrap.command import PassThrough, Wrapped, moved, parse_command, rewritten
+from gpubind.wrap.unasked import asks_for_no_gpu
 
 HERE = Path(__file__).parent
 
@@ -138,3 +139,8 @@ def test_no_line_is_there_twice() -> None:
         for _, environ, words in short_cases(name)
     ]
     assert len(set(lines)) == len(lines)
+
+
+def test_no_line_with_gpus_is_passed_through_at_a_glance() -> None:
+    assert not [case.words for case in wrapped_cases() if asks_for_no_gpu(case.words, case.environ)]
+    assert not [words for _, environ, words in short_cases("refused.txt") if asks_for_no_gpu(words, environ)]

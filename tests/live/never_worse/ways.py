@@ -28,6 +28,11 @@ def by_exec(command: Command) -> tuple[str, ...]:
     return (*gpubind, command.image, *command.program)
 
 
+def by_wrap(command: Command) -> tuple[str, ...]:
+    """The very line of `real`."""
+    return ("gpubind", "wrap", "--", *real(command))
+
+
 def by_bubblewrap(command: Command) -> tuple[str, ...]:
     """Without the options, which are Apptainer's."""
     return ("gpubind", "exec", "--nv", "--backend", "bwrap", command.image, *command.program)
@@ -67,6 +72,7 @@ def checked(command: Command) -> tuple[str, ...]:
 
 WAYS: dict[str, Way] = {
     "exec": by_exec,
+    "wrap": by_wrap,
     "words": by_words,
     "words, image unknown": by_words_without_image,
     "quoted words": by_quoted_words,
