@@ -72,7 +72,6 @@ def checked(command: Command) -> tuple[str, ...]:
 
 WAYS: dict[str, Way] = {
     "exec": by_exec,
-    "wrap": by_wrap,
     "words": by_words,
     "words, image unknown": by_words_without_image,
     "quoted words": by_quoted_words,
@@ -80,7 +79,10 @@ WAYS: dict[str, Way] = {
     "variables, image unknown": by_variables_without_image,
     "bubblewrap": by_bubblewrap,
 }
-"""Name -> way. Each starts what `real` starts."""
+"""Name -> way. Each starts what `real` starts, and is dealt."""
+WRAP = "wrap"
+"""Starts of its own, as many as --way or the test says: it has the line of `real` itself."""
+ALL: dict[str, Way] = {**WAYS, WRAP: by_wrap}
 
 
 def _own(command: Command) -> tuple[str, ...]:
