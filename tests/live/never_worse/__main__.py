@@ -1,4 +1,4 @@
-"""python -m live.never_worse [--seed N] [--starts N] [--way NAME] [--only TEXT]: compare starts, and print each that is worse."""
+"""python -m live.never_worse [--seed N] [--starts N] [--way NAME] [--only TEXT]: compare starts, print the worse."""
 
 from __future__ import annotations
 
