@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gpubind.model import Brought, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, Plan, UserBind
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, Plan
 from gpubind.runtimes.bwrap_environment import environment, planned
 from gpubind.runtimes.bwrap_line import in_line
 from gpubind.runtimes.bwrap_options import Given, read_options
