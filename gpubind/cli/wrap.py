@@ -113,13 +113,17 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
 
 
 def _runtime(made: "Wrapped") -> "Runtime":
-    """The record of the program. Errors: `RuntimeLimitError` (code `no-words`) for one that gpubind cannot start."""
+    """The record of the program. Errors: `RuntimeLimitError` (code `no-words`) for one whose lines can hold no plan.
+
+    A bundle's configuration is a file: options behind the user's change nothing in it.
+    """
     from gpubind.runtimes import RUNTIMES, STARTED
 
-    if made.runtime not in STARTED:
+    record = RUNTIMES[made.runtime] if made.runtime in STARTED else None
+    if record is None or (record.images == ("bundle",) and record.in_line is None):
         hint = "leave the GPU flag to it, or use `gpubind plan --format cdi`"
         raise RuntimeLimitError("no-words", f"gpubind has no words for {made.runtime} yet", hint=hint)
-    return RUNTIMES[made.runtime]
+    return record
 
 
 def _asked(options: PlanOptions, request: "GpuRequest") -> PlanOptions:
