@@ -4,7 +4,6 @@ No `from __future__ import annotations`: see options.py.
 """
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -152,6 +151,8 @@ def _gpubind(length: int) -> tuple[str, ...]:
 
 def _become(words: Sequence[str], environ: Mapping[str, str], *, dry_run: bool) -> None:
     if dry_run:
+        import shlex
+
         _print(shlex.join(words) + "\n")
     else:
         _execute(words, environ)
