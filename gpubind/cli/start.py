@@ -222,7 +222,7 @@ def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
     """The command in *words*, which begin with IMAGE. Errors: `UsageError` where IMAGE or a command is missing."""
     if not words:
         raise UsageError(
-            "no-image", "there is no image behind the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
+            "no-command", "no IMAGE stands behind the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
         )
     argv = words[2:] if words[1:2] == ("--",) else words[1:]
     if action == "exec" and not argv:
