@@ -50,6 +50,7 @@ def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], 
         home=_home(),
         working_directory=here,
         nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
+        is_root=os.geteuid() == 0,
     )
 
 

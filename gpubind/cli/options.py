@@ -42,8 +42,8 @@ ImageOption = Annotated[
     Optional[str],
     typer.Option(
         metavar="IMAGE",
-        help="The image that will be started: a directory, a SIF file, an OCI layout, a docker or OCI archive, "
-        "podman:NAME or docker:NAME.",
+        help="The image that will be started: a directory, an OCI bundle, a SIF file, an OCI layout, a docker or OCI "
+        "archive, podman:NAME or docker:NAME.",
     ),
 ]
 BackendArguments = Annotated[

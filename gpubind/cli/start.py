@@ -175,10 +175,11 @@ def ready_for(
 
 def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wanted: Wanted) -> None:
     from gpubind.execute import callers_environ, execute
+    from gpubind.preparation import written
     from gpubind.runtimes.record import Call
 
     environ = callers_environ()
-    runtime = _runtime(wanted.backend, environ)
+    runtime = _runtime(wanted.backend, environ, words[0])
     own, words = _own_options(runtime, action, words)
     argv = _need_argv(action, words)
     image = words[0]
@@ -189,7 +190,9 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     ready = ready_for(options, looked, wanted, environ)
     assert ready.runtime.command is not None
     tree = looked.image.tree if looked.image is not None else None
-    made = ready.runtime.command(Call(looked.program, action, image, tree, argv), ready.start, ready.words)
+    token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
+    call = Call(looked.program, action, image, tree, argv, token, _is_terminal())
+    made = ready.runtime.command(call, ready.start, ready.words)
     look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
     if wanted.dry_run:
         import shlex
@@ -198,7 +201,15 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
 
         write_document(" ".join(shlex.quote(word) for word in made.argv) + "\n", None)
         return
-    execute(made.argv, made.environ)
+    execute(written(made), made.environ)
+
+
+def _is_terminal() -> bool:
+    """Whether standard input is one."""
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
 
 
 def _own_options(runtime: "Runtime", action: str, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -301,7 +312,9 @@ def _look_at(image: str, runtime: "Runtime", wanted: Wanted, host: "Host") -> Op
         what = f"{runtime.title} starts directories alone"
         raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
     if os.path.isdir(image) or not takes_references:
-        return open_image_of(image, host)
+        opened = open_image_of(image, host)
+        _need_kind(opened, image, runtime)
+        return opened
     if not os.path.isfile(image):
         if wanted.check and not wanted.quiet:
             complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
@@ -314,6 +327,17 @@ def _look_at(image: str, runtime: "Runtime", wanted: Wanted, host: "Host") -> Op
         if not wanted.quiet:
             warn(error)
         return None
+
+
+def _need_kind(opened: Optional["Image"], image: str, runtime: "Runtime") -> None:
+    """Errors: `HostReadError` (code `no-image`) for a bundle where a directory is wanted, or the other way round."""
+    bundle = opened.bundle if opened is not None else None
+    if bundle is None and runtime.images == ("bundle",):
+        what = f"{runtime.title} starts OCI bundles alone, and this is none"
+        raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
+    if bundle is not None and opened is not None and "bundle" not in runtime.images:
+        hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
+        raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image, hint=hint)
 
 
 def _checked(start: "Preflight", wanted: Wanted) -> None:
@@ -360,20 +384,23 @@ def plan_in_words(
     made = make_plan(options, host=host, image=opened, layout=layout_of(start))
     start = staged(start, made, opened, write=True)
     words = words_of(start, made, opened)
-    assert words is not None
+    if words is None:
+        what = f"--format {chosen} edits what an image has, and no such image is given"
+        raise UsageError("format-without-image", what, hint=f"give --image: {runtime.image_hint}")
     made = made._replace(findings=(*made.findings, *words.findings))
     return made, render(Printed(words, start, host, made))
 
 
-def _runtime(backend: str, environ: Mapping[str, str]) -> "Runtime":
+def _runtime(backend: str, environ: Mapping[str, str], image: str) -> "Runtime":
     """The runtime that --backend names. Errors: `UsageError`, `RuntimeLimitError` (code `no-runtime`)."""
     from gpubind.errors import RuntimeLimitError
+    from gpubind.image.bundle import is_bundle
     from gpubind.preparation import first_installed
     from gpubind.runtimes import known_runtime
 
     if backend != "auto":
         return known_runtime(backend, STARTED)
-    found = first_installed(environ)
+    found = first_installed(environ, bundle=is_bundle(image))
     if found is None:
         hint = "install one of them, or name another with --backend"
         raise RuntimeLimitError("no-runtime", "no container runtime is in PATH: " + ", ".join(STARTED), hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.formats.elf import ElfIdent
@@ -15,6 +15,9 @@ from gpubind.ldso.versions import newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
 from gpubind.tree import Tree, glob
 from gpubind.tree.base import ABSENT
+
+if TYPE_CHECKING:
+    from gpubind.formats.bundle import Bundle
 
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
 DRIVER_SONAMES = (
@@ -56,6 +59,8 @@ class Image(NamedTuple):
     tree: Tree
     loader: Loader
     facts: ImageFacts
+    bundle: Optional[Bundle] = None
+    """What the config.json of an OCI bundle says; None if it is no bundle."""
 
 
 def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optional[Mapping[str, str]] = None) -> Image:

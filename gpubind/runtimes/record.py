@@ -68,6 +68,21 @@ class Call(NamedTuple):
     """The files of the image, if they could be looked at."""
     argv: tuple[str, ...]
     """The command in the container, with its arguments."""
+    token: str = "ID"
+    """What no other start has in its name."""
+    terminal: bool = False
+    """Whether standard input is one."""
+
+
+STAGED_DIRECTORY = "<generated>"
+"""The word of a command that stands for the directory in which its file is."""
+
+
+class StagedFile(NamedTuple):
+    """A file that the runtime reads when it starts."""
+
+    name: str
+    content: str
 
 
 class Command(NamedTuple):
@@ -75,6 +90,8 @@ class Command(NamedTuple):
 
     argv: tuple[str, ...]
     environ: Mapping[str, str]
+    file: Optional[StagedFile] = None
+    """What must be written first, to a directory of its own; that takes the place of the word `STAGED_DIRECTORY`."""
 
 
 class Printed(NamedTuple):
