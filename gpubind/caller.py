@@ -59,16 +59,6 @@ def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], 
     )
 
 
-def callers_environ() -> dict[str, str]:
-    """The caller's environment. Python sets LC_CTYPE for itself (PEP 538), which no container is to inherit."""
-    environ = dict(os.environ)
-    if environ.get("LC_CTYPE") == "C.UTF-8":
-        with contextlib.suppress(OSError), open("/proc/self/environ", "rb") as file:
-            if not any(variable.startswith(b"LC_CTYPE=") for variable in file.read().split(b"\0")):
-                del environ["LC_CTYPE"]
-    return environ
-
-
 def _read_env_files(
     runtime: Runtime, paths: Iterable[str], environ: Mapping[str, str]
 ) -> tuple[dict[str, Optional[str]], bool]:

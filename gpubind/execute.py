@@ -1,13 +1,19 @@
-"""Find a program in PATH, ask its version, replace this process by it. The only exec in the tree."""
+"""Find a program in PATH, ask its version, replace this process by it. The only exec in the tree.
+
+A command line that `wrap` passes through loads this module and next to nothing else.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn, Optional
 
-from gpubind.errors import RuntimeLimitError, StartError
+from gpubind.errors import CommandError, RuntimeLimitError, StartError
 
 PROBE_TIMEOUT_S = 10.0
 
@@ -43,13 +49,51 @@ def probe_version(program: str) -> str:
     return done.stdout[:4096].decode("utf-8", "replace")
 
 
-def execute(argv: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process by *argv*: exit code, signals and terminal are then the program's own."""
+def callers_environ() -> dict[str, str]:
+    """The caller's environment. Python sets LC_CTYPE for itself (PEP 538), which no container is to inherit."""
+    environ = dict(os.environ)
+    if environ.get("LC_CTYPE") == "C.UTF-8":
+        with contextlib.suppress(OSError), open("/proc/self/environ", "rb") as file:
+            if not any(variable.startswith(b"LC_CTYPE=") for variable in file.read().split(b"\0")):
+                del environ["LC_CTYPE"]
+    return environ
+
+
+def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[str] = None) -> NoReturn:
+    """Replace this process by *argv*: exit code, signals and terminal are then the program's own.
+
+    *program* is its path, where the first word is not. Errors: `StartError` (code `not-started`).
+    """
+    path = program or argv[0]
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
+    # Python ignores these for itself, and what is ignored stays so: `| head` would not end the program.
+    for name in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(name, signal.SIG_DFL)
     try:
-        os.execve(argv[0], argv, dict(environ))
+        try:
+            os.execve(path, tuple(argv), environ)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            os.execve("/bin/sh", ("sh", path, *argv[1:]), environ)  # a script that does not say whose: as a shell does
     except OSError as error:
         why = error.strerror or str(error)
-        raise StartError("not-started", f"`{argv[0]}` cannot be started", where=argv[0], why=why) from error
+        raise StartError("not-started", f"`{argv[0]}` cannot be started", where=path, why=why) from error
+
+
+def execute_line(words: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
+    """Replace this process by a command line of the user's, as a shell would: the words stay as they are.
+
+    Errors: `CommandError` (`no-such-command`, `not-executable`), `StartError`.
+    """
+    name = words[0]
+    places = [name] if "/" in name else [f"{part or '.'}/{name}" for part in environ.get("PATH", os.defpath).split(":")]
+    files = [path for path in places if os.path.isfile(path)]
+    program = next((path for path in files if os.access(path, os.X_OK)), None)
+    if program is None:
+        code, what = ("not-executable", "may not be executed") if files else ("no-such-command", "is not there")
+        where = files[0] if files else name if "/" in name else environ.get("PATH", "")
+        raise CommandError(code, f"`{name}` {what}", found=bool(files), where=where)
+    execute(words, environ, program)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Optional
 
-from gpubind.caller import begin, callers_environ
+from gpubind.caller import begin
 from gpubind.errors import RuntimeLimitError
-from gpubind.execute import find_program
+from gpubind.execute import callers_environ, find_program
 from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
 from gpubind.image import Image
@@ -100,6 +100,16 @@ def words_of(start: Start, plan: Plan, image: Optional[Image]) -> Optional[Words
     Errors: `RuntimeLimitError` for what the runtime cannot say.
     """
     return RUNTIMES[start.program].words(plan, start, _tree(image))
+
+
+def line_words_of(start: Start, plan: Plan, image: Optional[Image]) -> tuple[Optional[Words], bool]:
+    """*plan* in words for a command line of the user's, whose options are those of *start*; whether these are among
+    the words, else they stay in front of them. Errors: as `words_of`.
+    """
+    in_line = RUNTIMES[start.program].in_line
+    if in_line is None:
+        return words_of(start, plan, image), False
+    return in_line(plan, start, _tree(image)), True
 
 
 def brought_by(start: Start, plan: Plan, image: Optional[Image]) -> Optional[Brought]:

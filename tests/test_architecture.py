@@ -30,6 +30,7 @@ ROOMS = (
     "planner",
     "like",
     "runtimes",
+    "wrap",
     "rules",
     "explanation",
     "documents",

@@ -526,15 +526,50 @@ def runtime(directory: Path, name: str, version: str) -> dict[str, str]:
     return {"PATH": f"{directory}:{os.environ['PATH']}"}
 
 
+def a_driver(directory: Path) -> tuple[str, ...]:
+    """Options for a host with a driver and without GPUs."""
+    root = str(make_tree(directory / "driver", rhel()).root)
+    return ("--root", root, "--dev-root", root)
+
+
+@pytest.mark.parametrize("command", ["exec", "run", "shell"])
+def test_on_a_recorded_host_nothing_is_started(tmp_path: Path, command: str) -> None:
+    env = runtime(tmp_path, "apptainer", "apptainer version 1.5.0")
+    done = gpubind(command, "--host", HOST, "img.sif", "cmd", env=env)
+    assert (done.returncode, done.stdout, done.stderr.split(": ")[1]) == (2, "", "host-to-start")
+
+
+def test_a_runtimes_own_options_stand_between_two_dashes_and_the_image(tmp_path: Path) -> None:
+    env = runtime(tmp_path, "apptainer", "apptainer version 1.5.0")
+    start = ("exec", "-q", "--host", HOST, "--dry-run")
+    twice = [f"--backend-arg={word}" for word in ("-ec", "-B", "/a b:/c", "--env=A=1")]
+    by_words = gpubind(*start, *twice, "img.sif", "cmd", env=env)
+    assert "/dev/nvidia0" in by_words.stdout
+    for behind in (("img.sif", "cmd"), ("--", "img.sif", "--", "cmd")):
+        plain = gpubind(*start, "--", "-ec", "-B", "/a b:/c", "--env=A=1", *behind, env=env)
+        assert plain.stdout == by_words.stdout
+
+
+def test_a_word_before_the_image_that_is_no_option_of_the_runtimes_is_refused(tmp_path: Path) -> None:
+    env = runtime(tmp_path, "apptainer", "apptainer version 1.5.0")
+    for words in (("--unknown", "img.sif", "cmd"), ("--contain=maybe", "img.sif", "cmd"), ("-B",)):
+        done = gpubind("exec", "--host", HOST, "--dry-run", "--", *words, env=env)
+        assert (done.returncode, done.stderr.split(": ")[1]) == (2, "incomplete-argument")
+    done = gpubind("run", "--host", HOST, "--dry-run", "--", "-c", env=env)
+    assert (done.returncode, done.stderr.split(": ")[1]) == (2, "no-command")
+
+
 def test_exec_becomes_the_runtime_with_its_exit_status(tmp_path: Path) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.5.0")
-    done = gpubind("exec", "-q", "--host", HOST, "--backend-arg=--contain", "img.sif", "--", "cmd", "--flag", env=env)
+    arguments = ("--backend-arg=--contain", "img.sif", "--", "cmd", "--flag")
+    done = gpubind("exec", "-q", *a_driver(tmp_path), *arguments, env=env)
     words = done.stdout.splitlines()
     assert done.returncode == 42
     assert words[:2] == ["exec", "--contain"]
     assert words[-3:] == ["img.sif", "cmd", "--flag"]
     assert "PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs" in words
-    assert any("/dev/nvidia0" in word for word in words)
+    done = gpubind("exec", "-q", "--host", HOST, "--dry-run", *arguments, env=env)
+    assert "/dev/nvidia0" in done.stdout
 
 
 def test_dry_run_prints_the_command_and_starts_nothing(tmp_path: Path) -> None:
@@ -557,8 +592,8 @@ def test_a_host_without_gpu_is_a_warning_and_the_container_starts(tmp_path: Path
 
 def test_require_gpu_wants_a_gpu_that_works(tmp_path: Path) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
-    words = ("exec", "--require-gpu", "--host", HOST)
-    assert gpubind(*words, "img", "cmd", env=env).returncode == 42
+    words = ("exec", "--require-gpu", "--host", HOST, "--dry-run")
+    assert gpubind(*words, "img", "cmd", env=env).returncode == 0
     done = gpubind(*words, "--gpus", "none", "img", "cmd", env=env)
     assert (done.returncode, done.stderr.startswith("error: gpu-required: ")) == (125, True)
     unloaded = str(make_tree(tmp_path / "root", rhel()).root)
@@ -570,7 +605,7 @@ def test_require_gpu_wants_a_gpu_that_works(tmp_path: Path) -> None:
 def test_an_argument_that_would_take_gpubinds_own_words_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
     arguments = [f"--backend-arg={word}" for word in words]
-    done = gpubind("exec", "--host", HOST, *arguments, "img", "cmd", env=env)
+    done = gpubind("exec", *a_driver(tmp_path), *arguments, "img", "cmd", env=env)
     assert (done.returncode, done.stderr.startswith("error: incomplete-argument: ")) == (2, True)
 
 
@@ -592,7 +627,7 @@ def test_an_environment_file_that_cannot_be_read_here_is_the_runtimes_alone(tmp_
     else:
         file.write_text("A=1\n" + "#" * (1 << 20))
     words = (f"--backend-arg=--env-file={file}", "img.sif", "cmd")
-    done = gpubind("exec", "-q", "--host", HOST, *words, env=env)
+    done = gpubind("exec", "-q", *a_driver(tmp_path), *words, env=env)
     assert (done.returncode, done.stderr) == (42, "")
     assert not any("LD_LIBRARY_PATH=" in word for word in done.stdout.splitlines())
 
@@ -630,7 +665,8 @@ def test_a_dry_run_needs_no_runtime() -> None:
 
 def test_an_image_is_never_taken_for_an_option(tmp_path: Path) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
-    done = gpubind("exec", "-q", "--host", HOST, "--", "-x.sif", "ls", env=env)
+    (tmp_path / "-x.sif").touch()
+    done = gpubind("exec", "-q", *a_driver(tmp_path), "--", "-x.sif", "ls", env=env, cwd=tmp_path)
     assert "./-x.sif" in done.stdout.splitlines()
 
 

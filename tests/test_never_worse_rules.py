@@ -31,7 +31,7 @@ from live.never_worse.probe import NAMES
 from live.never_worse.recipes import IMAGES
 from live.never_worse.sample import starts
 from live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
-from live.never_worse.ways import WAYS, Command, checked, real
+from live.never_worse.ways import ALL, WAYS, Command, checked, real
 
 PAGE = Path(__file__).parent.parent / "docs/runtimes.md"
 LIBS = "/.singularity.d/libs"
@@ -330,6 +330,6 @@ def test_the_tables_are_in_the_docs(update_golden: bool) -> None:
         assert page[start : page.index(end)] == report.tables()
 
 
-@pytest.mark.parametrize("way", [real, checked, *WAYS.values()], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [real, checked, *ALL.values()], ids=lambda way: way.__name__)
 def test_every_way_starts_the_image(way: Any) -> None:
     assert "IMAGE" in " ".join(way(Command("IMAGE", ("--env", "A=two words"), ("true", "it's"))))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from gpubind import __version__
-from gpubind.cli import check, start
+from gpubind.cli import check, start, wrap
 from gpubind.cli.options import (
     BackendArguments,
     CdiHook,
@@ -60,14 +60,14 @@ def gpubind(
     try:
         settings = read_settings()
     except GpubindError as error:
-        if context.invoked_subcommand in start.HELP:
+        if context.invoked_subcommand in (*start.HELP, "wrap"):
             error.exit_code = EXIT_NOT_STARTED
         raise
     settings.pop("ignore", None)  # check asks for it itself: options add to it
     if settings:
         formats = [settings.pop("format")] if "format" in settings else []
         defaults = {{"list": "list_"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
-        context.default_map = dict.fromkeys(("explain", "check", "exec", "run", "shell"), defaults)
+        context.default_map = dict.fromkeys(("explain", "check", "exec", "run", "shell", "wrap"), defaults)
         context.default_map["plan"] = {**defaults, "format_": formats}
 
 
@@ -187,6 +187,7 @@ def record(
 
 check.add_to(app)
 start.add_to(app)
+wrap.add_to(app)
 
 
 def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, bool]:

@@ -65,8 +65,8 @@ def _as_mounts(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
 
 def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
     """A plan for the Apptainer or SingularityCE of this host, as variables that it reads."""
-    from gpubind.caller import begin, callers_environ
-    from gpubind.execute import find_program
+    from gpubind.caller import begin
+    from gpubind.execute import callers_environ, find_program
     from gpubind.preparation import host_for, layout_of, words_of
     from gpubind.runtimes import RUNTIMES
     from gpubind.runtimes.record import Printed

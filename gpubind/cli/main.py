@@ -1,4 +1,7 @@
-"""Entry point: run the application, and turn every error into text and an exit code, in one place."""
+"""Entry point: run the application, and turn every error into text and an exit code, in one place.
+
+What tells an error is loaded where there is one: a command line that `wrap` passes through shall not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ import os
 import sys
 from typing import Optional
 
-from gpubind.cli.output import complain, render_error
-from gpubind.documents.text import printable
 from gpubind.errors import EXIT_BUG, EXIT_UNREADABLE, GpubindError, StdoutClosedError
 
 
 def main(argv: Optional[list[str]] = None) -> int:
     """Run `gpubind` with *argv*; the exit code. Never lets an exception out."""
     try:
+        words = sys.argv[1:] if argv is None else argv
+        if words[:1] == ["wrap"]:
+            from gpubind.cli.passing import pass_through
+
+            pass_through(words)
         from gpubind.cli.app import app
 
         app(args=argv, prog_name="gpubind")
@@ -25,24 +31,34 @@ def main(argv: Optional[list[str]] = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return error.exit_code
     except GpubindError as error:
-        complain(render_error(error))
+        from gpubind.cli.output import render_error
+
+        _complain(render_error(error))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
-            complain(_bug(error))
+            _complain(_bug(error))
             return EXIT_BUG
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # help is written by typer itself
-        complain(f"error: unwritable-file: standard output cannot be written\n  why:   {error.strerror}\n")
+        _complain(f"error: unwritable-file: standard output cannot be written\n  why:   {error.strerror}\n")
         return EXIT_UNREADABLE
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback
-        complain(_bug(error))
+        _complain(_bug(error))
         return EXIT_BUG
     return 0
 
 
+def _complain(text: str) -> None:
+    from gpubind.cli.output import complain
+
+    complain(text)
+
+
 def _bug(error: Exception) -> str:
+    from gpubind.documents.text import printable
+
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -43,6 +43,7 @@ HELP = {
 }
 WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
 """Errors with which no GPU works in a container."""
+HOST_HINT = "add --dry-run, or leave --host out"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,7 +56,13 @@ def add_to(app: typer.Typer) -> None:
 def _starter(action: Any) -> Callable[..., None]:
     def start(
         options: PlanOptions,
-        image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image, as the runtime takes it.")],
+        image: Annotated[
+            str,
+            typer.Argument(
+                metavar="[-- RUNTIME_OPTIONS...] IMAGE",
+                help="The image, as the runtime takes it. The runtime's own options may stand before it, behind a --.",
+            ),
+        ],
         command: Annotated[
             Optional[list[str]], typer.Argument(metavar="[--] [CMD...]", help="The command and its arguments.")
         ] = None,
@@ -74,13 +81,14 @@ def _starter(action: Any) -> Callable[..., None]:
         quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
         verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")] = False,
     ) -> None:
-        argv = tuple(command or ())
-        argv = argv[1:] if argv[:1] == ("--",) else argv
-        if action == "exec" and not argv:
-            raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
+        words = (image, *(command or ()))
+        if not image.startswith("-"):
+            _need_argv(action, words)
+        if options.host is not None and not dry_run:
+            raise UsageError("host-to-start", "--host names a record: nothing can be started there", hint=HOST_HINT)
         try:
             wanted = Wanted(backend, tuple(backend_arg or ()), dry_run, require_gpu, check, quiet, verbose)
-            _start(action, options, image, argv, wanted)
+            _start(action, options, words, wanted)
         except (CommandError, UsageError):
             raise
         except GpubindError as error:
@@ -104,33 +112,90 @@ class Wanted(NamedTuple):
     verbose: bool
 
 
-def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, ...], wanted: Wanted) -> None:
-    from gpubind.caller import begin, callers_environ
-    from gpubind.execute import execute, find_program, need_program
-    from gpubind.preparation import host_for, layout_of, staged, words_of, written
+class Looked(NamedTuple):
+    """What is to be started, once it was looked at."""
+
+    runtime: "Runtime"
+    """As the user names it."""
+    program: str
+    """Its path; its name, where it is not there and only to be printed."""
+    host: "Host"
+    image: Optional["Image"]
+    """None where its files are not to be seen."""
+
+
+class Ready(NamedTuple):
+    """A start with its plan."""
+
+    runtime: "Runtime"
+    """What the program is, whatever it is called."""
+    host: "Host"
+    start: "Start"
+    plan: "Plan"
+    words: "Words"
+    has_arguments: bool
+    """Whether the user's own options are among the words."""
+
+
+def look_at(
+    options: PlanOptions,
+    image: Optional[str],
+    runtime: "Runtime",
+    wanted: Wanted,
+    environ: Mapping[str, str],
+    program: str,
+) -> Looked:
+    """The host, *image*, and *program*, a name or a path, of *runtime*. Errors: what opening them raises."""
+    from gpubind.execute import find_program, need_program
+
+    if "/" not in program:
+        is_there = not wanted.dry_run or find_program(program, environ) is not None
+        program = need_program(program, environ) if is_there else program
+    host = open_host_of(options)
+    return Looked(
+        runtime, program, host, _look_at(image, runtime, wanted, host, environ) if image is not None else None
+    )
+
+
+def ready_for(
+    options: PlanOptions, looked: Looked, wanted: Wanted, environ: Mapping[str, str], *, in_line: bool = False
+) -> Ready:
+    """The plan of a start, and its words: for gpubind's own command line, or for one that the user has."""
+    from gpubind.caller import begin
+    from gpubind.preparation import host_for, layout_of, line_words_of, staged, words_of
     from gpubind.runtimes import RUNTIMES
+
+    image = looked.image
+    start = begin(looked.runtime, looked.program, wanted.arguments, environ)
+    host = host_for(looked.host, start, image)
+    plan = _plan(options, host, image, layout_of(start, host, image), wanted)
+    start = staged(start, plan, image, write=not wanted.dry_run)
+    words, has_arguments = line_words_of(start, plan, image) if in_line else (words_of(start, plan, image), False)
+    assert words is not None
+    return Ready(RUNTIMES[start.program], host, start, plan, words, has_arguments)
+
+
+def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wanted: Wanted) -> None:
+    from gpubind.execute import callers_environ, execute
+    from gpubind.preparation import written
     from gpubind.runtimes.record import Call
 
     environ = callers_environ()
+    runtime = _runtime(wanted.backend, environ, words[0])
+    own, words = _own_options(runtime, action, words)
+    argv = _need_argv(action, words)
+    image = words[0]
     if image.startswith("-"):  # the runtime would take it for an option
         image = f"./{image}"
-    runtime = _runtime(wanted.backend, environ, image)
-    is_there = not wanted.dry_run or find_program(runtime.name, environ) is not None
-    program = need_program(runtime.name, environ) if is_there else runtime.name
-    host = open_host_of(options)
-    start = begin(runtime, program, wanted.arguments, environ)
-    opened = _look_at(image, runtime, wanted, host, environ)
-    host = host_for(host, start, opened)
-    plan = _plan(options, host, opened, layout_of(start, host, opened), wanted)
-    start = staged(start, plan, opened, write=not wanted.dry_run)
-    words = words_of(start, plan, opened)
-    make_command = RUNTIMES[start.program].command
-    assert words is not None
-    assert make_command is not None
-    tree = opened.tree if opened else None
+    wanted = wanted._replace(arguments=(*wanted.arguments, *own))
+    looked = look_at(options, image, runtime, wanted, environ, runtime.name)
+    ready = ready_for(options, looked, wanted, environ)
+    assert ready.runtime.command is not None
+    tree = looked.image.tree if looked.image is not None else None
     token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
-    made = make_command(Call(program, action, image, tree, argv, token, _is_terminal()), start, words)
-    _look_into(host, plan, opened, runtime, start, words, argv[0] if action == "exec" else None, wanted)
+    call = Call(looked.program, action, image, tree, argv, token, _is_terminal())
+    made = ready.runtime.command(call, ready.start, ready.words)
+    look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
     if wanted.dry_run:
         import shlex
 
@@ -138,8 +203,8 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
 
         write_document(" ".join(shlex.quote(word) for word in made.argv) + "\n", None)
         return
-    if opened is not None:
-        opened.close()
+    if looked.image is not None:
+        looked.image.close()
     execute(written(made), made.environ)
 
 
@@ -149,6 +214,35 @@ def _is_terminal() -> bool:
         return os.isatty(0)
     except OSError:
         return False
+
+
+def _own_options(runtime: "Runtime", action: str, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The options of *runtime* that stand before IMAGE in *words*, and IMAGE with what follows. Errors: `UsageError`.
+
+    They need a `--` before them, and then an image whose name begins with `-` could be meant, too: one that is there.
+    """
+    if not words[0].startswith("-"):
+        return (), words
+    from gpubind.wrap.command import own_options
+
+    try:
+        return own_options(runtime.name, action, words)
+    except UsageError:
+        if os.path.lexists(words[0]):
+            return (), words
+        raise
+
+
+def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The command in *words*, which begin with IMAGE. Errors: `UsageError` where IMAGE or a command is missing."""
+    if not words:
+        raise UsageError(
+            "no-command", "no IMAGE stands behind the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
+        )
+    argv = words[2:] if words[1:2] == ("--",) else words[1:]
+    if action == "exec" and not argv:
+        raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
+    return argv
 
 
 def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: Wanted) -> "Plan":
@@ -171,28 +265,22 @@ def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: 
     return plan
 
 
-def _look_into(
-    host: "Host",
-    plan: "Plan",
-    image: Optional["Image"],
-    runtime: "Runtime",
-    start: "Start",
-    words: "Words",
-    program: Optional[str],
-    wanted: Wanted,
-) -> None:
+def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Wanted) -> None:
     """Look at what the container will hold, if somebody asks: --check, whoever reads findings, and a runtime that does
     not tell a command that is not there. Errors: `CheckError`, `CommandError`.
     """
     from gpubind.preparation import brought_by
     from gpubind.rules import order_findings, preflight
 
-    hides = runtime.limits.hides_missing_command
+    # Of a container that the user's own line makes, only the user knows what is in it.
+    hides = looked.runtime.limits.hides_missing_command and not ready.has_arguments
     if not (wanted.check or hides or not wanted.quiet):
         return
+    image, plan, words = looked.image, ready.plan, ready.words
     first = program if wanted.check or hides else None
-    brought = brought_by(start, plan, image)
-    made = preflight(host, plan, image, backend=runtime.name, program=first, brought=brought, words=words)
+    brought = brought_by(ready.start, plan, image)
+    name = looked.runtime.name
+    made = preflight(ready.host, plan, image, backend=name, program=first, brought=brought, words=words)
     if wanted.check:
         _checked(made, wanted)
     elif hides:
@@ -301,8 +389,8 @@ def plan_in_words(
     options: PlanOptions, chosen: str, image: Optional[str], arguments: tuple[str, ...], *, quoted: bool
 ) -> tuple["Plan", str]:
     """The plan, and its words for the runtime that format *chosen* names, beside the user's *arguments* for it."""
-    from gpubind.caller import begin, callers_environ
-    from gpubind.execute import find_program
+    from gpubind.caller import begin
+    from gpubind.execute import callers_environ, find_program
     from gpubind.preparation import host_for, layout_of, staged, words_of
     from gpubind.runtimes import runtime_of_format
     from gpubind.runtimes.record import Printed

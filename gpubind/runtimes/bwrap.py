@@ -9,20 +9,18 @@ Source: bwrap(1) 0.8 to 0.12. A device node bound with --ro-bind or --bind canno
 
 from __future__ import annotations
 
-from posixpath import dirname
 from typing import Optional
 
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, Plan
 from gpubind.runtimes.bwrap_environment import environment, planned
+from gpubind.runtimes.bwrap_line import in_line
 from gpubind.runtimes.bwrap_options import Given, read_options
+from gpubind.runtimes.bwrap_places import REBUILD_LIMIT, place_to_rebuild, rebuilt_words
 from gpubind.runtimes.edits import Obstacle, Words, edits_of, left_out
 from gpubind.runtimes.record import Call, Command, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
 from gpubind.tree import Tree
-
-REBUILD_LIMIT = 150
-"""Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
 
 FROM_HOST = ("/etc/resolv.conf", "/etc/hosts", "/etc/passwd", "/etc/group", "/etc/localtime")
 """Bound where the image has a place for them, as Apptainer does."""
@@ -40,7 +38,6 @@ NODES = (
     "/dev/xpmem",
 )
 """Of the host's /dev, beside the GPUs, what programs that use several GPUs or nodes open."""
-MADE_BY_BWRAP = ("proc", "dev", "sys", "tmp")
 VIRTUAL = ("/sys", "/proc", "/dev")
 
 
@@ -51,9 +48,9 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
     """
     edits = edits_of(plan, start.staged, lambda mount, _: _obstacle(mount, image))
     homes = _user_directories(plan, start)
-    places = (_place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes))
+    places = (place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes))
     rebuilt = sorted({"/", *(place for place in places if place is not None)})
-    options = [word for place in rebuilt for word in _rebuild(image, place)]
+    options = [word for place in rebuilt for word in rebuilt_words(image, place)]
     options += ["--proc", "/proc", "--dev", "/dev"]
     for option, path in _of_host(start, image):
         options += [option, path, path]
@@ -75,7 +72,7 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
 
 def _obstacle(mount: Mount, image: Tree) -> Optional[Obstacle]:
     """A directory of *image* that would have to be made anew for an optional file, and is too large for that."""
-    place = _place_to_rebuild(image, mount.target)
+    place = place_to_rebuild(image, mount.target)
     if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
         return None
     return Obstacle(f"{place} of the image lacks it, and has too many entries to be rebuilt")
@@ -132,36 +129,6 @@ def _directory(plan: Plan, start: Start, image: Tree, given: Given) -> Optional[
     if _is_visible(working, _user_directories(plan, start)) or image.has(working):
         return ContainerPath(working)
     return ContainerPath(home if home in start.directories else "/")
-
-
-def _place_to_rebuild(image: Tree, target: str) -> Optional[str]:
-    """The deepest directory of *image* above *target* that is there, if *target* itself is not; as a resolved path."""
-    if image.has(target):
-        return None
-    here = dirname(target)
-    while here != "/":
-        found = image.find(here)
-        if not isinstance(found, Missing) and found.stat.kind == "dir":
-            return found.path
-        here = dirname(here)
-    return "/"
-
-
-def _rebuild(image: Tree, directory: str) -> list[str]:
-    """*directory* as a tmpfs that holds everything the image has there. The root is one already."""
-    words = [] if directory == "/" else ["--tmpfs", directory]
-    for name in image.names(directory):
-        path = f"{directory.rstrip('/')}/{name}"
-        if directory == "/" and name in MADE_BY_BWRAP:
-            continue
-        target = image.readlink(path)
-        if isinstance(target, str):
-            words += ["--symlink", target, path]
-            continue
-        found = image.lstat(path)
-        if not isinstance(found, Missing) and found.kind in ("dir", "file"):
-            words += ["--ro-bind", image.root.rstrip("/") + path, path]
-    return words
 
 
 def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
@@ -225,6 +192,7 @@ BWRAP = Runtime(
     ),
     nodes=NODES,
     words=_words,
+    in_line=in_line,
     brought=_brought,
     command=command,
 )

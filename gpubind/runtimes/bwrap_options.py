@@ -71,3 +71,17 @@ def read_options(words: Sequence[str]) -> Given:
             at += _PLAIN.get(option, 0)
         at += 1
     return Given(tuple(binds), tuple(env.items()), cleared, directory, tuple(unseen))
+
+
+def split_options(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """*words* as options, each with the words that it takes."""
+    options: list[tuple[str, ...]] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        count = 2 if word in _BINDS or word == "--setenv" else 1 if word in ("--unsetenv", "--chdir") else None
+        if count is None:
+            count = _UNSEEN.get(word, _PLAIN.get(word, 0))
+        options.append(tuple(words[at : at + 1 + count]))
+        at += 1 + count
+    return tuple(options)

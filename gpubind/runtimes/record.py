@@ -192,6 +192,9 @@ class Runtime(NamedTuple):
     """The texts of files of its own, beside the plan's, by their place in the container."""
     words: Callable[[Plan, Start, Optional[Tree]], Optional[Words]] = _no_words
     """The plan in its words; None where those cannot be told without an image. Errors: `RuntimeLimitError`."""
+    in_line: Optional[Callable[[Plan, Start, Optional[Tree]], Words]] = None
+    """The plan in words for a command line that makes its container itself, with the user's own options among them;
+    None: `words` behind the user's options do it. Errors: `RuntimeLimitError`."""
     brought: Callable[[Plan, Start, Optional[Tree]], Optional[Brought]] = _unknown
     """What a start brings beside the plan; None where that is not known."""
     command: Optional[Callable[[Call, Start, Words], Command]] = None

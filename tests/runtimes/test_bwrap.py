@@ -19,9 +19,10 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.ldso.brought import Brought
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND as LAYOUT
-from gpubind.runtimes.bwrap import REBUILD_LIMIT, brought, command, words
+from gpubind.runtimes.bwrap import brought, command, words
 from gpubind.runtimes.bwrap_environment import environment
 from gpubind.runtimes.bwrap_options import Given, read_options
+from gpubind.runtimes.bwrap_places import REBUILD_LIMIT
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import Call
 from gpubind.runtimes.start import Action, Start

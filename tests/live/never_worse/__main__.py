@@ -1,4 +1,4 @@
-"""python -m live.never_worse [--seed N] [--starts N] [--only TEXT]: compare starts, and print each that is worse."""
+"""python -m live.never_worse [--seed N] [--starts N] [--way NAME] [--only TEXT]: compare starts, print the worse."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from live.never_worse import report
 from live.never_worse.compare import WORSE
 from live.never_worse.run import compared
 from live.never_worse.sample import SEED, STARTS, starts
+from live.never_worse.ways import ALL
 
 LOOKED_AT = 100_000
 """Starts that are dealt at most to find those of --only."""
@@ -23,9 +24,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--starts", type=int, default=STARTS)
     parser.add_argument("--only", default="", metavar="TEXT", help="starts alone whose description holds TEXT")
+    parser.add_argument("--way", choices=ALL, help="all starts go this way")
     options = parser.parse_args()
     machine = Machine(f"{RIG}/hosts/trixie", dependencies(RIG, "3.13"), DRIVER)
-    dealt = (start for start in itertools.islice(starts(options.seed), LOOKED_AT) if options.only in str(start))
+    dealt = (
+        start for start in itertools.islice(starts(options.seed, options.way), LOOKED_AT) if options.only in str(start)
+    )
     began = time.monotonic()
     rows = compared(machine, dealt, options.starts)
     sys.stdout.write(report.how_to_repeat(machine) + "\n")

@@ -12,7 +12,7 @@ from live.never_worse.compare import OUTCOMES, WORSE
 from live.never_worse.recipes import IMAGES
 from live.never_worse.run import INSIDE, PROBE, Row, entering, job_of
 from live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
-from live.never_worse.ways import WAYS
+from live.never_worse.ways import ALL, WAYS
 
 SAID = 12
 """Lines of gpubind's standard error that a report shows."""
@@ -53,7 +53,7 @@ _FILE, _PROBE = f"{INSIDE}/probe.py", '"$PROBE"'
 
 def _row(row: Row) -> str:
     verdicts = "".join(f"   {v.outcome}: {v.rule}: {v.why}\n" for v in row.verdicts)
-    real, ours = (_line(row, way) for way in (ways.real, WAYS[row.start.way]))
+    real, ours = (_line(row, way) for way in (ways.real, ALL[row.start.way]))
     told = "".join(f"   said: {line}\n" for line in row.ours.stderr.splitlines()[:SAID])
     return f"{row.start}\n{verdicts}{told}   real: {real}\n   ours: {ours}\n"
 
@@ -72,7 +72,7 @@ def _line(row: Row, way: ways.Way) -> str:
 def summary(rows: Sequence[Row]) -> str:
     """Number of starts by way and kind of image, and outcome; as a table for the docs."""
     lines = ["| started by | image | " + " | ".join(OUTCOMES) + " |", "| --- | --- |" + " --- |" * len(OUTCOMES)]
-    for way in WAYS:
+    for way in ALL:
         for kind in KINDS:
             counted = Counter(row.outcome for row in rows if row.startable and _is(row, way, kind))
             if counted:

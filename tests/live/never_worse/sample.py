@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Optional, TypeVar
 
 from live.never_worse.recipes import IMAGES, Image
 from live.never_worse.tables import CALLERS, ENVIRONMENTS, OPTIONS, SITES, Caller
@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 DEFAULT_SEED, DEFAULT_STARTS = 1, 400
 SEED = int(os.environ.get("NEVER_WORSE_SEED") or DEFAULT_SEED)
+WRAPPED = 60
+"""How many starts go through `wrap`."""
 STARTS = int(os.environ.get("NEVER_WORSE_STARTS") or DEFAULT_STARTS)
 
 SHARES = {"exec": 12, "bubblewrap": 2}
@@ -55,8 +57,8 @@ class Start(NamedTuple):
         return ", ".join([*parts, *([f"site: {self.site}"] if self.site != INSTALLED else [])])
 
 
-def starts(seed: int) -> Iterator[Start]:
-    """Starts without end; the same for the same seed."""
+def starts(seed: int, way: Optional[str] = None) -> Iterator[Start]:
+    """Starts without end; the same for the same seed. All go one *way*, if it is named."""
     dice = random.Random(seed)
     images = Deck(dice, [(image, kind) for image in IMAGES for kind in _weighted(image)])
     options = Deck(dice, OPTIONS)
@@ -64,8 +66,9 @@ def starts(seed: int) -> Iterator[Start]:
     callers = Deck(dice, (CALLERS[0], *CALLERS))
     sites = Deck(dice, [INSTALLED] * (3 * len(SITES)) + list(SITES))
     ways = Deck(dice, [way for way in WAYS for _ in range(SHARES.get(way, 1))])
+    named = way
     while True:
-        way = ways.card()
+        way = named or ways.card()
         (image, kind), caller, site = images.card(), callers.card(), sites.card()
         chosen = tuple(options.card() for _ in range(dice.choice((0, 1, 1, 2))))
         rows = tuple(environments.card() for _ in range(dice.choice((0, 1, 1, 2))))

@@ -14,7 +14,8 @@ from live.machine import CHECKOUT, Machine
 from live.never_worse import report
 from live.never_worse.compare import WORSE
 from live.never_worse.run import Row, compared
-from live.never_worse.sample import DEFAULT_SEED, DEFAULT_STARTS, SEED, STARTS, starts
+from live.never_worse.sample import DEFAULT_SEED, DEFAULT_STARTS, SEED, STARTS, WRAPPED, starts
+from live.never_worse.ways import WRAP
 
 pytestmark = pytest.mark.live
 
@@ -35,6 +36,12 @@ def test_no_start_is_worse_than_the_real_programs(trixie: Machine) -> None:
     number = sum(row.outcome == WORSE for row in seen)
     if number:
         pytest.fail(f"{number} of {STARTS} starts are worse (seed {SEED}):\n{report.worse(seen)}", pytrace=False)
+
+
+def test_no_start_is_worse_through_wrap(trixie: Machine) -> None:
+    seen = compared(trixie, starts(SEED, WRAP), WRAPPED)
+    if any(row.outcome == WORSE for row in seen):
+        pytest.fail(f"{report.how_to_repeat(trixie)}\n{report.worse(seen)}", pytrace=False)
 
 
 def test_nearly_every_start_can_be_made_on_the_rig(trixie: Machine) -> None:

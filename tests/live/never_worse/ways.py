@@ -28,6 +28,11 @@ def by_exec(command: Command) -> tuple[str, ...]:
     return (*gpubind, command.image, *command.program)
 
 
+def by_wrap(command: Command) -> tuple[str, ...]:
+    """The very line of `real`."""
+    return ("gpubind", "wrap", "--", *real(command))
+
+
 def by_bubblewrap(command: Command) -> tuple[str, ...]:
     """Without the options, which are Apptainer's."""
     return ("gpubind", "exec", "--nv", "--backend", "bwrap", command.image, *command.program)
@@ -74,7 +79,10 @@ WAYS: dict[str, Way] = {
     "variables, image unknown": by_variables_without_image,
     "bubblewrap": by_bubblewrap,
 }
-"""Name -> way. Each starts what `real` starts."""
+"""Name -> way. Each starts what `real` starts, and is dealt."""
+WRAP = "wrap"
+"""Starts of its own, as many as --way or the test says: it has the line of `real` itself."""
+ALL: dict[str, Way] = {**WAYS, WRAP: by_wrap}
 
 
 def _own(command: Command) -> tuple[str, ...]:

@@ -1,0 +1,170 @@
+"""wrap: a runtime's own command line, with the plan in the place of its GPU flags.
+
+No `from __future__ import annotations`: see options.py.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from gpubind.cli.options import PlanOptions, takes_plan_options
+from gpubind.cli.start import HOST_HINT, Wanted, look_at, look_into, ready_for
+from gpubind.errors import (
+    EXIT_NOT_STARTED,
+    CommandError,
+    GpubindError,
+    RuntimeLimitError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from gpubind.runtimes.record import Runtime
+    from gpubind.runtimes.start import Action
+    from gpubind.wrap.command import Wrapped
+    from gpubind.wrap.gpus import GpuRequest
+
+HELP = "Start a runtime's own command line, with the plan in the place of its GPU flags; other lines start as they are."
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give *app* the command wrap."""
+    settings = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+    app.command(name="wrap", help=HELP, context_settings=settings)(takes_plan_options(wrap))
+
+
+def wrap(
+    options: PlanOptions,
+    line: Annotated[
+        list[str],
+        typer.Argument(metavar="-- RUNTIME ARGS...", help="The command line: apptainer exec --nv IMAGE CMD..."),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command line instead.")] = False,
+    require_gpu: Annotated[
+        bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")] = False,
+) -> None:
+    """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
+    from gpubind.cli.passing import site_switches
+    from gpubind.execute import callers_environ
+    from gpubind.wrap.command import PassThrough, moved, parse_command
+
+    words = tuple(line)
+    try:
+        environ = callers_environ()
+        made = parse_command(words, environ, site_switches(words))
+        if isinstance(made, PassThrough):
+            _become(words, environ, dry_run=dry_run)
+        elif made.where != "here":
+            _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)
+        else:
+            if options.host is not None and not dry_run:
+                raise UsageError("host-to-start", "--host names a record: nothing can be started there", hint=HOST_HINT)
+            _start(options, made, Wanted(made.runtime, (), dry_run, require_gpu, check, quiet, verbose), environ)
+    except CommandError:
+        raise
+    except GpubindError as error:
+        # A command in the container may end with 2, too.
+        error.exit_code = EXIT_NOT_STARTED
+        raise
+
+
+_ACTIONS: dict[str, "Action"] = {"exec": "exec", "shell": "shell"}
+
+
+def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mapping[str, str]) -> None:
+    from gpubind.runtimes.record import Call
+    from gpubind.wrap.command import arguments_of, printed, rewritten
+    from gpubind.wrap.gpus import with_image
+
+    runtime = _runtime(made)
+    wanted = wanted._replace(arguments=arguments_of(made))
+    looked = look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])
+    facts = looked.image.facts if looked.image is not None else None
+    request = with_image(made.gpus, facts.env if facts is not None else {})
+    if request is None:
+        _become(made.words, environ, dry_run=wanted.dry_run)
+        return
+    ready = ready_for(_asked(options, request), looked, wanted, environ, in_line=True)
+    look_into(looked, ready, made.command[0] if made.subcommand[-1:] == ("exec",) and made.command else None, wanted)
+    if not ready.plan.drivers:
+        _become(made.words, environ, dry_run=wanted.dry_run)  # as it is: the program's own flag goes on, too
+        return
+    if not ready.has_arguments:
+        assert ready.runtime.command is not None
+        action = _ACTIONS.get(made.subcommand[-1] if made.subcommand else "exec", "run")
+        tree = looked.image.tree if looked.image is not None else None
+        call = Call(looked.program, action, made.image or "", tree, made.command)
+        environ = ready.runtime.command(call, ready.start, ready.words).environ
+    without = {option.name for option in made.options} if ready.has_arguments else ()
+    words = rewritten(made, ready.words.options, without=without)
+    if wanted.dry_run:
+        _print(printed(made, words))
+    else:
+        _execute(words, environ)
+
+
+def _runtime(made: "Wrapped") -> "Runtime":
+    """The record of the program. Errors: `RuntimeLimitError` (code `no-words`) for one whose lines can hold no plan.
+
+    A bundle's configuration is a file: options behind the user's change nothing in it.
+    """
+    from gpubind.runtimes import RUNTIMES, STARTED
+
+    record = RUNTIMES[made.runtime] if made.runtime in STARTED else None
+    if record is None or (record.images == ("bundle",) and record.in_line is None):
+        hint = "leave the GPU flag to it, or use `gpubind plan --format cdi`"
+        raise RuntimeLimitError("no-words", f"gpubind has no words for {made.runtime} yet", hint=hint)
+    return record
+
+
+def _asked(options: PlanOptions, request: "GpuRequest") -> PlanOptions:
+    """*options* with what the line asks for. What `wrap` itself is told, or its settings say, wins."""
+    chosen = options.gpus is not None or options.cdi_device is not None
+    by_cdi = not chosen and request.gpus is None and bool(request.cdi)
+    return options._replace(
+        nv=options.nv or "nvidia" in request.vendors,
+        rocm=options.rocm or "amd" in request.vendors,
+        gpus=options.gpus if chosen else request.gpus,
+        cdi_device=list(request.cdi) if by_cdi else options.cdi_device,
+        caps=",".join(request.caps) if options.caps is None and request.caps is not None else options.caps,
+    )
+
+
+def _gpubind(length: int) -> tuple[str, ...]:
+    """This very gpubind as words of a command line, with its options, up to the line of *length* words.
+
+    An installed program is named by its path: PATH may be another one behind `sudo` or on another machine.
+    """
+    program, *own = (word for word in sys.argv[: len(sys.argv) - length] if word != "--dry-run")
+    is_module = os.path.basename(program) in ("__main__.py", "-c", "-m")
+    mine = (sys.executable, "-m", "gpubind") if is_module else (os.path.abspath(program),)
+    return (*mine, *own, *(() if own[-1:] == ["--"] else ("--",)))
+
+
+def _become(words: Sequence[str], environ: Mapping[str, str], *, dry_run: bool) -> None:
+    if dry_run:
+        import shlex
+
+        _print(shlex.join(words) + "\n")
+    else:
+        _execute(words, environ)
+
+
+def _execute(words: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
+    from gpubind.execute import execute_line
+
+    execute_line(words, environ)
+
+
+def _print(text: str) -> None:
+    from gpubind.cli.output import write_document
+
+    write_document(text, None)

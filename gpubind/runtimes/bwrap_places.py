@@ -1,0 +1,49 @@
+"""Mount points that an image lacks: bubblewrap gets a directory of its own with them and all that the image has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from posixpath import dirname
+from typing import Optional
+
+from gpubind.model import Missing
+from gpubind.tree import Tree
+
+REBUILD_LIMIT = 150
+"""Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
+MADE_BY_BWRAP = ("proc", "dev", "sys", "tmp")
+
+
+def place_to_rebuild(image: Tree, target: str) -> Optional[str]:
+    """The deepest directory of *image* above *target* that is there, if *target* itself is not; as a resolved path."""
+    if image.has(target):
+        return None
+    here = dirname(target)
+    while here != "/":
+        found = image.find(here)
+        if not isinstance(found, Missing) and found.stat.kind == "dir":
+            return found.path
+        here = dirname(here)
+    return "/"
+
+
+def rebuilt_words(
+    image: Tree, directory: str, bind: str = "--ro-bind", without: Collection[str] = MADE_BY_BWRAP
+) -> list[str]:
+    """*directory* as a tmpfs that holds everything the image has there. The root is one already.
+
+    *bind* is the option for that; *without* names entries of the root that are made anew in another way.
+    """
+    words = [] if directory == "/" else ["--tmpfs", directory]
+    for name in image.names(directory):
+        path = f"{directory.rstrip('/')}/{name}"
+        if directory == "/" and name in without:
+            continue
+        target = image.readlink(path)
+        if isinstance(target, str):
+            words += ["--symlink", target, path]
+            continue
+        found = image.lstat(path)
+        if not isinstance(found, Missing) and found.kind in ("dir", "file"):
+            words += [bind, image.root.rstrip("/") + path, path]
+    return words

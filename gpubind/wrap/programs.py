@@ -1,0 +1,297 @@
+"""The options of the runtimes, by subcommand, and which of their subcommands start a container.
+
+Sources: `--help` of docker 26.1.5, podman 5.4.2, crun 1.21, runc 1.1.15, ch-run 0.38, bubblewrap 0.12, Apptainer 1.4.5,
+systemd-nspawn 257 and proot 5.1.0, and what each of them said to options that `--help` hides; ch-run(1) 0.45 for --cdi;
+the reference of `docker run` for --use-api-socket. Apptainer's and SingularityCE's are `singularity_options.FLAGS`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from gpubind.runtimes.singularity_options import FLAGS
+from gpubind.wrap.options import COUNTED, GETOPT, GETOPT_PERMUTING, GO_FLAG, PFLAG, PROOT, Known, Reader, Table, table
+
+Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
+"""What follows the options: an image and a command; an image and an instance's name; a container's name, with the
+bundle among the options; a command, with the rootfs among the options; a container that runs already."""
+
+
+class Start(NamedTuple):
+    """A subcommand that starts something in a container."""
+
+    known: Table
+    shape: Shape = "image"
+    needs_command: bool = False
+    """Whether the program refuses a line that ends with the image."""
+
+
+class Program(NamedTuple):
+    """A runtime's command line."""
+
+    family: Literal["singularity", "docker", "podman", "ch-run", "bundle", "rootfs"]
+    """Whose words for GPUs it has."""
+    reader: Reader
+    subcommands: dict[tuple[str, ...], Start]
+    """Those that start a container, by their words; `()` for a program that has no subcommands."""
+    known: Table = table()
+    """Its own options, before the subcommand."""
+
+
+def _singularity(*texts: str, without: tuple[str, ...] = ()) -> Table:
+    names = {flag.name: Known(flag.name, int(flag.kind != "bool")) for flag in FLAGS if flag.name not in without}
+    letters = {flag.short: names[flag.name] for flag in FLAGS if flag.short and flag.name in names}
+    return table(*texts).also(Table(names, letters))
+
+
+_ACTION = _singularity(without=("shell",))
+_INSTANCE = _singularity("pid-file= name=", without=("shell", "pid"))
+_SINGULARITY = Program(
+    "singularity",
+    PFLAG,
+    {
+        ("exec",): Start(_ACTION, needs_command=True),
+        ("run",): Start(_ACTION),
+        ("shell",): Start(_singularity()),
+        ("test",): Start(_ACTION),
+        ("instance", "start"): Start(_INSTANCE, "instance"),
+        ("instance", "run"): Start(_INSTANCE, "instance"),
+    },
+    # -s and -c are others here than behind the subcommand.
+    table("build-config config/c= debug/d help/h nocolor quiet/q silent/s verbose/v version"),
+)
+
+_DOCKER_RUN = table(
+    """
+    add-host= annotation= attach/a= blkio-weight= blkio-weight-device= cap-add= cap-drop= cgroup-parent= cgroupns=
+    cidfile= cpu-count= cpu-percent= cpu-period= cpu-quota= cpu-rt-period= cpu-rt-runtime= cpu-shares/c= cpus=
+    cpuset-cpus= cpuset-mems= detach/d detach-keys= device= device-cgroup-rule= device-read-bps= device-read-iops=
+    device-write-bps= device-write-iops= disable-content-trust dns= dns-opt|dns-option= dns-search= domainname=
+    entrypoint= env/e= env-file= expose= gpus= group-add= health-cmd= health-interval= health-retries=
+    health-start-interval= health-start-period= health-timeout= help hostname/h= init interactive/i io-maxbandwidth=
+    io-maxiops= ip= ip6= ipc= isolation= kernel-memory= label/l= label-file= link= link-local-ip= log-driver= log-opt=
+    mac-address= memory/m= memory-reservation= memory-swap= memory-swappiness= mount= name= net|network=
+    net-alias|network-alias= no-healthcheck oom-kill-disable oom-score-adj= pid= pids-limit= platform= privileged
+    publish/p= publish-all/P pull= quiet/q read-only restart= rm runtime= security-opt= shm-size= sig-proxy
+    stop-signal= stop-timeout= storage-opt= sysctl= tmpfs= tty/t ulimit= use-api-socket user/u= userns= uts= volume/v=
+    volume-driver= volumes-from= workdir/w=
+    """
+)
+_DOCKER_EXEC = table("detach/d detach-keys= env/e= env-file= help interactive/i privileged tty/t user/u= workdir/w=")
+_DOCKER = Program(
+    "docker",
+    PFLAG,
+    {
+        **dict.fromkeys((("run",), ("container", "run"), ("create",), ("container", "create")), Start(_DOCKER_RUN)),
+        **dict.fromkeys((("exec",), ("container", "exec")), Start(_DOCKER_EXEC, "joined")),
+    },
+    table("config= context/c= debug/D help host/H= log-level/l= tls tlscacert= tlscert= tlskey= tlsverify version/v"),
+)
+
+_PODMAN = table(
+    """
+    cgroup-manager= config= conmon= connection/c= cpu-profile= db-backend= default-mounts-file= events-backend= help
+    hooks-dir= identity= imagestore= log-level= max-workers= memory-profile= module= namespace= network-backend=
+    network-cmd-path= network-config-dir= noout out= pull-option= registries-conf= remote/r root= runroot= runtime=
+    runtime-flag= ssh= storage-driver= storage-opt= syslog tls-ca= tls-cert= tls-key= tmpdir= trace transient-store url=
+    version/v volumepath=
+    """
+)
+_PODMAN_LEFT = _PODMAN.without("config", "module", "noout", "remote", "url", "version", "connection")
+"""Those that podman takes behind the subcommand, too."""
+_PODMAN_RUN = table(
+    """
+    add-host= annotation= arch= attach/a= authfile= blkio-weight= blkio-weight-device= cap-add= cap-drop= cert-dir=
+    cgroup-conf= cgroup-parent= cgroupns= cgroups= chrootdirs= cidfile= conmon-pidfile= cpu-period= cpu-quota=
+    cpu-rt-period= cpu-rt-runtime= cpu-shares/c= cpus= cpuset-cpus= cpuset-mems= creds= decryption-key= detach/d
+    detach-keys= device= device-cgroup-rule= device-read-bps= device-read-iops= device-write-bps= device-write-iops=
+    disable-content-trust dns= dns-opt|dns-option= dns-search= entrypoint= env/e= env-file= env-host env-merge=
+    expose= gidmap= gpus= group-add= group-entry= health-cmd|healthcheck-command=
+    health-interval|healthcheck-interval= health-log-destination= health-max-log-count= health-max-log-size=
+    health-on-failure= health-retries|healthcheck-retries= health-start-period|healthcheck-start-period=
+    health-startup-cmd= health-startup-interval= health-startup-retries= health-startup-success=
+    health-startup-timeout= health-timeout|healthcheck-timeout= help hostname/h= hosts-file= hostuser= http-proxy
+    image-volume= init init-ctr= init-path= interactive/i ip= ip6= ipc= label/l= label-file= log-driver= log-opt=
+    mac-address= memory/m= memory-reservation= memory-swap= memory-swappiness= mount= name= net|network=
+    network-alias= no-healthcheck no-hostname no-hosts oom-kill-disable oom-score-adj= os= override-arch= override-os=
+    override-variant= passwd passwd-entry= personality= pid= pidfile= pids-limit= platform= pod= pod-id-file=
+    preserve-fd= preserve-fds= privileged publish/p= publish-all/P pull= quiet/q rdt-class= read-only read-only-tmpfs
+    replace requires= restart= retry= retry-delay= rm rmi rootfs sdnotify= seccomp-policy= secret= security-opt=
+    shm-size= shm-size-systemd= sig-proxy signature-policy= stop-signal= stop-timeout= subgidname= subuidname= sysctl=
+    systemd= timeout= tls-verify tmpfs= tty/t tz= uidmap= ulimit= umask= unsetenv= unsetenv-all user/u= userns= uts=
+    variant= volume/v= volumes-from= workdir/w=
+    """
+).also(_PODMAN_LEFT)
+_PODMAN_EXEC = table(
+    """
+    cidfile= detach/d detach-keys= env/e= env-file= help interactive/i latest/l no-session preserve-fd= preserve-fds=
+    privileged tty/t user/u= workdir/w=
+    """
+).also(_PODMAN_LEFT)
+_PODMAN_PROGRAM = Program(
+    "podman",
+    PFLAG,
+    {
+        **dict.fromkeys((("run",), ("container", "run"), ("create",), ("container", "create")), Start(_PODMAN_RUN)),
+        **dict.fromkeys((("exec",), ("container", "exec")), Start(_PODMAN_EXEC, "joined")),
+    },
+    _PODMAN,
+)
+
+_ARGP = table("help usage")
+_ARGP = _ARGP._replace(letters={"?": _ARGP.names["help"]})
+_CRUN_RUN = table(
+    """
+    bundle/b= config/f= console-socket= detach/d keep no-new-keyring no-pivot no-subreaper pid-file= preserve-fds=
+    """
+).also(_ARGP)
+_CRUN_EXEC = table(
+    """
+    apparmor= cap/c= cgroup= console-socket= cwd= detach/d env/e= no-new-privs pid-file= preserve-fds= process/p=
+    process-label= tty/t? user/u=
+    """
+).also(_ARGP)
+_CRUN = Program(
+    "bundle",
+    GETOPT,
+    {
+        ("run",): Start(_CRUN_RUN, "bundle"),
+        ("create",): Start(_CRUN_RUN.without("detach", "keep"), "bundle"),
+        ("exec",): Start(_CRUN_EXEC, "joined"),
+    },
+    table(
+        "cgroup-manager= debug log= log-format= log-level= root= rootless= systemd-cgroup version/vV",
+    ).also(_ARGP),
+)
+
+_RUNC_RUN = table(
+    """
+    bundle/b= console-socket= detach/d help/h keep no-new-keyring no-pivot no-subreaper pid-file= preserve-fds=
+    """
+)
+_RUNC_EXEC = table(
+    """
+    additional-gids/g= apparmor= cap/c= cgroup= console-socket= cwd= detach/d env/e= help/h ignore-paused no-new-privs
+    pid-file= preserve-fds= process/p= process-label= tty/t user/u=
+    """
+)
+_RUNC = Program(
+    "bundle",
+    GO_FLAG,
+    {
+        ("run",): Start(_RUNC_RUN, "bundle"),
+        ("create",): Start(_RUNC_RUN.without("detach", "keep", "no-subreaper"), "bundle"),
+        ("exec",): Start(_RUNC_EXEC, "joined"),
+    },
+    table("criu= debug help/h log= log-format= root= rootless= systemd-cgroup version/v"),
+)
+
+_CH_RUN = Program(
+    "ch-run",
+    GETOPT_PERMUTING,
+    {
+        (): Start(
+            table(
+                """
+                bind/b= cd/c= cdi/d? cdi-dirs= ch-ssh env-no-expand feature= gid/g= home join/j join-ct= join-pid=
+                join-tag= mount/m= no-home no-passwd private-tmp/t quiet/q seccomp set-env? set-env0? storage/s= test=
+                uid/u= unsafe unset-env= verbose/v version/V warnings= write/w write-fake/W?
+                """
+            ).also(_ARGP),
+            needs_command=True,
+        )
+    },
+)
+
+_BWRAP = Program(
+    "rootfs",
+    COUNTED,
+    {
+        (): Start(
+            table(
+                """
+                add-seccomp-fd= args= argv0= as-pid-1 assert-userns-disabled bind-data=2 bind-fd=2 bind-try=2 bind=2
+                block-fd= cap-add= cap-drop= chdir= chmod=2 clearenv dev-bind-try=2 dev-bind=2 dev= die-with-parent
+                dir= disable-userns exec-label= file-label= file=2 gid= help hostname= info-fd= json-status-fd=
+                level-prefix lock-file= mqueue= new-session not-a-security-boundary overlay-src= overlay=3 perms=
+                pidns= proc= remount-ro= ro-bind-data=2 ro-bind-fd=2 ro-bind-try=2 ro-bind=2 ro-overlay= seccomp=
+                setenv=2 share-net size= symlink=2 sync-fd= tmp-overlay= tmpfs= uid= unsetenv= unshare-all
+                unshare-cgroup unshare-cgroup-try unshare-ipc unshare-net unshare-pid unshare-user unshare-user-try
+                unshare-uts userns-block-fd= userns2= userns= version
+                """
+            ),
+            "rootfs",
+            needs_command=True,
+        )
+    },
+)
+
+_NSPAWN = Program(
+    "rootfs",
+    GETOPT,
+    {
+        (): Start(
+            table(
+                """
+                ambient-capability= as-pid2/a background= bind= bind-ro= bind-user= bind-user-shell= boot/b
+                capability= chdir= console= cpu-affinity= directory/D= drop-capability= ephemeral/x help/h hostname=
+                image-policy= image/i= inaccessible= keep-unit kill-signal= link-journal= load-credential= machine/M=
+                network-bridge= network-interface= network-ipvlan= network-macvlan= network-namespace-path=
+                network-veth-extra= network-veth/n network-zone= no-new-privileges= no-pager notify-ready= oci-bundle=
+                oom-score-adjust= overlay-ro= overlay= personality= pipe/P pivot-root= port/p= private-network
+                private-users-chown private-users-ownership= private-users? property= quiet/q read-only register=
+                resolv-conf= rlimit= root-hash-sig= root-hash=
+                selinux-apifs-context/L= selinux-context/Z= set-credential= setenv/E= settings= share-system slice/S=
+                suppress-sync= system-call-filter= template= timezone= tmpfs= user/u= uuid= verity-data= version
+                volatile? /U /j
+                """
+            ),
+            "rootfs",
+        )
+    },
+)
+
+_PROOT = Program(
+    "rootfs",
+    PROOT,
+    {
+        (): Start(
+            table(
+                """
+                about|version/V bind|mount/bm= change-id/i= help|usage/h kernel-release/k= qemu/q= pwd|cwd/w= root-id/0
+                rootfs/r= verbose/v= /R= /S=
+                """
+            ),
+            "rootfs",
+        )
+    },
+)
+
+PROGRAMS: dict[str, Program] = {
+    "apptainer": _SINGULARITY,
+    "singularity": _SINGULARITY,
+    "docker": _DOCKER,
+    "nvidia-docker": _DOCKER,
+    "podman": _PODMAN_PROGRAM,
+    "ch-run": _CH_RUN,
+    "crun": _CRUN,
+    "runc": _RUNC,
+    "bwrap": _BWRAP,
+    "systemd-nspawn": _NSPAWN,
+    "proot": _PROOT,
+}
+"""By the name of the program."""
+
+OTHERS = {
+    "docker-compose": "use `gpubind plan --format compose`",
+    "enroot": "see docs/wrap.md for the words to paste",
+    "kubectl": "use `gpubind plan --format kubernetes`",
+    "nerdctl": "use `gpubind plan --format cdi`",
+    "podman-compose": "use `gpubind plan --format compose`",
+    "podman-hpc": "see docs/wrap.md for the words to paste",
+    "sarus": "see docs/wrap.md for the words to paste",
+    "sbatch": "put `gpubind wrap --` into the script, right before the runtime's name",
+    "shifter": "see docs/wrap.md for the words to paste",
+    "udocker": "use `gpubind exec --backend udocker`",
+}
+"""Programs that start containers, too, whose command lines are not read here; what to do instead."""

@@ -1,0 +1,180 @@
+"""`gpubind wrap` with real runtimes: what it starts sees the same driver as what `exec` starts."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from live.containers import CONTAINERS, PROBE, Case, image, look, start
+from live.machine import PYTHON_ENV, Machine
+
+pytestmark = pytest.mark.live
+
+WHO = pytest.mark.parametrize("user", [False, True], ids=["root", "user"])
+SEEN = """
+import ctypes, json, os
+environ = {name: value for name, value in os.environ.items() if "PATH" in name or "VISIBLE" in name or name in "AB"}
+libraries = sorted(line.split()[-1] for line in open("/proc/self/maps") if "libcuda" in line) if (
+    status := ctypes.CDLL("libcuda.so.1").cuInit(0)) is not None else []
+devices = sorted(name for name in os.listdir("/dev") if not name.startswith(("loop", "tty", "core")))
+print(json.dumps([status, sorted(set(libraries)), environ, devices, os.getcwd(), os.path.exists("/mine/bin")]))
+"""
+DRIVER = {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
+
+
+def line(*options: str, user: bool, name: str = "bookworm-sb", flags: tuple[str, ...] = ("--nv",)) -> tuple[str, ...]:
+    """A command line of Apptainer's up to the image. Root of the rig lacks capabilities that it would give to root."""
+    own = () if user else ("--no-privs",)
+    return ("apptainer", "exec", *flags, *own, *options, image(name))
+
+
+def wrap(machine: Machine, *words: str, user: bool, env: Mapping[str, str] = {}, status: int = 0) -> str:
+    done = machine.tried("wrap", "--", *words, user=user, driver=True, env=env, binds=[CONTAINERS], status=status)
+    return done.stdout
+
+
+def bwrap_line(*options: str, name: str = "bookworm", bind: str = "--ro-bind") -> tuple[str, ...]:
+    return ("bwrap", bind, image(name), "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", *options)
+
+
+@functools.cache
+def seen_by_exec(machine: Machine, options: tuple[str, ...], user: bool) -> Any:
+    case = Case("apptainer", "bookworm-sb", user, ("--nv", *(f"--backend-arg={word}" for word in options)))
+    return json.loads(start(machine, case, "python3", "-c", SEEN).stdout)
+
+
+@WHO
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("-B", "/usr:/mine"),
+        ("--env", "LD_LIBRARY_PATH=/mine,A=1"),
+        ("--env=B=two words", "--contain"),
+        ("-ec",),
+        ("-cB/usr:/mine",),
+        ("--contain", "--cleanenv", "--pwd", "/tmp"),
+        ("--env", "CUDA_VISIBLE_DEVICES=1", "--no-home"),
+    ],
+    ids=" ".join,
+)
+def test_apptainers_line_gives_the_container_that_exec_gives(
+    trixie: Machine, options: tuple[str, ...], user: bool
+) -> None:
+    seen = json.loads(wrap(trixie, *line(*options, user=user), "python3", "-c", SEEN, user=user))
+    assert seen == seen_by_exec(trixie, options, user)
+    assert seen[0] == 100
+
+
+@WHO
+@pytest.mark.parametrize("name", ["bullseye-sb", "bookworm.sif"])
+def test_the_driver_works_as_under_exec(trixie: Machine, name: str, user: bool) -> None:
+    report = json.loads(wrap(trixie, *line(user=user, name=name), "python3", "-c", PROBE, user=user))
+    assert report["status"] == DRIVER
+    assert report == look(trixie, Case("apptainer", name, user))
+
+
+@WHO
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--unshare-ipc", "--clearenv"), ("--setenv", "LD_LIBRARY_PATH", "/mine"), ("--chdir", "/tmp", "--")],
+    ids=" ".join,
+)
+def test_the_driver_works_in_bubblewraps_line(trixie: Machine, options: tuple[str, ...], user: bool) -> None:
+    before = listing(trixie)
+    seen = json.loads(wrap(trixie, *bwrap_line(*options), "/usr/bin/python3", "-c", SEEN, user=user))
+    assert seen[0] == 100
+    assert {"nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"} < set(seen[3])
+    assert seen[2]["LD_LIBRARY_PATH"] == ("/mine:" if "LD_LIBRARY_PATH" in options else "") + "/.gpubind/libs"
+    assert listing(trixie) == before
+
+
+def test_a_writable_root_stays_as_it_is(trixie: Machine) -> None:
+    before = listing(trixie)
+    seen = json.loads(wrap(trixie, *bwrap_line(bind="--bind"), "python3", "-c", SEEN, user=True))
+    assert seen[0] == 100
+    assert listing(trixie) == before
+
+
+@WHO
+@pytest.mark.parametrize("prefix", ["env A=b", "timeout 60", "nice", "nice -n 5 env -u HOME A=b timeout 60"])
+def test_what_stands_before_the_runtime_stays_there(trixie: Machine, prefix: str, user: bool) -> None:
+    words = (*prefix.split(), *line(user=user), "python3", "-c", SEEN)
+    seen = json.loads(wrap(trixie, *words, user=user))
+    assert seen[0] == 100
+    assert seen[2].get("A") == ("b" if "A=b" in prefix else None)
+
+
+@WHO
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--version",
+        "cache list",
+        "build /nowhere/x.sif /nowhere/x.def",
+        "pull /nowhere/x.sif /nowhere/y",
+        "exec {image} sh -c 'echo $0 $#; exit 7' --nv 'two words'",
+        "exec --brand-new {image} true",
+        "exec {image} ls /.singularity.d/libs",
+        "instance list",
+    ],
+)
+def test_an_alias_is_safe(trixie: Machine, words: str, user: bool) -> None:
+    python = " ".join(f"{name}={value}" for name, value in PYTHON_ENV.items())
+    words = words.format(image=image("bookworm-sb"))
+    if words.startswith("exec") and not user:
+        words = words.replace("exec", "exec --no-privs", 1)
+    script = f"""
+        apptainer {words} > /tmp/real 2>&1; real=$?
+        apptainer() {{ {python} python3 -m gpubind wrap -- apptainer "$@"; }}
+        apptainer {words} > /tmp/ours 2>&1; ours=$?
+        sed -i 's/pid=[0-9]*//' /tmp/real /tmp/ours
+        cmp /tmp/real /tmp/ours && test $real = $ours && echo same $ours; rm -f /tmp/real /tmp/ours
+    """
+    command = ["bash", "-c", script]
+    done = trixie.run(command, user=user, driver=True, binds=[*trixie.modules, CONTAINERS])
+    assert done.stdout.startswith("same "), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["APPTAINER_NV", "SINGULARITY_NV"])
+def test_a_variable_counts_as_the_flag(trixie: Machine, name: str) -> None:
+    words = (*line(user=True, flags=()), "python3", "-c", SEEN)
+    assert json.loads(wrap(trixie, *words, user=True, env={name: "1"})) == seen_by_exec(trixie, (), True)
+
+
+@WHO
+def test_the_exit_code_is_the_containers(trixie: Machine, user: bool) -> None:
+    wrap(trixie, *line(user=user), "sh", "-c", "exit 42", user=user, status=42)
+    wrap(trixie, *bwrap_line(), "sh", "-c", "exit 43", user=user, status=43)
+
+
+def aliased(machine: Machine, script: str) -> str:
+    """What *script* prints to the ordinary user, who has an alias for apptainer."""
+    python = " ".join(f"{name}={value}" for name, value in PYTHON_ENV.items())
+    alias = f'apptainer() {{ {python} python3 -m gpubind wrap -- apptainer "$@"; }}\n'
+    binds = [*machine.modules, CONTAINERS]
+    return machine.run(["bash", "-c", alias + script], user=True, driver=True, binds=binds).stdout
+
+
+def test_a_shell_gets_the_plan(trixie: Machine) -> None:
+    shell = f"echo ls /.singularity.d/libs | apptainer shell --nv -s /bin/sh {image('bookworm-sb')}"
+    assert "libcuda.so.1" in aliased(trixie, shell).split()
+
+
+def test_an_instance_is_started_with_the_plan_and_entered_as_it_is(trixie: Machine) -> None:
+    started = f"""
+        apptainer instance start --nv --no-mount proc {image("bookworm-sb")} web-of-wrap > /dev/null 2>&1
+        apptainer exec --nv instance://web-of-wrap ls /.singularity.d/libs
+        apptainer instance stop web-of-wrap > /dev/null 2>&1
+    """
+    assert "libcuda.so.1" in aliased(trixie, started).split()
+
+
+def listing(machine: Machine) -> str:
+    """What changes with any change to the image `bookworm`."""
+    find = f"find {image('bookworm')} -xdev -printf '%p %y %s %T@\\n' | sort | sha256sum"
+    return machine.run(["bash", "-c", find], binds=[CONTAINERS]).stdout

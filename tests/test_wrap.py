@@ -1,0 +1,198 @@
+"""`gpubind wrap` as a process. The programs here are small, and write down what they were started with."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+import pytest
+from build.driver import rhel
+from build.trees import make_tree
+
+from gpubind.data import HOSTS
+
+HOST = HOSTS[0]
+RECORDER = """#!/bin/sh
+[ "$1" = --version ] && { echo "NAME version 1.4.5"; exit; }
+printf '%s\\0' "$0" "$@" > DIRECTORY/started
+env -0 > DIRECTORY/environ
+grep ^SigIgn: /proc/self/status > DIRECTORY/ignored
+exit 42
+"""
+
+
+class Machine(NamedTuple):
+    """A directory with programs, alone in PATH before the system's."""
+
+    directory: Path
+
+    def run(self, *arguments: str, env: Optional[dict[str, str]] = None) -> subprocess.CompletedProcess[str]:
+        python = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+        environ = {"PATH": f"{self.directory}:{os.environ['PATH']}", **python, **(env or {})}
+        command = [sys.executable, "-m", "gpubind", "wrap", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=self.directory)
+
+    @property
+    def started(self) -> Optional[list[str]]:
+        """The words with which a program was started; its own path first."""
+        file = self.directory / "started"
+        return os.fsdecode(file.read_bytes()).split("\0")[:-1] if file.exists() else None
+
+    @property
+    def environ(self) -> dict[str, str]:
+        text = (self.directory / "environ").read_text()
+        return dict(line.split("=", 1) for line in text.split("\0") if line)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    for name in ("apptainer", "singularity", "docker", "srun", "sudo"):
+        program = tmp_path / name
+        program.write_text(RECORDER.replace("DIRECTORY", str(tmp_path)).replace("NAME", name))
+        program.chmod(0o755)
+    return Machine(tmp_path)
+
+
+def driver(machine: Machine) -> tuple[str, ...]:
+    """Options for a host with a driver and without GPUs."""
+    root = str(make_tree(machine.directory / "driver", rhel()).root)
+    return ("--root", root, "--dev-root", root)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "singularity build --nv img.sif def",
+        "singularity pull docker://ubuntu",
+        "singularity cache list",
+        "singularity --version2",
+        "singularity exec img.sif cmd --nv",
+        "singularity exec --brand-new '' 'two words' '*' --",
+        "docker ps -a",
+        "docker run -it img --gpus 2",
+        "apptainer exec instance://web true",
+    ],
+)
+def test_a_line_without_gpus_is_started_as_it_is(machine: Machine, line: str) -> None:
+    words = shlex.split(line)
+    done = machine.run("--", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (42, "", "")
+    assert machine.started == [f"{machine.directory}/{words[0]}", *words[1:]]
+
+
+def test_bytes_that_are_no_text_and_the_callers_variables_pass(machine: Machine) -> None:
+    env = {"WEIRD": "\udcff\n=", "LC_ALL": "C"}
+    machine.run("--", "singularity", "inspect", "\udcff\n", "", env=env)
+    assert machine.started == [f"{machine.directory}/singularity", "inspect", "\udcff\n", ""]
+    started = (machine.directory / "environ").read_bytes()
+    assert b"WEIRD=\xff\n=\0" in started
+    assert b"LC_CTYPE=" not in started
+
+
+@pytest.mark.parametrize("line", ["singularity cache list", "apptainer exec --nv img.sif true"])
+def test_a_broken_pipe_ends_what_is_started_as_it_always_did(machine: Machine, line: str) -> None:
+    machine.run(*driver(machine), "--", *line.split())
+    assert (machine.directory / "ignored").read_text().split()[1].strip("0") == ""
+
+
+def test_the_gpu_flag_makes_room_for_the_plan(machine: Machine) -> None:
+    line = ("apptainer", "-s", "exec", "-B", "/a b", "--nv", "-ec", "img.sif", "cmd", "--nv")
+    done = machine.run("-q", *driver(machine), "--", *line, env={"APPTAINER_NVCCLI": "1"})
+    started = machine.started
+    assert done.returncode == 42
+    assert started is not None
+    assert started[:6] == [f"{machine.directory}/apptainer", "-s", "exec", "-B", "/a b", "-ec"]
+    assert started[-3:] == ["img.sif", "cmd", "--nv"]
+    assert "--nv" not in started[:-1]
+    assert any("/.singularity.d/libs/libcuda.so.1" in word for word in started)
+    assert "APPTAINER_NVCCLI" not in machine.environ
+
+
+def test_the_line_becomes_what_exec_makes_of_the_same_options(machine: Machine) -> None:
+    own = ("-B", "/a", "--contain", "--env", "LD_LIBRARY_PATH=/mine")
+    record = ("-q", "--host", HOST, "--dry-run")
+    wrapped = machine.run(*record, "--gpus", "1", "--", "apptainer", "exec", "--nv", *own, "img.sif", "a b").stdout
+    command = [sys.executable, "-m", "gpubind", "exec", "--nv", "--gpus", "1", "--backend", "apptainer", *record]
+    environ = {"PATH": f"{machine.directory}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    made = subprocess.run([*command, "--", *own, "img.sif", "a b"], capture_output=True, text=True, env=environ).stdout
+    assert shlex.split(wrapped.replace("\\\n", ""))[1:] == shlex.split(made)[1:]
+
+
+def test_a_dry_run_prints_an_option_with_its_value_on_each_line(machine: Machine) -> None:
+    line = ("time", "apptainer", "exec", "--nv", "-B", "/a b", "--contain", "img.sif", "cmd", "-x")
+    lines = machine.run("-q", "--dry-run", "--host", HOST, "--", *line).stdout.split(" \\\n  ")
+    assert lines[:4] == ["time apptainer exec", "-B '/a b'", "--contain", "--no-nv"]
+    assert lines[-1] == "img.sif cmd -x\n"
+    assert machine.run("--dry-run", "--", "apptainer", "cache", "list").stdout == "apptainer cache list\n"
+    assert machine.started is None
+
+
+@pytest.mark.parametrize("prefix", [("srun", "-n", "4"), ("sudo",), ("srun", "env", "A=b")])
+def test_behind_what_changes_the_environment_gpubind_plans_anew(machine: Machine, prefix: tuple[str, ...]) -> None:
+    line = ("apptainer", "exec", "--nv", "img.sif", "true")
+    done = machine.run("-q", "--gpus", "0", "--", *prefix, *line)
+    again = (sys.executable, "-m", "gpubind", "wrap", "-q", "--gpus", "0", "--")
+    assert (done.returncode, done.stderr) == (42, "")
+    assert machine.started == [f"{machine.directory}/{prefix[0]}", *prefix[1:], *again, *line]
+
+
+def test_where_there_is_nothing_to_bind_the_line_starts_as_it_is(machine: Machine) -> None:
+    (machine.directory / "empty").mkdir()
+    roots = ("--root", str(machine.directory / "empty"), "--dev-root", str(machine.directory / "empty"))
+    line = ("apptainer", "exec", "--nv", "img.sif", "true")
+    done = machine.run(*roots, "--", *line)
+    assert (done.returncode, done.stderr.startswith("warning: nothing-to-bind: ")) == (42, True)
+    assert machine.started == [f"{machine.directory}/apptainer", *line[1:]]
+
+
+@pytest.mark.parametrize("option", ["--require-gpu", "--check"])
+def test_who_needs_a_gpu_can_say_so(machine: Machine, option: str) -> None:
+    done = machine.run(option, *driver(machine), "--", "apptainer", "exec", "--nv", "img.sif", "true")
+    assert (done.returncode, machine.started) == (125, None)
+
+
+def test_a_line_that_cannot_be_read_is_not_started(machine: Machine) -> None:
+    done = machine.run("--", "apptainer", "exec", "--nv", "--brand-new", "img.sif", "true")
+    assert (done.returncode, done.stderr.split(": ")[1], machine.started) == (125, "wrap-option", None)
+
+
+def test_a_line_that_can_hold_no_plan_is_never_started_without_its_gpus(machine: Machine) -> None:
+    done = machine.run(*driver(machine), "--", "runc", "run", "-b", "/srv/bundle", "c1")
+    assert (done.returncode, done.stderr.split(": ")[1], machine.started) == (125, "no-words", None)
+
+
+def test_what_is_not_there_ends_as_in_a_shell(machine: Machine) -> None:
+    (machine.directory / "bin").mkdir()
+    (machine.directory / "bin" / "singularity").touch()
+    assert machine.run("--", "./nowhere/singularity", "cache", "list").returncode == 127
+    assert machine.run("--", "bin/singularity", "cache", "list").returncode == 126
+    done = machine.run("--host", HOST, "--", "apptainer", "exec", "--nv", "img.sif", "true")
+    assert (done.returncode, done.stderr.split(": ")[1]) == (125, "host-to-start")
+    assert machine.run("--brand-new", "--", "apptainer", "cache", "list").returncode == 2
+
+
+def test_a_variable_that_asks_for_gpus_counts_as_the_flag(machine: Machine) -> None:
+    line = ("apptainer", "exec", "img.sif", "true")
+    machine.run("-q", *driver(machine), "--", *line, env={"APPTAINER_NV": "1"})
+    assert machine.started is not None
+    assert any("libcuda" in word for word in machine.started)
+
+
+def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
+    code = (
+        "import sys, gpubind.cli.main, gpubind.execute, gpubind.cli.passing\n"
+        "def stop(*_): print(*sys.modules); raise SystemExit\n"
+        "gpubind.cli.passing.execute_line = stop\n"
+        "gpubind.cli.main.main(sys.argv[1:])"
+    )
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, "wrap", "-q", "--", "singularity", "exec", "img.sif", "true"]
+    loaded = subprocess.run(command, capture_output=True, text=True, env=environ, check=True).stdout.split()
+    ours = {name for name in loaded if name.startswith("gpubind")}
+    rooms = {"gpubind", "gpubind.cli", "gpubind.cli.main", "gpubind.cli.passing", "gpubind.errors", "gpubind.execute"}
+    assert ours == {*rooms, "gpubind.wrap", "gpubind.wrap.unasked"}
+    assert not {"typer", "json", "subprocess", "argparse", "inspect"} & set(loaded)
