@@ -22,6 +22,7 @@ ROOMS = (
     "tree",
     "layouts",
     "cuda",
+    "cuda_compat",
     "host",
     "ldso",
     "image",

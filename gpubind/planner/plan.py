@@ -292,7 +292,8 @@ def _compat(
     asked = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
     if fit is None or nvidia is None or not asked or "compute" not in wanted_capabilities(request):
         return (), ()
-    from gpubind.planner.compat import cuda_compat, node_of  # few images have one
+    from gpubind.cuda_compat import node_of
+    from gpubind.planner.compat import cuda_compat  # few images have one
 
     return cuda_compat(request, node_of(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)
 
