@@ -15,7 +15,6 @@ from gpubind.cuda_compat import Node, is_data_centre, is_newer, refusal, serves,
 from gpubind.ldso.verdict import ImageFit
 from gpubind.model import Decision, EnvVar, ImageFacts, ImageLibrary, Request, Verdict
 from gpubind.planner.placement import Layout
-from gpubind.planner.reasons import unfit_text
 
 RULE = "cuda-compat"
 """Of the variable."""
@@ -66,7 +65,7 @@ def _judge(library: ImageLibrary, request: Request, node: Node, fit: ImageFit) -
     if request.cuda_compat == "image":
         return True, "it was asked for"
     unfit = fit.unfit_compat.get(library.path)
-    why = unfit_text(unfit) if unfit is not None else refusal(library, node) or _no_gain(library, node)
+    why = unfit.message if unfit is not None else refusal(library, node) or _no_gain(library, node)
     if why is not None:
         return False, why
     if _puts_first(fit.facts, library):

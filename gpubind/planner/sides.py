@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.findings import finding, worst
 from gpubind.model import Capability, Decision, Finding, HostFile, Request, Severity, Side
-from gpubind.planner.reasons import theirs_text, unfit_text
 from gpubind.sources.liblist import known
 
 if TYPE_CHECKING:
@@ -25,6 +24,11 @@ _NAMES = {
 }
 """What each vendor-neutral group is called, and Debian's packages of it."""
 _UNSEEN = "shared by all vendors; the image's own is mostly the better one, and no image is known"
+_THEIRS = {
+    "complete": "the image has its own, and it defines all that is needed of it",
+    "unneeded": "nothing that needs it comes from the host",
+}
+"""Why a library is the image's, where it is not that neither copy serves everybody."""
 _CODES = {"libc": "image-libc", "architecture": "image-architecture"}
 """Codes of findings, by why a file cannot be loaded; all else is `image-without-glibc`."""
 
@@ -88,15 +92,17 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
             group, why = images[name, file.compat32]
             decisions += left_out(file, group.rule, why)
         elif file.path in unfit:
-            decisions += left_out(file, unfit[file.path].rule, unfit_text(unfit[file.path]))
+            decisions += left_out(file, unfit[file.path].rule, unfit[file.path].message)
             refused += [(file, unfit[file.path])] if name != "rocm" else []
         elif file.path in theirs:
-            decisions += left_out(file, "userspace", theirs_text(theirs[file.path]))
+            why_theirs = theirs[file.path]
+            said = _THEIRS[why_theirs] if isinstance(why_theirs, str) else why_theirs.message
+            decisions += left_out(file, "userspace", said)
         else:
             kept.append(file)
     neutral = [one for group, _ in images.values() for one in _vendor_neutral(group, request, fit)]
-    said = {(one.code, one.subject): one for one in reversed(neutral)}  # once, where both classes have one cause
-    findings = (*_refusals(refused, request), *said.values())
+    once = {(one.code, one.subject): one for one in reversed(neutral)}  # once, where both classes have one cause
+    findings = (*_refusals(refused, request), *once.values())
     return Sided(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
 
 
@@ -120,7 +126,7 @@ def _group(
         compat32,
         asked=request.vendor_neutral,
         own="the image has its own" if fit is not None and (name, compat32) in fit.own_families else None,
-        refused=unfit_text(refused[0]) if refused else None,
+        refused=refused[0].message if refused else None,
     )
 
 
@@ -193,7 +199,7 @@ def _refusal(code: str, file: HostFile, unfit: Unfit, severity: Severity, subjec
         where=file.source,
         name=file.name,
         files=files,
-        detail=unfit_text(unfit),
+        detail=unfit.message,
         library=unfit.library,
         wanted=unfit.wanted,
     )
