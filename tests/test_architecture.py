@@ -21,6 +21,7 @@ ROOMS = (
     "blob",
     "tree",
     "layouts",
+    "names",
     "cuda",
     "cuda_compat",
     "host",

@@ -25,10 +25,10 @@ from gpubind.model import (
     Request,
     Verdict,
 )
+from gpubind.names import REQUIRED, known
 from gpubind.planner.digest import digest
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
 from gpubind.planner.sides import host_side
-from gpubind.sources.liblist import REQUIRED, known
 
 if TYPE_CHECKING:
     from gpubind.ldso.verdict import ImageFit

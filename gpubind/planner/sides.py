@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.findings import finding, worst
 from gpubind.model import Capability, Decision, Finding, HostFile, Request, Severity, Side
-from gpubind.sources.liblist import known
+from gpubind.names import known
 
 if TYPE_CHECKING:
     from gpubind.ldso.verdict import ImageFit, Unfit
