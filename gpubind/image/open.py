@@ -92,8 +92,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         if kind == "oci-layout" or (os.path.isfile(f"{path}/oci-layout") and os.path.isfile(f"{path}/index.json")):
             from gpubind.image.oci import open_layout
 
-            contents = open_layout(path, tag, arch)
-            return read_image(contents.tree, label, contents.kind, contents.env)
+            return open_layout(path, label, tag, arch)
         try:
             return read_image(LiveTree(path), label)
         except HostReadError as error:
@@ -122,8 +121,7 @@ def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
     if kind is not None or head[257:262] == b"ustar" or head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         from gpubind.image.oci import open_archive
 
-        contents = open_archive(blob, root, kind, tag, arch)
-        return read_image(contents.tree, label, contents.kind, contents.env)
+        return open_archive(blob, root, label, kind, tag, arch)
     if not head:
         raise FormatError("unknown-image", "this is no image", where=label, why="the file is empty")
     why, hint = f"it starts with {head[:8]!r}", f"an image is {ACCEPTED}"
