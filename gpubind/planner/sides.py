@@ -78,9 +78,9 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     What is to be said of ROCm is said in `gpubind.planner.userspace`.
     """
     files = sorted(files, key=lambda file: not file.userspace)
-    groups = [_group(name, compat32, files, request, fit) for compat32 in (False, True) for name in GROUPS]
-    reasons = {group: _why_not_the_hosts(group, fit) for group in groups if group.members}
-    images = {(group.name, group.compat32): (group, why) for group, why in reasons.items() if why is not None}
+    groups = _groups(files, request, fit)
+    reasons = ((group, _why_not_the_hosts(group, fit)) for group in groups)
+    images = {(group.name, group.compat32): (group, why) for group, why in reasons if why is not None}
     unfit = fit.unfit if fit is not None else {}
     theirs = fit.theirs if fit is not None else {}
     kept: list[HostFile] = []
@@ -111,10 +111,20 @@ def group_of(file: HostFile) -> Optional[GroupName]:
     return "rocm" if file.userspace else file.family
 
 
+def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> list[Group]:
+    """The groups of which the host has members, those of 32-bit programs last."""
+    members: dict[tuple[bool, GroupName], list[HostFile]] = {}
+    for file in files:
+        name = group_of(file)
+        if name is not None:
+            members.setdefault((file.compat32, name), []).append(file)
+    there = sorted(members, key=lambda group: (group[0], GROUPS.index(group[1])))
+    return [_group(name, compat32, tuple(members[compat32, name]), request, fit) for compat32, name in there]
+
+
 def _group(
-    name: GroupName, compat32: bool, files: Sequence[HostFile], request: Request, fit: Optional[ImageFit]
+    name: GroupName, compat32: bool, members: tuple[HostFile, ...], request: Request, fit: Optional[ImageFit]
 ) -> Group:
-    members = tuple(file for file in files if group_of(file) == name and file.compat32 == compat32)
     if name == "rocm":
         runtime = fit.own_userspace if fit is not None else None
         own = f"the image brings its own: {runtime}" if runtime else None

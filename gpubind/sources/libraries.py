@@ -75,14 +75,13 @@ class _Win(NamedTuple):
 
 
 def find_libraries(
-    search: Search, table: NameTable, claims: Iterable[Claim], extra: Iterable[tuple[Candidate, Claim]]
+    search: Search, table: NameTable, by_name: ByName, extra: Iterable[tuple[Candidate, Claim]]
 ) -> Libraries:
-    """Every library that *claims* mean, each with the names it needs in a container.
+    """Every library that the claims in *by_name* mean, each with the names it needs in a container.
 
     *extra* are candidates whose path was given; they come first. Order: by path. At most one file per (name,
     architecture).
     """
-    by_name = ByName(claims)
     choice = _Choice(search, table)
     for candidate, claim in extra:
         choice.consider(candidate, claim)
