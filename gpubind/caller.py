@@ -51,6 +51,11 @@ def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], 
         home=_home(),
         working_directory=here,
         nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
+        is_root=os.geteuid() == 0,
+        inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)),
+        uid=os.geteuid() if program is not None else None,
+        has_selinux=program is not None and _enforces_selinux(),
+        has_terminal=program is not None and all(map(os.isatty, (0, 1, 2))),
     )
 
 
@@ -96,6 +101,12 @@ def _need_whole(options: Options) -> None:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+def _enforces_selinux() -> bool:
+    with contextlib.suppress(OSError), open("/sys/fs/selinux/enforce", "rb") as file:
+        return file.read(1) == b"1"
+    return False
 
 
 def _home() -> Optional[str]:

@@ -61,7 +61,7 @@ def plan(
     if start is not None:
         from gpubind.preparation import host_for, layout_of
 
-        host, layout = host_for(host, start, image), layout or layout_of(start)
+        host, layout = host_for(host, start, image), layout or layout_of(start, host, image)
     if request.like is not None:
         from gpubind.like import like_plan
 

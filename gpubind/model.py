@@ -121,7 +121,7 @@ class Request(NamedTuple):
     """Whose libcuda the container uses, if its image has one of CUDA's forward compatibility package."""
 
 
-ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker"]
+ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker", "bundle"]
 
 
 class CudaNote(NamedTuple):

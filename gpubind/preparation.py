@@ -21,9 +21,9 @@ from gpubind.planner.placement import Layout
 from gpubind.rules import Preflight, preflight
 from gpubind.runtimes import RUNTIMES, STARTED
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.record import Runtime
+from gpubind.runtimes.record import STAGED_DIRECTORY, Command, Runtime
 from gpubind.runtimes.start import Start
-from gpubind.stage import stage
+from gpubind.stage import stage, stage_alone
 from gpubind.tree import Tree
 
 USUAL = next(iter(RUNTIMES))
@@ -38,14 +38,21 @@ def start_on(host: Host, runtime: Runtime, arguments: tuple[str, ...]) -> Start:
     return begin(runtime, find_program(runtime.name, environ), arguments, environ)
 
 
-def first_installed(environ: Mapping[str, str]) -> Optional[Runtime]:
-    """The runtime that `--backend auto` means: the first whose program is in PATH; None if there is none."""
-    return next((RUNTIMES[name] for name in STARTED if find_program(name, environ)), None)
+def first_installed(environ: Mapping[str, str], *, bundle: bool = False) -> Optional[Runtime]:
+    """The runtime that `--backend auto` means: the first whose program is in PATH; None if there is none.
+
+    *bundle*: whether the image is an OCI bundle, which some runtimes alone start, and these start nothing else.
+    """
+    able = (name for name in STARTED if (RUNTIMES[name].images == ("bundle",)) == bundle)
+    return next((RUNTIMES[name] for name in able if find_program(name, environ)), None)
 
 
-def layout_of(start: Start) -> Layout:
+def layout_of(start: Start, host: Host, image: Optional[Image]) -> Layout:
     """Where a plan for *start* lands, and whether the container's /dev will hold the planned nodes alone."""
-    return RUNTIMES[start.program].layout(start)
+    runtime = RUNTIMES[start.program]
+    if image is None and runtime.blind_layout is not None:
+        return runtime.blind_layout(host.uname.machine)
+    return runtime.layout(start)
 
 
 def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
@@ -65,7 +72,8 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
 
 
 def staged(start: Start, plan: Plan, image: Optional[Image], *, write: bool) -> Start:
-    """*start* with the places of generated files, the plan's and its own, which are written if *write*.
+    """*start* with the configuration of *image*, if that is a bundle, and the places of generated files: the plan's and
+    its own, which are written if *write*.
 
     Errors: `OutputError` (code `unwritable-file`).
     """
@@ -75,7 +83,15 @@ def staged(start: Start, plan: Plan, image: Optional[Image], *, write: bool) -> 
         places = stage(contents, start.environ)
     else:
         places = {target: HostPath(f"<generated>{target}") for target in contents}
-    return start._replace(staged=places)
+    return start._replace(staged=places, bundle=image.bundle if image is not None else None)
+
+
+def written(command: Command) -> tuple[str, ...]:
+    """The words of *command*, with its file written. Errors: `OutputError` (code `unwritable-file`)."""
+    if command.file is None:
+        return command.argv
+    place = stage_alone(command.file.name, command.file.content, command.environ)
+    return tuple(place if word == STAGED_DIRECTORY else word for word in command.argv)
 
 
 def words_of(start: Start, plan: Plan, image: Optional[Image]) -> Optional[Words]:

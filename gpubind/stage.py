@@ -13,6 +13,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping
+from typing import Callable
 
 from gpubind.errors import OutputError
 from gpubind.host.directories import xdg_directory
@@ -43,7 +44,7 @@ def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[Cont
     if not contents:
         return {}
     try:
-        return {target: _put(directory, target, text, 0o755) for target, text in contents.items()}
+        return {target: _put(directory, *_named(target, text), 0o755) for target, text in contents.items()}
     except OSError as error:
         why = error.strerror or str(error)
         hint = "name a directory that is yours, that stays, and that only you may write to"
@@ -51,12 +52,34 @@ def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[Cont
         raise OutputError("unwritable-file", what, where=directory, why=why, hint=hint) from error
 
 
+def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath:
+    """Write *content* as the file *name* to a directory of its own, for a reader that knows it by that name; the
+    directory. Errors: as `stage`.
+    """
+    data = content.encode("utf-8", "surrogateescape")
+    own = hashlib.sha256(data).hexdigest()
+
+    def put(place: str) -> HostPath:
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        os.close(_open_directory(place))
+        _put(f"{place}/{own}", name, data, 0o700)
+        return HostPath(f"{place}/{own}")
+
+    return _in_first_place(put, environ)
+
+
 def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) -> HostPath:
+    name, data = _named(target, content)
+    return _in_first_place(lambda place: _put(place, name, data, 0o700), environ)
+
+
+def _in_first_place(put: Callable[[str], HostPath], environ: Mapping[str, str]) -> HostPath:
+    """What *put* answers for the first place that serves."""
     places = _places(environ)
     why = ""
     for place in places:
         try:
-            return _put(place, target, content, 0o700)
+            return put(place)
         except OSError as error:
             why = error.strerror or str(error)
     raise OutputError("unwritable-file", "there is no place for generated files", where=", ".join(places), why=why)
@@ -69,10 +92,14 @@ def _places(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*([cache] if cache else []), *private)))
 
 
-def _put(directory: str, target: ContainerPath, content: str, mode: int) -> HostPath:
-    """The file in *directory* that holds *content*, written if it is not there. *mode* is for a new directory."""
+def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
+    """The lasting name of a generated file, and what it holds."""
     data = content.encode("utf-8", "surrogateescape")
-    name = f"{hashlib.sha256(data).hexdigest()}-{target.rpartition('/')[2][-_NAME_LENGTH:]}"
+    return f"{hashlib.sha256(data).hexdigest()}-{target.rpartition('/')[2][-_NAME_LENGTH:]}", data
+
+
+def _put(directory: str, name: str, data: bytes, mode: int) -> HostPath:
+    """The file *name* in *directory* that holds *data*, written if it is not there. *mode* is for a new directory."""
     os.makedirs(directory, mode=mode, exist_ok=True)
     place = _open_directory(directory)
     try:

@@ -496,7 +496,7 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "status"),
     [
-        (("exec", "--backend", "docker", "/", "true"), "unknown-backend", 2),
+        (("exec", "--backend", "enroot", "/", "true"), "unknown-backend", 2),
         (("exec", "--backend", "bwrap", "/"), "no-command", 2),
         (("exec", "--backend", "apptainer", "/", "true"), "no-runtime", 125),
         (("exec", "/", "true"), "no-runtime", 125),

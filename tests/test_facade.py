@@ -43,11 +43,6 @@ def test_an_unknown_runtime_is_wrong_use(backend: str) -> None:
         codes(backend=backend)
 
 
-def test_a_runtime_that_cannot_be_started_yet_cannot_be_opened() -> None:
-    with pytest.raises(UsageError, match="unknown-backend"):
-        gpubind.open_runtime(HOST, "docker")
-
-
 def test_arguments_that_end_in_the_middle_of_an_option_are_wrong_use() -> None:
     with pytest.raises(UsageError, match="incomplete-argument"):
         codes("--bind")

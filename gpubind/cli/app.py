@@ -10,12 +10,13 @@ import typer
 
 from gpubind import __version__
 from gpubind.cli import check, start
-from gpubind.cli.lasting import Asked, CdiHook, StageDir, plan_to_last
 from gpubind.cli.options import (
     BackendArguments,
+    CdiHook,
     ImageOption,
     Like,
     PlanOptions,
+    StageDir,
     make_plan,
     open_host_of,
     open_image_of,
@@ -111,6 +112,8 @@ def plan(
         if like is not None:
             what = "no CDI spec" if chosen == "cdi" else f"not for --format {chosen}"
             raise UsageError("like-in-words", f"--like shows what a program would bind; it is {what}")
+        from gpubind.cli.lasting import Asked, plan_to_last
+
         made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stage_dir))
     elif chosen in PLAN_FORMATS:
         if like is not None:

@@ -122,7 +122,7 @@ def _preflight(
     if runtime is not None and runtime.command is not None and like is None:
         start = start_on(host, runtime, arguments)
         host = host_for(host, start, opened)
-        layout = layout_of(start)
+        layout = layout_of(start, host, opened)
     try:
         plan = make_plan(options, host=host, like=like, image=opened, layout=layout)
     except NothingToBindError as error:

@@ -3,9 +3,7 @@
 import os
 from collections.abc import Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Optional
-
-import typer
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
 from gpubind.documents import LASTING
@@ -16,22 +14,6 @@ if TYPE_CHECKING:
     from gpubind.host import Host
     from gpubind.model import Plan
 
-CdiHook = Annotated[
-    Optional[str],
-    typer.Option(
-        metavar="FILE",
-        help="With --format cdi: where nvidia-cdi-hook is on the host; it then tells the container's ld cache of the "
-        "libraries, which lie in a directory of their own.",
-    ),
-]
-StageDir = Annotated[
-    Optional[str],
-    typer.Option(
-        metavar="DIR",
-        envvar="GPUBIND_STAGE_DIR",
-        help="With --format " + ", ".join(LASTING) + ": where generated files may stay, for all who use the document.",
-    ),
-]
 READERS = ("apptainer", "singularity")
 """The runtimes that read variables, in the order in which they are looked for in PATH."""
 
@@ -102,7 +84,7 @@ def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
         options, host = _for_every_job(options), _without_choice(host)
     else:
         host = host_for(host, start, opened)
-    made = make_plan(options, host=host, image=opened, layout=layout_of(start))
+    made = make_plan(options, host=host, image=opened, layout=layout_of(start, host, opened))
     contents = {**made.generated, **RUNTIMES[start.program].generated(made, start, opened.tree if opened else None)}
     start = start._replace(staged=_staged(contents, asked, callers))
     words = words_of(start, made, opened)

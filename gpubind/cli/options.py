@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional, get_args
 
 import typer
 
+from gpubind.documents import LASTING
 from gpubind.errors import UsageError
 from gpubind.model import (
     CAPABILITIES,
@@ -42,12 +43,28 @@ ImageOption = Annotated[
     Optional[str],
     typer.Option(
         metavar="IMAGE",
-        help="The image that will be started: a directory, a SIF file, an OCI layout, a docker or OCI archive, "
-        "podman:NAME or docker:NAME.",
+        help="The image that will be started: a directory, an OCI bundle, a SIF file, an OCI layout, a docker or OCI "
+        "archive, podman:NAME or docker:NAME.",
     ),
 ]
 BackendArguments = Annotated[
     Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
+]
+CdiHook = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="FILE",
+        help="With --format cdi: where nvidia-cdi-hook is on the host; it then tells the container's ld cache of the "
+        "libraries, which lie in a directory of their own.",
+    ),
+]
+StageDir = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="DIR",
+        envvar="GPUBIND_STAGE_DIR",
+        help="With --format " + ", ".join(LASTING) + ": where generated files may stay, for all who use the document.",
+    ),
 ]
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
 

@@ -107,27 +107,29 @@ class Wanted(NamedTuple):
 def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, ...], wanted: Wanted) -> None:
     from gpubind.caller import begin, callers_environ
     from gpubind.execute import execute, find_program, need_program
-    from gpubind.preparation import host_for, layout_of, staged, words_of
+    from gpubind.preparation import host_for, layout_of, staged, words_of, written
     from gpubind.runtimes import RUNTIMES
     from gpubind.runtimes.record import Call
 
     environ = callers_environ()
     if image.startswith("-"):  # the runtime would take it for an option
         image = f"./{image}"
-    runtime = _runtime(wanted.backend, environ)
+    runtime = _runtime(wanted.backend, environ, image)
     is_there = not wanted.dry_run or find_program(runtime.name, environ) is not None
     program = need_program(runtime.name, environ) if is_there else runtime.name
     host = open_host_of(options)
-    opened = _look_at(image, runtime, wanted, host)
     start = begin(runtime, program, wanted.arguments, environ)
+    opened = _look_at(image, runtime, wanted, host, environ)
     host = host_for(host, start, opened)
-    plan = _plan(options, host, opened, layout_of(start), wanted)
+    plan = _plan(options, host, opened, layout_of(start, host, opened), wanted)
     start = staged(start, plan, opened, write=not wanted.dry_run)
     words = words_of(start, plan, opened)
     make_command = RUNTIMES[start.program].command
     assert words is not None
     assert make_command is not None
-    made = make_command(Call(program, action, image, opened.tree if opened else None, argv), start, words)
+    tree = opened.tree if opened else None
+    token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
+    made = make_command(Call(program, action, image, tree, argv, token, _is_terminal()), start, words)
     _look_into(host, plan, opened, runtime, start, words, argv[0] if action == "exec" else None, wanted)
     if wanted.dry_run:
         import shlex
@@ -136,7 +138,17 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
 
         write_document(" ".join(shlex.quote(word) for word in made.argv) + "\n", None)
         return
-    execute(made.argv, made.environ)
+    if opened is not None:
+        opened.close()
+    execute(written(made), made.environ)
+
+
+def _is_terminal() -> bool:
+    """Whether standard input is one."""
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
 
 
 def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: Wanted) -> "Plan":
@@ -209,14 +221,21 @@ def _asks_by_name(options: PlanOptions) -> bool:
     return options.gpus is not None and options.gpus.strip().lower() not in ("all", "none")
 
 
-def _look_at(image: str, runtime: "Runtime", wanted: Wanted, host: "Host") -> Optional["Image"]:
+def _look_at(
+    image: str, runtime: "Runtime", wanted: Wanted, host: "Host", environ: Mapping[str, str]
+) -> Optional["Image"]:
     """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
-    takes_references = "reference" in runtime.images
-    if os.path.isfile(image) and "file" not in runtime.images:
-        what = f"{runtime.title} starts directories alone"
-        raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
-    if os.path.isdir(image) or not takes_references:
-        return open_image_of(image, host)
+    if runtime.store is not None and not image.startswith(("/", ".")):
+        return open_image_of(f"{runtime.store}:{image}", host) if runtime.remote_of(environ) is None else None
+    is_name = "reference" in runtime.images and runtime.store is None
+    _need_form(image, runtime)
+    if os.path.isdir(image) or not is_name:
+        opened = open_image_of(image, host)
+        _need_kind(opened, image, runtime)
+        if opened is not None and opened.facts.kind != "directory" and not is_name:
+            opened.close()
+            raise _no_such_form(image, runtime)
+        return opened
     if not os.path.isfile(image):
         if wanted.check and not wanted.quiet:
             complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
@@ -229,6 +248,31 @@ def _look_at(image: str, runtime: "Runtime", wanted: Wanted, host: "Host") -> Op
         if not wanted.quiet:
             warn(error)
         return None
+
+
+def _need_kind(opened: Optional["Image"], image: str, runtime: "Runtime") -> None:
+    """Errors: `HostReadError` (code `no-image`) for a bundle where a directory is wanted, or the other way round."""
+    bundle = opened.bundle if opened is not None else None
+    if bundle is None and runtime.images == ("bundle",):
+        what = f"{runtime.title} starts OCI bundles alone, and this is none"
+        raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
+    if bundle is not None and opened is not None and "bundle" not in runtime.images:
+        hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
+        raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image, hint=hint)
+
+
+def _need_form(image: str, runtime: "Runtime") -> None:
+    """Errors: `HostReadError` (code `no-image`) for a file or a directory that *runtime* does not start."""
+    forms = ("file",) if os.path.isfile(image) else ("directory", "bundle")
+    if not os.path.exists(image) or any(form in runtime.images for form in forms):
+        return
+    raise _no_such_form(image, runtime)
+
+
+def _no_such_form(image: str, runtime: "Runtime") -> HostReadError:
+    only = "directories alone" if "reference" not in runtime.images else "the images of its own store"
+    also = " and directories" if "reference" in runtime.images and "directory" in runtime.images else ""
+    return HostReadError("no-image", f"{runtime.title} starts {only}{also}", where=image, hint=runtime.image_hint)
 
 
 def _checked(start: "Preflight", wanted: Wanted) -> None:
@@ -272,23 +316,26 @@ def plan_in_words(
     program = find_program(runtime.name, environ) if options.host is None else None
     start = begin(runtime, program, arguments, environ)
     host = host_for(host, start, opened)
-    made = make_plan(options, host=host, image=opened, layout=layout_of(start))
+    made = make_plan(options, host=host, image=opened, layout=layout_of(start, host, opened))
     start = staged(start, made, opened, write=True)
     words = words_of(start, made, opened)
-    assert words is not None
+    if words is None:
+        what = f"--format {chosen} edits what an image has, and no such image is given"
+        raise UsageError("format-without-image", what, hint=f"give --image: {runtime.image_hint}")
     made = made._replace(findings=(*made.findings, *words.findings))
     return made, render(Printed(words, start, host, made))
 
 
-def _runtime(backend: str, environ: Mapping[str, str]) -> "Runtime":
+def _runtime(backend: str, environ: Mapping[str, str], image: str) -> "Runtime":
     """The runtime that --backend names. Errors: `UsageError`, `RuntimeLimitError` (code `no-runtime`)."""
     from gpubind.errors import RuntimeLimitError
+    from gpubind.image.bundle import is_bundle
     from gpubind.preparation import first_installed
     from gpubind.runtimes import known_runtime
 
     if backend != "auto":
         return known_runtime(backend, STARTED)
-    found = first_installed(environ)
+    found = first_installed(environ, bundle=is_bundle(image))
     if found is None:
         hint = "install one of them, or name another with --backend"
         raise RuntimeLimitError("no-runtime", "no container runtime is in PATH: " + ", ".join(STARTED), hint=hint)

@@ -95,8 +95,8 @@ def _mounted(name: str, reference: str, config: OciConfig) -> Optional[Image]:
         raise
     import weakref
 
-    weakref.finalize(tree, _unmount, name)  # also when the interpreter ends
-    return image
+    # Called when nobody has the tree any more, and when the interpreter ends; whoever becomes another program calls it.
+    return image._replace(close=weakref.finalize(tree, _unmount, name))
 
 
 def _unmount(name: str) -> None:
@@ -135,6 +135,6 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
     elif len(said) > DOCUMENT_LIMIT:
         why = f"`{store} {words[0]}` prints more than {DOCUMENT_LIMIT} bytes"
     if why:
-        hint = f"`{store} images` lists what is there"
+        hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
         raise HostReadError("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
     return said

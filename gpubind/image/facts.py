@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.formats.elf import ElfIdent
@@ -17,6 +17,9 @@ from gpubind.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
 from gpubind.tree import Tree, glob
 from gpubind.tree.base import ABSENT
 
+if TYPE_CHECKING:
+    from gpubind.formats.bundle import Bundle
+
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
 COMPAT = tuple(
     f"/usr/local/{toolkit}/compat{below}/libcuda.so.1"
@@ -26,8 +29,15 @@ COMPAT = tuple(
 """Where NVIDIA's packages and images have a compat libcuda. In NGC's images the entrypoint makes `lib` a link to
 `lib.real` where that libcuda works; without the entrypoint there is no `lib`."""
 
-_VARIABLE = re.compile(r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES")
+_VARIABLE = re.compile(
+    r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
+    r"|GBM_BACKENDS_PATH|VDPAU_DRIVER_PATH"
+)
 _DRIVER_VERSION = re.compile(r"\.so\.([0-9]{2,4}(?:\.[0-9]+){1,2})$")
+
+
+def _nothing() -> None:
+    pass
 
 
 class Image(NamedTuple):
@@ -36,6 +46,10 @@ class Image(NamedTuple):
     tree: Tree
     loader: Loader
     facts: ImageFacts
+    bundle: Optional[Bundle] = None
+    """What the config.json of an OCI bundle says; None if it is no bundle."""
+    close: Callable[[], object] = _nothing
+    """Lets go of what was made to look at it; its files may not be there any more afterwards."""
 
 
 def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optional[Mapping[str, str]] = None) -> Image:

@@ -15,7 +15,8 @@ from gpubind.model import HostPath, ImageKind
 from gpubind.tree.live import LiveTree
 
 ACCEPTED = (
-    "a directory, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, docker:NAME"
+    "a directory, an OCI bundle, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, "
+    "docker:NAME"
 )
 PREFIXES: dict[str, ImageKind] = {
     "oci": "oci-layout",
@@ -57,8 +58,8 @@ def open_image(reference: str, machine: Optional[str] = None) -> Image:
     for; without one, the one for this machine.
 
     Errors: `HostReadError` (`no-image`, `unreadable-file`, `unsupported-image`, `encrypted-image`, `missing-package`,
-    `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-sif`, `bad-squashfs`, `bad-oci`,
-    `bad-archive`, `image-bomb`), `UsageError` (`unpulled-image`, `several-images`, `no-such-tag`).
+    `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-bundle`, `bad-sif`, `bad-squashfs`,
+    `bad-oci`, `bad-archive`, `image-bomb`), `UsageError` (`unpulled-image`, `several-images`, `no-such-tag`).
     """
     arch = architecture(machine or os.uname().machine)
     prefix, colon, rest = reference.partition(":")
@@ -93,6 +94,11 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
             from gpubind.image.oci import open_layout
 
             return open_layout(path, label, tag, arch)
+        if os.path.isfile(f"{path}/config.json"):
+            from gpubind.image.bundle import is_bundle, open_bundle
+
+            if is_bundle(path):
+                return open_bundle(path, label)
         try:
             return read_image(LiveTree(path), label)
         except HostReadError as error:

@@ -45,7 +45,8 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
     """A runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
     limits = preflight.limits
-    if not limits.drops_groups:
+    said = preflight.words.options if preflight.words is not None else ()
+    if not limits.drops_groups or limits.keep_groups in said:
         return
     nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
     groups = sorted({(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid})

@@ -20,6 +20,8 @@ class Row(NamedTuple):
     """Of this package. The record is called there as the runtime, in capitals."""
     forms: tuple[str, ...] = ()
     """What its formats have behind its name: nothing, `-env`."""
+    documents: tuple[str, ...] = ()
+    """Its formats of another name."""
     is_started: bool = True
     """Whether gpubind can start it; else only rules know of it."""
 
@@ -28,8 +30,10 @@ _ROWS = {
     "apptainer": Row("singularity", ("", "-env")),
     "singularity": Row("singularity", ("", "-env")),
     "bwrap": Row("bwrap"),
-    "podman": Row("engines", is_started=False),
-    "docker": Row("engines", is_started=False),
+    "podman": Row("engines", ("",)),
+    "docker": Row("engines", ("",)),
+    "crun": Row("bundles", documents=("oci",)),
+    "runc": Row("bundles", documents=("oci",)),
 }
 
 
@@ -53,11 +57,14 @@ RUNTIMES: Mapping[str, Runtime] = _Runtimes()
 """All of which gpubind knows, in the order in which `--backend auto` looks for them."""
 STARTED = tuple(name for name, row in _ROWS.items() if row.is_started)
 """Those that gpubind can start."""
-PLAN_FORMATS = tuple(
-    name + form
-    for form in dict.fromkeys(form for row in _ROWS.values() for form in row.forms)
-    for name, row in _ROWS.items()
-    if form in row.forms
+PLAN_FORMATS = (
+    *(
+        name + form
+        for form in dict.fromkeys(form for row in _ROWS.values() for form in row.forms)
+        for name, row in _ROWS.items()
+        if form in row.forms
+    ),
+    *dict.fromkeys(document for row in _ROWS.values() for document in row.documents),
 )
 """What `plan --format` offers of them."""
 QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
@@ -73,5 +80,9 @@ def known_runtime(name: str, names: tuple[str, ...] = tuple(RUNTIMES)) -> Runtim
 
 
 def runtime_of_format(chosen: str) -> Runtime:
-    """The runtime that the format *chosen*, one of `PLAN_FORMATS`, is of."""
-    return RUNTIMES[next(n for n, row in _ROWS.items() if chosen.startswith(n) and chosen[len(n) :] in row.forms)]
+    """The runtime that the format *chosen*, one of `PLAN_FORMATS`, is of: the first of several."""
+    return RUNTIMES[next(name for name, row in _ROWS.items() if chosen in _formats(name, row))]
+
+
+def _formats(name: str, row: Row) -> tuple[str, ...]:
+    return (*(name + form for form in row.forms), *row.documents)

@@ -56,6 +56,8 @@ class Words(NamedTuple):
     findings: tuple[Finding, ...] = ()
     unset: tuple[str, ...] = ()
     """Variables of the caller's that the container must not see, where options cannot say it."""
+    document: str = ""
+    """The image's configuration with the edits in it, where a runtime has that in place of options."""
 
 
 def edits_of(

@@ -68,6 +68,21 @@ class Call(NamedTuple):
     """The files of the image, if they could be looked at."""
     argv: tuple[str, ...]
     """The command in the container, with its arguments."""
+    token: str = "ID"
+    """What no other start has in its name."""
+    terminal: bool = False
+    """Whether standard input is one."""
+
+
+STAGED_DIRECTORY = "<generated>"
+"""The word of a command that stands for the directory in which its file is."""
+
+
+class StagedFile(NamedTuple):
+    """A file that the runtime reads when it starts."""
+
+    name: str
+    content: str
 
 
 class Command(NamedTuple):
@@ -75,6 +90,8 @@ class Command(NamedTuple):
 
     argv: tuple[str, ...]
     environ: Mapping[str, str]
+    file: Optional[StagedFile] = None
+    """What must be written first, to a directory of its own; that takes the place of the word `STAGED_DIRECTORY`."""
 
 
 class Printed(NamedTuple):
@@ -120,6 +137,10 @@ def _own_layout(start: Start) -> Layout:
     return GPUBIND
 
 
+def _no_remote(environ: Mapping[str, str]) -> Optional[str]:
+    return None
+
+
 def _no_site(text: str) -> Mapping[str, tuple[str, ...]]:
     return {}
 
@@ -153,12 +174,20 @@ class Runtime(NamedTuple):
     """What the text of a file of its --env-file sets."""
     nodes: tuple[str, ...] = ()
     """Patterns of the nodes in /dev that it brings beside the plan's."""
+    inits: tuple[str, ...] = ()
+    """Programs that it can make the first of a container, by the place where packages have them."""
+    store: Optional[Literal["podman", "docker"]] = None
+    """Whose images it starts by a name that has no `/` or `.` in front: those of that program's own store."""
+    remote_of: Callable[[Mapping[str, str]], Optional[str]] = _no_remote
+    """What of the caller's environment sends it to another machine."""
 
     # Of a Start.
     overrides: Callable[[Start, str], bool] = _no_override
     """Whether the caller's own value of that variable does not reach the container."""
     layout: Callable[[Start], Layout] = _own_layout
     """Where a plan lands, and whether the container's /dev will hold the planned nodes alone."""
+    blind_layout: Optional[Callable[[str], Layout]] = None
+    """Where a plan for a machine lands if the image is not known, by architecture; None: where `layout` has it."""
     generated: Callable[[Plan, Start, Optional[Tree]], Mapping[ContainerPath, str]] = _nothing_generated
     """The texts of files of its own, beside the plan's, by their place in the container."""
     words: Callable[[Plan, Start, Optional[Tree]], Optional[Words]] = _no_words

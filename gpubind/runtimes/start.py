@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.flags import Options
+
+if TYPE_CHECKING:
+    from gpubind.formats.bundle import Bundle
 
 Action = Literal["exec", "run", "shell"]
 NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
@@ -44,6 +47,19 @@ class Start(NamedTuple):
     """Where the caller is; None if that directory is gone."""
     nodes: tuple[HostPath, ...] = ()
     """What this host's /dev has of the runtime's `nodes`."""
+    bundle: Optional[Bundle] = None
+    """The configuration of the image, if that is an OCI bundle."""
+    is_root: bool = True
+    """Whether the caller is root of the host; of another machine's caller nothing is known."""
+
+    inits: tuple[HostPath, ...] = ()
+    """What this host has of the runtime's `inits`."""
+    uid: Optional[int] = None
+    """The caller's; None if nobody starts anything here."""
+    has_selinux: bool = False
+    """Whether this host's kernel enforces SELinux's rules."""
+    has_terminal: bool = False
+    """Whether the caller's standard input, output and errors are a terminal."""
 
     def directive(self, name: str, default: str = "") -> str:
         """The value of directive *name* of the site's configuration; the first one counts."""

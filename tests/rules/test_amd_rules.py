@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from build.amd import RENDER, VIDEO, kernel, opt
 from build.driver import host
+from build.images import glibc, image
 from build.trees import Node
 
 from gpubind.formats.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import survey
+from gpubind.runtimes.start import Start
 from rules.cases_amd import CASES, amd
 from rules.situations import Situation, found, without
 
@@ -51,6 +53,12 @@ def test_nodes_that_everybody_may_use_need_no_group() -> None:
     spec = {path: item._replace(mode=0o666) if isinstance(item, Node) else item for path, item in kernel().items()}
     situation = Situation((opt(), spec), request={"vendors": ("amd",)}, backend="podman")
     assert "amd-groups" not in [finding.code for finding in found(situation)]
+
+
+def test_a_start_that_keeps_the_callers_groups_needs_none_by_number() -> None:
+    situation = amd(backend="podman", image=image(glibc()))
+    assert "amd-groups" in [finding.code for finding in found(situation._replace(start=Start("podman", uid=0)))]
+    assert "amd-groups" not in [finding.code for finding in found(situation._replace(start=Start("podman", uid=1000)))]
 
 
 def test_rules_about_amd_are_silent_on_others_hosts() -> None:

@@ -1,0 +1,48 @@
+"""OCI bundles: a directory with a config.json, which names a root file system."""
+
+from __future__ import annotations
+
+import os
+
+from gpubind.errors import HostReadError, in_file
+from gpubind.formats.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
+from gpubind.host.open import read_file
+from gpubind.image.facts import Image, read_image
+from gpubind.tree.live import LiveTree
+
+CONFIG = "config.json"
+_SYSTEM = ("usr", "bin", "etc")
+"""What a root file system has at its top, and a bundle has not: such a directory may have a config.json of its own."""
+
+
+def is_bundle(directory: str) -> bool:
+    """Whether *directory* is a bundle, by what it has at its top."""
+    if not os.path.isfile(f"{directory}/{CONFIG}"):
+        return False
+    return not any(os.path.isdir(f"{directory}/{name}") for name in _SYSTEM)
+
+
+def read_bundle(directory: str) -> Bundle:
+    """The bundle in *directory*. Errors: `HostReadError` (`unreadable-file`), `FormatError` (code `bad-bundle`)."""
+    path = f"{directory.rstrip('/')}/{CONFIG}"
+    with in_file(path):
+        bundle = parse_bundle(read_file(path, SIZE_LIMIT))
+    bundle = bundle._replace(directory=os.path.abspath(directory))
+    root = absolute(bundle, bundle.root)
+    return bundle._replace(is_writable=os.access(root, os.W_OK | os.X_OK))
+
+
+def open_bundle(directory: str, label: str) -> Image:
+    """The image in the bundle in *directory*: its root file system, with the environment that its config.json sets.
+
+    Errors: as `read_bundle`, and `HostReadError` (code `no-image`) without a root file system.
+    """
+    bundle = read_bundle(directory)
+    root = absolute(bundle, bundle.root)
+    try:
+        tree = LiveTree(root)
+    except HostReadError as error:
+        what = "the root file system of the bundle cannot be read"
+        hint = f"root.path of {CONFIG} names it"
+        raise HostReadError("no-image", what, where=root, why=error.why, hint=hint) from error
+    return read_image(tree, label, "bundle", bundle.variables)._replace(bundle=bundle)

@@ -1,0 +1,236 @@
+"""crun and runc: they start OCI bundles, a directory with a config.json, and a plan becomes edits of that file.
+
+The bundle itself is never written to: a start has the edited config.json in a directory of its own. Both runtimes make
+mount points in the root file system and leave them there; so what lands below /.gpubind gets a tmpfs, and of that
+the root file system keeps one empty directory.
+
+Source: OCI runtime-spec 1.2; crun(1) 1.21, runc(8) 1.1.15. Both were run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Optional
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.formats.bundle import Bundle, BundleEdits, BundleMount, Process, absolute, edited, for_start
+from gpubind.image.environment import DEFAULT_PATH
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
+from gpubind.planner.placement import GPUBIND
+from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out
+from gpubind.runtimes.record import (
+    STAGED_DIRECTORY,
+    Call,
+    Command,
+    Form,
+    Limits,
+    Printed,
+    Runtime,
+    StagedFile,
+    UserNamespaces,
+)
+from gpubind.runtimes.start import Start
+from gpubind.tree import Tree
+
+CONFIG = "config.json"
+OURS = GPUBIND.libdir.rpartition("/")[0]
+PLACE = BundleMount(OURS, "tmpfs", "tmpfs", ("nosuid", "nodev", "noexec", "ro", "mode=755"))
+"""Where the mount points below `OURS` are made. Both runtimes make it read-only once all is mounted."""
+NODE_OPTIONS = ("bind", "nosuid", "noexec")
+"""Of a node that is bound: with `nodev` it could not be opened."""
+RUN_OPTIONS = {
+    "--config": True, "--console-socket": True, "--pid-file": True, "--preserve-fds": True, "--detach": False,
+    "--keep": False, "--no-new-keyring": False, "--no-pivot": False, "--no-subreaper": False, "-d": False, "-f": True,
+}  # fmt: skip
+"""The options of `run`, and whether each takes a value; all others come before that word."""
+
+
+def words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+    """The config.json of the bundle with *plan* in it; None without a bundle.
+
+    Errors: `RuntimeLimitError` for a path or a value that JSON cannot say (`unsayable-path`, `unsayable-value`), and
+    for a root file system in which no mount point can be made (`read-only-rootfs`).
+    """
+    bundle = start.bundle
+    if bundle is None or image is None:
+        return None
+    edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, source, bundle, image))
+    directories = {mount.target for mount in plan.mounts if mount.kind == "directory"}
+    mounts = tuple(_mount(bind, bind.target in directories) for bind in edits.binds)
+    if any(_inside(bind.target, OURS) for bind in edits.binds):
+        _need_place(bundle, image)
+        mounts = (PLACE, *mounts)
+    nodes = tuple(node for node in edits.nodes if node.target not in (*bundle.nodes, *_destinations(bundle)))
+    is_rootless = bundle.has_user_namespace or not start.is_root
+    if is_rootless:
+        mounts += tuple(BundleMount(node.target, node.source, "bind", NODE_OPTIONS) for node in nodes)
+    is_ruled = start.is_root or bundle.has_device_rules or not bundle.has_user_namespace
+    env = tuple(_environment(edits.env, bundle))
+    made = BundleEdits(mounts, () if is_rootless else nodes, edits.nodes if is_ruled else (), env)
+    _need_utf8(made)
+    known = tuple((name, value) for name, value in env if value is not None)
+    findings = tuple(left_out(edits.decisions, plan))
+    return Words((), edits.binds, known, edits.decisions, findings, document=edited(bundle, made))
+
+
+def command(call: Call, start: Start, made: Words) -> Command:
+    """The whole command line. The edited config.json stands in a directory of its own, by the same name: runc knows no
+    other. The container's name has to be another one than that of every container of the same user's.
+
+    Errors: `RuntimeLimitError` (code `unsayable-value`) for a word of the command that is not UTF-8.
+    """
+    bundle, image, argv = start.bundle, call.tree, call.argv
+    assert bundle is not None
+    assert image is not None
+    if call.action == "run":
+        argv = (*bundle.args, *argv)
+    elif call.action == "shell":
+        argv = ("/bin/bash" if image.has("/bin/bash") else "/bin/sh", *argv)
+    for word in (*argv, bundle.directory):
+        if not is_utf8(word):
+            raise _unsayable("unsayable-value", "a word cannot be said in JSON", word)
+    ahead, behind = _split(start.arguments)
+    name = f"gpubind-{call.token}"
+    text = for_start(made.document, bundle, Process(argv, call.terminal))
+    run = ("run", "--bundle", STAGED_DIRECTORY, *behind, name)
+    return Command((call.program, *ahead, *run), start.environ, StagedFile(CONFIG, text))
+
+
+def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+    """What the bundle mounts of the host, and where its process starts. Its variables are the image's own."""
+    bundle = start.bundle
+    if bundle is None:
+        return None
+    binds = tuple(
+        UserBind(HostPath(absolute(bundle, mount.source)), ContainerPath(mount.destination))
+        for mount in bundle.mounts
+        if mount.is_bind and mount.source
+    )
+    return Brought(binds, (), ContainerPath(bundle.working_directory))
+
+
+def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[Obstacle]:
+    """What the bundle itself mounts at the place of *mount* or around it; a place that cannot be made."""
+    for own in bundle.mounts:
+        if own.destination.rstrip("/") == mount.target:
+            return Obstacle(None if own.source == source else "the bundle mounts something of its own there")
+        if own.is_bind and not mount.required and _inside(mount.target, own.destination.rstrip("/")):
+            return Obstacle(f"the bundle mounts {own.source} at {own.destination}, which is not to be changed")
+    is_made = any(_inside(mount.target, own.destination.rstrip("/")) for own in (PLACE, *bundle.mounts))
+    if bundle.is_writable or is_made or mount.required or image.has(mount.target):
+        return None
+    return Obstacle("the root file system lacks it, and may not be written to")
+
+
+def _need_place(bundle: Bundle, image: Tree) -> None:
+    """Errors: `RuntimeLimitError` (code `read-only-rootfs`) where no place for the plan's files can be made."""
+    if not bundle.is_writable and not image.has(OURS):
+        raise RuntimeLimitError(
+            "read-only-rootfs",
+            f"{OURS} cannot be made in the root file system of the bundle",
+            where=absolute(bundle, bundle.root),
+            why="you may not write to it, and crun and runc make mount points in it",
+            hint=f"have its owner make the directory {OURS[1:]} in it, or use a copy of your own",
+        )
+
+
+def _mount(bind: Bind, is_directory: bool) -> BundleMount:
+    options = ("rbind" if is_directory else "bind", *(("ro",) if bind.read_only else ()), "nosuid", "nodev")
+    return BundleMount(bind.target, bind.source, "bind", options)
+
+
+def _destinations(bundle: Bundle) -> tuple[str, ...]:
+    return tuple(mount.destination.rstrip("/") for mount in bundle.mounts)
+
+
+def _environment(env: Sequence[EnvVar], bundle: Bundle) -> Iterator[tuple[str, Optional[str]]]:
+    """Each variable that *env* changes in the bundle's, with its value; None for one that goes."""
+    own = bundle.variables
+    for name in dict.fromkeys(variable.name for variable in env):
+        operations = tuple(variable for variable in env if variable.name == name)
+        value = _composed(own.get(name), operations)
+        if value != own.get(name):
+            yield name, value
+
+
+def _composed(value: Optional[str], operations: Sequence[EnvVar]) -> Optional[str]:
+    """What becomes of the bundle's own *value*. Search paths have no empty element: it means the current directory."""
+    for variable in operations:
+        if variable.op in ("set", "unset"):
+            value = variable.value
+        elif variable.op == "default":
+            value = value or variable.value
+    front = [variable.value for variable in operations if variable.op == "prepend" and variable.value]
+    back = [variable.value for variable in operations if variable.op == "append" and variable.value]
+    if not front and not back:
+        return value
+    if value is None and operations[0].name == "PATH":
+        value = DEFAULT_PATH
+    separator = operations[0].separator or ":"
+    there = [part for part in (value or "").split(separator) if part and part not in (*front, *back)]
+    return separator.join((*front, *there, *back))
+
+
+def _need_utf8(edits: BundleEdits) -> None:
+    """Errors: `RuntimeLimitError`: strings of JSON are Unicode, and no escape stands for any other byte."""
+    paths = [path for mount in edits.mounts for path in (mount.source, mount.destination)]
+    for path in (*paths, *(node.target for node in edits.nodes)):
+        if not is_utf8(path):
+            raise _unsayable("unsayable-path", "a path cannot be said in JSON", path)
+    for name, value in edits.env:
+        if not is_utf8(name) or not is_utf8(value or ""):
+            raise _unsayable("unsayable-value", "a variable cannot be said in JSON", name)
+
+
+def _unsayable(code: str, what: str, where: str) -> RuntimeLimitError:
+    return RuntimeLimitError(code, what, where=where, why="it is not UTF-8", hint="rename it, or use --backend bwrap")
+
+
+def _split(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The user's own words: those for the runtime, which come before `run`, and those for `run`."""
+    ahead: list[str] = []
+    behind: list[str] = []
+    group = ahead
+    is_value = False
+    for word in arguments:
+        if not is_value and word.startswith("-"):
+            name, equals, _ = word.partition("=")
+            group = behind if name in RUN_OPTIONS else ahead
+            is_value = RUN_OPTIONS.get(name, False) and not equals
+        else:
+            is_value = False
+        group.append(word)
+    return tuple(ahead), tuple(behind)
+
+
+def _inside(path: str, directory: str) -> bool:
+    return path.startswith(directory + "/")
+
+
+def _render(printed: Printed) -> str:
+    return printed.words.document
+
+
+def _record(name: str) -> Runtime:
+    return Runtime(
+        name=name,
+        title=name,
+        images=("bundle",),
+        image_hint=f"a bundle is a directory with a config.json: `{name} spec` writes one, root.path names the image's "
+        "directory",
+        limits=Limits(
+            user_namespaces=UserNamespaces(
+                helpers=(), moves=False, message="it will say that it may not make a user namespace"
+            ),
+            hides_missing_command=True,
+        ),
+        words=words,
+        brought=brought,
+        command=command,
+        forms={"oci": Form(_render)},
+    )
+
+
+CRUN = _record("crun")
+RUNC = _record("runc")

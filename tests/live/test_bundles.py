@@ -1,0 +1,296 @@
+"""`gpubind exec` with crun and runc, of root and of an ordinary user, in bundles that these runtimes wrote themselves.
+
+Two things of the rig's: its /proc has mounts in it, and then the kernel lets no user namespace mount a /proc of its
+own; and it has no session manager, so XDG_RUNTIME_DIR is set here, where a user's containers have their state.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from live.containers import PROBE
+from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
+
+pytestmark = pytest.mark.live
+
+RUNTIMES = ("crun", "runc")
+SUITES = ("bullseye", "bookworm")
+USER = 1000
+PLACE = "/srv/bundles"
+VERSION = re.compile(r"version `\S+' not found")
+PUBLIC_NODES = ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm")
+RIG_SCRIPTS = Bind(f"{CHECKOUT}/tests/live/rig", "/srv/rig")
+STATE = "/tmp/bundles-state"
+
+SIGNALLED = """
+mkdir -p -m 700 {state}
+{start} sh -c 'trap "echo got it; exit 7" {signal}; echo ready; while :; do sleep 0.1; done' > /tmp/said.$$ &
+pid=$!
+until grep -sq ready /tmp/said.$$; do sleep 0.1; kill -0 $pid; done
+kill -{signal} $pid
+wait $pid && echo ended 0 || echo ended $?
+cat /tmp/said.$$
+rm /tmp/said.$$
+"""
+
+
+class Started(NamedTuple):
+    """Who starts which bundle by what."""
+
+    runtime: str
+    suite: str
+    user: bool
+
+    def __str__(self) -> str:
+        return "-".join((self.runtime, self.suite, "user" if self.user else "root"))
+
+    @property
+    def bundle(self) -> str:
+        """As the machine sees it."""
+        return f"{PLACE}/{self}"
+
+
+ALL = [Started(runtime, suite, user) for runtime in RUNTIMES for suite in SUITES for user in (False, True)]
+SOME = [case for case in ALL if case.suite == "bookworm"]
+
+
+def cases(listed: list[Started]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", listed, ids=str)
+
+
+@pytest.fixture(scope="session")
+def bundles(trixie: Machine) -> Iterator[Bind]:
+    """A bundle for each case: the rig's own root file systems, with directories that belong to who starts them."""
+    base = tempfile.mkdtemp(prefix="bundles-", dir=RIG)
+    os.chmod(base, 0o755)
+    bind = Bind(base, PLACE, readonly=False)
+    try:
+        for case in ALL:
+            there = f"{base}/{case}"
+            os.mkdir(there)
+            subprocess.run(["cp", "-al", f"{RIG}/ct/{case.suite}", f"{there}/rootfs"], check=True)
+            if case.user:
+                found = ["find", there, "-type", "d", "-exec", "chown", str(USER), "{}", "+"]
+                subprocess.run(found, check=True)
+            spec = [case.runtime, "spec", *(["--rootless"] if case.user else [])]
+            trixie.run(["sh", "-ec", f"cd {case.bundle}; {shlex.join(spec)}"], user=case.user, binds=[bind])
+            adapt(f"{there}/config.json", case)
+        yield bind
+    finally:
+        shutil.rmtree(base)
+
+
+def adapt(path: str, case: Started) -> None:
+    """What the rig wants of a bundle, and a search path of the bundle's own."""
+    with open(path) as file:
+        config = json.load(file)
+    config["process"]["env"].append("LD_LIBRARY_PATH=/opt/own/lib")
+    del config["process"]["rlimits"]
+    if case.user:
+        proc = {"destination": "/proc", "type": "bind", "source": "/proc", "options": ["rbind"]}
+        config["mounts"] = [proc if mount["destination"] == "/proc" else mount for mount in config["mounts"]]
+        linux = config["linux"]
+        linux["namespaces"] = [namespace for namespace in linux["namespaces"] if namespace["type"] != "pid"]
+        del linux["maskedPaths"], linux["readonlyPaths"]
+    with open(path, "w") as file:
+        json.dump(config, file, indent=1)
+
+
+def start(
+    machine: Machine, bundles: Bind, case: Started, *command: str, options: tuple[str, ...] = (), status: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """*command* in the container of *case*."""
+    words = shlex.join(["python3", "-m", "gpubind", *exec_words(case), *options, case.bundle, *command])
+    return shell(machine, bundles, case, f"mkdir -p -m 700 {STATE}; exec {words}", status=status)
+
+
+def exec_words(case: Started) -> tuple[str, ...]:
+    return ("exec", "--backend", case.runtime)
+
+
+def shell(
+    machine: Machine, bundles: Bind, case: Started, script: str, *, status: int = 0, env: Mapping[str, str] = {}
+) -> subprocess.CompletedProcess[str]:
+    """*script* on the machine, whose /tmp and home are fresh."""
+    # su opens a new session, with the login's own environment.
+    around = {**PYTHON_ENV, "XDG_RUNTIME_DIR": STATE, **env}
+    inside = shlex.join(["env", *(f"{name}={value}" for name, value in around.items()), "sh", "-ec", script])
+    if case.user:
+        inside = shlex.join(["su", "-", "user", "-c", inside])
+    fresh = "mount -t tmpfs -o mode=1777 tmpfs /tmp; mount -t tmpfs -o mode=777 tmpfs /home/user; "
+    fresh += "mount -t tmpfs tmpfs /root; "
+    binds = [*machine.modules, bundles, RIG_SCRIPTS]
+    return machine.run(["sh", "-ec", fresh + inside], driver=True, binds=binds, status=status)
+
+
+@functools.cache
+def look(machine: Machine, bundles: Bind, case: Started) -> dict[str, Any]:
+    """What rig/inside.py says in the container of *case*; each is started once a session."""
+    report: dict[str, Any] = json.loads(start(machine, bundles, case, "python3", "-c", PROBE).stdout)
+    return report
+
+
+@cases(ALL)
+def test_the_driver_runs_and_finds_no_gpu(trixie: Machine, bundles: Bind, case: Started) -> None:
+    assert look(trixie, bundles, case)["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
+
+
+@cases(ALL)
+def test_no_library_and_no_program_wants_a_newer_c_library(trixie: Machine, bundles: Bind, case: Started) -> None:
+    report = look(trixie, bundles, case)
+    assert len(report["libraries"]) > 30
+    assert [why for why in report["unloadable"].values() if "cannot open shared object file" not in why] == []
+    assert [line for lines in report["unlinked"].values() for line in lines if VERSION.search(line)] == []
+
+
+@cases(ALL)
+def test_the_bundles_own_search_paths_are_kept(trixie: Machine, bundles: Bind, case: Started) -> None:
+    environ = look(trixie, bundles, case)["environ"]
+    assert environ["LD_LIBRARY_PATH"] == "/.gpubind/libs:/opt/own/lib"
+    assert environ["PATH"] == "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/.gpubind/bin"
+
+
+@cases(ALL)
+def test_every_mount_of_the_driver_is_read_only(trixie: Machine, bundles: Bind, case: Started) -> None:
+    mounts = look(trixie, bundles, case)["mounts"]
+    assert "/.gpubind/libs/libcuda.so.1" in mounts
+    assert {path: options for path, (options, _) in mounts.items() if "ro" not in options.split(",")} == {}
+    refusals = {"EACCES", "EROFS"} if case.user else {"EROFS"}
+    assert {answer for _, answer in mounts.values()} <= refusals
+
+
+@cases(ALL)
+def test_the_planned_nodes_are_there_and_usable_and_no_other_is(trixie: Machine, bundles: Bind, case: Started) -> None:
+    devices = look(trixie, bundles, case)["devices"]
+    assert {path: devices.get(path) for path in PUBLIC_NODES} == dict.fromkeys(PUBLIC_NODES, "ENXIO")
+    assert "/dev/kfd" not in devices
+
+
+@cases(SOME)
+def test_a_gpu_that_is_not_chosen_has_no_node(trixie: Machine, bundles: Bind, case: Started) -> None:
+    command = ("sh", "-c", "ls /dev/nvidia[0-9]; ! echo > /.gpubind/x")
+    done = start(trixie, bundles, case, *command, options=("--gpus", "1"))
+    assert done.stdout == "/dev/nvidia1\n"
+
+
+@cases(SOME)
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [(("sh", "-c", "exit 42"), 42), (("true",), 0), (("/etc/passwd",), 126), (("nothere",), 127)],
+    ids=["42", "0", "no program", "not there"],
+)
+def test_the_exit_code_is_the_childs(
+    trixie: Machine, bundles: Bind, case: Started, command: tuple[str, ...], status: int
+) -> None:
+    start(trixie, bundles, case, *command, status=status)
+
+
+@cases(SOME)
+@pytest.mark.parametrize("signal", ["TERM", "INT"])
+def test_a_signal_comes_through(trixie: Machine, bundles: Bind, case: Started, signal: str) -> None:
+    words = shlex.join(["python3", "-m", "gpubind", *exec_words(case), "-q", case.bundle])
+    # A shell has its background jobs ignore SIGINT, and what ignores it passes that on.
+    listening = "import os, signal, sys; signal.signal(2, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
+    words = f"python3 -c {shlex.quote(listening)} {words}"
+    script = SIGNALLED.format(state=STATE, start=words, signal=signal)
+    assert shell(trixie, bundles, case, script).stdout.splitlines() == ["ended 7", "ready", "got it"]
+
+
+@cases(SOME)
+def test_input_output_and_a_terminal_are_the_childs(trixie: Machine, bundles: Bind, case: Started) -> None:
+    words = shlex.join(["python3", "-m", "gpubind", *exec_words(case), "-q", case.bundle])
+    piped = shell(trixie, bundles, case, f"mkdir -m 700 {STATE}; echo through | {words} cat | cat")
+    assert piped.stdout == "through\n"
+    inside = f"{words} sh -c 'test -t 0 && test -t 1 && echo a terminal'"
+    typed = shell(trixie, bundles, case, f"mkdir -m 700 {STATE}; script -qec {shlex.quote(inside)} /dev/null")
+    assert "a terminal" in typed.stdout
+
+
+@cases(SOME)
+def test_what_is_left_are_empty_mount_points_and_the_staged_configuration(
+    trixie: Machine, bundles: Bind, case: Started
+) -> None:
+    look(trixie, bundles, case)
+    there = f"{bundles.source}/{case}"
+    before, config = entries(f"{RIG}/ct/{case.suite}"), os.stat(f"{there}/config.json")
+    script = f"""
+        mkdir -m 700 {STATE}; cat /proc/self/mountinfo > /tmp/before
+        python3 -m gpubind {shlex.join(exec_words(case))} -q {case.bundle} true
+        cat /proc/self/mountinfo | cmp - /tmp/before
+        test -z "$(find {STATE} /run/{case.runtime} -name 'gpubind-*' 2> /dev/null)"
+        cd ~/.cache/gpubind; ls -d */*
+    """
+    staged = shell(trixie, bundles, case, script).stdout.splitlines()
+    assert [name.rpartition("/")[2] for name in staged] == ["config.json"]
+    assert os.stat(f"{there}/config.json").st_mtime_ns == config.st_mtime_ns
+    left = {path: size for path, size in entries(f"{there}/rootfs").items() if path not in before}
+    assert {path for path in left if path.startswith("/.gpubind")} == {"/.gpubind"}
+    assert {path: size for path, size in left.items() if size} == {}
+    assert {*before} <= {*entries(f"{there}/rootfs")}
+
+
+@cases(SOME)
+def test_a_bundle_that_is_edited_in_place_starts_by_the_runtimes_own_command(
+    trixie: Machine, bundles: Bind, case: Started
+) -> None:
+    program = ["python3", "-c", "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"]
+    script = f"""
+        mkdir -m 700 {STATE} /tmp/b; cd /tmp/b; ln -s {case.bundle}/rootfs rootfs
+        python3 - {case.bundle}/config.json {shlex.join(program)} <<'END'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config["process"].update(args=sys.argv[2:], terminal=False)
+config["root"]["path"] = "{case.bundle}/rootfs"
+json.dump(config, open("config.json", "w"), indent=1)
+END
+        python3 -m gpubind plan --format oci --image . -q -o config.json; cp config.json once
+        python3 -m gpubind plan --format oci --image . -q -o config.json; cmp config.json once
+        {case.runtime} run --bundle . edited
+    """
+    assert shell(trixie, bundles, case, script).stdout == "100\n"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_root_file_system_of_somebody_elses_is_told_before_the_start(
+    trixie: Machine, bundles: Bind, runtime: str
+) -> None:
+    case = Started(runtime, "bookworm", True)
+    roots = Started(runtime, "bookworm", False)
+    ours = f"{bundles.source}/{roots}/rootfs/.gpubind"
+    if os.path.isdir(ours):
+        os.rmdir(ours)
+    script = f"python3 -m gpubind exec --backend {runtime} {roots.bundle} true"
+    assert "read-only-rootfs" in shell(trixie, bundles, case, script, status=125).stderr
+
+
+@cases([case for case in SOME if case.user])
+def test_a_container_gets_the_same_bytes_or_the_name_is_said(trixie: Machine, bundles: Bind, case: Started) -> None:
+    script = f"mkdir -m 700 {STATE}; python3 {RIG_SCRIPTS.target}/hostile.py {case.runtime} {case.bundle}"
+    report = json.loads(shell(trixie, bundles, case, script).stdout)
+    assert report["b'plain'"]["same"] == ["libcuda.so.1", "libnvidia-ml.so.1"]
+    refused = {name for name, found in report.items() if found["status"] == 125 and found["root"] in found["said"]}
+    assert refused == {ascii(b"\xff\xfe")}
+    wrong = {name: found["said"][-300:] for name, found in report.items() if name not in refused and found["other"]}
+    assert wrong == {}
+
+
+def entries(root: str) -> dict[str, int]:
+    """Everything below *root*, with the size of each file."""
+    found: dict[str, int] = {}
+    for directory, directories, files in os.walk(root):
+        for name in (*directories, *files):
+            path = os.path.join(directory, name)
+            size = os.lstat(path).st_size if name in files else 0
+            found[path[len(root) :]] = size
+    return found

@@ -1,0 +1,278 @@
+"""docker and podman, started by gpubind: a private dockerd, podman of root and of an ordinary user, the real driver."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from live.containers import CONTAINERS, PROBE, image
+from live.machine import CHECKOUT, ENTER, PYTHON_ENV, RIG, ROOT_PATH, Bind, Machine
+from live.test_exec import PUBLIC_NODES, VERSION
+from live.test_exec_process import listing
+
+pytestmark = pytest.mark.live
+
+DAEMON = "/var/tmp/gpubind-dockerd"
+SOCKET = f"unix://{DAEMON}/socket"
+SUITES = ("bullseye", "bookworm")
+OWN = "/own/lib"
+"""The LD_LIBRARY_PATH of the images in the stores."""
+CONFIGURATION = (f"ENV LD_LIBRARY_PATH={OWN}", "WORKDIR /opt", 'ENTRYPOINT ["/bin/echo","entry"]')
+IMPORT = """
+tar -C /srv/ct/{suite} --exclude=./tmp/* --exclude=./var/* --exclude=./root/* --exclude=./usr/share/doc/* \
+--exclude=./usr/share/locale/* --exclude=./usr/share/man/* -c . | {program} import {changes} - engines:{suite}
+"""
+MIGRATED = 'podman system migrate > /dev/null 2>&1; "$@"; s=$?; podman system migrate > /dev/null 2>&1; exit $s'
+"""An ordinary user's podman leaves a process that pins its mounts, and those of one run are not the next one's."""
+RIG_SCRIPTS = Bind(f"{CHECKOUT}/tests/live/rig", "/srv/rig")
+
+
+class Engine(NamedTuple):
+    """A program that starts an image, and for whom."""
+
+    program: str
+    image: str
+    user: bool = False
+
+    def __str__(self) -> str:
+        return "-".join((self.program, self.image.replace("/", "_"), "user" if self.user else "root"))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What it needs on the rig, which has no nft, and lacks the right to raise limits.
+
+        The made-up driver covers parts of /proc, and so the kernel lets no ordinary user mount another one.
+        """
+        limits = ("--pid=host",) if self.user else ("--ulimit=nofile=20000:20000", "--ulimit=nproc=32768:32768")
+        words = ("--network=none", *limits) if self.program == "podman" else ()
+        return tuple(f"--backend-arg={word}" for word in words)
+
+    @property
+    def has_configuration(self) -> bool:
+        """Whether the image is one that was imported with `CONFIGURATION`."""
+        return self.image.startswith("engines:")
+
+
+STORED = [Engine(p, f"engines:{s}", u) for p, u in (("docker", False), ("podman", True)) for s in SUITES]
+DIRECTORIES = [Engine("podman", image(suite)) for suite in SUITES]
+ROOTS = Engine("podman", "rig:gl")
+EACH = [
+    Engine("docker", "engines:bookworm"),
+    Engine("podman", image("bookworm")),
+    Engine("podman", "engines:bookworm", True),
+]
+
+
+def engines(listed: Sequence[Engine]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("engine", listed, ids=str)
+
+
+@pytest.fixture(scope="module")
+def stores(trixie: Machine) -> Iterator[Machine]:
+    """The machine with a dockerd of its own, and with images in docker's store and the ordinary user's podman's."""
+    directory = trixie.root + DAEMON
+    os.makedirs(directory)
+    words = ["--iptables=false", "--bridge=none", f"--data-root={DAEMON}/data", f"--exec-root={DAEMON}/exec"]
+    words += ["-H", SOCKET, f"--pidfile={DAEMON}/pid"]
+    around = {"PATH": ROOT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "BINDS": str(CONTAINERS)}
+    with open(f"{directory}/log", "w") as log:
+        daemon = subprocess.Popen([ENTER, trixie.root, "dockerd", *words], env=around, cwd="/", stdout=log, stderr=log)
+    try:
+        _wait_for(f"{directory}/socket", daemon)
+        for engine in STORED:
+            _, _, suite = engine.image.partition(":")
+            changes = shlex.join([word for line in CONFIGURATION for word in ("--change", line)])
+            run(trixie, engine, "sh", "-ec", IMPORT.format(program=engine.program, suite=suite, changes=changes))
+        yield trixie
+    finally:
+        daemon.terminate()
+        daemon.wait(60)
+        shutil.rmtree(directory)
+        run(trixie, STORED[-1], "podman", "rmi", "--force", *(f"engines:{suite}" for suite in SUITES))
+
+
+def _wait_for(socket: str, daemon: subprocess.Popen[bytes]) -> None:
+    for _ in range(300):
+        if os.path.exists(socket):
+            return
+        assert daemon.poll() is None
+        time.sleep(0.1)
+    raise AssertionError("dockerd does not start")
+
+
+def run(
+    machine: Machine, engine: Engine, *words: str, env: Mapping[str, str] = {}, status: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """*words* on the machine, as the one for whom *engine* starts images."""
+    around = {**PYTHON_ENV, **({"DOCKER_HOST": SOCKET} if engine.program == "docker" else {}), **env}
+    command = ["sh", "-c", MIGRATED, "sh", *words] if engine.user else list(words)
+    binds = [*machine.modules, CONTAINERS, RIG_SCRIPTS]
+    return machine.run(command, user=engine.user, driver=True, binds=binds, env=around, status=status)
+
+
+def gpubind(engine: Engine, *command: str, action: str = "exec", options: Sequence[str] = ()) -> list[str]:
+    """The words that start *command*."""
+    words = [action, "--backend", engine.program, *engine.arguments, *options, engine.image, *command]
+    return ["python3", "-m", "gpubind", *words]
+
+
+def start(machine: Machine, engine: Engine, *command: str, options: Sequence[str] = (), status: int = 0) -> str:
+    """What *command* says in a container."""
+    return run(machine, engine, *gpubind(engine, *command, options=options), status=status).stdout
+
+
+@functools.cache
+def look(machine: Machine, engine: Engine) -> dict[str, Any]:
+    """What rig/inside.py says in a container."""
+    report: dict[str, Any] = json.loads(start(machine, engine, "python3", "-c", PROBE))
+    return report
+
+
+@engines([*STORED, *DIRECTORIES, ROOTS])
+def test_the_driver_runs_and_finds_no_gpu(stores: Machine, engine: Engine) -> None:
+    report = look(stores, engine)
+    assert report["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
+    assert len(report["libraries"]) > 30
+    other = {name: why for name, why in report["unloadable"].items() if "cannot open shared object file" not in why}
+    assert other == {}
+    assert [line for lines in report["unlinked"].values() for line in lines if VERSION.search(line)] == []
+
+
+@engines([*STORED, *DIRECTORIES, ROOTS])
+def test_every_mount_is_read_only_and_each_node_is_usable(stores: Machine, engine: Engine) -> None:
+    report = look(stores, engine)
+    mounts = {path: found for path, found in report["mounts"].items() if not path.endswith("-init")}
+    assert "/.gpubind/libs/libcuda.so.1" in mounts
+    assert {path: options for path, (options, _) in mounts.items() if "ro" not in options.split(",")} == {}
+    assert {answer for _, answer in mounts.values()} <= ({"EACCES", "EROFS"} if engine.user else {"EROFS"})
+    assert {path: report["devices"].get(path) for path in PUBLIC_NODES} == dict.fromkeys(PUBLIC_NODES, "ENXIO")
+    assert "/dev/kfd" not in report["devices"]
+
+
+@engines(EACH)
+def test_chosen_nodes_alone_are_there(stores: Machine, engine: Engine) -> None:
+    script = "for n in 0 1; do test -e /dev/nvidia$n && echo $n; done; echo $CUDA_VISIBLE_DEVICES"
+    assert start(stores, engine, "sh", "-c", script, options=["--gpus", "1"]) == "1\n0\n"
+
+
+@engines(EACH)
+def test_the_images_value_and_the_users_are_kept(stores: Machine, engine: Engine) -> None:
+    script = "import ctypes, os; print(os.environ['LD_LIBRARY_PATH'], ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    own = f":{OWN}" if engine.has_configuration else ""
+    assert start(stores, engine, "python3", "-c", script) == f"/.gpubind/libs{own} 100\n"
+    users = ["--backend-arg=-e", "--backend-arg=LD_LIBRARY_PATH=/users"]
+    assert start(stores, engine, "python3", "-c", script, options=users) == f"/users:/.gpubind/libs{own} 100\n"
+
+
+@engines(EACH)
+def test_nothing_of_the_callers_comes_in_by_itself(stores: Machine, engine: Engine) -> None:
+    words = gpubind(engine, "sh", "-c", "pwd; echo $SECRET; echo $NVIDIA_VISIBLE_DEVICES")
+    done = run(stores, engine, *words, env={"SECRET": "1", "NVIDIA_VISIBLE_DEVICES": "all"})
+    assert done.stdout == f"{'/opt' if engine.has_configuration else '/'}\n\nvoid\n"
+
+
+@engines([EACH[0], EACH[2]])
+def test_run_has_the_images_entrypoint(stores: Machine, engine: Engine) -> None:
+    assert run(stores, engine, *gpubind(engine, "a", "b", action="run")).stdout == "entry a b\n"
+    assert run(stores, engine, *gpubind(engine, "-c", "echo shell", action="shell")).stdout == "shell\n"
+
+
+@engines(EACH)
+@pytest.mark.parametrize(("command", "status"), [("exit 0", 0), ("exit 42", 42), ("exit 255", 255)])
+def test_the_exit_code_is_the_childs(stores: Machine, engine: Engine, command: str, status: int) -> None:
+    start(stores, engine, "sh", "-c", command, options=["-q"], status=status)
+
+
+@engines(EACH)
+@pytest.mark.parametrize(("command", "status"), [("/etc/passwd", 126), ("nothere", 127)])
+def test_a_command_that_cannot_start_is_told_as_by_a_shell(
+    stores: Machine, engine: Engine, command: str, status: int
+) -> None:
+    start(stores, engine, command, options=["-q"], status=status)
+
+
+SIGNALLED = """
+out=$(mktemp)
+env --default-signal=INT {start} sh -c 'echo ready; exec sleep 30' > $out < /dev/null &
+pid=$!
+until grep -q ready $out; do sleep 0.1; kill -0 $pid; done
+kill -{signal} $pid
+wait $pid && echo ended 0 || echo ended $?
+rm $out
+"""
+
+
+@engines(EACH)
+@pytest.mark.parametrize(("signal", "status"), [("TERM", 143), ("INT", 130)])
+def test_a_signal_to_the_process_ends_the_child(stores: Machine, engine: Engine, signal: str, status: int) -> None:
+    script = SIGNALLED.format(start=shlex.join([*gpubind(engine)[:-1], "-q", engine.image]), signal=signal)
+    assert run(stores, engine, "sh", "-ec", script).stdout == f"ended {status}\n"
+
+
+@engines(EACH)
+def test_standard_input_is_the_childs_and_so_is_a_terminal(stores: Machine, engine: Engine) -> None:
+    piped = f"echo through | {shlex.join(gpubind(engine, 'cat', options=['-q']))} | cat"
+    assert run(stores, engine, "sh", "-ec", piped).stdout == "through\n"
+    asks = ["sh", "-c", "test -t 0 && test -t 1 && echo a terminal"]
+    words = ["script", "-qec", shlex.join(gpubind(engine, *asks, options=["-q"])), "/dev/null"]
+    assert "a terminal\n" in run(stores, engine, *words).stdout  # beside what the terminal echoes
+
+
+@engines([*EACH, ROOTS])
+def test_nothing_is_left(stores: Machine, engine: Engine) -> None:
+    before = listing(f"{RIG}/ct/bookworm")
+    command = shlex.join(gpubind(engine, "sh", "-c", "echo > /x; ! echo > /.gpubind/libs/libcuda.so.1", options=["-q"]))
+    left = f"{engine.program} ps --all --quiet" + ("; podman image mount" if engine == ROOTS else "")
+    assert run(stores, engine, "sh", "-ec", f"{command}; {left}").stdout == ""
+    assert listing(f"{RIG}/ct/bookworm") == before
+
+
+@engines([EACH[0], EACH[2]])
+@pytest.mark.parametrize("is_known", [True, False], ids=["image", "no-image"])
+def test_the_printed_words_bring_the_same_driver(stores: Machine, engine: Engine, is_known: bool) -> None:
+    script = "import ctypes, os; print(os.environ['LD_LIBRARY_PATH'], ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    looked = f"--image {engine.program}:{engine.image}" if is_known else ""
+    plan = f"words=$(python3 -m gpubind plan -q --nv --format {engine.program} {looked})"
+    rig = "--pid host" if engine.user else ""
+    entry = f"--entrypoint '' --network none {rig} $words {engine.image} python3 -c {shlex.quote(script)}"
+    done = run(stores, engine, "sh", "-ec", f"{plan}; {engine.program} run --rm {entry}")
+    assert done.stdout == (f"/.gpubind/libs:{OWN} 100\n" if is_known else f"{OWN} 100\n")
+
+
+@engines(EACH)
+def test_a_container_gets_the_same_bytes_of_a_hostile_name_or_the_name_is_said(stores: Machine, engine: Engine) -> None:
+    words = ["python3", f"{RIG_SCRIPTS.target}/hostile.py", engine.program, engine.image, *engine.arguments]
+    report = json.loads(run(stores, engine, *words).stdout)
+    assert report["b'plain'"]["same"] == ["libcuda.so.1", "libnvidia-ml.so.1"]
+    wrong = {
+        name: (found["status"], found["said"][-300:])
+        for name, found in report.items()
+        if (found["status"] != 0 or found["other"])
+        and not (found["status"] in (6, 125) and "error: " in found["said"] and found["root"] in found["said"])
+    }
+    assert wrong == {}
+
+
+def test_a_daemon_on_another_machine_is_refused(stores: Machine) -> None:
+    done = run(stores, EACH[0], *gpubind(EACH[0], "true"), env={"DOCKER_HOST": "tcp://127.0.0.1:1"}, status=125)
+    assert "remote-engine" in done.stderr
+
+
+def test_an_ordinary_users_podman_starts_no_directory_of_roots(stores: Machine) -> None:
+    engine = Engine("podman", image("bookworm"), True)
+    assert "rootfs-of-another" in run(stores, engine, *gpubind(engine, "true"), status=125).stderr
+
+
+def test_bubblewrap_leaves_no_image_of_podmans_mounted(stores: Machine) -> None:
+    words = ["python3", "-m", "gpubind", "exec", "--backend", "bwrap", "podman:rig:gl", "true"]
+    assert "no-image" in run(stores, ROOTS, *words, status=125).stderr
+    assert run(stores, ROOTS, "podman", "image", "mount").stdout.strip() == ""

@@ -1,0 +1,358 @@
+"""docker's and podman's words."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any, Optional
+
+import pytest
+from build.driver import host, kernel, rhel
+from build.images import glibc, image, sandbox
+from build.trees import File, Spec, recorded_tree
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.facade import plan
+from gpubind.image import Image
+from gpubind.image.environment import DEFAULT_PATH
+from gpubind.image.facts import read_image
+from gpubind.ldso.brought import UserBind
+from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
+from gpubind.planner.placement import GPUBIND, cdi_layout
+from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.edits import Bind, Words
+from gpubind.runtimes.engine_options import FLAGS, read_env_file, read_options, users_places
+from gpubind.runtimes.engines import INITS, brought, command, identify, mount_word, overrides, remote_of, words
+from gpubind.runtimes.flags import parse_list
+from gpubind.runtimes.record import Call, Command
+from gpubind.runtimes.start import Action, Start
+
+BOTH = pytest.mark.parametrize("program", ["docker", "podman"])
+ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
+STAGED = {ICD: HostPath("/cache/icd.json")}
+PLAIN = image(glibc())
+
+
+def with_env(*parts: Spec, **env: str) -> Image:
+    """An image of a store's, whose configuration sets *env*."""
+    spec = {path: item for part in (glibc(), *parts) for path, item in part.items()}
+    return read_image(recorded_tree(spec, "/images/test"), "test", "docker", env)
+
+
+def begun(program: str, *arguments: str, **facts: Any) -> Start:
+    start = Start(**{"program": program, "staged": STAGED, "uid": 0, **facts, "arguments": arguments})
+    return start._replace(options=read_options(program, arguments, start.environ))
+
+
+def planned(opened: Optional[Image] = PLAIN, **asked: Any) -> Plan:
+    layout = GPUBIND if opened is not None else cdi_layout("x86_64")
+    return plan(host(rhel(), kernel()), Request(**asked), image=opened, layout=layout)
+
+
+def make(start: Start, opened: Optional[Image] = PLAIN, env: tuple[EnvVar, ...] = (), **asked: Any) -> Words:
+    made = planned(opened, **asked)
+    return words(made._replace(env=(*made.env, *env)), start, opened.tree if opened else None)
+
+
+def values(made: Words, option: str) -> list[str]:
+    """What follows each *option*."""
+    return [made.options[i + 1] for i, word in enumerate(made.options) if word == option]
+
+
+def started(start: Start, action: Action, name: str, *argv: str, opened: Image = PLAIN) -> Command:
+    call = Call(f"/usr/bin/{start.program}", action, name, opened.tree, argv)
+    return command(call, start, Words(("--env", "OURS=1"), unset=("GONE",)))
+
+
+@BOTH
+def test_libraries_are_mounted_read_only(program: str) -> None:
+    libcuda = "type=bind,source=/usr/lib64/libcuda.so.550.54.14,target=/.gpubind/libs/libcuda.so.1,readonly"
+    assert libcuda in values(make(begun(program)), "--mount")
+
+
+@BOTH
+def test_nodes_are_devices_and_never_mounted(program: str) -> None:
+    made = make(begun(program))
+    assert "/dev/nvidia0" in values(made, "--device")
+    assert not any("/dev/" in value for value in values(made, "--mount"))
+
+
+@BOTH
+def test_chosen_gpus_alone_are_devices_and_their_numbers_are_said(program: str) -> None:
+    made = make(begun(program), gpus="1")
+    assert "/dev/nvidia1" in values(made, "--device")
+    assert "/dev/nvidia0" not in values(made, "--device")
+    assert dict(made.env)["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+@BOTH
+def test_a_variable_has_the_users_value_then_ours_then_the_images(program: str) -> None:
+    opened = with_env(LD_LIBRARY_PATH="/own:", PATH="/opt/bin:/bin")
+    env = dict(make(begun(program), opened).env)
+    assert (env["LD_LIBRARY_PATH"], env["PATH"]) == ("/.gpubind/libs:/own", "/opt/bin:/bin:/.gpubind/bin")
+    env = dict(make(begun(program, "-eLD_LIBRARY_PATH=/users", "--env", "PATH=/u"), opened).env)
+    assert (env["LD_LIBRARY_PATH"], env["PATH"]) == ("/users:/.gpubind/libs:/own", "/u:/.gpubind/bin")
+    env = dict(make(begun(program, env_files={"LD_LIBRARY_PATH": "/file"}), PLAIN).env)
+    assert (env["LD_LIBRARY_PATH"], env["PATH"]) == ("/file:/.gpubind/libs", f"{DEFAULT_PATH}:/.gpubind/bin")
+
+
+@BOTH
+def test_a_value_that_cannot_be_composed_is_not_guessed(program: str) -> None:
+    with pytest.raises(RuntimeLimitError, match="image-needed"):
+        make(begun(program, has_unread_env_files=True))
+    start = begun(program)
+    with pytest.raises(RuntimeLimitError, match="image-needed"):
+        words(planned()._replace(image=None), start)
+
+
+@BOTH
+def test_without_an_image_nothing_takes_the_place_of_its_variables(program: str) -> None:
+    made = make(begun(program), None)
+    assert dict(made.env) == {"NVIDIA_VISIBLE_DEVICES": "void"}
+    assert any(",target=/usr/lib/x86_64-linux-gnu/libcuda.so.1,readonly" in word for word in values(made, "--mount"))
+    assert [finding.code for finding in made.findings] == ["image-unknown"]
+    assert RUNTIMES[program].blind_layout is not None
+
+
+@BOTH
+def test_nvidias_hook_brings_no_second_driver_unless_the_user_says_so(program: str) -> None:
+    assert dict(make(begun(program), with_env(NVIDIA_VISIBLE_DEVICES="all")).env)["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert "NVIDIA_VISIBLE_DEVICES" not in dict(make(begun(program, "-e", "NVIDIA_VISIBLE_DEVICES=all")).env)
+
+
+@BOTH
+def test_the_users_own_value_is_never_said_anew(program: str) -> None:
+    for start in (
+        begun(program, "-e", "CUDA_VISIBLE_DEVICES=GPU-1"),
+        begun(program, env_files={"CUDA_VISIBLE_DEVICES": "1"}),
+    ):
+        assert "CUDA_VISIBLE_DEVICES" not in dict(make(start, gpus="1").env)
+        assert overrides(start, "CUDA_VISIBLE_DEVICES")
+    assert not overrides(begun(program, environ={"CUDA_VISIBLE_DEVICES": "1"}), "CUDA_VISIBLE_DEVICES")
+
+
+@BOTH
+def test_a_default_gives_way_to_the_images_value(program: str) -> None:
+    default = EnvVar("VDPAU_DRIVER_PATH", "default", "/x", None, "vdpau-driver")
+    assert dict(make(begun(program), env=(default,)).env)["VDPAU_DRIVER_PATH"] == "/x"
+    assert "VDPAU_DRIVER_PATH" not in dict(make(begun(program), with_env(VDPAU_DRIVER_PATH="/own"), (default,)).env)
+
+
+def test_what_the_image_must_not_say_is_taken_away() -> None:
+    gone = (EnvVar("CUDA_VISIBLE_DEVICES", "unset", None, None, "gpus"),)
+    opened = with_env(CUDA_VISIBLE_DEVICES="1")
+    podman, docker = make(begun("podman"), opened, gone), make(begun("docker"), opened, gone)
+    assert (values(podman, "--unsetenv"), podman.unset) == (["CUDA_VISIBLE_DEVICES"], ())
+    assert ("CUDA_VISIBLE_DEVICES" in values(docker, "--env"), docker.unset) == (True, ("CUDA_VISIBLE_DEVICES",))
+    assert make(begun("docker"), PLAIN, gone).unset == ()
+    assert "GONE" not in started(begun("docker", environ={"GONE": "1", "KEPT": "1"}), "exec", "x", "true").environ
+
+
+@BOTH
+def test_what_is_handed_on_is_counted_as_the_caller_counts(program: str) -> None:
+    handed = (EnvVar("CUDA_VISIBLE_DEVICES", "set", "1,x", None, "handed-on"),)
+    env = dict(make(begun(program, environ={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), env=handed).env)
+    assert (env["CUDA_VISIBLE_DEVICES"], env["CUDA_DEVICE_ORDER"]) == ("1,x", "PCI_BUS_ID")
+
+
+@BOTH
+@pytest.mark.parametrize("environ", [
+    {"DOCKER_HOST": "tcp://node7:2375"}, {"DOCKER_HOST": "ssh://node7"}, {"CONTAINER_HOST": "ssh://node7/run/x.sock"},
+    {"CONTAINER_CONNECTION": "node7"}, {"DOCKER_CONTEXT": "node7"},
+])  # fmt: skip
+def test_a_daemon_on_another_machine_is_refused(program: str, environ: dict[str, str]) -> None:
+    with pytest.raises(RuntimeLimitError, match="remote-engine"):
+        make(begun(program, environ=environ))
+
+
+def test_a_daemon_behind_a_socket_of_this_machine_is_not_remote() -> None:
+    socket = "unix:///run/user/1000/docker.sock"
+    assert remote_of({"DOCKER_HOST": socket, "DOCKER_CONTEXT": "rootless", "CONTAINER_HOST": socket}) is None
+    assert remote_of({"DOCKER_CONTEXT": "default"}) is None
+
+
+HOSTILE = (
+    "/a,b",
+    "/a:b",
+    '/a"b',
+    "/a b ",
+    "/a\nb",
+    "/a\rb",
+    "/a\tb",
+    "/a=b",
+    "/a'b",
+    "/a\\b",
+    "/a$(b)",
+    "/é€",
+    "/a;b\n",
+)
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_a_mount_says_any_path_as_the_programs_read_it(path: str) -> None:
+    word = mount_word(Bind(path, f"/x{path}", True))
+    assert next(csv.reader([word], strict=True)) == ["type=bind", f"source={path}", f"target=/x{path}", "readonly"]
+    assert parse_list(word)[1] == f"source={path}"
+
+
+@pytest.mark.parametrize("path", ["/a\r\nb", "/a\udcff"])
+def test_a_path_that_no_mount_says_is_named(path: str) -> None:
+    with pytest.raises(RuntimeLimitError, match="unsayable-path") as caught:
+        mount_word(Bind(path, "/x", True))
+    assert caught.value.where == path
+
+
+@BOTH
+def test_a_node_with_a_colon_is_named(program: str) -> None:
+    made = planned()
+    node = made.devices[0]._replace(source=HostPath("/x:y/nvidia0"))
+    with pytest.raises(RuntimeLimitError, match="unsayable-path"):
+        words(made._replace(devices=(node,)), begun(program), PLAIN.tree)
+    moved = made.devices[0]._replace(source=HostPath("/x/nvidia0"))
+    options = words(made._replace(devices=(moved,)), begun(program), PLAIN.tree)
+    assert values(options, "--device") == [f"/x/nvidia0:{moved.target}"]
+
+
+@BOTH
+def test_what_the_user_mounts_counts(program: str) -> None:
+    made = make(begun(program, "-v", "/mine:/usr/share/vulkan/icd.d:ro", "--device=/dev/nvidia0"))
+    assert not any(ICD in word for word in made.options)
+    assert [(d.subject, d.detail) for d in made.decisions] == [
+        (ICD, "/usr/share/vulkan/icd.d is mounted by you, and that counts")
+    ]
+    assert "/dev/nvidia0" not in values(made, "--device")
+    assert (
+        make(
+            begun(
+                program,
+                "-v",
+                f"/cache:{ICD.rpartition('/')[0]}",
+                staged={ICD: HostPath("/cache/nvidia_icd.x86_64.json")},
+            )
+        ).decisions
+        == ()
+    )
+
+
+def test_places_of_the_users_are_read_as_the_programs_read_them() -> None:
+    arguments = ("-v", "name:/a", "-v/b", "--mount", '"type=bind","source=/s,t",dst=/c/', "--tmpfs=/d:size=1m")
+    start = begun("docker", *arguments, "--volume=./rel:/e:ro", working_directory="/here")
+    assert users_places(start) == ("/a", "/b", "/e", "/c", "/d")
+    found = brought(planned(), start, None)
+    assert found.binds == (
+        UserBind(HostPath("/here/rel"), ContainerPath("/e")),
+        UserBind(HostPath("/s,t"), ContainerPath("/c")),
+    )
+
+
+def test_an_ordinary_users_podman_keeps_groups_where_a_node_wants_one() -> None:
+    made = planned()
+    node = made.devices[0]._replace(mode=0o660, uid=0)
+    for_group = made._replace(devices=(node,))
+
+    def groups(start: Start, chosen: Plan = for_group) -> list[str]:
+        return values(words(chosen, start, PLAIN.tree), "--group-add")
+
+    assert groups(begun("podman", uid=1000)) == ["keep-groups"]
+    assert groups(begun("podman", uid=1000), made) == []
+    assert groups(begun("podman", uid=0)) == []
+    assert groups(begun("docker", uid=1000)) == []
+    assert groups(begun("podman", "--group-add", "video", uid=1000)) == []
+
+
+@BOTH
+def test_labels_of_selinux_are_off_where_it_is_enforced(program: str) -> None:
+    assert values(make(begun(program, has_selinux=True)), "--security-opt") == ["label=disable"]
+    assert values(make(begun(program)), "--security-opt") == []
+    assert values(make(begun(program, "--security-opt=label=type:x", has_selinux=True)), "--security-opt") == []
+
+
+@BOTH
+def test_exec_starts_the_command_itself(program: str) -> None:
+    made = started(begun(program, "--user", "1000"), "exec", "ubuntu", "echo", "--rm")
+    usual = ["--rm", "--interactive", "--entrypoint", "", "--user", "1000", "--env", "OURS=1", "ubuntu", "echo", "--rm"]
+    assert list(made.argv) == [f"/usr/bin/{program}", "run", *usual]
+
+
+@BOTH
+def test_run_starts_the_images_entrypoint_and_shell_a_shell(program: str) -> None:
+    start = begun(program, inits=INITS, has_terminal=True)
+    run = started(start, "run", "ubuntu", "a").argv
+    assert list(run[2:]) == ["--rm", "--interactive", "--tty", "--env", "OURS=1", "ubuntu", "a"]
+    shell = started(start, "shell", "ubuntu").argv
+    assert shell[shell.index("--entrypoint") + 1] == "/bin/sh"
+    with_bash = with_env({"/usr/bin/bash": File(b"", 0o755)})
+    assert "/bin/bash" in started(start, "shell", "ubuntu", opened=with_bash).argv
+
+
+@BOTH
+def test_each_default_can_be_taken_back(program: str) -> None:
+    start = begun(program, "--rm=false", "-i=false", "--tty=false", "--init=false", inits=INITS, has_terminal=True)
+    made = started(start, "exec", "ubuntu", "true").argv
+    assert list(made[2:8]) == ["--entrypoint", "", "--rm=false", "-i=false", "--tty=false", "--init=false"]
+    assert "--rm" not in started(begun(program, "--restart=always"), "exec", "x", "true").argv
+    assert not {"-i", "--interactive", "--tty"} & set(
+        started(begun(program, "-d", has_terminal=True), "exec", "x", "y").argv
+    )
+    assert "--init" not in started(begun(program, "--pid=host", inits=INITS), "exec", "x", "y").argv
+
+
+def test_the_first_process_hands_signals_on_where_this_machine_has_one_for_it() -> None:
+    def init(program: str, *inits: str) -> list[str]:
+        made = started(begun(program, inits=inits), "exec", "x", "y").argv
+        return list(made[made.index("--interactive") + 1 : made.index("--entrypoint")])
+
+    assert init("docker", "/usr/bin/docker-init") == ["--init"]
+    assert init("docker", "/usr/bin/catatonit") == init("podman") == []
+    assert init("podman", "/usr/bin/catatonit", "/usr/bin/docker-init") == ["--init"]
+    assert init("podman", "/usr/bin/docker-init") == ["--init", "--init-path", "/usr/bin/docker-init"]
+
+
+def test_a_directory_is_podmans_rootfs_with_an_overlay() -> None:
+    start = begun("podman", working_directory="/here")
+    assert started(start, "exec", "./dir", "true").argv[-3:] == ("--rootfs", "/here/dir:O", "true")
+    assert started(start, "run", "/dir").argv[-2:] == ("/dir:O", "/bin/sh")
+    own = image(glibc(), sandbox())
+    assert started(start, "run", "/dir", "a", opened=own).argv[-2:] == ("/.singularity.d/runscript", "a")
+
+
+@pytest.mark.parametrize("path", ["/a:b", "/a,b", "/a b", '/a"b', "/a\\b", "/a\udcff"])
+def test_a_directory_that_rootfs_cannot_say_is_named(path: str) -> None:
+    with pytest.raises(RuntimeLimitError, match="unsayable-path"):
+        started(begun("podman"), "exec", path, "true")
+
+
+def test_an_ordinary_users_podman_starts_no_directory_of_anothers() -> None:
+    with pytest.raises(RuntimeLimitError, match="rootfs-of-another"):
+        started(begun("podman", uid=1000), "exec", "/dir", "true")
+    assert started(begun("podman", uid=0), "exec", "/dir", "true").argv
+
+
+def test_a_docker_that_is_podmans_is_podman() -> None:
+    assert identify("Docker version 26.1.5+dfsg1, build a72d7cd") == ("docker", (26, 1, 5))
+    assert identify("podman version 5.4.2") == ("podman", (5, 4, 2))
+
+
+@BOTH
+def test_options_are_read_by_the_programs_own_table(program: str) -> None:
+    assert len({flag.name for flag in FLAGS[program]}) == len(FLAGS[program])
+    given = read_options(
+        program, ("-it", "-eA=1", "--env=B=x=y", "-e", "HOME", "-e", "NONE", "--net", "host"), {"HOME": "/h"}
+    )
+    assert dict(given.env) == {"A": "1", "B": "x=y", "HOME": "/h"}
+    assert (given.has("interactive"), given.has("tty"), given.all("net")) == (True, True, ("host",))
+    assert read_options(program, ("--volume",), {}).incomplete == "--volume"
+    assert read_options(program, ("--nonsense", "x"), {}).unknown == ("--nonsense",)
+
+
+def test_a_file_of_variables_is_read_to_the_letter() -> None:
+    text = "\ufeffA=1\r\n# B=2\n\n  C=$A 'x'\nHOME\nNONE\nD=\n"
+    assert read_env_file(text, {"HOME": "/h"}) == {"A": "1", "C": "$A 'x'", "HOME": "/h", "D": ""}
+
+
+def test_what_the_user_says_of_search_paths_is_known() -> None:
+    start = begun("docker", "-e", "LD_LIBRARY_PATH=/u", "-e", "PATH=/p", "-e", "LD_PRELOAD=/l.so", "-w", "/work")
+    found = brought(planned(), start, None)
+    assert [(v.name, v.op, v.value) for v in found.env] == [
+        ("LD_LIBRARY_PATH", "prepend", "/u"), ("LD_PRELOAD", "set", "/l.so"), ("PATH", "set", "/p:/.gpubind/bin"),
+    ]  # fmt: skip
+    assert found.working_directory == "/work"
