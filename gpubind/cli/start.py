@@ -232,7 +232,7 @@ def _look_at(
     if os.path.isdir(image) or not is_name:
         opened = open_image_of(image, host)
         _need_kind(opened, image, runtime)
-        if opened is not None and opened.facts.kind != "directory" and not is_name:
+        if opened is not None and opened.facts.kind not in ("directory", "bundle") and not is_name:
             opened.close()
             raise _no_such_form(image, runtime)
         return opened
