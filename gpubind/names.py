@@ -6,6 +6,7 @@ The table is data/names.json: a row for each name, and what libraries of the dri
 from __future__ import annotations
 
 import json
+import re
 from typing import NamedTuple, Optional
 
 from gpubind.data import read_data
@@ -67,6 +68,7 @@ ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and na
 DRIVER_SONAMES = tuple(name.soname for name in NAMES if name.is_sought and name.soname)
 VENDOR_NEUTRAL_SONAMES = tuple(name.soname for name in NAMES if name.is_neutral and name.soname)
 PACKAGES = {name.start: name.packages for name in NAMES if name.packages}
+_DRIVER_VERSION = re.compile(r"(?:\.so\.|-)([0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2})(?:-rc)?$")
 _STARTS = tuple(name.start for name in NAMES)
 
 
@@ -75,3 +77,12 @@ def known(name: str) -> Optional[Name]:
     if not name.startswith(_STARTS):
         return None
     return next(known for known in NAMES if name.startswith(known.start))
+
+
+def driver_version_of(name: str) -> Optional[str]:
+    """The driver version that a file name carries: `libcuda.so.550.163.01` -> `550.163.01`.
+
+    Other versions (`libnvidia-egl-gbm.so.1.1.2`) are no driver versions: branches have three digits.
+    """
+    match = _DRIVER_VERSION.search(name)
+    return match.group(1) if match else None

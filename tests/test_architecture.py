@@ -22,6 +22,7 @@ ROOMS = (
     "tree",
     "layouts",
     "names",
+    "digest",
     "cuda",
     "cuda_compat",
     "host",

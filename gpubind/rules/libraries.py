@@ -11,11 +11,11 @@ from gpubind.formats.elf import ElfIdent
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.container import Container, Failure
 from gpubind.model import Capability, Finding, Missing, Mount, Plan, Severity
-from gpubind.names import PACKAGES, known
+from gpubind.names import PACKAGES, driver_version_of, known
 from gpubind.planner.sides import is_minor
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 from gpubind.rules.unseen import softened, unseen_libraries
-from gpubind.sources.liblist import NameTable, capability_of, driver_version_of, read_table
+from gpubind.sources.liblist import NameTable, capability_of, read_table
 
 
 class Unloadable(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple, Optional
@@ -13,7 +12,6 @@ from gpubind.host.base import shipped_liblist
 from gpubind.model import CAPABILITIES, Capability, Vendor
 from gpubind.sources.claims import Claim, ClaimKind
 
-_DRIVER_VERSION = re.compile(r"(?:\.so\.|-)([0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2})(?:-rc)?$")
 _KINDS: dict[EntryKind, ClaimKind] = {
     "library": "library",
     "library-path": "path",
@@ -112,12 +110,3 @@ def capability_of(section: Optional[str], version: Optional[str]) -> Optional[Ca
     if section == VENDOR_NEUTRAL:
         return "graphics" if version else None
     return next((cap for cap in CAPABILITIES if cap == section), None)
-
-
-def driver_version_of(name: str) -> Optional[str]:
-    """The driver version that a file name carries: `libcuda.so.550.163.01` -> `550.163.01`.
-
-    Other versions (`libnvidia-egl-gbm.so.1.1.2`) are no driver versions: branches have three digits.
-    """
-    match = _DRIVER_VERSION.search(name)
-    return match.group(1) if match else None

@@ -19,9 +19,9 @@ from gpubind.model import (
     Step,
     Verdict,
 )
-from gpubind.names import ALIASES
+from gpubind.names import ALIASES, driver_version_of
 from gpubind.sources.claims import Claim
-from gpubind.sources.liblist import NameTable, capability_of, driver_version_of
+from gpubind.sources.liblist import NameTable, capability_of
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
 
 _MAJOR_ONLY = re.compile(r"\.so\.[0-9]+$")
