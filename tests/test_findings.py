@@ -13,6 +13,7 @@ import gpubind
 from gpubind.explanation import explain_code
 from gpubind.findings import finding, texts
 from gpubind.model import VENDORS
+from gpubind.names import COMPANIONS
 
 PACKAGE = Path(gpubind.__file__).parent
 TOLD = ("what", "why", "hint", "command")
@@ -96,7 +97,7 @@ def test_every_case_is_named_in_the_code() -> None:
         for module in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(module.read_text()))
         if isinstance(node, ast.Constant)
-    }
+    } | {companion.name for companion in COMPANIONS}
     for code, text in texts().items():
         assert {*text.get("cases", {})} <= written, code
 

@@ -74,8 +74,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _call(store, words, reference, file)
         blob = FileBlob(os.dup(file.fileno()), reference)
-    contents = open_archive(blob, HostPath(reference), "docker-archive", None, arch)
-    return read_image(contents.tree, reference, store, contents.env)
+    return open_archive(blob, HostPath(reference), reference, store, None, arch)
 
 
 def _mounted(name: str, reference: str, config: OciConfig) -> Optional[Image]:

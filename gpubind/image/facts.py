@@ -13,6 +13,7 @@ from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.versions import newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
+from gpubind.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
 from gpubind.tree import Tree, glob
 from gpubind.tree.base import ABSENT
 
@@ -20,27 +21,6 @@ if TYPE_CHECKING:
     from gpubind.formats.bundle import Bundle
 
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
-DRIVER_SONAMES = (
-    "libcuda.so.1",
-    "libnvidia-ml.so.1",
-    "libnvidia-ptxjitcompiler.so.1",
-    "libnvidia-opencl.so.1",
-    "libnvidia-encode.so.1",
-    "libnvcuvid.so.1",
-    "libnvoptix.so.1",
-    "libEGL_nvidia.so.0",
-    "libGLX_nvidia.so.0",
-)
-VENDOR_NEUTRAL_SONAMES = (
-    "libEGL.so.1",
-    "libGL.so.1",
-    "libGLESv1_CM.so.1",
-    "libGLESv2.so.2",
-    "libGLX.so.0",
-    "libGLdispatch.so.0",
-    "libOpenCL.so.1",
-    "libOpenGL.so.0",
-)
 COMPAT = tuple(
     f"/usr/local/{toolkit}/compat{below}/libcuda.so.1"
     for toolkit in ("cuda", "cuda-*")

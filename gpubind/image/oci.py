@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Optional, TypeVar
+from typing import Optional, TypeVar
 
 from gpubind.arch import Architecture
 from gpubind.blob.base import Blob
@@ -26,6 +26,7 @@ from gpubind.formats.oci import (
     parse_oci_index,
     parse_oci_manifest,
 )
+from gpubind.image.facts import Image, read_image
 from gpubind.image.layers import LayeredTree, Layers
 from gpubind.model import HostPath, ImageKind, Missing
 from gpubind.tree import Tree
@@ -38,14 +39,6 @@ LAYERS_LIMIT = 512  # Docker makes up to 127
 INDEX_DEPTH_LIMIT = 4
 INDEXES_LIMIT = 16
 TAGS_SHOWN = 8
-
-
-class Contents(NamedTuple):
-    """An image that was found: its files, and what its configuration sets."""
-
-    tree: Tree
-    kind: ImageKind
-    env: dict[str, str]
 
 
 class Blobs:
@@ -86,16 +79,18 @@ class Blobs:
             raise _malformed(f"{size} bytes instead of {wanted}", path, self.label)
 
 
-def open_layout(path: str, tag: Optional[str], arch: Architecture) -> Contents:
-    """The image in the OCI layout directory *path*. Errors: as `open_archive`."""
+def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
+    """The image in the OCI layout directory *path*, called *label*. Errors: as `open_archive`."""
     root = HostPath(os.path.realpath(path))
-    return _from_index(Blobs(LiveTree(path), path), root, "oci-layout", tag, arch)
+    return _from_index(Blobs(LiveTree(path), path), root, label, "oci-layout", tag, arch)
 
 
 def open_archive(
-    blob: Blob, root: HostPath, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
-) -> Contents:
-    """The image in the tar archive *blob*, of *kind* if that is given; of several, the one for *arch*.
+    blob: Blob, root: HostPath, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
+) -> Image:
+    """The image in the tar archive *blob*, of *kind* if that is given, called *label*; of several, the one for *arch*.
+
+    What a store of podman or Docker has is an archive of `docker save`.
 
     Errors: `FormatError` (`bad-oci`, `bad-archive`, `image-bomb`, `unknown-image`), `HostReadError`
     (`unsupported-image`, `encrypted-image`), `UsageError` (`several-images`, `no-such-tag`).
@@ -113,19 +108,21 @@ def open_archive(
         why = "neither manifest.json nor index.json is in it"
         hint = "an image is saved by `docker save` or `podman save`, not by `docker export`"
         raise FormatError("unknown-image", what, where=blob.label, why=why, hint=hint)
-    if kind == "docker-archive" or (kind is None and docker):
-        return _from_docker(blobs, root, tag)
-    return _from_index(blobs, root, "oci-archive", tag, arch)
+    if kind in ("docker-archive", "podman", "docker") or (kind is None and docker):
+        return _from_docker(blobs, root, label, kind or "docker-archive", tag)
+    return _from_index(blobs, root, label, "oci-archive", tag, arch)
 
 
-def _from_docker(blobs: Blobs, root: HostPath, tag: Optional[str]) -> Contents:
+def _from_docker(blobs: Blobs, root: HostPath, label: str, kind: ImageKind, tag: Optional[str]) -> Image:
     images = blobs.parsed("manifest.json", parse_docker_manifest)
     image = _tagged(images, [image.tags for image in images], tag, blobs.label)
     config = blobs.parsed(image.config, parse_oci_config)
-    return Contents(_layered(blobs, root, [(layer, None) for layer in image.layers]), "docker-archive", config.env)
+    return read_image(_layered(blobs, root, [(layer, None) for layer in image.layers]), label, kind, config.env)
 
 
-def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str], arch: Architecture) -> Contents:
+def _from_index(
+    blobs: Blobs, root: HostPath, label: str, kind: ImageKind, tag: Optional[str], arch: Architecture
+) -> Image:
     descriptors = blobs.parsed("index.json", parse_oci_index)
     images = [d for d in descriptors if d.media_type in (*INDEX_TYPES, *MANIFEST_TYPES, "")]
     if not images and descriptors:
@@ -149,7 +146,7 @@ def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str
             raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
     config = blobs.parsed(manifest.config.path, parse_oci_config, manifest.config.size)
     layers = [(layer.path, layer.size) for layer in manifest.layers]
-    return Contents(_layered(blobs, root, layers), kind, config.env)
+    return read_image(_layered(blobs, root, layers), label, kind, config.env)
 
 
 def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[int]]]) -> Tree:

@@ -10,6 +10,7 @@ from typing import Optional
 from gpubind.arch import Architecture, architecture
 from gpubind.blob.base import open_blob
 from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.formats.magic import meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
 from gpubind.tree.live import LiveTree
@@ -32,23 +33,6 @@ STORED_ELSEWHERE = {
 }
 """What containers/image calls what gpubind calls otherwise."""
 HEAD_SIZE = 2048
-_MEANINGS = (
-    (0, b"\xfd7zXZ\0", "it is compressed with xz", "unpack it first: `xz -dk`"),
-    (0, b"BZh", "it is compressed with bzip2", "unpack it first: `bzip2 -dk`"),
-    (0, b"\x7fELF", "it is a program or a library", ""),
-    (0, b"PK\3\4", "it is a zip archive", ""),
-    (0, b"QFI\xfb", "it is a disk of a virtual machine", ""),
-    (0, b"<", "it is a web page or XML: a failed download?", ""),
-    (0, b"{", "it is JSON: give the directory that it is in", ""),
-    (
-        1080,
-        b"\x53\xef",
-        "it is an ext2, ext3 or ext4 file system",
-        "`apptainer build IMAGE.sif IMAGE` makes a SIF of it",
-    ),
-    (31, b"hsqs", "it is an image of Singularity 2", "`apptainer build IMAGE.sif IMAGE` makes a SIF of it"),
-    (0, b"#!", "it is a script", ""),
-)
 
 
 def open_image(reference: str, machine: Optional[str] = None) -> Image:
@@ -93,8 +77,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         if kind == "oci-layout" or (os.path.isfile(f"{path}/oci-layout") and os.path.isfile(f"{path}/index.json")):
             from gpubind.image.oci import open_layout
 
-            contents = open_layout(path, tag, arch)
-            return read_image(contents.tree, label, contents.kind, contents.env)
+            return open_layout(path, label, tag, arch)
         if os.path.isfile(f"{path}/config.json"):
             from gpubind.image.bundle import is_bundle, open_bundle
 
@@ -128,15 +111,11 @@ def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
     if kind is not None or head[257:262] == b"ustar" or head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         from gpubind.image.oci import open_archive
 
-        contents = open_archive(blob, root, kind, tag, arch)
-        return read_image(contents.tree, label, contents.kind, contents.env)
+        return open_archive(blob, root, label, kind, tag, arch)
     if not head:
         raise FormatError("unknown-image", "this is no image", where=label, why="the file is empty")
-    why, hint = f"it starts with {head[:8]!r}", f"an image is {ACCEPTED}"
-    for at, magic, meaning, remedy in _MEANINGS:
-        if head.startswith(magic, at):
-            why, hint = meaning, remedy or hint
-            break
+    why, remedy = meaning_of(head)
+    hint = remedy or f"an image is {ACCEPTED}"
     raise FormatError("unknown-image", "this is no image", where=label, why=why, hint=hint)
 
 

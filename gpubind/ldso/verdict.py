@@ -22,6 +22,22 @@ class Unfit(NamedTuple):
     is_left_out: bool = False
     """Whether the host has *library*, and it is left out itself."""
 
+    @property
+    def message(self) -> str:
+        """The same as a sentence."""
+        if self.rule == "architecture":
+            return f"it is {self.wanted}, the image is {self.has}"
+        if self.rule == "no-loader":
+            return f"its loader {self.wanted} is not in the image"
+        if self.rule == "no-libc" and self.wanted is not None:
+            return f"it is {self.wanted}, and the image has no C library for that"
+        if self.rule == "no-libc":
+            has = "no C library" if self.has == "none" else self.has
+            return f"it needs glibc, the image has {has}" if has else "it needs glibc, which the image has not"
+        if self.wanted is not None:
+            return f"it needs {self.wanted} of {self.library}, the image has {self.has or 'none of that kind'}"
+        return f"it needs {self.library}, which " + ("is left out" if self.is_left_out else "the image does not have")
+
 
 class Conflict(NamedTuple):
     """A soname of which neither the image's copy nor the host's serves everybody."""
@@ -33,6 +49,14 @@ class Conflict(NamedTuple):
     """Who needs it."""
     lost: str
     """A version that the host's copy does not define, and that programs of the image may need."""
+
+    @property
+    def message(self) -> str:
+        """Why the library stays on the host."""
+        return (
+            f"the image's does not define {self.wanted}, which {self.needed_by} needs; "
+            f"the host's does not define {self.lost}, which programs of the image may need"
+        )
 
 
 Theirs = Union[Literal["complete", "unneeded"], Conflict]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from gpubind.arch import architecture
+from gpubind.digest import digest
 from gpubind.errors import UsageError
 from gpubind.findings import finding
 from gpubind.formats.elf import ElfIdent
@@ -35,7 +36,6 @@ from gpubind.model import (
     SourceUsed,
     Vendor,
 )
-from gpubind.planner.digest import digest
 from gpubind.planner.placement import SINGULARITY
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache

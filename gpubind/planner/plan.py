@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
+from gpubind.digest import digest
 from gpubind.errors import FormatError
 from gpubind.findings import SEVERITIES
 from gpubind.formats.gpu_variables import GPU_VARIABLES
@@ -25,10 +26,9 @@ from gpubind.model import (
     Request,
     Verdict,
 )
-from gpubind.planner.digest import digest
+from gpubind.names import REQUIRED, known
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
 from gpubind.planner.sides import host_side
-from gpubind.sources.liblist import REQUIRED, known
 
 if TYPE_CHECKING:
     from gpubind.ldso.verdict import ImageFit
@@ -292,7 +292,8 @@ def _compat(
     asked = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
     if fit is None or nvidia is None or not asked or "compute" not in wanted_capabilities(request):
         return (), ()
-    from gpubind.planner.compat import cuda_compat, node_of  # few images have one
+    from gpubind.cuda_compat import node_of
+    from gpubind.planner.compat import cuda_compat  # few images have one
 
     return cuda_compat(request, node_of(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)
 

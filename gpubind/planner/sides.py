@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.findings import finding, worst
 from gpubind.model import Capability, Decision, Finding, HostFile, Request, Severity, Side
-from gpubind.planner.reasons import theirs_text, unfit_text
-from gpubind.sources.liblist import known
+from gpubind.names import known
 
 if TYPE_CHECKING:
     from gpubind.ldso.verdict import ImageFit, Unfit
@@ -25,6 +24,11 @@ _NAMES = {
 }
 """What each vendor-neutral group is called, and Debian's packages of it."""
 _UNSEEN = "shared by all vendors; the image's own is mostly the better one, and no image is known"
+_THEIRS = {
+    "complete": "the image has its own, and it defines all that is needed of it",
+    "unneeded": "nothing that needs it comes from the host",
+}
+"""Why a library is the image's, where it is not that neither copy serves everybody."""
 _CODES = {"libc": "image-libc", "architecture": "image-architecture"}
 """Codes of findings, by why a file cannot be loaded; all else is `image-without-glibc`."""
 
@@ -74,9 +78,9 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     What is to be said of ROCm is said in `gpubind.planner.userspace`.
     """
     files = sorted(files, key=lambda file: not file.userspace)
-    groups = [_group(name, compat32, files, request, fit) for compat32 in (False, True) for name in GROUPS]
-    reasons = {group: _why_not_the_hosts(group, fit) for group in groups if group.members}
-    images = {(group.name, group.compat32): (group, why) for group, why in reasons.items() if why is not None}
+    groups = _groups(files, request, fit)
+    reasons = ((group, _why_not_the_hosts(group, fit)) for group in groups)
+    images = {(group.name, group.compat32): (group, why) for group, why in reasons if why is not None}
     unfit = fit.unfit if fit is not None else {}
     theirs = fit.theirs if fit is not None else {}
     kept: list[HostFile] = []
@@ -88,15 +92,17 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
             group, why = images[name, file.compat32]
             decisions += left_out(file, group.rule, why)
         elif file.path in unfit:
-            decisions += left_out(file, unfit[file.path].rule, unfit_text(unfit[file.path]))
+            decisions += left_out(file, unfit[file.path].rule, unfit[file.path].message)
             refused += [(file, unfit[file.path])] if name != "rocm" else []
         elif file.path in theirs:
-            decisions += left_out(file, "userspace", theirs_text(theirs[file.path]))
+            why_theirs = theirs[file.path]
+            said = _THEIRS[why_theirs] if isinstance(why_theirs, str) else why_theirs.message
+            decisions += left_out(file, "userspace", said)
         else:
             kept.append(file)
     neutral = [one for group, _ in images.values() for one in _vendor_neutral(group, request, fit)]
-    said = {(one.code, one.subject): one for one in reversed(neutral)}  # once, where both classes have one cause
-    findings = (*_refusals(refused, request), *said.values())
+    once = {(one.code, one.subject): one for one in reversed(neutral)}  # once, where both classes have one cause
+    findings = (*_refusals(refused, request), *once.values())
     return Sided(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
 
 
@@ -105,10 +111,20 @@ def group_of(file: HostFile) -> Optional[GroupName]:
     return "rocm" if file.userspace else file.family
 
 
+def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> list[Group]:
+    """The groups of which the host has members, those of 32-bit programs last."""
+    members: dict[tuple[bool, GroupName], list[HostFile]] = {}
+    for file in files:
+        name = group_of(file)
+        if name is not None:
+            members.setdefault((file.compat32, name), []).append(file)
+    there = sorted(members, key=lambda group: (group[0], GROUPS.index(group[1])))
+    return [_group(name, compat32, tuple(members[compat32, name]), request, fit) for compat32, name in there]
+
+
 def _group(
-    name: GroupName, compat32: bool, files: Sequence[HostFile], request: Request, fit: Optional[ImageFit]
+    name: GroupName, compat32: bool, members: tuple[HostFile, ...], request: Request, fit: Optional[ImageFit]
 ) -> Group:
-    members = tuple(file for file in files if group_of(file) == name and file.compat32 == compat32)
     if name == "rocm":
         runtime = fit.own_userspace if fit is not None else None
         own = f"the image brings its own: {runtime}" if runtime else None
@@ -120,7 +136,7 @@ def _group(
         compat32,
         asked=request.vendor_neutral,
         own="the image has its own" if fit is not None and (name, compat32) in fit.own_families else None,
-        refused=unfit_text(refused[0]) if refused else None,
+        refused=refused[0].message if refused else None,
     )
 
 
@@ -193,7 +209,7 @@ def _refusal(code: str, file: HostFile, unfit: Unfit, severity: Severity, subjec
         where=file.source,
         name=file.name,
         files=files,
-        detail=unfit_text(unfit),
+        detail=unfit.message,
         library=unfit.library,
         wanted=unfit.wanted,
     )

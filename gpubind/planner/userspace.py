@@ -12,7 +12,6 @@ from typing import Optional
 from gpubind.findings import finding
 from gpubind.ldso.verdict import Conflict, ImageFit, Unfit
 from gpubind.model import Finding, HostFile, Request
-from gpubind.planner.reasons import unfit_text
 from gpubind.planner.sides import Sided, left_out
 
 CORE = ("libhsa-runtime64.so.1", "libamdhip64.so")
@@ -65,7 +64,7 @@ def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request) -> list[
     """One finding for all that cannot be loaded: an error if nothing computes without it."""
     if not left:
         return []
-    named = sorted((file.name, unfit.rule, unfit_text(unfit)) for file, unfit in left)
+    named = sorted((file.name, unfit.rule, unfit.message) for file, unfit in left)
     core = next((name for name, _, _ in named if name.startswith(CORE)), None)
     causes: dict[str, list[str]] = {}
     for name, rule, why in named:

@@ -12,11 +12,12 @@ from posixpath import dirname
 from typing import NamedTuple, Optional
 
 from gpubind.cuda import minimum_driver, minor_compatible, minor_floor
+from gpubind.cuda_compat import is_newer, node_of, refusal, serves, wanted_cuda
 from gpubind.errors import FormatError
 from gpubind.findings import cases_of, finding
 from gpubind.formats.require import holds, parse_require
 from gpubind.model import CudaNote, Finding, ImageLibrary, Missing
-from gpubind.planner.compat import RULE, is_newer, node_of, refusal, serves, wanted_cuda
+from gpubind.planner.compat import RULE
 from gpubind.rules.preflight import ImagePreflight
 
 _FALSE = ("", "0", "false", "no", "f", "n")

@@ -8,9 +8,10 @@ from typing import NamedTuple, Optional
 
 from gpubind.findings import counted, finding
 from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
-from gpubind.image.facts import DRIVER_SONAMES, image_library
+from gpubind.image.facts import image_library
 from gpubind.ldso.container import Located
 from gpubind.model import Finding, ImageLibrary
+from gpubind.names import DRIVER_SONAMES
 from gpubind.rules.preflight import ImagePreflight, Preflight
 
 LIBCUDAS = ("libcuda.so.1", "libcuda.so")

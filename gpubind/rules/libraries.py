@@ -11,10 +11,11 @@ from gpubind.formats.elf import ElfIdent
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.container import Container, Failure
 from gpubind.model import Capability, Finding, Missing, Mount, Plan, Severity
+from gpubind.names import PACKAGES, driver_version_of, known
 from gpubind.planner.sides import is_minor
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 from gpubind.rules.unseen import softened, unseen_libraries
-from gpubind.sources.liblist import NameTable, capability_of, driver_version_of, known, read_table
+from gpubind.sources.liblist import NameTable, capability_of, read_table
 
 
 class Unloadable(NamedTuple):
@@ -167,21 +168,3 @@ def _use(names: tuple[str, ...]) -> str:
     uses = {about.use if (about := known(name)) else "" for name in names}
     use = uses.pop() if len(uses) == 1 else ""
     return f"; {use}" if use else ""
-
-
-PACKAGES = {
-    "libX11.so.6": "libx11-6, libX11",
-    "libXext.so.6": "libxext6, libXext",
-    "libX11-xcb.so.1": "libx11-xcb1, libX11-xcb",
-    "libcrypto.so.1.1": "libssl1.1, compat-openssl11",
-    "libcrypto.so.3": "libssl3, openssl-libs",
-    "libdrm.so.2": "libdrm2, libdrm",
-    "libgbm.so.1": "libgbm1, mesa-libgbm",
-    "libgcc_s.so.1": "libgcc-s1, libgcc",
-    "libwayland-client.so.0": "libwayland-client0, libwayland-client",
-    "libwayland-server.so.0": "libwayland-server0, libwayland-server",
-    "libxcb.so.1": "libxcb1, libxcb",
-    "libxcb-dri3.so.0": "libxcb-dri3-0, libxcb",
-    "libxcb-present.so.0": "libxcb-present0, libxcb",
-}
-"""What Debian's and Red Hat's distributions call the packages of what the driver needs of others."""

@@ -10,8 +10,8 @@ from typing import Optional
 from gpubind.findings import counted, finding
 from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES
 from gpubind.model import DeviceNode, Finding
-from gpubind.rules.nodes import majors
 from gpubind.rules.preflight import Preflight
+from gpubind.sources.nodes import read_majors
 from gpubind.sources.nvidia.gpus import PROC_CAPABILITIES, access_file, capability_of, read_mig_nodes
 
 
@@ -21,7 +21,7 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
     Source: MIG User Guide, "Device Nodes and Capabilities"; libnvidia-container src/nvc_info.c.
     """
     host, gpus = preflight.host, preflight.gpus
-    if not (preflight.has_linux_driver and preflight.wants("compute") and "nvidia-caps" in majors(host)):
+    if not (preflight.has_linux_driver and preflight.wants("compute") and "nvidia-caps" in read_majors(host)[0]):
         return  # before 450.80, or by a module parameter, the files of /proc are opened instead
     nodes = preflight.nodes
     broken = [guard for guard in read_mig_nodes(host, gpus) if not _is_readable(nodes.get(guard.target))]

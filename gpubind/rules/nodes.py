@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from gpubind.errors import FormatError
 from gpubind.findings import finding
-from gpubind.formats.procfs import parse_devices, parse_params
-from gpubind.host import Host
+from gpubind.formats.procfs import parse_params
 from gpubind.model import Finding
 from gpubind.rules.preflight import Preflight
+from gpubind.sources.nodes import read_majors
 from gpubind.sources.nvidia.gpus import PROC_GPUS
 
 UVM = "/dev/nvidia-uvm"
 CONTROL = "/dev/nvidiactl"
 PARAMS = "/proc/driver/nvidia/params"
-
-
-def majors(host: Host) -> dict[str, int]:
-    """/proc/devices as name -> major; empty if it cannot be read or understood (that is another finding)."""
-    try:
-        return dict(parse_devices(host.dev.text("/proc/devices") or ""))
-    except FormatError:
-        return {}
 
 
 def control_node_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -40,7 +31,7 @@ def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
     """A node without its driver: opening it gives ENXIO. Left from an earlier boot, or made by hand."""
-    numbers = majors(preflight.host)
+    numbers, _ = read_majors(preflight.host)
     node = preflight.nodes.get(UVM)
     if preflight.has_linux_driver and numbers and "nvidia-uvm" not in numbers and node is not None:
         where = f"{node.source} (major {node.major}), /proc/devices has no nvidia-uvm"

@@ -9,8 +9,8 @@ from typing import NamedTuple, Optional
 from gpubind.findings import finding
 from gpubind.host import Host
 from gpubind.model import Finding, Missing
-from gpubind.rules.nodes import majors
 from gpubind.rules.preflight import Preflight
+from gpubind.sources.nodes import read_majors
 
 CHAR = "/dev/char"
 APPARMOR = "/etc/apparmor.d"
@@ -143,7 +143,7 @@ def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
     Memory Management", fabric handles.
     """
     host = preflight.host
-    major = majors(host).get("nvidia-caps-imex-channels")
+    major = read_majors(host)[0].get("nvidia-caps-imex-channels")
     channels = host.environ.get("NVIDIA_IMEX_CHANNELS", "")
     is_due = major is not None and (channels or host.dev.has(IMEX_DOMAIN))
     if is_due and host.dev.has_nothing_in(IMEX_NODES):
@@ -163,7 +163,7 @@ def gds_incomplete(preflight: Preflight) -> Iterator[Finding]:
     Source: GPUDirect Storage documentation, "Using GDS in containers"; nvidia-container-toolkit, NVIDIA_GDS.
     """
     host = preflight.host
-    loaded = "nvidia-fs" in majors(host) or host.dev.has("/sys/module/nvidia_fs")
+    loaded = "nvidia-fs" in read_majors(host)[0] or host.dev.has("/sys/module/nvidia_fs")
     if not loaded or not preflight.has_linux_driver or not preflight.wants("compute"):
         return
     has_nodes = any(node.target.startswith("/dev/nvidia-fs") for node in preflight.plan.devices)

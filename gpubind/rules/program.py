@@ -11,10 +11,9 @@ from typing import NamedTuple, Optional
 
 from gpubind.findings import cases_of, finding
 from gpubind.formats.elf import ElfFacts, ElfIdent
-from gpubind.image.facts import DRIVER_SONAMES
 from gpubind.ldso.container import Failure, Located
 from gpubind.model import Finding, Missing
-from gpubind.rules.libraries import PACKAGES
+from gpubind.names import DRIVER_SONAMES, PACKAGES
 from gpubind.rules.preflight import ProgramPreflight, search_path
 from gpubind.rules.unseen import softened, unseen_libraries, unseen_programs
 

@@ -11,8 +11,9 @@ from gpubind.formats.icd import parse_icd
 from gpubind.formats.liblist import library_stem
 from gpubind.layouts import RUN_DIRECTORY, SYSTEM_DIRECTORIES
 from gpubind.model import Capability, ContainerPath, Decision, Found, Missing, RootedPath
+from gpubind.names import driver_version_of
 from gpubind.sources.claims import Answer, Claim
-from gpubind.sources.liblist import NameTable, capability_of, driver_version_of
+from gpubind.sources.liblist import NameTable, capability_of
 from gpubind.sources.search import Candidate, Search
 from gpubind.tree import Tree, glob
 

@@ -2,56 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple, Optional
 
-from gpubind.data import read_data
 from gpubind.formats.liblist import VENDOR_NEUTRAL, EntryKind, LibList, ListEntry, library_stem, parse_liblist
 from gpubind.host import ListFile
 from gpubind.host.base import shipped_liblist
 from gpubind.model import CAPABILITIES, Capability, Vendor
 from gpubind.sources.claims import Claim, ClaimKind
 
-
-class Name(NamedTuple):
-    """What is known of some names beside the section that they stand in."""
-
-    start: str
-    """How they begin."""
-    soname: Optional[str] = None
-    alias: Optional[str] = None
-    """What programs open it as, whether or not the host has the link.
-
-    Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
-    """
-    required: bool = False
-    """Whether the driver is of no use without it; every other mount may be left out where a target cannot be made."""
-    shared: Optional[Capability] = None
-    """Another capability that is linked with it, or opens it, too.
-
-    Source: DT_NEEDED of libnvidia-glcore and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator.
-    """
-    minor: bool = False
-    """Whether a job mostly goes without it, even if it asked for its capability by name: window systems, screen
-    capture, debuggers, services of the host."""
-    use: str = ""
-    """What it is for, if few jobs need it, so that nobody mends what he does not miss."""
-
-
-NAMES = tuple(Name(**row) for row in json.loads(read_data("data/names.json")))
-REQUIRED = tuple(name.soname for name in NAMES if name.required)
-ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and name.soname)
-
-
-def known(name: str) -> Optional[Name]:
-    """What is known of *name*: a library's, a program's."""
-    return next((known for known in NAMES if name.startswith(known.start)), None)
-
-
-_DRIVER_VERSION = re.compile(r"(?:\.so\.|-)([0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2})(?:-rc)?$")
 _KINDS: dict[EntryKind, ClaimKind] = {
     "library": "library",
     "library-path": "path",
@@ -150,12 +110,3 @@ def capability_of(section: Optional[str], version: Optional[str]) -> Optional[Ca
     if section == VENDOR_NEUTRAL:
         return "graphics" if version else None
     return next((cap for cap in CAPABILITIES if cap == section), None)
-
-
-def driver_version_of(name: str) -> Optional[str]:
-    """The driver version that a file name carries: `libcuda.so.550.163.01` -> `550.163.01`.
-
-    Other versions (`libnvidia-egl-gbm.so.1.1.2`) are no driver versions: branches have three digits.
-    """
-    match = _DRIVER_VERSION.search(name)
-    return match.group(1) if match else None

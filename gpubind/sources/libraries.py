@@ -19,8 +19,9 @@ from gpubind.model import (
     Step,
     Verdict,
 )
+from gpubind.names import ALIASES, driver_version_of
 from gpubind.sources.claims import Claim
-from gpubind.sources.liblist import ALIASES, NameTable, capability_of, driver_version_of
+from gpubind.sources.liblist import NameTable, capability_of
 from gpubind.sources.search import LD_CACHE, Accepted, Candidate, Refused, Search
 
 _MAJOR_ONLY = re.compile(r"\.so\.[0-9]+$")
@@ -74,14 +75,13 @@ class _Win(NamedTuple):
 
 
 def find_libraries(
-    search: Search, table: NameTable, claims: Iterable[Claim], extra: Iterable[tuple[Candidate, Claim]]
+    search: Search, table: NameTable, by_name: ByName, extra: Iterable[tuple[Candidate, Claim]]
 ) -> Libraries:
-    """Every library that *claims* mean, each with the names it needs in a container.
+    """Every library that the claims in *by_name* mean, each with the names it needs in a container.
 
     *extra* are candidates whose path was given; they come first. Order: by path. At most one file per (name,
     architecture).
     """
-    by_name = ByName(claims)
     choice = _Choice(search, table)
     for candidate, claim in extra:
         choice.consider(candidate, claim)

@@ -48,8 +48,10 @@ def locate(
     told = _follow_paths(search, claims)
     in_force = [claim for claim in claims if not claim.outside and claim.stays is None]
     candidates, answers = _programs_and_files(search, table, in_force)
-    names, unreached = _names_of(search, ByName(claims).stems, told.libraries)
-    found = find_libraries(search, table, (*names, *claims), (*candidates, *unreached))
+    by_name = ByName(claims)
+    names, unreached = _names_of(search, by_name.stems, told.libraries)
+    by_name = ByName((*names, *claims)) if names else by_name
+    found = find_libraries(search, table, by_name, (*candidates, *unreached))
     libraries = _with_links(with_aliases(found.files), told.libraries)
     made, refused = sorted_out(answers)
     files: dict[str, HostFile] = {}

@@ -57,7 +57,7 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], wanted: Iterab
     kernel says now is a finding, and is planned all the same.
     """
     groups = read_groups(host)
-    majors, findings = _read_majors(host, vendor)
+    majors, findings = read_majors(host, vendor)
     decisions: list[Decision] = []
     nodes: dict[str, DeviceNode] = {}
     for path, drivers, capability, gpu in wanted:
@@ -114,20 +114,17 @@ def access_to(host: Host, found: Stat) -> str:
     return ("r" if bits & 4 else "") + ("w" if bits & 2 else "") or "none"
 
 
-def _read_majors(host: Host, vendor: Vendor) -> tuple[Optional[dict[str, int]], list[Finding]]:
-    """/proc/devices as name -> major (None if it cannot be read), and what is wrong with it."""
-    text = host.dev.read_text("/proc/devices")
-    if isinstance(text, Missing):
-        return None, []
+def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, int], list[Finding]]:
+    """/proc/devices as name -> major (empty if it cannot be read or understood), and what is wrong with it."""
     try:
-        return dict(parse_devices(text)), []
+        return dict(parse_devices(host.dev.text("/proc/devices") or "")), []
     except FormatError as error:
         where = f"/proc/devices: {error.place}"
-        return None, [finding("bad-procfs", subject="/proc/devices", vendor=vendor, where=where, why=error.why)]
+        return {}, [finding("bad-procfs", subject="/proc/devices", vendor=vendor, where=where, why=error.why)]
 
 
-def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: Optional[dict[str, int]]) -> Iterator[Finding]:
-    wanted = sorted({majors[driver] for driver in drivers if driver in majors} if majors else ())
+def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: dict[str, int]) -> Iterator[Finding]:
+    wanted = sorted({majors[driver] for driver in drivers if driver in majors})
     if not wanted or node.major in wanted:  # a driver that is not loaded is another finding
         return
     yield finding(

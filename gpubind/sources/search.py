@@ -17,7 +17,7 @@ from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
 from gpubind.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
 from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor
-from gpubind.sources.liblist import driver_version_of
+from gpubind.names import driver_version_of
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 

@@ -32,7 +32,7 @@ from build.layers import (
 )
 from build.squashfs import SifObject, Squashfs, metadata, sif, squashfs
 from build.trees import Dir, Fifo, Link, Node, Spec, make_tree
-from gpubind.image.facts import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
+from gpubind.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
 
 CASES: dict[str, Callable[[Path], str]] = {}
 BASE = glibc("2.36")

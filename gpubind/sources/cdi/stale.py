@@ -9,8 +9,8 @@ from gpubind.findings import finding
 from gpubind.formats.cdi import CdiEdits
 from gpubind.host import Host
 from gpubind.model import Finding, Gpu, Missing, Severity, Stat
+from gpubind.names import driver_version_of
 from gpubind.sources.cdi.registry import ALL, NVIDIA, Loaded, in_driver_root
-from gpubind.sources.liblist import driver_version_of
 
 REFRESH = "make it anew: `gpubind plan --format cdi -o FILE`, or `nvidia-ctk cdi generate`"
 

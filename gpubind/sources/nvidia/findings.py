@@ -11,7 +11,7 @@ from gpubind.formats.liblist import library_stem
 from gpubind.host import Host
 from gpubind.layouts import library_directories
 from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing
-from gpubind.sources.liblist import driver_version_of
+from gpubind.names import driver_version_of
 from gpubind.sources.libraries import Libraries
 from gpubind.sources.nvidia.gpus import Kernel
 from gpubind.sources.search import Search

@@ -27,9 +27,9 @@ from gpubind.model import (
     Request,
     SourceUsed,
 )
+from gpubind.names import driver_version_of
 from gpubind.sources import liblist
 from gpubind.sources.claims import Claim, Serving
-from gpubind.sources.liblist import driver_version_of
 from gpubind.sources.libraries import unmatched
 from gpubind.sources.locate import locate
 from gpubind.sources.nodes import driver_kind

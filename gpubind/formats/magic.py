@@ -1,0 +1,30 @@
+"""What a file is that is no image, by its first bytes.
+
+The superblock of ext2 and its successors is at 1024; images of Singularity 2 have one line of a script before squashfs.
+"""
+
+from __future__ import annotations
+
+_MEANINGS = (
+    (0, b"\xfd7zXZ\0", "it is compressed with xz", "unpack it first: `xz -dk`"),
+    (0, b"BZh", "it is compressed with bzip2", "unpack it first: `bzip2 -dk`"),
+    (0, b"\x7fELF", "it is a program or a library", ""),
+    (0, b"PK\3\4", "it is a zip archive", ""),
+    (0, b"QFI\xfb", "it is a disk of a virtual machine", ""),
+    (0, b"<", "it is a web page or XML: a failed download?", ""),
+    (0, b"{", "it is JSON: give the directory that it is in", ""),
+    (
+        1080,
+        b"\x53\xef",
+        "it is an ext2, ext3 or ext4 file system",
+        "`apptainer build IMAGE.sif IMAGE` makes a SIF of it",
+    ),
+    (31, b"hsqs", "it is an image of Singularity 2", "`apptainer build IMAGE.sif IMAGE` makes a SIF of it"),
+    (0, b"#!", "it is a script", ""),
+)
+
+
+def meaning_of(head: bytes) -> tuple[str, str]:
+    """What a file that begins with *head* (2048 bytes are enough) is, and what makes an image of it, or nothing."""
+    known = ((meaning, remedy) for at, magic, meaning, remedy in _MEANINGS if head.startswith(magic, at))
+    return next(known, (f"it starts with {head[:8]!r}", ""))

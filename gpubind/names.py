@@ -1,0 +1,88 @@
+"""What is known of the names of libraries and programs, beside the section of the list that they stand in.
+
+The table is data/names.json: a row for each name, and what libraries of the driver open by name at run time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple, Optional
+
+from gpubind.data import read_data
+from gpubind.model import Capability, Severity
+
+
+class Name(NamedTuple):
+    """What is known of some names beside the section that they stand in."""
+
+    start: str
+    """How they begin."""
+    soname: Optional[str] = None
+    alias: Optional[str] = None
+    """What programs open it as, whether or not the host has the link.
+
+    Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
+    """
+    required: bool = False
+    """Whether the driver is of no use without it; every other mount may be left out where a target cannot be made."""
+    shared: Optional[Capability] = None
+    """Another capability that is linked with it, or opens it, too.
+
+    Source: DT_NEEDED of libnvidia-glcore and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator.
+    """
+    minor: bool = False
+    """Whether a job mostly goes without it, even if it asked for its capability by name: window systems, screen
+    capture, debuggers, services of the host."""
+    use: str = ""
+    """What it is for, if few jobs need it, so that nobody mends what he does not miss."""
+    is_sought: bool = False
+    """Whether an image that has it, by its soname, is told to bring a driver of its own."""
+    is_neutral: bool = False
+    """Whether it is a loader that all vendors share, which an image may have by its soname."""
+    packages: str = ""
+    """What Debian's and Red Hat's distributions call the packages of it, if the driver needs it of others."""
+
+
+class Companion(NamedTuple):
+    """A file that a library of the driver opens when it needs it: no header says so, and no loader checks it.
+
+    Source: names seen as strings in the driver's libraries, and the driver README, "Installed Components".
+    """
+
+    library: str
+    name: str
+    """The companion, by the start of its name; the case of the finding that says what comes of its absence."""
+    since: int
+    """The first driver branch that has it."""
+    until: Optional[int] = None
+    """The last one; None if it is still there."""
+    severity: Severity = "warning"
+
+
+_TABLE = json.loads(read_data("data/names.json"))
+NAMES = tuple(Name(**row) for row in _TABLE["names"])
+COMPANIONS = tuple(Companion(**row) for row in _TABLE["companions"])
+REQUIRED = tuple(name.soname for name in NAMES if name.required)
+ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and name.soname)
+DRIVER_SONAMES = tuple(name.soname for name in NAMES if name.is_sought and name.soname)
+VENDOR_NEUTRAL_SONAMES = tuple(name.soname for name in NAMES if name.is_neutral and name.soname)
+PACKAGES = {name.start: name.packages for name in NAMES if name.packages}
+_DRIVER_VERSION = re.compile(r"(?:\.so\.|-)([0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2})(?:-rc)?$")
+_STARTS = tuple(name.start for name in NAMES)
+
+
+def known(name: str) -> Optional[Name]:
+    """What is known of *name*: a library's, a program's."""
+    if not name.startswith(_STARTS):
+        return None
+    return next(known for known in NAMES if name.startswith(known.start))
+
+
+def driver_version_of(name: str) -> Optional[str]:
+    """The driver version that a file name carries: `libcuda.so.550.163.01` -> `550.163.01`.
+
+    Other versions (`libnvidia-egl-gbm.so.1.1.2`) are no driver versions: branches have three digits.
+    """
+    match = _DRIVER_VERSION.search(name)
+    return match.group(1) if match else None
