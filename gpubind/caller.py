@@ -11,7 +11,7 @@ from typing import Optional
 from gpubind.errors import UsageError
 from gpubind.execute import probe_version
 from gpubind.host.open import read_file
-from gpubind.model import HostPath
+from gpubind.model import HostPath, Plan
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.flags import Options
 from gpubind.runtimes.record import Runtime
@@ -52,6 +52,12 @@ def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], 
         working_directory=here,
         nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
     )
+
+
+def writable_files(plan: Plan) -> frozenset[str]:
+    """The files of this host in *plan* that this process may write. Whoever may use a socket may write to it."""
+    sources = (mount.source for mount in plan.mounts if mount.source is not None and mount.kind != "socket")
+    return frozenset(source for source in sources if os.access(source, os.W_OK))
 
 
 def callers_environ() -> dict[str, str]:

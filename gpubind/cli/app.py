@@ -11,6 +11,7 @@ import typer
 from gpubind import __version__
 from gpubind.cli import check, start
 from gpubind.cli.options import (
+    AllowWritable,
     BackendArguments,
     ImageOption,
     Like,
@@ -87,6 +88,7 @@ def plan(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     backend_arg: BackendArguments = None,
+    allow_writable: AllowWritable = False,
     cdi_hook: Annotated[
         Optional[str],
         typer.Option(
@@ -121,7 +123,8 @@ def plan(
     elif chosen in PLAN_FORMATS:
         if like is not None:
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
-        made, text = start.plan_in_words(options, chosen, image, tuple(backend_arg or ()), quoted=quoted)
+        words = start.WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable)
+        made, text = start.plan_in_words(options, image, words)
     else:
         host = open_host_of(options)
         made = make_plan(options, host=host, like=like, image=open_image_of(image, host))

@@ -49,6 +49,13 @@ ImageOption = Annotated[
 BackendArguments = Annotated[
     Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
 ]
+AllowWritable = Annotated[
+    bool,
+    typer.Option(
+        "--allow-writable",
+        help="Bind files that you can write, by a runtime that has no read-only bind.",
+    ),
+]
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
 
 

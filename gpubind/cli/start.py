@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 import typer
 
 from gpubind.cli.options import (
+    AllowWritable,
     BackendArguments,
     PlanOptions,
     make_plan,
@@ -68,6 +69,7 @@ def _starter(action: Any) -> Callable[..., None]:
         require_gpu: Annotated[
             bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
         ] = False,
+        allow_writable: AllowWritable = False,
         check: Annotated[
             bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
         ] = False,
@@ -79,7 +81,8 @@ def _starter(action: Any) -> Callable[..., None]:
         if action == "exec" and not argv:
             raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
         try:
-            wanted = Wanted(backend, tuple(backend_arg or ()), dry_run, require_gpu, check, quiet, verbose)
+            words = tuple(backend_arg or ())
+            wanted = Wanted(backend, words, dry_run, require_gpu, check, quiet, verbose, allow_writable)
             _start(action, options, image, argv, wanted)
         except (CommandError, UsageError):
             raise
@@ -102,6 +105,7 @@ class Wanted(NamedTuple):
     check: bool
     quiet: bool
     verbose: bool
+    allow_writable: bool
 
 
 def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, ...], wanted: Wanted) -> None:
@@ -119,7 +123,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
     program = need_program(runtime.name, environ) if is_there else runtime.name
     host = open_host_of(options)
     opened = _look_at(image, runtime, wanted, host)
-    start = begin(runtime, program, wanted.arguments, environ)
+    start = begin(runtime, program, wanted.arguments, environ)._replace(allow_writable=wanted.allow_writable)
     host = host_for(host, start, opened)
     plan = _plan(options, host, opened, layout_of(start), wanted)
     start = staged(start, plan, opened, write=not wanted.dry_run)
@@ -253,24 +257,34 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
         )
 
 
-def plan_in_words(
-    options: PlanOptions, chosen: str, image: Optional[str], arguments: tuple[str, ...], *, quoted: bool
-) -> tuple["Plan", str]:
-    """The plan, and its words for the runtime that format *chosen* names, beside the user's *arguments* for it."""
+class WordsOf(NamedTuple):
+    """How a plan is to be said."""
+
+    chosen: str
+    """The format, one of `PLAN_FORMATS`."""
+    quoted: bool
+    """Whether for a shell's `eval`."""
+    arguments: tuple[str, ...]
+    """The user's own, for the runtime."""
+    allow_writable: bool
+
+
+def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -> tuple["Plan", str]:
+    """The plan, and its words for the runtime that a format names, beside the user's arguments for it."""
     from gpubind.caller import begin, callers_environ
     from gpubind.execute import find_program
     from gpubind.preparation import host_for, layout_of, staged, words_of
     from gpubind.runtimes import runtime_of_format
     from gpubind.runtimes.record import Printed
 
-    runtime = runtime_of_format(chosen)
-    form = runtime.forms[chosen]
-    render = form.quoted if quoted and form.quoted else form.render
+    runtime = runtime_of_format(wanted.chosen)
+    form = runtime.forms[wanted.chosen]
+    render = form.quoted if wanted.quoted and form.quoted else form.render
     host = open_host_of(options)
     opened = open_image_of(image, host)
     environ = form.environ_of(callers_environ())
     program = find_program(runtime.name, environ) if options.host is None else None
-    start = begin(runtime, program, arguments, environ)
+    start = begin(runtime, program, wanted.arguments, environ)._replace(allow_writable=wanted.allow_writable)
     host = host_for(host, start, opened)
     made = make_plan(options, host=host, image=opened, layout=layout_of(start))
     start = staged(start, made, opened, write=True)

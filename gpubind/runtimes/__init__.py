@@ -17,7 +17,7 @@ class Row(NamedTuple):
     """What must be known of a runtime before its module is loaded."""
 
     module: str
-    """Of this package. The record is called there as the runtime, in capitals."""
+    """Of this package. The record is called there as the runtime, in capitals, with `_` for `-`."""
     forms: tuple[str, ...] = ()
     """What its formats have behind its name: nothing, `-env`."""
     is_started: bool = True
@@ -28,6 +28,7 @@ _ROWS = {
     "apptainer": Row("singularity", ("", "-env")),
     "singularity": Row("singularity", ("", "-env")),
     "bwrap": Row("bwrap"),
+    "ch-run": Row("charliecloud", ("",)),
     "podman": Row("engines", is_started=False),
     "docker": Row("engines", is_started=False),
 }
@@ -39,7 +40,8 @@ class _Runtimes(Mapping[str, "Runtime"]):
     def __getitem__(self, name: str) -> Runtime:
         from importlib import import_module
 
-        record: Runtime = getattr(import_module(f"{__name__}.{_ROWS[name].module}"), name.upper())
+        module = import_module(f"{__name__}.{_ROWS[name].module}")
+        record: Runtime = getattr(module, name.replace("-", "_").upper())
         return record
 
     def __iter__(self) -> Iterator[str]:
