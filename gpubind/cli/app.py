@@ -70,6 +70,9 @@ def gpubind(
         context.default_map["plan"] = {**defaults, "format_": formats}
 
 
+Strict = Annotated[bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 if there is an error finding.")]
+
+
 @app.command()
 @takes_plan_options
 def plan(
@@ -100,9 +103,7 @@ def plan(
     output: Annotated[
         Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
     ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 if there is an error finding.")
-    ] = False,
+    strict: Strict = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings on standard error.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also show what was left out, and why.")] = False,
 ) -> None:

@@ -29,6 +29,8 @@ _ROWS = {
     "singularity": Row("singularity", ("", "-env")),
     "bwrap": Row("bwrap"),
     "ch-run": Row("charliecloud", ("",)),
+    "proot": Row("proot", ("",)),
+    "systemd-nspawn": Row("nspawn", ("",)),
     "podman": Row("engines", is_started=False),
     "docker": Row("engines", is_started=False),
 }

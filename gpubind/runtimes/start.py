@@ -44,6 +44,8 @@ class Start(NamedTuple):
     """Whether the user accepts that a container may write them."""
     directories: frozenset[str] = frozenset()
     """Those of the caller's home and working directory that are there."""
+    euid: Optional[int] = None
+    """Who the caller is; None if that is not known."""
     home: Optional[str] = None
     """The caller's home, as the user database has it."""
     working_directory: Optional[str] = None

@@ -46,6 +46,9 @@ class Way(NamedTuple):
 WAYS = (
     Way("ch-run", True, read_only=False),
     Way("ch-run", False, ("--allow-writable",), read_only=False),
+    Way("proot", True, read_only=False),
+    Way("proot", False, ("--allow-writable",), read_only=False),
+    Way("systemd-nspawn", False, isolated=True, environment=False, killed=1),
 )
 WAY = pytest.mark.parametrize("way", WAYS, ids=str)
 IMAGE = pytest.mark.parametrize("name", ["bullseye", "bookworm"])
