@@ -125,7 +125,9 @@ def command(call: Call, start: Start, made: Words) -> Command:
         argv = ("/.singularity.d/runscript", *argv)
     elif call.action == "shell" or not argv:
         argv = ("/bin/bash" if call.tree is not None and call.tree.has("/bin/bash") else "/bin/sh", *argv)
-    words = (call.program, "-q", *start.arguments, *made.options, f"--directory={call.image}", "--", *argv)
+    # By default it is called as the image is, and two of one name cannot be there at once.
+    name = () if start.pid is None or start.options.all("machine") else (f"--machine=gpubind-{start.pid}",)
+    words = (call.program, "-q", *name, *start.arguments, *made.options, f"--directory={call.image}", "--", *argv)
     return Command(words, start.environ)
 
 

@@ -46,6 +46,8 @@ class Start(NamedTuple):
     """Those of the caller's home and working directory that are there."""
     euid: Optional[int] = None
     """Who the caller is; None if that is not known."""
+    pid: Optional[int] = None
+    """The process that becomes the runtime."""
     home: Optional[str] = None
     """The caller's home, as the user database has it."""
     working_directory: Optional[str] = None

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
-from live.test_exec_process import listing
 
 pytestmark = pytest.mark.live
 
@@ -37,7 +36,9 @@ class Way(NamedTuple):
     environment: bool = True
     """Whether the caller's own variables reach the container."""
     killed: int = 0
-    """The exit status of one that SIGTERM has ended; 0: that of a signal."""
+    """The exit status of one that a signal has ended; 0: that of the signal."""
+    group: bool = False
+    """Whether a signal must be sent to the whole process group: the runtime itself heeds none."""
 
     def __str__(self) -> str:
         return f"{self.backend}-{'user' if self.user else 'root'}"
@@ -46,8 +47,8 @@ class Way(NamedTuple):
 WAYS = (
     Way("ch-run", True, read_only=False),
     Way("ch-run", False, ("--allow-writable",), read_only=False),
-    Way("proot", True, read_only=False),
-    Way("proot", False, ("--allow-writable",), read_only=False),
+    Way("proot", True, read_only=False, group=True),
+    Way("proot", False, ("--allow-writable",), read_only=False, group=True),
     Way("systemd-nspawn", False, isolated=True, environment=False, killed=1),
 )
 WAY = pytest.mark.parametrize("way", WAYS, ids=str)
@@ -144,23 +145,27 @@ def test_a_command_that_cannot_start_is_told_as_by_a_shell(
 
 SIGNALLED = """
 ready=/tmp/ready.$$
+going() {{ grep -asl "20[.]$$" /proc/[0-9]*/cmdline > /dev/null; }}
 mkfifo $ready.in
-env --default-signal=INT {start} sh -c 'echo going; exec sleep 20' > $ready < $ready.in &
+env --default-signal=INT {start} sh -c "echo going; exec sleep 20.$$" > $ready < $ready.in &
 pid=$!
 exec 3> $ready.in
 until [ -s $ready ]; do sleep 0.05; kill -0 $pid; done
 rm $ready $ready.in
-kill -{signal} $pid
+kill -{signal} -- {to}$pid
 wait $pid && echo ended 0 || echo ended $?
-for try in 1 2 3 4 5 6 7 8 9; do pidof sleep > /dev/null || break; sleep 0.3; done
-! pidof sleep > /dev/null || echo the child goes on
+for try in 1 2 3 4 5 6 7 8 9; do going || break; sleep 0.3; done
+! going || echo the child goes on
 """
+"""Starts a container, sends its process (or all of its group) a signal, and says how it ended and whether the child
+did, too."""
 
 
 @WAY
 @pytest.mark.parametrize(("signal", "number"), [("TERM", 15), ("INT", 2)])
 def test_a_signal_to_the_process_ends_the_child(trixie: Machine, way: Way, signal: str, number: int) -> None:
-    script = SIGNALLED.format(start=gpubind(way), signal=signal)
+    words = f"setsid {gpubind(way)}" if way.group else gpubind(way)
+    script = SIGNALLED.format(start=words, signal=signal, to="-" if way.group else "")
     assert shell(trixie, way, script).splitlines() == [f"ended {way.killed or 128 + number}"]
 
 
@@ -211,3 +216,13 @@ def test_a_container_gets_the_same_bytes_or_the_name_is_said(trixie: Machine, wa
 def refused(found: Mapping[str, Any]) -> bool:
     """Whether gpubind said that the runtime cannot say the path, and which path that is."""
     return bool(found["status"] in (6, 125) and "error: " in found["said"] and found["root"] in found["said"])
+
+
+def listing(root: str) -> dict[str, tuple[int, ...]]:
+    """Everything below *root*, with what writing to it would change; others may link to it meanwhile."""
+    found: dict[str, tuple[int, ...]] = {}
+    for directory, directories, files in os.walk(root):
+        for name in (".", *directories, *files):
+            facts = os.lstat(os.path.join(directory, name))
+            found[os.path.join(directory, name)] = (facts.st_mode, facts.st_uid, facts.st_size, facts.st_mtime_ns)
+    return found

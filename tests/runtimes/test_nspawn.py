@@ -91,6 +91,13 @@ def test_options_end_before_the_command() -> None:
     assert made.argv[-3:] == ("--directory=/images/x", "--", "-x")
 
 
+def test_two_containers_of_one_image_have_names_of_their_own() -> None:
+    call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", None, ("true",))
+    assert "--machine=gpubind-7" in command(call, Start("systemd-nspawn", pid=7), make()).argv
+    options = read_options("systemd-nspawn", ["-M", "mine"], {})
+    assert "--machine=gpubind-7" not in command(call, Start("systemd-nspawn", pid=7, options=options), make()).argv
+
+
 def test_versions_are_read() -> None:
     assert identify("systemd 257 (257.13-1~deb13u1)\n+PAM").version == (257,)
     assert identify("").version is None
