@@ -30,6 +30,7 @@ _ROWS = {
     "bwrap": Row("bwrap"),
     "ch-run": Row("charliecloud", ("",)),
     "proot": Row("proot", ("",)),
+    "udocker": Row("udocker", ("",)),
     "systemd-nspawn": Row("nspawn", ("",)),
     "podman": Row("engines", is_started=False),
     "docker": Row("engines", is_started=False),

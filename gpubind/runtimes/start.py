@@ -46,6 +46,8 @@ class Start(NamedTuple):
     """Those of the caller's home and working directory that are there."""
     euid: Optional[int] = None
     """Who the caller is; None if that is not known."""
+    machine: Optional[str] = None
+    """What uname says of this machine; None if the start is on another one."""
     pid: Optional[int] = None
     """The process that becomes the runtime."""
     home: Optional[str] = None

@@ -16,7 +16,7 @@ PACKAGE = Path(gpubind.__file__).parent
 
 
 def test_auto_looks_in_the_order_of_the_table() -> None:
-    assert STARTED == ("apptainer", "singularity", "bwrap", "ch-run", "proot", "systemd-nspawn")
+    assert STARTED == ("apptainer", "singularity", "bwrap", "ch-run", "proot", "udocker", "systemd-nspawn")
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
