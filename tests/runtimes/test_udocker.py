@@ -9,13 +9,11 @@ from build.driver import host, kernel, rhel
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.facade import plan
-from gpubind.model import EnvVar, Request
+from gpubind.model import EnvVar, HostPath, Request
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import Call
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.udocker import UDOCKER, command, read_options, words
-
-ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 
 
 def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
@@ -44,10 +42,13 @@ def test_no_search_path_of_the_images_is_replaced() -> None:
     assert not {name for name, _ in make().env} & {"LD_LIBRARY_PATH", "PATH"}
 
 
-def test_a_path_that_udocker_would_split_is_refused_and_named() -> None:
+@pytest.mark.parametrize("path", ["/home/a:b/libcuda.so.1", "/home/x!"])
+def test_a_path_that_udocker_would_split_is_refused_and_named(path: str) -> None:
+    made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(Start("udocker")))
+    mounts = (made.mounts[0]._replace(source=HostPath(path)),)
     with pytest.raises(RuntimeLimitError) as caught:
-        make(staged={ICD: "/home/a:b/icd.json"})
-    assert (caught.value.code, caught.value.where) == ("unsayable-path", "/home/a:b/icd.json")
+        words(made._replace(mounts=mounts), Start("udocker"), None)
+    assert (caught.value.code, caught.value.where) == ("unsayable-path", path)
 
 
 def test_a_value_that_udocker_would_change_is_refused() -> None:
