@@ -8,7 +8,6 @@ Sources: ELF gABI (e_machine), uname(2), Debian's "Multiarch/Tuples", Go's GOARC
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple, Optional
 
 
@@ -94,7 +93,7 @@ WITH_DRIVERS = ("x86_64", "i386", "aarch64", "arm", "ppc64le")
 _BY_NAME = {name: known for known in ARCHITECTURES for name in (known.name, *known.aliases)}
 _BY_ELF = {(known.machine, known.bits, known.order): known.name for known in ARCHITECTURES}
 _BY_SIF = {known.sif: known.name for known in ARCHITECTURES if known.sif}
-_LIBRARY_DIRECTORY = re.compile(r"/(lib(?:32|64|x32)?(?:/[^/]+-linux-[^/]+)?)$")
+_LIBRARY_DIRECTORY = r"/(lib(?:32|64|x32)?(?:/[^/]+-linux-[^/]+)?)$"
 
 
 def architecture(name: str) -> Architecture:
@@ -119,5 +118,7 @@ def library_token(libc: str) -> Optional[str]:
     has `lib/x86_64-linux-gnu`, Fedora and SUSE `lib64`, Arch Linux `lib`. libc itself lies in that directory.
     Source: glibc `elf/gen-trusted-dirs.awk` (DL_DST_LIB); `ld.so --list-diagnostics` says it as `dl_dst_lib`.
     """
-    match = _LIBRARY_DIRECTORY.search(libc.rpartition("/")[0])
+    import re  # a plan without an image asks for no token
+
+    match = re.search(_LIBRARY_DIRECTORY, libc.rpartition("/")[0])
     return match.group(1) if match else None

@@ -32,7 +32,8 @@ def cuda_max(version: Optional[str]) -> Optional[str]:
     """The newest CUDA version that driver *version* serves natively: `550.163.01` -> `12.4`; None if it is unknown."""
     if version is None:
         return None
-    served = [cuda for cuda, first in _versions().first_driver.items() if _numbers(version) >= _numbers(first)]
+    driver = _numbers(version)
+    served = [cuda for cuda, first in _versions().first_driver.items() if driver >= _numbers(first)]
     return served[-1] if served else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpubind.arch import architecture
+from gpubind.arch import WITH_DRIVERS, architecture
 
 SUBDIRECTORIES = ("", "vdpau", "gbm")
 """Below each library directory: what ld.so never searches, but libvdpau and libgbm do."""
@@ -23,6 +23,16 @@ BINARY_DIRECTORIES = (
     "/run/nvidia/driver/usr/sbin",
     "/",  # an extracted .run directory
 )
+
+
+STARTER_PREFIXES = (
+    "/usr/libexec",
+    "/usr/local/libexec",
+    "/usr/lib",
+    "/usr/local/lib",
+    *(f"/usr/lib/{architecture(name).triplet}" for name in WITH_DRIVERS if architecture(name).bits == 64),
+)
+"""Where packages and `make install` of Apptainer and SingularityCE put the set-user-id program."""
 
 
 def library_directories(arch: str) -> tuple[str, ...]:

@@ -6,9 +6,7 @@ NamedTuples, because a class of them costs a fifth of a frozen dataclass at impo
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Literal, NamedTuple, NewType, Optional, Union
+from typing import Literal, NamedTuple, NewType, Optional
 
 RootedPath = NewType("RootedPath", str)
 """A path as seen inside a root (driver root, dev root): `/usr/lib64/libcuda.so.1`."""
@@ -182,57 +180,6 @@ class ImageFacts(NamedTuple):
     """The libcuda to which its own LD_LIBRARY_PATH leads before the host's, resolved; None if to none."""
 
 
-class Unfit(NamedTuple):
-    """Why a file of the host cannot be loaded, or run, in an image."""
-
-    rule: Literal["libc", "architecture", "no-libc", "no-loader", "dependency"]
-    library: Optional[str] = None
-    """The library that is not there, or that does not define a version that is wanted of it."""
-    wanted: Optional[str] = None
-    """The newest such version, `GLIBC_2.38`; the file's architecture; its loader."""
-    has: Optional[str] = None
-    """What the image has in its place: a version, an architecture, `musl`; None if nothing of that kind."""
-    is_left_out: bool = False
-    """Whether the host has *library*, and it is left out itself."""
-
-
-class ImageFit(NamedTuple):
-    """An image beside the files of a host: what would load, and which shared loaders the image has of its own."""
-
-    facts: ImageFacts
-    unfit: dict[RootedPath, Unfit]
-    """By the host file's path."""
-    own_families: tuple[tuple[Family, bool], ...]
-    """The vendor-neutral families of which the image has its own, whole; and whether it is that of 32-bit programs."""
-    own_userspace: Optional[str] = None
-    """Where the image has a ROCm of its own: its HSA runtime."""
-    theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})
-    """Files of the host's user space that a container does without: by path, why."""
-    conflicts: tuple[Conflict, ...] = ()
-    unfit_compat: Mapping[RootedPath, Unfit] = MappingProxyType({})
-    """By path, why the image itself cannot load a compat libcuda that it has."""
-    serves: Optional[str] = None
-    """The newest CUDA version that the host's libcuda serves, by its own note; None if it has none."""
-
-
-class Conflict(NamedTuple):
-    """A soname of which neither the image's copy nor the host's serves everybody."""
-
-    soname: str
-    wanted: str
-    """A version that the image's copy does not define."""
-    needed_by: str
-    """Who needs it."""
-    lost: str
-    """A version that the host's copy does not define, and that programs of the image may need."""
-
-
-Theirs = Union[Literal["complete", "unneeded"], Conflict]
-"""Why a library is the image's: the image's copy defines all that is needed of it; nothing that needs it comes from the
-host; or neither copy serves everybody.
-"""
-
-
 class Gpu(NamedTuple):
     """One GPU, as the kernel driver tells it."""
 
@@ -268,6 +215,10 @@ class MigNode(NamedTuple):
     gi: int
     ci: Optional[int]
     """None: it guards the GPU instance itself, without which none of its compute instances can be used."""
+
+    def guards(self, device: MigDevice) -> bool:
+        """Whether a process needs it for *device*, on the same GPU."""
+        return self.gi == device.gi and self.ci in (None, device.ci)
 
 
 class MigName(NamedTuple):
@@ -442,27 +393,6 @@ class EnvVar(NamedTuple):
     value: Optional[str]
     separator: Optional[str]
     rule: str
-
-
-class UserBind(NamedTuple):
-    """A bind of a start that is not the plan's: of the user, of the site, or one that the runtime makes by itself."""
-
-    source: HostPath
-    """A file or a directory of this host."""
-    target: ContainerPath
-
-
-class Brought(NamedTuple):
-    """What a start brings into the container beside the plan."""
-
-    binds: tuple[UserBind, ...] = ()
-    """In the order in which the runtime mounts them: a later one covers an earlier one."""
-    env: tuple[EnvVar, ...] = ()
-    """The user's own operations on the container's LD_LIBRARY_PATH, PATH and LD_PRELOAD: done after the image's."""
-    working_directory: Optional[ContainerPath] = None
-    """Where the program starts; None if that is not known."""
-    unseen: tuple[str, ...] = ()
-    """What is brought and cannot be looked at: the word, variable or directive that brings it (`--overlay x.img`)."""
 
 
 class Decision(NamedTuple):

@@ -15,7 +15,8 @@ from gpubind.execute import find_program
 from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
 from gpubind.image import Image
-from gpubind.model import Brought, ContainerPath, HostPath, Plan
+from gpubind.ldso.brought import Brought
+from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.planner.placement import Layout
 from gpubind.rules import Preflight, preflight
 from gpubind.runtimes import RUNTIMES, STARTED

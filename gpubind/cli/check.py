@@ -113,8 +113,8 @@ def _preflight(
     from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND
     from gpubind.preparation import host_for, layout_of, preflight_of, start_on
-    from gpubind.rules import nothing_to_bind
     from gpubind.runtimes.start import Start
+    from gpubind.sources.vendors import nothing_to_bind
 
     start, host = None, open_host_of(options)
     opened = open_image_of(image, host)

@@ -146,7 +146,7 @@ def _start(action: "Action", options: PlanOptions, image: str, argv: tuple[str, 
 def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: Wanted) -> "Plan":
     """The plan, or an empty one where there is nothing to bind and nobody needs a GPU. Errors: also `CheckError`."""
     from gpubind.planner import empty_plan
-    from gpubind.rules import nothing_to_bind
+    from gpubind.sources.vendors import nothing_to_bind
 
     try:
         plan = make_plan(options, host=host, image=image, layout=layout)

@@ -55,7 +55,6 @@ def unknown_name(names: GpuList, read: Read) -> Finding:
         reader if count else _NONE.get(reader, reader),
         severity="error" if is_fatal else "note" if reader == "nvidia" else "warning",
         name=name[:80],
-        text=name,
         seen=counted(count, "device"),
         known=", ".join(f"{g.index}" + (f" ({g.uuid})" if g.uuid else "") for g in usable(names.inventory)),
         program="nvidia-smi -L" if names.vendor == "nvidia" else "ls /sys/class/kfd/kfd/topology/nodes",
@@ -65,8 +64,8 @@ def unknown_name(names: GpuList, read: Read) -> Finding:
 def order_unknown(names: GpuList, job: Optional[Choice] = None) -> Finding:
     """The finding that numbers may mean other GPUs: because of what a scheduler has given, or whatever else it is."""
     if job is not None:
-        count = len(job.gpus or ())
-        return _about(names, "gpu-order-unknown", _JOB[_library(names)], by=job.by, count=count)
+        gpus = counted(len(job.gpus or ()), "GPU")
+        return _about(names, "gpu-order-unknown", _JOB[_library(names)], by=job.by, gpus=gpus)
     if names.inventory.confined:
         return _about(names, "gpu-order-unknown", _HIDDEN[_reader(names)])
     return _about(names, "gpu-order-unknown", "cuda-mig" if mig_enabled(names.inventory) else "cuda-models")

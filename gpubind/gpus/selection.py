@@ -13,7 +13,7 @@ from gpubind.gpus.findings import forbidden
 from gpubind.gpus.option import chosen_by_option
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
 
-_GPU_NODE = re.compile(r"/dev/(nvidia[0-9]+|dri/.+)")
+_GPU_NODE = re.compile(r"/dev/(?:nvidia([0-9]+)|dri/.+)")
 
 
 class Selection(NamedTuple):
@@ -59,20 +59,7 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) ->
         if why is None:
             nodes.append(node)
         else:
-            decisions.append(
-                Decision(
-                    vendor=node.vendor,
-                    subject=node.target,
-                    verdict="left-out",
-                    rule="not-chosen",
-                    step="choice",
-                    named_by="devices",
-                    named_at="/dev",
-                    path=node.target,
-                    found_by="/dev",
-                    detail=why,
-                )
-            )
+            decisions.append(node.decision("left-out", "not-chosen", "choice", detail=why))
     gone = {decision.subject for decision in decisions}
     kept = tuple(finding for finding in findings if finding.subject not in gone)
     return Selection(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
@@ -84,26 +71,16 @@ def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[in
         return f"no GPU of this vendor is chosen ({by})"
     if node.gpu is not None:
         return None if node.gpu in chosen else f"belongs to GPU {node.gpu}, which is not chosen ({by})"
-    if _GPU_NODE.fullmatch(node.target):
-        minors = [gpu.minor for gpu in inventory.gpus]
-        if any(one.gpu.minor is None for one in chosen.values()) and _minor(node) not in minors:
+    if match := _GPU_NODE.fullmatch(node.target):
+        minors = [str(gpu.minor) for gpu in inventory.gpus]
+        if any(one.gpu.minor is None for one in chosen.values()) and match.group(1) not in minors:
             return None  # it may be the one of a chosen GPU that has not told its number
         return f"belongs to a GPU that is not chosen, or is excluded ({by})"
     for guard in inventory.mig_nodes:
         if guard.target == node.target:
             one = next((one for one in chosen.values() if one.gpu.minor == guard.minor), None)
-            if one is not None and (not one.mig or _guards(guard.gi, guard.ci, one)):
+            if one is not None and (not one.mig or any(map(guard.guards, one.mig))):
                 return None
             part = f"{guard.gi}" if guard.ci is None else f"{guard.gi}/{guard.ci}"
             return f"guards part {part} of the GPU with minor number {guard.minor}, which is not chosen ({by})"
     return None
-
-
-def _minor(node: DeviceNode) -> Optional[int]:
-    """The number in the name of a GPU's node."""
-    digits = node.target[len("/dev/nvidia") :]
-    return int(digits) if node.target.startswith("/dev/nvidia") and digits.isdigit() else None
-
-
-def _guards(gi: int, ci: Optional[int], chosen: Chosen) -> bool:
-    return any(device.gi == gi and ci in (None, device.ci) for device in chosen.mig)

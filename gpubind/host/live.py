@@ -8,7 +8,7 @@ from typing import Optional, Union
 from gpubind.host.base import PLAN_VARIABLES, Host, Identity, ListFile, RunResult, Uname, shipped_liblist
 from gpubind.host.directories import list_file_in_force
 from gpubind.model import HostPath, Missing
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 
 
 class LiveHost(Host):

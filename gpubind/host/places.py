@@ -9,6 +9,7 @@ from gpubind.arch import WITH_DRIVERS
 from gpubind.layouts import (
     BINARY_DIRECTORIES,
     ROCM_LIBRARIES,
+    STARTER_PREFIXES,
     SUBDIRECTORIES,
     amdgpu_directories,
     library_directories,
@@ -111,11 +112,7 @@ SINGLE_PATHS = (
     "/proc/sys/user/max_user_namespaces",
     "/run/udev",
     *(f"{prefix}/bin/bwrap" for prefix in ("/usr", "/usr/local")),
-    *(
-        f"{prefix}/{name}/bin/starter-suid"
-        for prefix in ("/usr/libexec", "/usr/local/libexec", "/usr/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu")
-        for name in ("apptainer", "singularity")
-    ),
+    *(f"{prefix}/{name}/bin/starter-suid" for prefix in STARTER_PREFIXES for name in ("apptainer", "singularity")),
     *(
         f"/sys/module/{module}{fact}"
         for module in ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_fs", "amdgpu", "nouveau")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.host.base import RunResult
@@ -11,6 +13,7 @@ from gpubind.model import Missing
 
 if TYPE_CHECKING:
     from subprocess import Popen
+    from typing import IO
 
 PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 OUTPUT_LIMIT = 1 << 20
@@ -55,20 +58,11 @@ def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Mis
     program = find_program(argv[0])
     if isinstance(program, Missing):
         return program
-    import subprocess
+    from subprocess import PIPE
 
-    try:
-        process = subprocess.Popen(
-            argv,
-            executable=program,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={"PATH": ":".join(PROGRAM_DIRECTORIES), "LC_ALL": "C"},
-            start_new_session=True,
-        )
-    except OSError as error:
-        return Missing("unreadable", f"`{argv[0]}`: {error.strerror}")
+    process = start_program(program, argv, stdout=PIPE, stderr=PIPE)
+    if isinstance(process, Missing):
+        return process
     try:
         return _answer(process, argv[0], timeout_s)
     finally:
@@ -76,10 +70,47 @@ def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Mis
             _kill(process)
 
 
+def start_program(
+    program: str,
+    argv: tuple[str, ...],
+    *,
+    stdout: Union[int, IO[bytes]],
+    stderr: Union[int, IO[bytes]],
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> Union[Popen[bytes], Missing]:
+    """*program*, started as *argv*: it reads nothing, and has no environment but a PATH, the C locale and *environ*."""
+    import subprocess
+
+    try:
+        return subprocess.Popen(
+            argv,
+            executable=program,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env={**environ, "PATH": ":".join(PROGRAM_DIRECTORIES), "LC_ALL": "C"},
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Missing("unreadable", f"`{argv[0]}`: {error.strerror}")
+
+
+def wait_for(process: Popen[bytes], timeout_s: float) -> Optional[int]:
+    """The status of *process*; None if it does not end in time: then it is killed."""
+    import subprocess
+
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.returncode is None:  # late, or interrupted
+            _kill(process)
+
+
 def _answer(process: Popen[bytes], name: str, timeout_s: float) -> Union[RunResult, Missing]:
     """What *process* has printed when it has ended; Missing if it does not end in time, or prints too much."""
     import selectors
-    import subprocess
     import time
 
     deadline = time.monotonic() + timeout_s
@@ -101,10 +132,9 @@ def _answer(process: Popen[bytes], name: str, timeout_s: float) -> Union[RunResu
                     selector.unregister(key.fd)
                 if len(printed[key.fd]) > OUTPUT_LIMIT:
                     return Missing("unreadable", f"`{name}` prints more than {OUTPUT_LIMIT} bytes")
-    try:
-        # A program may have closed both of its outputs, and go on.
-        status = process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
+    # A program may have closed both of its outputs, and go on.
+    status = wait_for(process, max(0.0, deadline - time.monotonic()))
+    if status is None:
         return late
     return RunResult(status, *(text.decode("utf-8", "surrogateescape") for text in printed.values()))
 

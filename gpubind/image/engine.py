@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Literal, Optional
 
 from gpubind.arch import Architecture
 from gpubind.blob.base import FileBlob
 from gpubind.errors import HostReadError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
-from gpubind.host.programs import PROGRAM_DIRECTORIES, writable_by_others
+from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
-from gpubind.model import HostPath
-from gpubind.tree import LiveTree
+from gpubind.model import HostPath, Missing
+from gpubind.tree.live import LiveTree
 
 if TYPE_CHECKING:
     from typing import IO
@@ -60,12 +60,11 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     if not _NAME.fullmatch(name):
         hint = f"as in `{store}:ubuntu:24.04`"
         raise UsageError("bad-image-name", "this is no name of an image", where=reference, hint=hint)
-    program = _program(store, reference)
-    inspected = _call(program, ("image", "inspect", name), reference)
+    inspected = _call(store, ("image", "inspect", name), reference)
     with in_file(f"{store} image inspect {name}"):
         config = parse_inspected(inspected)
     if store == "podman" and os.geteuid() == 0:
-        mounted = _mounted(program, name, reference, config)
+        mounted = _mounted(name, reference, config)
         if mounted is not None:
             return mounted
     import tempfile
@@ -73,114 +72,70 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     with tempfile.TemporaryFile() as file:
         # To standard output, into a file that has no name: nothing is left, whatever happens.
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
-        _call(program, words, reference, file)
+        _call(store, words, reference, file)
         blob = FileBlob(os.dup(file.fileno()), reference)
     contents = open_archive(blob, HostPath(reference), "docker-archive", None, arch)
     return read_image(contents.tree, reference, store, contents.env)
 
 
-def _mounted(program: str, name: str, reference: str, config: OciConfig) -> Optional[Image]:
+def _mounted(name: str, reference: str, config: OciConfig) -> Optional[Image]:
     """The image where podman mounts it; None if it cannot (a remote podman, a store that cannot mount)."""
     try:
-        said = _call(program, ("image", "mount", name), reference)
+        said = _call("podman", ("image", "mount", name), reference)
     except HostReadError:  # saving it may do all the same, or will say why not
         return None
     path = said.decode("utf-8", "surrogateescape").strip()
     if not path.startswith("/") or not os.path.isdir(path):
-        _unmount(program, name)
+        _unmount(name)
         return None
     try:
         tree = LiveTree(path)
         image = read_image(tree, reference, "podman", config.env)
     except BaseException:
-        _unmount(program, name)
+        _unmount(name)
         raise
     import weakref
 
-    weakref.finalize(tree, _unmount, program, name)  # also when the interpreter ends
+    weakref.finalize(tree, _unmount, name)  # also when the interpreter ends
     return image
 
 
-def _unmount(program: str, name: str) -> None:
+def _unmount(name: str) -> None:
     from contextlib import suppress
 
     with suppress(HostReadError):  # it was not mounted any more
-        _call(program, ("image", "unmount", name), name)
+        _call("podman", ("image", "unmount", name), name)
 
 
-class _Said(NamedTuple):
-    """What a program printed, both cut at a limit."""
+def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
+    """What the program of *store* prints for *words*, or nothing where it prints *into* a file.
 
-    status: Optional[int]
-    """None if it did not end in time."""
-    out: bytes
-    err: str
-
-
-def _call(program: str, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
-    """What *program* prints for *words*, or nothing where it prints *into* a file.
-
-    Errors: `HostReadError` (code `image-store`).
+    Errors: `HostReadError` (codes `no-image-store`, `image-store`).
     """
-    store = os.path.basename(program)
+    import tempfile
+
+    program = find_program(store)
+    if isinstance(program, Missing):
+        what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
+        raise HostReadError("no-image-store", what, where=reference, why=program.detail)
     timeout = ANSWER_S if into is None else SAVE_S
-    said = _run(program, words, timeout, into)
+    environ = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # no pipes: nothing has to be read in time
+        process = start_program(program, (store, *words), stdout=into or out, stderr=err, environ=environ)
+        status = -1 if isinstance(process, Missing) else wait_for(process, timeout)
+        out.seek(0)
+        err.seek(0)
+        said, message = out.read(DOCUMENT_LIMIT + 1), err.read(MESSAGE_LIMIT * 4).decode("utf-8", "surrogateescape")
     why = ""
-    if said.status is None:
+    if isinstance(process, Missing):
+        why = process.detail
+    elif status is None:
         why = f"`{store} {words[0]}` did not end within {timeout:g} s"
-    elif said.status != 0:
-        why = said.err.strip()[:MESSAGE_LIMIT] or f"exit status {said.status}"
-    elif len(said.out) > DOCUMENT_LIMIT:
+    elif status != 0:
+        why = message.strip()[:MESSAGE_LIMIT] or f"exit status {status}"
+    elif len(said) > DOCUMENT_LIMIT:
         why = f"`{store} {words[0]}` prints more than {DOCUMENT_LIMIT} bytes"
     if why:
         hint = f"`{store} images` lists what is there"
         raise HostReadError("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
-    return said.out
-
-
-def _run(program: str, words: tuple[str, ...], timeout_s: float, into: Optional[IO[bytes]]) -> _Said:
-    import signal
-    import subprocess
-    import tempfile
-
-    environ = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    environ.update(PATH=":".join(PROGRAM_DIRECTORIES), LC_ALL="C")
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # no pipes: nothing has to be read in time
-        try:
-            process = subprocess.Popen(
-                [os.path.basename(program), *words],
-                executable=program,
-                stdin=subprocess.DEVNULL,
-                stdout=into or out,
-                stderr=err,
-                env=environ,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return _Said(-1, b"", f"`{program}`: {error.strerror}")
-        status: Optional[int] = None
-        try:
-            status = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            pass  # no status says so
-        finally:
-            if status is None:  # also when interrupted
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        out.seek(0)
-        err.seek(0)
-        text = err.read(MESSAGE_LIMIT * 4).decode("utf-8", "surrogateescape")
-        return _Said(status, out.read(DOCUMENT_LIMIT + 1), text)
-
-
-def _program(store: Store, reference: str) -> str:
-    """The program, by its real path. Errors: `HostReadError` (code `no-image-store`)."""
-    places = (f"{directory}/{store}" for directory in PROGRAM_DIRECTORIES)
-    place = next((place for place in places if os.access(place, os.X_OK)), None)
-    if place is None:
-        why = f"no `{store}` in {':'.join(PROGRAM_DIRECTORIES)}"
-        raise HostReadError("no-image-store", f"{store} is not there", where=reference, why=why)
-    if os.geteuid() == 0 and (writable := writable_by_others(os.path.realpath(place))):
-        why = f"`{writable}` can be written by others than root; not run as root"
-        raise HostReadError("no-image-store", f"{store} cannot be trusted", where=reference, why=why)
-    return place
+    return said

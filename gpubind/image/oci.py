@@ -28,7 +28,8 @@ from gpubind.formats.oci import (
 )
 from gpubind.image.layers import LayeredTree, Layers
 from gpubind.model import HostPath, ImageKind, Missing
-from gpubind.tree import LiveTree, Tree
+from gpubind.tree import Tree
+from gpubind.tree.live import LiveTree
 from gpubind.tree.opened import OpenedTree
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ class Blobs:
         """The document *path*. Errors: `FormatError` (`bad-oci`): not there, too large, not of the *size* it should."""
         data = self.tree.read("/" + path, DOCUMENT_LIMIT)
         if isinstance(data, Missing):
-            raise _malformed(str(data), path).in_file(self.label)
+            raise _malformed(str(data), path, self.label)
         self._measured(path, len(data), size)
         with in_file(f"{self.label}: {path}"):
             return parse(data)
@@ -73,16 +74,16 @@ class Blobs:
         found = self.tree.find("/" + path)
         if isinstance(found, Missing) or found.stat.kind != "file":
             why = str(found) if isinstance(found, Missing) else "it is no regular file"
-            raise _malformed(why, path).in_file(self.label)
+            raise _malformed(why, path, self.label)
         self._measured(path, found.stat.size, size)
         blob = self.tree.open(found.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
-            raise _malformed(str(blob), path).in_file(self.label)
+            raise _malformed(str(blob), path, self.label)
         return unpacked(blob)
 
     def _measured(self, path: str, size: int, wanted: Optional[int]) -> None:
         if wanted not in (None, size):
-            raise _malformed(f"{size} bytes instead of {wanted}", path).in_file(self.label)
+            raise _malformed(f"{size} bytes instead of {wanted}", path, self.label)
 
 
 def open_layout(path: str, tag: Optional[str], arch: Architecture) -> Contents:
@@ -153,7 +154,7 @@ def _from_index(blobs: Blobs, root: HostPath, kind: ImageKind, tag: Optional[str
 
 def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[int]]]) -> Tree:
     if len(layers) > LAYERS_LIMIT:
-        raise _malformed(f"{len(layers)} layers", "layers").in_file(blobs.label)
+        raise _malformed(f"{len(layers)} layers", "layers", blobs.label)
     index = Layers()
     for path, size in layers:
         index.add(blobs.layer(path, size))
@@ -170,7 +171,7 @@ def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDe
         if descriptor.media_type in INDEX_TYPES:
             opened += 1
             if depth >= INDEX_DEPTH_LIMIT or opened > INDEXES_LIMIT:
-                raise _malformed("indexes in indexes, without end", descriptor.path).in_file(blobs.label)
+                raise _malformed("indexes in indexes, without end", descriptor.path, blobs.label)
             inner = blobs.parsed(descriptor.path, parse_oci_index, descriptor.size)
             todo.extend((item, depth + 1) for item in reversed(inner))
         elif descriptor.media_type in (*MANIFEST_TYPES, ""):
@@ -190,11 +191,11 @@ def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str)
 def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
     """The one of *images* that *tag* names; without a tag the only one."""
     if not images:
-        raise _malformed("no image is in it", "byte 0").in_file(label)
+        raise _malformed("no image is in it", "byte 0", label)
+    known = [name for names in tags for name in names]
     if tag is None:
         if len(images) == 1:
             return images[0]
-        known = [name for names in tags for name in names]
         shown = ", ".join(known[:TAGS_SHOWN]) + (", ..." if len(known) > TAGS_SHOWN else "")
         hint = "name one: `docker-archive:FILE:TAG`, `oci-archive:FILE:TAG` or `oci:DIRECTORY:TAG`"
         why = f"it has {len(images)}: {shown or 'without tags'}"
@@ -202,7 +203,6 @@ def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[
     for image, names in zip(images, tags):
         if any(_names(name, tag) for name in names):
             return image
-    known = [name for names in tags for name in names]
     why = f"it has {', '.join(known[:TAGS_SHOWN])}" if known else "its images have no tags"
     raise UsageError("no-such-tag", f"no image is tagged `{tag}`", where=label, why=why)
 
@@ -216,5 +216,5 @@ def _unsupported(why: str, label: str) -> HostReadError:
     return HostReadError("unsupported-image", "this kind of image cannot be looked at", where=label, why=why)
 
 
-def _malformed(why: str, place: str) -> FormatError:
-    return FormatError("bad-oci", "malformed image description", place=place, why=why)
+def _malformed(why: str, place: str, label: str) -> FormatError:
+    return FormatError("bad-oci", "malformed image description", place=place, why=why).in_file(label)

@@ -12,7 +12,7 @@ from gpubind.blob.base import open_blob
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 
 ACCEPTED = (
     "a directory, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, docker:NAME"

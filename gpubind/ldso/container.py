@@ -13,12 +13,13 @@ from posixpath import basename, dirname, normpath
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.ldso.brought import Brought, UserBind
 from gpubind.ldso.hwcaps import Cpu
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.namespace import Cover, Namespace, Place
 from gpubind.ldso.places import Places
 from gpubind.ldso.versions import numbers
-from gpubind.model import Brought, EnvVar, Missing, Mount, RootedPath, Stat, UserBind
+from gpubind.model import EnvVar, Missing, Mount, RootedPath, Stat
 from gpubind.tree import Tree
 
 OBJECTS_LIMIT = 4096

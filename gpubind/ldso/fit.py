@@ -9,7 +9,8 @@ from gpubind.arch import architecture
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.needs import lacking, runs_here
-from gpubind.model import Family, HostFile, ImageFacts, ImageFit, Missing, RootedPath, Side, Unfit
+from gpubind.ldso.verdict import ImageFit, Unfit
+from gpubind.model import Family, HostFile, ImageFacts, Missing, RootedPath, Side
 from gpubind.tree import Tree
 
 GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from posixpath import dirname, normpath
 from typing import NamedTuple, Optional, Union
 
-from gpubind.model import FileKind, Missing, Mount, RootedPath, UserBind
+from gpubind.ldso.brought import UserBind
+from gpubind.model import FileKind, Missing, Mount, RootedPath
 from gpubind.tree import Tree
 from gpubind.tree.base import ABSENT, LINKS_LIMIT, LOOP
 

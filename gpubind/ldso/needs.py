@@ -12,8 +12,9 @@ from typing import Literal, Optional
 from gpubind.arch import architecture
 from gpubind.formats.elf import ElfIdent, VersionNeed
 from gpubind.ldso.loader import Loader
+from gpubind.ldso.verdict import Unfit
 from gpubind.ldso.versions import newest, prefix_of
-from gpubind.model import HostFile, ImageFacts, Missing, Unfit
+from gpubind.model import HostFile, ImageFacts, Missing
 from gpubind.tree import Tree
 
 

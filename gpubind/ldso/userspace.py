@@ -15,7 +15,8 @@ from gpubind.ldso.closure import is_glibc
 from gpubind.ldso.container import Container
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.needs import lacking, runs_here
-from gpubind.model import Conflict, HostFile, ImageFacts, Missing, RootedPath, Theirs, Unfit
+from gpubind.ldso.verdict import Conflict, Theirs, Unfit
+from gpubind.model import HostFile, ImageFacts, Missing, RootedPath
 from gpubind.tree import Tree, glob
 
 RUNTIME = "libhsa-runtime64.so.1"

@@ -17,7 +17,8 @@ from typing import NamedTuple, Optional
 
 from gpubind.cuda import cuda_max, minor_compatible
 from gpubind.formats.require import version_key
-from gpubind.model import Decision, Driver, EnvVar, Gpu, ImageFacts, ImageFit, ImageLibrary, Request, Verdict
+from gpubind.ldso.verdict import ImageFit
+from gpubind.model import Decision, Driver, EnvVar, Gpu, ImageFacts, ImageLibrary, Request, Verdict
 from gpubind.planner.placement import Layout
 from gpubind.planner.reasons import unfit_text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.errors import FormatError
 from gpubind.findings import SEVERITIES
@@ -18,7 +18,6 @@ from gpubind.model import (
     Finding,
     HostFile,
     ImageFacts,
-    ImageFit,
     Inventory,
     Mount,
     Plan,
@@ -30,6 +29,9 @@ from gpubind.planner.digest import digest
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
 from gpubind.planner.sides import host_side
 from gpubind.sources.liblist import REQUIRED, known
+
+if TYPE_CHECKING:
+    from gpubind.ldso.verdict import ImageFit
 
 IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
 """A capability whose libraries cannot do without another's. Source: libnvidia-container `src/nvc_info.c`."""

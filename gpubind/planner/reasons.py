@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gpubind.model import Theirs, Unfit
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpubind.ldso.verdict import Theirs, Unfit
 
 
 def unfit_text(unfit: Unfit) -> str:

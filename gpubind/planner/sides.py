@@ -7,12 +7,15 @@ decision. What is in no group is the host's, unless the image's C library cannot
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.findings import finding, worst
-from gpubind.model import Capability, Decision, Finding, HostFile, ImageFit, Request, Severity, Side, Unfit
+from gpubind.model import Capability, Decision, Finding, HostFile, Request, Severity, Side
 from gpubind.planner.reasons import theirs_text, unfit_text
 from gpubind.sources.liblist import known
+
+if TYPE_CHECKING:
+    from gpubind.ldso.verdict import ImageFit, Unfit
 
 GroupName = Literal["glvnd", "opencl", "rocm"]
 GROUPS: tuple[GroupName, ...] = ("glvnd", "opencl", "rocm")

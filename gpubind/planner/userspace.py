@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.findings import finding
-from gpubind.model import Conflict, Finding, HostFile, ImageFit, Request, Unfit
+from gpubind.ldso.verdict import Conflict, ImageFit, Unfit
+from gpubind.model import Finding, HostFile, Request
 from gpubind.planner.reasons import unfit_text
 from gpubind.planner.sides import Sided, left_out
 

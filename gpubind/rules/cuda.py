@@ -42,6 +42,7 @@ def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
     harm = _harm(preflight, compat[0]) if compat else None
     by_hand = preflight.plan.layout == "cdi"
     refused = ("own-refused" if harm else "own-too-old") if compat else None
+    oldest = minor_floor(wanted) or minimum_driver(wanted)
     yield finding(
         "cuda-too-new",
         subject=wanted,
@@ -49,7 +50,7 @@ def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
         where=cuda.known_from,
         libcuda=cuda.name,
         serves=cuda.serves,
-        driver=minor_floor(wanted) or minimum_driver(wanted) or "a newer one",
+        driver=f"driver {oldest} or newer" if oldest else "a newer driver",
         directory=dirname(helpful[0].path) if helpful else "",
         compat=compat[0].path if compat else "",
         harm=harm,

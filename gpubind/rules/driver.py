@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from shlex import quote
 
@@ -11,21 +10,22 @@ from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
 from gpubind.model import ContainerPath, Decision, Finding
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.nvidia.gpus import PROC_GPUS
+from gpubind.sources.nodes import PCI_DEVICES, pci_displays
+from gpubind.sources.nvidia.gpus import GPU_NODE, PROC_GPUS
 from gpubind.sources.search import LD_CACHE
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 NOUVEAU = "/sys/module/nouveau"
 NVML = "libnvidia-ml.so.1"
-PCI_DEVICES = "/sys/bus/pci/devices"
-_GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
+NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
+"""Vendor and classes on the PCI bus."""
 
 
 def nouveau(preflight: Preflight) -> Iterator[Finding]:
     """The kernel's own driver took the GPU at boot; only one of the two can have it."""
     host = preflight.host
     if host.dev.has(NOUVEAU) and not _module_is_loaded(host):
-        yield finding("nouveau", subject="nouveau", where=", ".join((NOUVEAU, *_pci_gpus(host))))
+        yield finding("nouveau", subject="nouveau", where=", ".join((NOUVEAU, *pci_displays(host, *NVIDIAS_DISPLAYS))))
 
 
 def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
@@ -33,7 +33,7 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
     host = preflight.host
     if _module_is_loaded(host) or host.dev.has(NOUVEAU):
         return
-    addresses = _pci_gpus(host)
+    addresses = pci_displays(host, *NVIDIAS_DISPLAYS)
     if addresses:
         where = ", ".join(f"{PCI_DEVICES}/{address}{_bound_to(host, address)}" for address in addresses)
         gpus = counted(len(addresses), "NVIDIA GPU")
@@ -43,17 +43,6 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
 def _module_is_loaded(host: Host) -> bool:
     """Whether NVIDIA's kernel module is loaded; its /sys/module may be hidden where its /proc is not."""
     return host.dev.has("/sys/module/nvidia") or host.dev.has("/proc/driver/nvidia/version")
-
-
-def _pci_gpus(host: Host) -> tuple[str, ...]:
-    """The PCI addresses of NVIDIA's display controllers (vendor 0x10de, class 0x03....), driver or not."""
-    found = []
-    for address in host.dev.names(PCI_DEVICES):
-        base = f"{PCI_DEVICES}/{address}"
-        is_display = (host.dev.text(f"{base}/class") or "").startswith("0x03")
-        if is_display and host.dev.text(f"{base}/vendor") == "0x10de":
-            found.append(address)
-    return tuple(found)
 
 
 def _bound_to(host: Host, address: str) -> str:
@@ -66,7 +55,7 @@ def no_gpu(preflight: Preflight) -> Iterator[Finding]:
     """The module is loaded and has no GPU: it fell off the bus, is given away, or is too new or old for the driver."""
     if not preflight.has_linux_driver or not preflight.host.dev.has_nothing_in(PROC_GPUS):
         return
-    if not any(_GPU_NODE.fullmatch(node.target) for node in preflight.plan.devices):
+    if not any(GPU_NODE.fullmatch(node.target[len("/dev/") :]) for node in preflight.plan.devices):
         yield finding("no-gpu", subject="nvidia", where=f"{PROC_GPUS} is empty, no /dev/nvidia0")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpubind.findings import finding
 from gpubind.model import Finding
 from gpubind.rules.preflight import Preflight
+from gpubind.sources.nodes import PCI_DEVICES
 
 GBM_BACKEND = "nvidia-drm_gbm.so"
 ALLOCATOR = "libnvidia-allocator.so.1"
@@ -35,7 +36,7 @@ def render_node_missing(preflight: Preflight) -> Iterator[Finding]:
     if not preflight.has_linux_driver or not preflight.wants_by_name("graphics"):
         return
     for gpu in preflight.gpus:
-        directory = f"/sys/bus/pci/devices/{gpu.pci}/drm"
+        directory = f"{PCI_DEVICES}/{gpu.pci}/drm"
         # Where that is unknown, or there, the node alone could be hidden.
         if gpu.pci and gpu.render is None and preflight.host.dev.has_nothing_in(directory):
             yield finding("render-node-missing", subject=gpu.pci, where=f"{directory}, /dev/dri", pci=gpu.pci)

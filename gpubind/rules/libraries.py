@@ -63,12 +63,14 @@ class _Cause(NamedTuple):
 
 
 def _causes(preflight: ImagePreflight, kind: Literal["missing", "version", "stack"]) -> Iterator[_Cause]:
-    """Why files of the plan do not load: each cause of *kind* once, by library and name."""
-    causes: dict[tuple[str, str], list[tuple[Failure, Mount]]] = {}
+    """Why files of the plan do not load: each cause of *kind* once for an architecture, by library and name."""
+    causes: dict[tuple[str, str, bool], list[tuple[Failure, Mount]]] = {}
     for library in unloadable(preflight.container, preflight.plan):
         for failure in library.failures:
             if failure.kind == kind:
-                causes.setdefault((failure.provider or "", failure.name), []).append((failure, library.mount))
+                mount = library.mount
+                cause = (failure.provider or "", failure.name, mount.capability == "compat32")
+                causes.setdefault(cause, []).append((failure, mount))
     table = read_table(shipped_liblist("nvliblist.conf"))
     for _, refused in sorted(causes.items(), key=lambda cause: cause[0]):
         mounts = tuple(mount for _, mount in refused)
@@ -94,7 +96,9 @@ def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     for cause in _causes(preflight, "missing"):
         packages = PACKAGES.get(cause.failure.name)
         cases = cases_of(("many", cause.are_many), ("packaged", packages))
-        found = _refused("library-missing", cause, cases, packages=packages, use=_use(cause.names))
+        mount, name = cause.mounts[0], cause.failure.name
+        library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # another may well be there
+        found = _refused("library-missing", cause, cases, packages=packages, use=_use(cause.names), library=library)
         yield softened(found, unseen_libraries(preflight))
 
 

@@ -5,27 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from shlex import quote
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.findings import counted, finding
 from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES
-from gpubind.model import DeviceNode, Finding, Gpu, MigDevice
+from gpubind.model import DeviceNode, Finding
 from gpubind.rules.nodes import majors
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.nvidia.gpus import PROC_CAPABILITIES, access_file, access_minor, read_minors
-
-
-class _Access(NamedTuple):
-    """What opening a part of a GPU takes: a node for the GPU instance, and one for the compute instance."""
-
-    gpu: Gpu
-    device: MigDevice
-    ci: Optional[int]
-    """None: the right to the GPU instance itself."""
-    capability: str
-    """`gpu0/gi1/ci0/access`, as mig-minors spells it."""
-    file: str
-    """The same below /proc/driver/nvidia/capabilities, with what the driver makes of it."""
+from gpubind.sources.nvidia.gpus import PROC_CAPABILITIES, access_file, capability_of, read_mig_nodes
 
 
 def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
@@ -36,40 +23,26 @@ def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
     host, gpus = preflight.host, preflight.gpus
     if not (preflight.has_linux_driver and preflight.wants("compute") and "nvidia-caps" in majors(host)):
         return  # before 450.80, or by a module parameter, the files of /proc are opened instead
-    nodes: dict[str, DeviceNode] = {node.target: node for node in preflight.plan.devices}
-    minors = read_minors(host)
-    broken: dict[str, _Access] = {}
-    lost: set[tuple[Optional[str], MigDevice]] = set()
-    accesses = [access for gpu in gpus for device in gpu.mig for access in _accesses(gpu, device)]
-    for access in accesses:
-        minor = access_minor(host, minors, access.gpu.minor, access.device.gi, access.ci)
-        path = f"/dev/nvidia-caps/nvidia-cap{minor}"
-        if minor is not None and not _is_readable(nodes.get(path)):
-            broken.setdefault(path, access)
-            lost.add((access.gpu.pci, access.device))
-    all_lost = len(lost) == len({(access.gpu.pci, access.device) for access in accesses})
+    nodes = preflight.nodes
+    broken = [guard for guard in read_mig_nodes(host, gpus) if not _is_readable(nodes.get(guard.target))]
+    is_lost = [
+        any(guard.minor == gpu.minor and guard.guards(device) for guard in broken) for gpu in gpus for device in gpu.mig
+    ]
     whole = any(not gpu.mig for gpu in gpus)
-    for path, access in broken.items():
-        node = nodes.get(path)
+    for guard in broken:
+        node = nodes.get(guard.target)
+        file = access_file(guard.minor, guard.gi, guard.ci)
         yield finding(
             "mig-node-missing",
-            subject=path,
+            subject=guard.target,
             case="absent" if node is None else "forbidden",
-            severity="error" if all_lost and not whole else "warning",
-            where=f"{path}, {access.file}",
-            capability=access.capability,
-            file=access.file,
+            severity="error" if all(is_lost) and not whole else "warning",
+            where=f"{guard.target}, {file}",
+            capability=capability_of(file),
+            file=file,
             mode=node.mode if node is not None else None,
             source=quote(node.source) if node is not None else None,
         )
-
-
-def _accesses(gpu: Gpu, device: MigDevice) -> tuple[_Access, _Access]:
-    gi, ci = f"gi{device.gi}", f"gi{device.gi}/ci{device.ci}"
-    return (
-        _Access(gpu, device, None, f"gpu{gpu.minor}/{gi}/access", access_file(gpu.minor, device.gi, None)),
-        _Access(gpu, device, device.ci, f"gpu{gpu.minor}/{ci}/access", access_file(gpu.minor, device.gi, device.ci)),
-    )
 
 
 def _is_readable(node: Optional[DeviceNode]) -> bool:

@@ -9,7 +9,7 @@ from gpubind.errors import FormatError
 from gpubind.findings import finding
 from gpubind.formats.procfs import parse_devices, parse_params
 from gpubind.host import Host
-from gpubind.model import DeviceNode, Finding
+from gpubind.model import Finding
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.nvidia.gpus import PROC_GPUS
 
@@ -28,20 +28,20 @@ def majors(host: Host) -> dict[str, int]:
 
 def control_node_missing(preflight: Preflight) -> Iterator[Finding]:
     """Nothing of the driver works without /dev/nvidiactl."""
-    if preflight.has_linux_driver and CONTROL not in _nodes(preflight):
+    if preflight.has_linux_driver and CONTROL not in preflight.nodes:
         yield finding("control-node-missing", subject=CONTROL, where=CONTROL)
 
 
 def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
     """CUDA without /dev/nvidia-uvm answers 999: the module is loaded only when something asks for it."""
-    if preflight.has_linux_driver and preflight.wants("compute") and UVM not in _nodes(preflight):
+    if preflight.has_linux_driver and preflight.wants("compute") and UVM not in preflight.nodes:
         yield finding("uvm-missing", subject=UVM, where=UVM)
 
 
 def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
     """A node without its driver: opening it gives ENXIO. Left from an earlier boot, or made by hand."""
     numbers = majors(preflight.host)
-    node = _nodes(preflight).get(UVM)
+    node = preflight.nodes.get(UVM)
     if preflight.has_linux_driver and numbers and "nvidia-uvm" not in numbers and node is not None:
         where = f"{node.source} (major {node.major}), /proc/devices has no nvidia-uvm"
         yield finding("uvm-not-loaded", subject=UVM, where=where)
@@ -51,7 +51,7 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
     """A GPU that the driver has, but no process can open: its /dev/nvidiaN is missing, or is another's."""
     if not preflight.has_linux_driver:
         return
-    nodes = _nodes(preflight)
+    nodes = preflight.nodes
     gpus = [gpu for gpu in preflight.gpus if gpu.minor is not None]
     found = [(gpu, nodes.get(f"/dev/nvidia{gpu.minor}")) for gpu in gpus]
     without = [(gpu, node) for gpu, node in found if node is None or node.minor != gpu.minor]
@@ -89,7 +89,3 @@ def device_file_mode(preflight: Preflight) -> Iterator[Finding]:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10
-
-
-def _nodes(preflight: Preflight) -> dict[str, DeviceNode]:
-    return {node.target: node for node in preflight.plan.devices}

@@ -8,10 +8,11 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
+from gpubind.ldso.brought import Brought
 from gpubind.ldso.container import Container
 from gpubind.ldso.execve import Caller, Chain, follow
 from gpubind.ldso.hwcaps import Cpu, parse_cpuinfo
-from gpubind.model import Brought, Capability, Driver, Gpu, Missing, Plan
+from gpubind.model import Capability, DeviceNode, Driver, Gpu, Missing, Plan
 from gpubind.planner.plan import wanted_capabilities
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import NO_MOUNT_POINT, Words
@@ -78,6 +79,11 @@ class Preflight(NamedTuple):
             for mount in self.plan.mounts
             if mount.kind == "library" and mount.vendor == "nvidia" and mount.capability != "compat32"
         }
+
+    @property
+    def nodes(self) -> dict[str, DeviceNode]:
+        """The device nodes that the container gets, by their place."""
+        return {node.target: node for node in self.plan.devices}
 
     def wants(self, capability: Capability) -> bool:
         """Whether *capability* is asked for, or implied by one that is."""

@@ -10,7 +10,7 @@ from gpubind.findings import finding
 from gpubind.host import Host
 from gpubind.model import Finding
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.nvidia.devices import MPS_DIRECTORY
+from gpubind.sources.nvidia.devices import mps_directory
 
 NVSWITCHES = "/proc/driver/nvidia-nvswitch/devices"
 FABRIC_MANAGER = ("nvidia-fabricmanager/socket", "nvidia-fabricmanager/nv-fabricmanager.pid")
@@ -56,7 +56,7 @@ def persistence_missing(preflight: Preflight) -> Iterator[Finding]:
 
 def mps_active(preflight: Preflight) -> Iterator[Finding]:
     """The caller's own MPS daemon: its directory is in the plan, and every CUDA process becomes its client."""
-    directory = _mps_directory(preflight.host)
+    directory = mps_directory(preflight.host)
     bound = any(mount.kind == "directory" and mount.target == directory for mount in preflight.plan.mounts)
     if bound and preflight.host.dev.has(f"{directory}/{MPS_PID}"):
         yield finding("mps-active", subject=directory, where=f"{directory}/{MPS_PID}")
@@ -64,11 +64,7 @@ def mps_active(preflight: Preflight) -> Iterator[Finding]:
 
 def mps_other_user(preflight: Preflight) -> Iterator[Finding]:
     """Another user's MPS daemon has the GPUs: this user's processes wait for it, or are turned away."""
-    directory = _mps_directory(preflight.host)
+    directory = mps_directory(preflight.host)
     decisions = [d for d in preflight.plan.decisions if d.rule == "not-yours" and d.subject == directory]
     if decisions and not preflight.host.dev.lacks(f"{directory}/{MPS_PID}"):
         yield finding("mps-other-user", subject=directory, where=f"{directory} ({decisions[0].detail})")
-
-
-def _mps_directory(host: Host) -> str:
-    return host.environ.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_DIRECTORY

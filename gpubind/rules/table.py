@@ -7,8 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, Optional
 
-from gpubind.errors import NothingToBindError
-from gpubind.findings import finding, texts
+from gpubind.findings import texts
 from gpubind.model import Finding, Severity
 from gpubind.planner import finding_order
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
@@ -61,10 +60,3 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
         if rule.find is not None:
             findings += rule.find(preflight)
     return tuple(sorted(findings, key=finding_order))
-
-
-def nothing_to_bind(error: NothingToBindError) -> Finding:
-    """The finding about a host that has no driver and no device."""
-    return finding(
-        "nothing-to-bind", subject="host", where=error.where, what=error.what, why=error.why, hint=error.hint
-    )

@@ -12,7 +12,8 @@ from __future__ import annotations
 from posixpath import dirname
 from typing import Optional
 
-from gpubind.model import Brought, ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, Plan, UserBind
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, Plan
 from gpubind.runtimes.bwrap_environment import environment, planned
 from gpubind.runtimes.bwrap_options import Given, read_options
 from gpubind.runtimes.edits import Obstacle, Words, edits_of, left_out

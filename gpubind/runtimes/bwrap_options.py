@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
-from gpubind.model import ContainerPath, HostPath, UserBind
+from gpubind.ldso.brought import UserBind
+from gpubind.model import ContainerPath, HostPath
 
 _BINDS = frozenset(f"--{kind}{also}" for kind in ("bind", "dev-bind", "ro-bind") for also in ("", "-try"))
 _UNSEEN = {

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Callable, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
 
 from gpubind.host import Host
-from gpubind.model import Brought, ContainerPath, Plan
+from gpubind.model import ContainerPath, Plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.flags import Options
 from gpubind.runtimes.start import Action, Start
 from gpubind.tree import Tree
+
+if TYPE_CHECKING:
+    from gpubind.ldso.brought import Brought
 
 ImageForm = Literal["directory", "file", "reference", "bundle"]
 """How an image is given to a runtime: a directory, one file (SIF, an archive), a name of a store's or a registry's, an

@@ -12,7 +12,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Optional
 
-from gpubind.model import Brought, Plan
+from gpubind.layouts import STARTER_PREFIXES
+from gpubind.ldso.brought import Brought
+from gpubind.model import Plan
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.lines import quoted, raw
 from gpubind.runtimes.record import Call, Command, Form, Identity, Limits, Printed, Runtime, UserNamespaces
@@ -24,9 +26,6 @@ from gpubind.runtimes.singularity_values import overrides
 from gpubind.runtimes.singularity_words import layout_of, words
 from gpubind.runtimes.start import Start
 from gpubind.tree import Tree
-
-PREFIXES = ("/usr/libexec", "/usr/local/libexec", "/usr/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu")
-"""Where packages and `make install` put the set-user-id program."""
 
 
 def identify(text: str) -> Identity:
@@ -60,7 +59,7 @@ def _quoted(program: str, printed: Printed) -> str:
 
 
 def _record(name: str, title: str) -> Runtime:
-    helpers = tuple(f"{prefix}/{name}/bin/starter-suid" for prefix in PREFIXES)
+    helpers = tuple(f"{prefix}/{name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
     message = "it will say `Failed to create user namespace`"
     forms = {
         name: Form(partial(_raw, name), partial(_quoted, name)),

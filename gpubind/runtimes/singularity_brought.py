@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename, join, normpath
 from typing import NamedTuple, Optional
 
-from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, UserBind
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, HostPath
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.flags import parse_list
 from gpubind.runtimes.singularity_options import is_clean, is_contained

@@ -10,7 +10,7 @@ from gpubind.formats.elf import ElfIdent
 from gpubind.formats.icd import parse_icd
 from gpubind.formats.liblist import library_stem
 from gpubind.layouts import RUN_DIRECTORY, SYSTEM_DIRECTORIES
-from gpubind.model import Capability, ContainerPath, Decision, Missing, RootedPath
+from gpubind.model import Capability, ContainerPath, Decision, Found, Missing, RootedPath
 from gpubind.sources.claims import Answer, Claim
 from gpubind.sources.liblist import NameTable, capability_of, driver_version_of
 from gpubind.sources.search import Candidate, Search
@@ -27,20 +27,25 @@ def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
         found = tree.find(f"{directory.rstrip('/')}/{claim.name}")
         if isinstance(found, Missing) or found.stat.kind != "file":
             continue
-        ident = tree.ident(found.path)
-        if isinstance(ident, ElfIdent) and ident.arch != search.arch:
-            detail = f"{ident.arch}; this host is {search.arch}"
-            return claim.decision(verdict="rejected", rule="wrong-machine", path=found.path, detail=detail)
-        if claim.userspace and not isinstance(ident, ElfIdent):
+        if claim.userspace and not isinstance(tree.ident(found.path), ElfIdent):
             # ROCm's scripts need modules that lie beside them, and Python.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
             return claim.decision(
                 verdict="left-out", rule="script", step="name", path=found.path, found_by=directory, detail=detail
             )
         capability = capability_of(table.section_of(claim), None)
-        made = claim.file(tree, found, kind="binary", found_by=directory, capability=capability)
-        return made._replace(names=(claim.name,), arch=search.arch)
+        return program(search, claim, found, directory, capability)
     return claim.decision(verdict="absent", rule="no-match", detail="in none of the program directories")
+
+
+def program(search: Search, claim: Claim, found: Found, found_by: str, capability: Optional[Capability]) -> Answer:
+    """*found* as the program that *claim* names, if it is for this machine; a script is for any."""
+    ident = search.tree.ident(found.path)
+    if isinstance(ident, ElfIdent) and ident.arch != search.arch:
+        detail = f"{ident.arch}; this host is {search.arch}"
+        return claim.decision(verdict="rejected", rule="wrong-machine", path=found.path, detail=detail)
+    made = claim.file(search.tree, found, kind="binary", found_by=found_by, capability=capability)
+    return made._replace(names=(claim.name,), arch=search.arch)
 
 
 def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
@@ -50,8 +55,8 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
         return [claim.decision(verdict="rejected", rule="unclean-path", path=claim.name, detail=why)]
     places: dict[str, str] = {path: path for path in glob(search.tree, claim.name)}
     if not places:
-        at_top = [name for name in search.tree.names("/") if fnmatchcase(RUN_DIRECTORY.get(name, ""), claim.name)]
-        places = {f"/{name}": RUN_DIRECTORY[name] for name in at_top}
+        known = (name for name in search.tree.names("/") if name in RUN_DIRECTORY)
+        places = {f"/{name}": RUN_DIRECTORY[name] for name in known if fnmatchcase(RUN_DIRECTORY[name], claim.name)}
     if not places:
         detail = "nothing matches" if set(claim.name) & set("*?[") else "it is not there"
         return [claim.decision(verdict="absent", rule="no-match", detail=detail)]

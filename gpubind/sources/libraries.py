@@ -44,7 +44,9 @@ class ByName:
 
     def claim_on(self, name: str) -> Optional[Claim]:
         """The claim that means library *name* (`libcuda.so.1`)."""
-        meant = sorted((*self._by_stem.get(library_stem(name), ()), *self._versions))
+        meant = self._by_stem.get(library_stem(name), [])
+        if self._versions:
+            meant = sorted((*meant, *self._versions))
         return next((claim for _, claim in meant if _means(claim, name)), None)
 
 
@@ -170,10 +172,8 @@ def _family(search: Search, candidate: Candidate) -> Union[Family, Literal["fore
     if candidate.name.startswith("libOpenCL.so"):
         return "opencl"
     directory = candidate.path.rpartition("/")[0]
-    for place in (directory, f"{directory}/libglvnd"):
-        if not isinstance(search.tree.lstat(f"{place}/libGLdispatch.so.0"), Missing):
-            return "glvnd"
-    return "foreign"
+    beside = (f"{directory}/libGLdispatch.so.0", f"{directory}/libglvnd/libGLdispatch.so.0")
+    return "glvnd" if any(map(search.tree.has, beside)) else "foreign"
 
 
 def _group(search: Search, wins: dict[tuple[str, str], _Win]) -> tuple[HostFile, ...]:

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from posixpath import basename
 from typing import NamedTuple, Optional, Union
 
-from gpubind.formats.elf import ElfIdent
 from gpubind.formats.liblist import library_stem
 from gpubind.model import ContainerPath, Decision, HostFile, Missing, RootedPath
 from gpubind.sources.claims import Answer, Claim, sorted_out
-from gpubind.sources.files import find_files, find_program, library_candidates
+from gpubind.sources.files import find_files, find_program, library_candidates, program
 from gpubind.sources.liblist import NameTable, capability_of
 from gpubind.sources.libraries import ByName, Libraries, find_libraries, unmatched, with_aliases
 from gpubind.sources.search import Accepted, Candidate, Search
@@ -221,12 +220,8 @@ def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, pro
     if found.stat.kind != "file" or found.stat.mode & 0o111 == 0:
         return claim.bindable(tree, found, found_by=path, capability=capability)
     claim = claim._replace(name=name, target=None)
-    ident = tree.ident(path)
-    if isinstance(ident, ElfIdent) and ident.arch != search.arch:
-        detail = f"{ident.arch}; this host is {search.arch}"
-        return claim.decision(verdict="rejected", rule="wrong-machine", path=path, detail=detail)
-    if name in programs:
+    made = program(search, claim, found, path, capability)
+    if isinstance(made, HostFile) and name in programs:
         detail = f"{programs[name]} comes first"
         return claim.decision(verdict="left-out", rule="shadowed", path=path, detail=detail)
-    made = claim.file(tree, found, kind="binary", found_by=path, capability=capability)
-    return made._replace(names=(name,), arch=search.arch)
+    return made

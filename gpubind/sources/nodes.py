@@ -28,6 +28,7 @@ from gpubind.model import (
 from gpubind.sources.claims import Claim
 
 DRM = ("drm",)
+PCI_DEVICES = "/sys/bus/pci/devices"
 
 
 class Wanted(NamedTuple):
@@ -166,11 +167,19 @@ def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
     )
 
 
+def pci_displays(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
+    """The PCI addresses of what *maker* (`0x10de`) has made and is of *classes* (`0x03`), driver or not, in order."""
+    dev = host.lenient.dev  # of what is no display, a record tells no class
+    texts = ((address, dev.text(f"{PCI_DEVICES}/{address}/class")) for address in dev.names(PCI_DEVICES))
+    of_kind = [address for address, kind in texts if kind is not None and kind.startswith(classes)]
+    return tuple(address for address in of_kind if dev.text(f"{PCI_DEVICES}/{address}/vendor") == maker)
+
+
 def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:
     """`/dev/dri/card*` and `renderD*` of the GPU at *pci*: from sysfs, else from udev's by-path links."""
     if pci is None:
         return ()
-    names = host.dev.list(f"/sys/bus/pci/devices/{pci}/drm")
+    names = host.dev.list(f"{PCI_DEVICES}/{pci}/drm")
     if not isinstance(names, Missing):
         return tuple(f"/dev/dri/{name}" for name in names if re.fullmatch(r"(card|renderD)[0-9]+", name))
     nodes = (host.dev.resolve(f"/dev/dri/by-path/pci-{pci}-{end}") for end in ("card", "render"))
@@ -186,9 +195,9 @@ def render_node(host: Host, pci: Optional[str]) -> Optional[RootedPath]:
 
 def driver_kind(host: Host) -> DriverKind:
     """`wsl` where /dev/dxg stands for the driver, `tegra` on Jetson, else `linux`."""
-    if not isinstance(host.dev.lstat("/dev/dxg"), Missing):
+    if host.dev.has("/dev/dxg"):
         return "wsl"
-    if not isinstance(host.dev.lstat("/etc/nv_tegra_release"), Missing):
+    if host.dev.has("/etc/nv_tegra_release"):
         return "tegra"
     return "linux"
 

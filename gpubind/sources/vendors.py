@@ -43,11 +43,11 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
             errors.append((vendor, error))
     if not inventories:
         raise errors[0][1]
-    findings = [nothing_found(error, vendor) for vendor, error in errors if named]
+    findings = [nothing_to_bind(error, vendor) for vendor, error in errors if named]
     return Surveyed(tuple(inventories), tuple(findings))
 
 
-def nothing_found(error: NothingToBindError, vendor: Optional[Vendor]) -> Finding:
+def nothing_to_bind(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:
     """The finding about a host that has no driver and no device."""
     where, what, why, hint = error.where, error.what, error.why, error.hint
     return finding(error.code, subject="host", vendor=vendor, where=where, what=what, why=why, hint=hint)

@@ -1,7 +1,9 @@
-"""A tree of files below a root, live or recorded. Links are chased here, and files of hosts are read here."""
+"""A tree of files below a root, live or recorded. Links are chased here, and files of hosts are read here.
+
+Each kind of tree is a module of its own, loaded by those who need it.
+"""
 
 from gpubind.tree.base import Tree
 from gpubind.tree.glob import glob
-from gpubind.tree.live import LiveTree
 
-__all__ = ["LiveTree", "Tree", "glob"]
+__all__ = ["Tree", "glob"]

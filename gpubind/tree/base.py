@@ -81,7 +81,7 @@ class Tree:
         They hold no link in their parents. The last one may be missing: there the way ends.
         """
         seen: dict[str, Union[Stat, Missing]] = {}
-        self._walk(RootedPath("/"), path, depth=SHORTCUTS, stats=seen)
+        self._walk(RootedPath("/"), path, depth=SHORTCUTS, seen=seen)
         return tuple(seen)
 
     def lstat(self, path: str) -> Union[Stat, Missing]:
@@ -225,6 +225,8 @@ class Tree:
         return answer
 
     def _without_links_above(self, path: str) -> Union[RootedPath, Missing]:
+        if not path.startswith("/"):
+            raise ValueError(f"not an absolute path: {path!r}")
         head, _, name = path.rpartition("/")
         if name in ("", ".", ".."):  # a directory is wanted, and a link to one is followed
             return self.resolve(path)
@@ -239,13 +241,13 @@ class Tree:
         return found.path if kind == "file" else Missing("unreadable", f"a {kind}, not a regular file")
 
     def _walk(
-        self, at: RootedPath, path: str, depth: int = 0, stats: Optional[dict[str, Union[Stat, Missing]]] = None
+        self, at: RootedPath, path: str, depth: int = 0, seen: Optional[dict[str, Union[Stat, Missing]]] = None
     ) -> Union[RootedPath, Missing]:
         """Where *path* leads from the resolved directory *at*. This loop is most of what planning costs.
 
-        *depth*: of links in links. *stats*: where facts are looked for first, and where each one used is written down.
+        *depth*: of links in links. *seen*: where the facts of every path on the way are written down.
         """
-        stats = self._stats if stats is None else stats
+        stats = self._stats
         todo = path.split("/")[::-1]
         links = 0
         while todo:
@@ -258,7 +260,9 @@ class Tree:
             here = RootedPath(f"{at}/{name}" if at != "/" else f"/{name}")
             found = stats.get(here)
             if found is None:
-                found = stats[here] = self._stat(here)
+                found = stats[here] = self._lstat(here)
+            if seen is not None:
+                seen[here] = found
             if isinstance(found, Missing):
                 return found
             if found.kind == "link":

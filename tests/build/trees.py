@@ -23,7 +23,7 @@ from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, Rec
 from gpubind.formats.stub import is_stub
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import HostPath, Missing, Stat
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 from gpubind.tree.recorded import RecordedTree
 
 ABSENT, FORBIDDEN = Missing("absent"), Missing("forbidden", "permission denied")

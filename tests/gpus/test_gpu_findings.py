@@ -41,3 +41,18 @@ def test_every_text_about_the_choice_of_gpus_is_told_in_some_case(code: str) -> 
         assert any(all(re.fullmatch(pattern, getattr(one, key)) for key, pattern in fields.items()) for one in told), (
             name
         )
+
+
+def said(host: str, **environ: str) -> list[Finding]:
+    return [one for chosen in select(HOSTS[host], None, environ, isolated=False) for one in chosen.inventory.findings]
+
+
+def test_a_name_that_no_gpu_has_is_told_in_part_where_it_is_long() -> None:
+    (unknown,) = said("two", NVIDIA_VISIBLE_DEVICES="GPU-" + "f" * 1000)
+    assert unknown.code == "visible-devices-unknown"
+    assert "f" * 77 not in f"{unknown.what} {unknown.why}"
+
+
+def test_one_gpu_is_no_gpus() -> None:
+    (order,) = said("eight", SLURM_STEP_GPUS="1", CUDA_VISIBLE_DEVICES="0")
+    assert (order.code, "SLURM_STEP_GPUS names 1 GPU;" in (order.why or "")) == ("gpu-order-unknown", True)

@@ -29,7 +29,7 @@ from gpubind.layouts import (
 from gpubind.model import Missing, RootedPath, Stat
 from gpubind.rules import driver, graphics, manifests, nodes, platform, services
 from gpubind.runtimes import RUNTIMES
-from gpubind.sources.amd.devices import PCI_DEVICES
+from gpubind.sources.nodes import PCI_DEVICES
 from gpubind.tree import Tree
 
 V = "550.54.14"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Optional
 
@@ -14,6 +16,7 @@ from build.layers import archive, docker_archive, packed, tar
 from build.trees import make_tree
 
 from gpubind.errors import GpubindError
+from gpubind.host import programs as programs_of_hosts
 from gpubind.image import engine, open_image
 
 ENV = ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all"]
@@ -44,8 +47,8 @@ esac
         program.parent.mkdir(exist_ok=True)
         program.write_text(script)
         program.chmod(0o755)
-    monkeypatch.setattr(engine, "PROGRAM_DIRECTORIES", (str(tmp_path / "bin"), "/usr/bin", "/bin"))
-    monkeypatch.setattr(engine, "writable_by_others", lambda program: None)
+    monkeypatch.setattr(programs_of_hosts, "PROGRAM_DIRECTORIES", (str(tmp_path / "bin"), "/usr/bin", "/bin"))
+    monkeypatch.setattr(programs_of_hosts, "writable_by_others", lambda program: None)
     monkeypatch.setenv("SECRET", "kept")
     monkeypatch.setenv("HOME", "/home/someone")
     return tmp_path
@@ -112,6 +115,23 @@ def test_a_program_that_does_not_end_is_ended(programs: Path, monkeypatch: pytes
     assert "did not end within 0.2 s" in caught.value.why
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # nobody has seen its end
+def test_a_program_that_even_sigkill_does_not_end_is_not_waited_for(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk or a network file system may hold it in the kernel."""
+    killed: list[int] = []
+    monkeypatch.setattr(engine, "ANSWER_S", 0.2)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.killpg", lambda group, number: killed.append(group))
+        begun = time.monotonic()
+        with pytest.raises(GpubindError):
+            open_image("docker:slow")
+    os.killpg(killed[0], signal.SIGKILL)
+    os.waitpid(killed[0], 0)
+    assert time.monotonic() - begun < programs_of_hosts.KILL_S + 5
+
+
 def test_what_is_saved_may_be_no_archive(programs: Path) -> None:
     (programs / "saved").write_bytes(b"hello")
     with pytest.raises(GpubindError) as caught:
@@ -129,12 +149,12 @@ def test_what_is_inspected_may_be_no_document(programs: Path) -> None:
 def test_a_program_that_is_missing_or_not_roots_is_not_run(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "writable_by_others", lambda program: program)
+    monkeypatch.setattr(programs_of_hosts, "writable_by_others", lambda program: program)
     as_user(monkeypatch, 0)
     with pytest.raises(GpubindError) as caught:
         open_image("docker:test:1")
     assert (caught.value.code, "can be written" in caught.value.why) == ("no-image-store", True)
-    monkeypatch.setattr(engine, "PROGRAM_DIRECTORIES", (str(tmp_path / "empty"),))
+    monkeypatch.setattr(programs_of_hosts, "PROGRAM_DIRECTORIES", (str(tmp_path / "empty"),))
     with pytest.raises(GpubindError) as caught:
         open_image("podman:test:1")
     assert (caught.value.code, "no `podman` in" in caught.value.why) == ("no-image-store", True)

@@ -111,6 +111,8 @@ def test_what_a_32_bit_library_needs_is_looked_for_among_32_bit_libraries() -> N
     )
     for without in (opened, opened64):
         found = check(machine(wants), made(without, wants), without)
-        assert [f.subject for f in found if f.code == "library-missing"] == ["libz.so.1"]
+        missing = [finding for finding in found if finding.code == "library-missing"]
+        assert [finding.subject for finding in missing] == ["libz.so.1"]
+        assert missing[0].what.startswith("libz.so.1 for i386 is neither in the image nor in the plan")
     with_it = image_with(HOSTS, "2.36", "libz.so.1")
     assert not [f for f in check(machine(wants), made(with_it, wants), with_it) if f.code == "library-missing"]

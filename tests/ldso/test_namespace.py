@@ -12,9 +12,10 @@ from build.elf import elf
 from build.images import glibc, image
 from build.trees import Dir, Link, Spec, make_tree, recorded_tree
 
+from gpubind.ldso.brought import Brought, UserBind
 from gpubind.ldso.container import Container
-from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, Mount, UserBind
-from gpubind.tree import LiveTree
+from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
+from gpubind.tree.live import LiveTree
 
 LIBS = "/.gpubind/libs"
 USR = "/usr/lib/x86_64-linux-gnu"

@@ -16,7 +16,8 @@ from gpubind.blob.base import open_blob
 from gpubind.errors import HostReadError
 from gpubind.image.squashfs import SquashfsTree
 from gpubind.model import HostPath, Missing
-from gpubind.tree import LiveTree, Tree
+from gpubind.tree import Tree
+from gpubind.tree.live import LiveTree
 
 pytestmark = pytest.mark.live
 

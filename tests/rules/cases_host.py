@@ -22,7 +22,7 @@ CAPABILITIES_OF_GPU0 = "/proc/driver/nvidia/capabilities/gpu0/mig"
 DEVICES = "Character devices:\n195 nvidia\n226 drm\n235 nvidia-uvm\n"
 MANIFEST = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
-STARTER = "/usr/libexec/apptainer/bin/starter-suid"
+STARTER = "/usr/lib/aarch64-linux-gnu/apptainer/bin/starter-suid"
 
 PCI_GPU: Spec = {
     "/sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",

@@ -10,7 +10,8 @@ from build.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
 from build.starts import start
 from build.trees import Dir, File, Link, Spec, recorded_tree
 
-from gpubind.model import Brought, ContainerPath, CudaNote, HostPath, UserBind
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, CudaNote, HostPath
 from rules.situations import Case, Situation, without
 
 LIB = "/usr/lib/x86_64-linux-gnu"

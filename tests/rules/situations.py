@@ -12,11 +12,13 @@ from gpubind.errors import NothingToBindError
 from gpubind.facade import plan
 from gpubind.host import ListFile
 from gpubind.image import Image
-from gpubind.model import Brought, Finding, Request
+from gpubind.ldso.brought import Brought
+from gpubind.model import Finding, Request
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
-from gpubind.rules import Preflight, check, nothing_to_bind, preflight
+from gpubind.rules import Preflight, check, preflight
 from gpubind.runtimes.start import Start
+from gpubind.sources.vendors import nothing_to_bind
 from gpubind.tree import Tree
 
 

@@ -11,7 +11,8 @@ from build.elf import elf
 from build.images import glibc, image, sandbox
 from build.trees import Dir, File, Item, Link, Spec, recorded_tree
 
-from gpubind.model import Brought, ContainerPath, EnvVar, Finding, HostPath, UserBind
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
 from gpubind.rules import order_findings
 from rules.cases_image import HOST, NO_LIBCUDA
 from rules.situations import Situation, found, started

@@ -99,3 +99,8 @@ def test_a_compat_libcuda_of_the_drivers_own_version_would_not_help() -> None:
     codes = said(same)
     assert set(codes) == {"cuda-too-new"}
     assert "libcuda.so.550.54.14 does not do here: it is too old" in (codes["cuda-too-new"].hint or "")
+
+
+def test_where_no_driver_is_known_for_a_cuda_a_newer_one_is_what_it_takes() -> None:
+    assert ", a host with a newer driver, or" in (said(built_for("99.1.0"))["cuda-too-new"].hint or "")
+    assert ", a host with driver 580.65.06 or newer, or" in (said(built_for("13.0.0"))["cuda-too-new"].hint or "")

@@ -19,8 +19,9 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import survey
 from gpubind.model import Finding, Missing, Request
 from gpubind.planner import empty_plan
-from gpubind.rules import RULES, check, nothing_to_bind, preflight
+from gpubind.rules import RULES, check, preflight
 from gpubind.runtimes import RUNTIMES
+from gpubind.sources.vendors import nothing_to_bind
 from rules.cases_host import (
     CASES,
     GDS,

@@ -16,7 +16,8 @@ from build.trees import Dir, File, Link, Spec
 from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, Request
+from gpubind.ldso.brought import Brought
+from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND as LAYOUT
 from gpubind.runtimes.bwrap import REBUILD_LIMIT, brought, command, words
 from gpubind.runtimes.bwrap_environment import environment

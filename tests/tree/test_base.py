@@ -144,9 +144,12 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(make: Make) -> None:
         assert tree.resolve("/usr/lib/liba.so/") == ABSENT
 
 
-def test_only_absolute_paths_are_asked_for(make: Make) -> None:
-    with pytest.raises(ValueError, match="not an absolute path"):
-        make(LINKS).resolve("usr/lib")
+@pytest.mark.parametrize("question", ["resolve", "stat", "lstat", "readlink", "list"])
+def test_only_absolute_paths_are_asked_for(make: Make, question: str) -> None:
+    tree = make(LINKS)
+    for path in ("usr/lib", "usr"):
+        with pytest.raises(ValueError, match="not an absolute path"):
+            getattr(tree, question)(path)
 
 
 # lstat, readlink, stat.

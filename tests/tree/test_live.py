@@ -12,7 +12,7 @@ from build.trees import ABSENT, Fifo, Link, make_tree
 
 from gpubind.errors import HostReadError
 from gpubind.model import Missing
-from gpubind.tree import LiveTree
+from gpubind.tree.live import LiveTree
 
 
 def test_a_fifo_is_never_opened(tmp_path: Path) -> None:

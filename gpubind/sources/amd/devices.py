@@ -14,12 +14,21 @@ from gpubind.errors import FormatError
 from gpubind.formats.kfd import gfx_of, parse_properties, pci_of, uuid_of
 from gpubind.host import Host
 from gpubind.model import Gpu, Missing, RootedPath
-from gpubind.sources.nodes import DRM, Devices, Wanted, drm_nodes, natural, read_nodes, render_node
+from gpubind.sources.nodes import (
+    DRM,
+    PCI_DEVICES,
+    Devices,
+    Wanted,
+    drm_nodes,
+    natural,
+    pci_displays,
+    read_nodes,
+    render_node,
+)
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 KFD = "/dev/kfd"
 MODULE = "/sys/module/amdgpu"
-PCI_DEVICES = "/sys/bus/pci/devices"
 PCI_VENDOR = "0x1002"
 DISPLAY_CLASSES = ("0x03", "0x12")
 """Display controllers, and processing accelerators: the MI300 family calls itself so."""
@@ -74,15 +83,9 @@ def has_kernel_side(host: Host) -> bool:
 
 def pci_gpus(host: Host) -> tuple[str, ...]:
     """The PCI addresses of AMD's GPUs, driver or not, in order."""
-    return tuple(address for address in host.dev.names(PCI_DEVICES) if _is_amds_display(host, address))
-
-
-def _is_amds_display(host: Host, address: str) -> bool:
-    base = f"{PCI_DEVICES}/{address}"
-    if not host.dev.has(f"{base}/drm"):
-        return False  # no driver has it, or it is something else; and records tell no more of those
-    kind = host.dev.text(f"{base}/class") or ""
-    return kind.startswith(DISPLAY_CLASSES) and host.dev.text(f"{base}/vendor") == PCI_VENDOR
+    displays = pci_displays(host, PCI_VENDOR, DISPLAY_CLASSES)
+    # Without this directory no driver has it.
+    return tuple(address for address in displays if host.dev.has(f"{PCI_DEVICES}/{address}/drm"))
 
 
 def _gpus(host: Host, topology: Topology) -> Iterator[Gpu]:

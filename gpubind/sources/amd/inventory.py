@@ -16,12 +16,11 @@ from gpubind.formats.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.host.base import ROCM_PATH
 from gpubind.layouts import BINARY_DIRECTORIES, ROCM_LIBRARIES, amdgpu_directories, library_directories
-from gpubind.model import Decision, Driver, Finding, HostFile, Inventory, Request, RootedPath, SourceUsed
+from gpubind.model import Decision, Driver, Finding, Inventory, Request, RootedPath, SourceUsed
 from gpubind.sources import liblist
 from gpubind.sources.amd.closure import closure_files
 from gpubind.sources.amd.devices import KFD, MODULE, TOPOLOGY, has_kernel_side, read_devices
 from gpubind.sources.amd.rocm import Rocm, choose_rocm, release_of
-from gpubind.sources.claims import Claim
 from gpubind.sources.locate import locate
 from gpubind.sources.nodes import Devices, driver_kind
 from gpubind.sources.search import Search, existing_directories, read_cache
@@ -57,7 +56,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
         needed, needed_decisions = closure_files(search, request, files, rocm)
         files, decisions = (*files, *needed), [*decisions, *needed_decisions]
     else:
-        decisions += [_not_rocm(file) for file in files if file.kind != "file"]
+        why = "this host has no ROCm that would need it"
+        others = [file for file in files if file.kind != "file"]
+        decisions += [file.decision(file.name, "left-out", "no-rocm", "search", detail=why) for file in others]
         files = tuple(file for file in files if file.kind == "file")
     decisions += [_other_rocm(rocm, other) for other in rocm.others]
     findings += [*_driver_findings(host, devices), *devices.findings]
@@ -95,17 +96,6 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) 
         first=existing_directories(host.driver, own, below=("",)),
         others=rocm.others,
         programs=(*rocm.directories("bin"), *BINARY_DIRECTORIES),
-    )
-
-
-def _not_rocm(file: HostFile) -> Decision:
-    name = file.soname or (file.names[0] if file.names else file.target or file.path)
-    return Claim("path", name, file.named_by, file.named_at, "amd").decision(
-        verdict="left-out",
-        rule="no-rocm",
-        path=file.path,
-        found_by=file.found_by,
-        detail="this host has no ROCm that would need it",
     )
 
 

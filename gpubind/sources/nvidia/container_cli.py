@@ -7,7 +7,6 @@ manifests, no libraries that carry no version, and, where it is older than the d
 
 from __future__ import annotations
 
-import shlex
 from typing import Union
 
 from gpubind.errors import FormatError
@@ -71,6 +70,8 @@ def decision_about(passed: PassedOver) -> Decision:
 
 def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
     """The finding about a source that was asked for by name and does not serve."""
+    import shlex
+
     program, *arguments = list_argv(root)
     return finding(
         "source-failed",

@@ -34,7 +34,6 @@ _NODES: tuple[tuple[re.Pattern[str], tuple[str, ...], Optional[Capability]], ...
     (re.compile(r"nvidia-fs[0-9]*"), ("nvidia-fs",), "compute"),
 )
 SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
-MPS_DIRECTORY = "/tmp/nvidia-mps"
 
 
 def read_devices(host: Host) -> Devices:
@@ -100,6 +99,11 @@ def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
     )
 
 
+def mps_directory(host: Host) -> str:
+    """Where an MPS server of the caller's has its pipes."""
+    return host.environ.get(MPS_PIPE_DIRECTORY) or "/tmp/nvidia-mps"
+
+
 def is_confined(host: Host, devices: Devices) -> bool:
     """Whether numbers count other GPUs for this process than for the whole host: some are hidden, and some are left."""
     return 0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
@@ -131,7 +135,7 @@ def _sockets(host: Host) -> Iterator[Answer]:
             yield claim._replace(at="/run").decision(verdict="absent", rule="no-match", detail=detail)
         else:
             yield claim.file(host.dev, socket, kind="socket", found_by=socket.path, capability="utility")
-    directory = host.environ.get(MPS_PIPE_DIRECTORY) or MPS_DIRECTORY
+    directory = mps_directory(host)
     if not directory.startswith("/"):
         return
     claim = Claim("device", directory, "devices", "MPS", target=ContainerPath(directory))

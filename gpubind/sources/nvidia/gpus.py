@@ -145,35 +145,33 @@ def _numbers(word: str, names: Iterable[str]) -> list[int]:
     return sorted(int(match.group(1)) for match in matches if match)
 
 
-def access_file(minor: Optional[int], gi: int, ci: Optional[int]) -> str:
+def access_file(minor: int, gi: int, ci: Optional[int]) -> str:
     """The file that describes the right to use a GPU instance, or a compute instance in it."""
     return f"{PROC_CAPABILITIES}/gpu{minor}/mig/gi{gi}" + ("" if ci is None else f"/ci{ci}") + "/access"
 
 
-def read_minors(host: Host) -> dict[str, int]:
-    """The table of MIG's capabilities, as capability -> minor of its node."""
-    return parse_mig_minors(host.lenient.dev.text(MIG_MINORS) or "")
-
-
-def access_minor(host: Host, minors: dict[str, int], minor: Optional[int], gi: int, ci: Optional[int]) -> Optional[int]:
-    """The minor of the node that guards a part; its own file counts, the table of all stands in for it."""
-    file = access_file(minor, gi, ci)
-    told = parse_minor(parse_params(host.lenient.dev.text(file) or "").get("DeviceFileMinor", ""))
-    name = file[len(PROC_CAPABILITIES) + 1 :].replace("/mig/", "/")
-    return minors.get(name) if told is None else told
+def capability_of(file: str) -> str:
+    """The right that *file* describes, as the table of all spells it: `gpu0/gi1/ci0/access`."""
+    return file[len(PROC_CAPABILITIES) + 1 :].replace("/mig/", "/")
 
 
 def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
-    """The nodes that guard the parts of *gpus*, as far as the driver tells their numbers."""
-    divided = [gpu for gpu in gpus if gpu.mig]
-    minors = read_minors(host) if divided else {}
+    """The nodes that guard the parts of *gpus*, as far as the driver tells their numbers.
+
+    A part's own file counts; the table of all stands in for it.
+    """
+    dev = host.lenient.dev
+    divided = [(gpu.minor, gpu.mig) for gpu in gpus if gpu.mig and gpu.minor is not None]
+    minors = parse_mig_minors(dev.text(MIG_MINORS) or "") if divided else {}
     nodes: dict[ContainerPath, MigNode] = {}
-    parts = [(gpu, device.gi, ci) for gpu in divided for device in gpu.mig for ci in (None, device.ci)]
-    for gpu, gi, ci in parts:
-        number = access_minor(host, minors, gpu.minor, gi, ci)
-        if number is not None and gpu.minor is not None:
+    parts = [(minor, device.gi, ci) for minor, mig in divided for device in mig for ci in (None, device.ci)]
+    for minor, gi, ci in parts:
+        file = access_file(minor, gi, ci)
+        told = parse_minor(parse_params(dev.text(file) or "").get("DeviceFileMinor", ""))
+        number = minors.get(capability_of(file)) if told is None else told
+        if number is not None:
             target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")
-            nodes.setdefault(target, MigNode(target, gpu.minor, gi, ci))
+            nodes.setdefault(target, MigNode(target, minor, gi, ci))
     return tuple(nodes.values())
 
 

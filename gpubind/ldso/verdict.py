@@ -1,0 +1,60 @@
+"""What a look at an image beside the files of a host comes to: which would load, whose copy of a library serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Optional, Union
+
+from gpubind.model import Family, ImageFacts, RootedPath
+
+
+class Unfit(NamedTuple):
+    """Why a file of the host cannot be loaded, or run, in an image."""
+
+    rule: Literal["libc", "architecture", "no-libc", "no-loader", "dependency"]
+    library: Optional[str] = None
+    """The library that is not there, or that does not define a version that is wanted of it."""
+    wanted: Optional[str] = None
+    """The newest such version, `GLIBC_2.38`; the file's architecture; its loader."""
+    has: Optional[str] = None
+    """What the image has in its place: a version, an architecture, `musl`; None if nothing of that kind."""
+    is_left_out: bool = False
+    """Whether the host has *library*, and it is left out itself."""
+
+
+class Conflict(NamedTuple):
+    """A soname of which neither the image's copy nor the host's serves everybody."""
+
+    soname: str
+    wanted: str
+    """A version that the image's copy does not define."""
+    needed_by: str
+    """Who needs it."""
+    lost: str
+    """A version that the host's copy does not define, and that programs of the image may need."""
+
+
+Theirs = Union[Literal["complete", "unneeded"], Conflict]
+"""Why a library is the image's: the image's copy defines all that is needed of it; nothing that needs it comes from the
+host; or neither copy serves everybody.
+"""
+
+
+class ImageFit(NamedTuple):
+    """An image beside the files of a host: what would load, and which shared loaders the image has of its own."""
+
+    facts: ImageFacts
+    unfit: dict[RootedPath, Unfit]
+    """By the host file's path."""
+    own_families: tuple[tuple[Family, bool], ...]
+    """The vendor-neutral families of which the image has its own, whole; and whether it is that of 32-bit programs."""
+    own_userspace: Optional[str] = None
+    """Where the image has a ROCm of its own: its HSA runtime."""
+    theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})
+    """Files of the host's user space that a container does without: by path, why."""
+    conflicts: tuple[Conflict, ...] = ()
+    unfit_compat: Mapping[RootedPath, Unfit] = MappingProxyType({})
+    """By path, why the image itself cannot load a compat libcuda that it has."""
+    serves: Optional[str] = None
+    """The newest CUDA version that the host's libcuda serves, by its own note; None if it has none."""
