@@ -15,7 +15,8 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.model import Brought, ContainerPath, EnvVar, HostPath, Plan, UserBind
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.runtimes.edits import Words, edits_of
 from gpubind.runtimes.flags import Flag, Options, parse_command_line
 from gpubind.runtimes.lines import quoted, raw

@@ -14,7 +14,8 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
-from gpubind.model import Brought, ContainerPath, EnvVar, Finding, HostPath, Mount, Plan, UserBind
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, vendor_of
 from gpubind.runtimes.flags import Options
