@@ -1,8 +1,14 @@
-"""Generated content, as a file: named by its hash, so that equal content is written once and never changed."""
+"""Generated content, as a file: named by its hash, written once and never changed.
+
+Many starts stage the same content at the same time, on nodes that share a home and count processes alike. So each
+writes a file of its own, under a random name that nobody else can have, and gives it the lasting name only if nobody
+has yet.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -15,6 +21,10 @@ from gpubind.host.directories import xdg_directory
 from gpubind.model import ContainerPath, HostPath
 
 LAST_RESORT = "/tmp"
+_NAME_LENGTH = 40
+"""Characters of a file's own name that are kept: with the hash they fit into the 255 bytes of a name."""
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What a file system without hard links says."""
 
 
 def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> dict[ContainerPath, HostPath]:
@@ -26,6 +36,23 @@ def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> 
     return {target: _stage_one(target, content, environ) for target, content in contents.items()}
 
 
+def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[ContainerPath, HostPath]:
+    """Write *contents* into *directory*, an absolute path, which everybody may read and which stays.
+
+    It is made if it is not there. Errors: `OutputError` (code `unwritable-file`), also for a directory that somebody
+    else could write to.
+    """
+    if not contents:
+        return {}
+    try:
+        return {target: _put(directory, target, text, 0o755) for target, text in contents.items()}
+    except OSError as error:
+        why = error.strerror or str(error)
+        hint = "name a directory that is yours, that stays, and that only you may write to"
+        what = "there is no place for generated files"
+        raise OutputError("unwritable-file", what, where=directory, why=why, hint=hint) from error
+
+
 def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) -> HostPath:
     """A directory with an empty file at each of *places*; errors and its own place are as for `stage`.
 
@@ -33,20 +60,20 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
     """
     wanted = sorted(set(places))
     name = hashlib.sha256("\0".join(wanted).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
-    return _in_a_place(environ, lambda place: _write_skeleton(place, name, wanted))
+    return _in_a_place(environ, lambda place: _put_skeleton(place, name, wanted))
 
 
-def _write_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
-    from tempfile import mkdtemp  # only where there is none yet
-
+def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    os.close(_open_directory(directory))
     path = f"{directory}/{name}"
     if _skeleton_of(path) == places:
         return HostPath(path)
-    part = mkdtemp(prefix=f"{name}.", dir=directory)
+    part = f"{path}.{os.urandom(16).hex()}"
+    os.mkdir(part, 0o755)
     for place in places:
-        os.makedirs(os.path.dirname(part + place), exist_ok=True)
+        os.makedirs(os.path.dirname(part + place), mode=0o755, exist_ok=True)
         os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
-    os.chmod(part, 0o755)
     try:
         os.rename(part, path)
     except OSError:  # somebody else was faster, or the one that is there is not as it was made
@@ -70,23 +97,16 @@ def _skeleton_of(path: str) -> list[str]:
 
 
 def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) -> HostPath:
-    data = content.encode("utf-8", "surrogateescape")
-    name = f"{hashlib.sha256(data).hexdigest()}-{target.rpartition('/')[2]}"
-    return _in_a_place(environ, lambda place: _write(place, name, data))
+    return _in_a_place(environ, lambda place: _put(place, target, content, 0o700))
 
 
-def _in_a_place(environ: Mapping[str, str], write: Callable[[str], HostPath]) -> HostPath:
-    """What *write* makes in the first directory that serves. Errors: `OutputError` (code `unwritable-file`)."""
+def _in_a_place(environ: Mapping[str, str], put: Callable[[str], HostPath]) -> HostPath:
+    """What *put* makes in the first directory that serves. Errors: `OutputError` (code `unwritable-file`)."""
     places = _places(environ)
     why = ""
     for place in places:
         try:
-            os.makedirs(place, mode=0o700, exist_ok=True)
-            found = os.lstat(place)
-            # A directory in /tmp may be a trap that somebody else has laid.
-            if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
-                return write(place)
-            why = "it belongs to somebody else, or others may write to it"
+            return put(place)
         except OSError as error:
             why = error.strerror or str(error)
     raise OutputError("unwritable-file", "there is no place for generated files", where=", ".join(places), why=why)
@@ -99,26 +119,83 @@ def _places(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*([cache] if cache else []), *private)))
 
 
-def _write(directory: str, name: str, data: bytes) -> HostPath:
-    path = f"{directory}/{name}"
-    if _holds(path, data):
-        return HostPath(path)
-    part = f"{path}.{os.getpid()}.part"
+def _put(directory: str, target: ContainerPath, content: str, mode: int) -> HostPath:
+    """The file in *directory* that holds *content*, written if it is not there. *mode* is for a new directory."""
+    data = content.encode("utf-8", "surrogateescape")
+    name = f"{hashlib.sha256(data).hexdigest()}-{target.rpartition('/')[2][-_NAME_LENGTH:]}"
+    os.makedirs(directory, mode=mode, exist_ok=True)
+    place = _open_directory(directory)
     try:
-        with open(part, "wb") as file:
-            file.write(data)
-        os.chmod(part, 0o444)
-        os.replace(part, path)
-    except OSError:
+        if not _holds(place, name, data):
+            _write(place, name, data)
+    finally:
+        os.close(place)
+    return HostPath(f"{directory}/{name}")
+
+
+def _open_directory(path: str) -> int:
+    """*path*, opened: from here on, nobody can put another directory in its place. Errors: `OSError`."""
+    place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(place)
+    # A directory in /tmp may be a trap that somebody else has laid.
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        os.close(place)
+        raise PermissionError(errno.EACCES, "it belongs to somebody else, or others may write to it")
+    return place
+
+
+def _write(place: int, name: str, data: bytes) -> None:
+    part = f".{os.urandom(16).hex()}.part"
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444, dir_fd=place)
+    try:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.fchmod(file, 0o444)  # whatever the umask says: a container's user may be another one
+            os.fsync(file)  # a full disk may say so only now, and the name is for good
+        finally:
+            os.close(file)
+        _name(place, part, name, data)
+    finally:
         with contextlib.suppress(OSError):
-            os.remove(part)
-        raise
-    return HostPath(path)
+            os.unlink(part, dir_fd=place)
 
 
-def _holds(path: str, data: bytes) -> bool:
+def _name(place: int, part: str, name: str, data: bytes) -> None:
+    """Give the file *part* its lasting *name*, unless a good file has it by now. A damaged one gives way."""
     try:
-        with open(path, "rb") as file:
-            return file.read(len(data) + 1) == data
+        os.link(part, name, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.EEXIST and error.errno not in _NO_LINKS:
+            raise
+        if not _holds(place, name, data):
+            os.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
+
+
+def _holds(place: int, name: str, data: bytes) -> bool:
+    """Whether *name* is a plain file of ours with *data* in it, which others cannot change."""
+    try:
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
     except OSError:
         return False
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            return False
+        return found.st_size == len(data) and _read(file, len(data)) == data
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+
+
+def _read(file: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size > 0:
+        part = os.read(file, size)
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import resource
+import stat
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,10 +18,21 @@ from build.driver import host, kernel, rhel
 from gpubind.errors import OutputError
 from gpubind.facade import plan
 from gpubind.model import ContainerPath, Request
-from gpubind.stage import stage, stage_skeleton
+from gpubind.stage import stage, stage_in, stage_skeleton
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 PLAN = plan(host(rhel(), kernel()), Request())
+
+
+@contextlib.contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """No file can grow beyond *size* bytes, as on a full disk; Python ignores the signal that comes with it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_content_is_written_once_and_named_by_its_hash(tmp_path: Path) -> None:
@@ -41,16 +59,140 @@ def test_a_home_that_cannot_be_written_gives_way_to_tmpdir(tmp_path: Path) -> No
 
 
 def test_a_full_home_gives_way_and_takes_nothing_away_that_is_there(tmp_path: Path) -> None:
+    """As with a full disk, no byte of a new file can be written; what is there already is of use."""
     cache = tmp_path / "cache" / "gpubind"
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
     (path,) = stage(PLAN.generated, environ).values()
     there = os.stat(path)
     assert stage(PLAN.generated, environ) == {ICD: path}
     assert os.stat(path) == there
+    (other,) = stage(PLAN.generated, {"TMPDIR": str(tmp_path)}).values()
     os.remove(path)
-    (cache / f"{os.path.basename(path)}.{os.getpid()}.part").mkdir()  # nothing can be written under that name
-    (other,) = stage(PLAN.generated, environ).values()
+    with file_size_limit(0):
+        assert stage(PLAN.generated, environ) == {ICD: other}
     assert other.startswith(f"{tmp_path}/gpubind-{os.geteuid()}/")
+    assert os.listdir(cache) == []
+
+
+@pytest.mark.parametrize("room", [0, 10])
+def test_a_full_disk_is_an_error_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr("gpubind.stage.LAST_RESORT", str(tmp_path))
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with file_size_limit(room), pytest.raises(OutputError) as caught:
+        stage(PLAN.generated, environ)
+    assert (caught.value.code, caught.value.why) == ("unwritable-file", os.strerror(errno.EFBIG))
+    assert [file for _, _, files in os.walk(tmp_path) for file in files] == []
+    (path,) = stage(PLAN.generated, environ).values()
+    assert Path(path).read_text() == PLAN.generated[ContainerPath(ICD)]
+
+
+def test_200_writers_in_one_process_write_one_file(tmp_path: Path) -> None:
+    """Threads have one pid, as processes on two nodes with one home may have."""
+    start = threading.Barrier(200)
+
+    def write(number: int) -> tuple[str, int]:
+        start.wait()
+        (path,) = stage(PLAN.generated, {"XDG_CACHE_HOME": str(tmp_path)}).values()
+        return path, os.stat(path).st_ino
+
+    with ThreadPoolExecutor(200) as pool:
+        seen = set(pool.map(write, range(200)))
+    assert len(seen) == 1  # one name, and one file: nobody has written it anew
+    (path, _) = seen.pop()
+    assert os.listdir(tmp_path / "gpubind") == [os.path.basename(path)]
+
+
+def test_200_processes_write_one_file(tmp_path: Path) -> None:
+    ready, go = os.pipe(), os.pipe()
+    children = []
+    for _ in range(200):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            with contextlib.suppress(BaseException):
+                os.close(go[1])
+                os.write(ready[1], b"x")
+                os.read(go[0], 1)  # all are released at once
+                (path,) = stage(PLAN.generated, {"XDG_CACHE_HOME": str(tmp_path)}).values()
+                code = 0 if Path(path).read_text() == PLAN.generated[ContainerPath(ICD)] else 2
+            os._exit(code)
+        children.append(child)
+    waiting = 200
+    while waiting:
+        waiting -= len(os.read(ready[0], waiting))
+    for end in (go[1], go[0], *ready):
+        os.close(end)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 200
+    assert len(os.listdir(tmp_path / "gpubind")) == 1
+
+
+def test_the_directory_is_private_and_the_file_can_be_read_by_a_containers_user(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        (path,) = stage(PLAN.generated, {"XDG_CACHE_HOME": str(tmp_path)}).values()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o444
+    assert stat.S_IMODE(os.stat(tmp_path / "gpubind").st_mode) == 0o700
+
+
+def test_no_link_is_followed_neither_to_a_directory_nor_to_a_file(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    (tmp_path / "gpubind").symlink_to(elsewhere)
+    (path,) = stage(PLAN.generated, {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}).values()
+    assert path.startswith(f"{tmp_path}/gpubind-")
+    assert os.listdir(elsewhere) == []
+    prey = tmp_path / "prey"
+    prey.write_text("mine")
+    os.remove(path)
+    os.symlink(prey, path)
+    assert stage(PLAN.generated, {"TMPDIR": str(tmp_path)}) == {ICD: path}
+    assert not os.path.islink(path)
+    assert prey.read_text() == "mine"
+
+
+@pytest.mark.parametrize("damage", [b"", b"other", b"longer" * 1000])
+def test_a_damaged_file_is_mended(tmp_path: Path, damage: bytes) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    (path,) = stage(PLAN.generated, environ).values()
+    os.chmod(path, 0o644)
+    Path(path).write_bytes(damage)
+    assert stage(PLAN.generated, environ) == {ICD: path}
+    assert Path(path).read_text() == PLAN.generated[ContainerPath(ICD)]
+    assert len(os.listdir(tmp_path / "gpubind")) == 1
+
+
+def test_a_name_of_any_length_has_room(tmp_path: Path) -> None:
+    target = ContainerPath(f"/etc/{'ä' * 127}")
+    (path,) = stage({target: "{}"}, {"XDG_CACHE_HOME": str(tmp_path)}).values()
+    assert Path(path).read_text() == "{}"
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_directory_for_documents_is_for_everybody_to_read(tmp_path: Path, existed: bool) -> None:
+    directory = tmp_path / "var" / "gpu"
+    if existed:
+        directory.mkdir(parents=True, mode=0o755)
+    places = stage_in(PLAN.generated, str(directory))
+    assert places == stage_in(PLAN.generated, str(directory))
+    assert os.path.dirname(places[ContainerPath(ICD)]) == str(directory)
+    assert stat.S_IMODE(os.stat(directory).st_mode) == 0o755
+
+
+def test_nothing_generated_needs_no_directory_for_documents(tmp_path: Path) -> None:
+    assert stage_in({}, str(tmp_path / "no")) == {}
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_for_documents_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(OutputError) as caught:
+        stage_in(PLAN.generated, str(tmp_path))
+    assert (caught.value.code, caught.value.where) == ("unwritable-file", str(tmp_path))
+    assert "others may write" in caught.value.why
 
 
 @pytest.mark.parametrize("tmpdir", ["", "relative", "/dev/null"])

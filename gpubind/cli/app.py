@@ -10,6 +10,7 @@ import typer
 
 from gpubind import __version__
 from gpubind.cli import check, start
+from gpubind.cli.lasting import Asked, CdiHook, StageDir, plan_to_last
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -21,7 +22,7 @@ from gpubind.cli.options import (
     open_image_of,
     takes_plan_options,
 )
-from gpubind.documents import FORMATS, PLAN_DOCUMENTS
+from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
@@ -92,14 +93,8 @@ def plan(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     backend_arg: BackendArguments = None,
     allow_writable: AllowWritable = False,
-    cdi_hook: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="FILE",
-            help="With --format cdi: where nvidia-cdi-hook is on the host; it then tells the container's ld cache of "
-            "the libraries, which lie in a directory of their own.",
-        ),
-    ] = None,
+    cdi_hook: CdiHook = None,
+    stage_dir: StageDir = None,
     output: Annotated[
         Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
     ] = None,
@@ -115,12 +110,11 @@ def plan(
         raise UsageError("argument-without-runtime", "--backend-arg is for the formats of a runtime's words alone")
     if cdi_hook is not None and chosen != "cdi":
         raise UsageError("hook-without-cdi", "--cdi-hook is for --format cdi alone")
-    if chosen == "cdi":
+    if chosen in LASTING:
         if like is not None:
-            raise UsageError("like-in-words", "--like shows what a program would bind; it is no CDI spec")
-        from gpubind.cli.cdi import plan_as_cdi
-
-        made, text = plan_as_cdi(options, image, cdi_hook)
+            what = "no CDI spec" if chosen == "cdi" else f"not for --format {chosen}"
+            raise UsageError("like-in-words", f"--like shows what a program would bind; it is {what}")
+        made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stage_dir))
     elif chosen in PLAN_FORMATS:
         if like is not None:
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")

@@ -1,11 +1,11 @@
 """A plan, or the outcome of a check, as a document: everything that is not a runtime's words.
 
-To add one: a module here with its renderer, and its row in PLAN_DOCUMENTS or CHECK_DOCUMENTS.
+To add one: a module here with its renderer, and its row in PLAN_DOCUMENTS, LASTING or CHECK_DOCUMENTS.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class Document(NamedTuple):
@@ -22,14 +22,37 @@ class Document(NamedTuple):
         return text
 
 
+class Lasting(NamedTuple):
+    """A document that somebody reads later: it brings a plan into containers that gpubind does not start."""
+
+    document: Document
+    says: Literal["mounts", "variables"]
+    """`mounts`: files and nodes, for a runtime that is told no search path; its renderer takes the plan and where
+    generated files are. `variables`: what Apptainer or SingularityCE reads from its caller's environment; its renderer
+    takes a `Printed` and the caller's environment."""
+    is_kept: bool = True
+    """Whether it outlives the command: then it may point to nothing that is somebody's own, or that is cleaned up."""
+
+
 PLAN_DOCUMENTS = {
     "text": Document("text", "render_text"),
     "json": Document("json", "render_json"),
     "paths": Document("text", "render_paths"),
 }
 """Of a `Plan` and *verbose*: whether to show also what was left out."""
-FORMATS = ("table", *PLAN_DOCUMENTS, "cdi")
-"""The table is for people, in cli/render; a CDI spec has a layout of its own, and is planned for, in cli/cdi."""
+
+LASTING = {
+    "cdi": Lasting(Document("cdi", "render_cdi"), "mounts"),
+    "compose": Lasting(Document("compose", "render_compose"), "mounts"),
+    "kubernetes": Lasting(Document("kubernetes", "render_kubernetes"), "mounts"),
+    "lmod": Lasting(Document("modules", "render_lmod"), "variables"),
+    "tcl": Lasting(Document("modules", "render_tcl"), "variables"),
+    "taskprolog": Lasting(Document("taskprolog", "render_taskprolog"), "variables", is_kept=False),
+}
+"""Each has a layout of its own, and is planned for in cli/lasting."""
+
+FORMATS = ("table", *PLAN_DOCUMENTS, *LASTING)
+"""The table is for people, in cli/render."""
 
 CHECK_DOCUMENTS = {
     "text": Document("report", "render_check_text"),

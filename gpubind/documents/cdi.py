@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Optional
 
+from gpubind.documents.fragment import fixed_env
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.cdi import VERSIONS, is_device_name, parse_cdi, required_version
-from gpubind.formats.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor
 
 KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
@@ -60,10 +60,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         common["mounts"] = mounts
     if hook is not None:
         common["hooks"] = [_ldconfig(plan, hook)]
-    # A search path that is set would lose the image's own, unless the spec that the plan was made of did so itself.
-    # What chooses GPUs is for one container; which devices one of this spec's gets, its own words say.
-    kept = [v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "vdpau-driver")]
-    common["env"] = [f"{v.name}={v.value}" for v in kept if v.name not in (*GPU_VARIABLES, CUDA_DEVICE_ORDER)]
+    common["env"] = [f"{v.name}={v.value}" for v in fixed_env(plan)]
     spec = {
         "kind": KINDS[vendors[0]],
         "devices": [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Optional
+from itertools import groupby
+from typing import Literal, NamedTuple, Optional
 
 from gpubind.errors import GpubindError
 from gpubind.host import Host
@@ -17,16 +18,32 @@ from gpubind.runtimes.singularity_words import bind_word, mount_word, needs_moun
 
 GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
 """The variables that say the same as its GPU flags, without their prefix."""
-"""The variables that say the same as its GPU flags, without their prefix."""
+
+
+class Change(NamedTuple):
+    """What becomes of one variable of the caller's."""
+
+    name: str
+    op: Literal["set", "append", "unset"]
+    """`append`: behind the user's value, unless it is in that already. For Apptainer, a variable's older name counts
+    where the new one is not set, and its value becomes the beginning: Apptainer would not look at it any more."""
+    value: str = ""
+    separator: str = ""
+    references: tuple[str, ...] = ()
+    """Where the user's value has one of these, the first gives way to `value`: it refers to the same, behind ours."""
+
 
 _PLAIN = re.compile(r"[^,:^\\\"\s]*")
 
 
 def render_exports(printed: Printed) -> str:
     """The lines for the plan that is to be printed, beside what the program's own flag would bind on that host."""
+    return exports(printed.words, printed.start.program.upper(), _own_of(printed))
+
+
+def _own_of(printed: Printed) -> Optional[dict[str, str]]:
     is_typed = any(word.startswith("--containlibs") for word in printed.start.arguments)
-    own = None if is_typed else _own_libraries(printed.host, printed.plan)
-    return exports(printed.words, printed.start.program.upper(), own)
+    return None if is_typed else _own_libraries(printed.host, printed.plan)
 
 
 def _own_libraries(host: Host, plan: Plan) -> dict[str, str]:
@@ -51,27 +68,51 @@ def exports(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> str:
     is fatal where two libraries of one name come in by different paths, but not where the paths are the same. With None
     libraries are bound: an option --containlibs would make the program forget the variable.
     """
+    lines = []
+    for word, group in groupby(changes(made, prefix, own), key=_shared_word):
+        if word:
+            names = [change.name + (f"={change.value}" if change.op == "set" else "") for change in group]
+            lines.append(" ".join((word, *names)))
+        else:
+            lines += [line for change in group for line in _line(change)]
+    return "\n".join(lines) + "\n"
+
+
+def _shared_word(change: Change) -> str:
+    """The shell's word for changes that share a line; empty for one that has lines of its own."""
+    if change.op == "unset":
+        return "unset"
+    return "export" if change.name.endswith(("_NO_NV", "_NO_ROCM")) else ""
+
+
+def changes_for(printed: Printed) -> tuple[Change, ...]:
+    """What the lines of `render_exports` do, for a text that is not a shell's."""
+    return changes(printed.words, printed.start.program.upper(), _own_of(printed))
+
+
+def changes(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> tuple[Change, ...]:
+    """What becomes of the caller's variables, in this order. The arguments are those of `exports`."""
     read = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
-    lines = ["unset " + " ".join(f"{known}_{switch}" for known in read for switch in GPU_SWITCHES)]
-    lines += [f"export {prefix}_NO_NV=1 {prefix}_NO_ROCM=1"]
+    made_of = [Change(f"{known}_{switch}", "unset") for known in read for switch in GPU_SWITCHES]
+    made_of += [Change(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]
     libraries = _contained(made.binds, own) if prefix == "APPTAINER" and own is not None else {}
     if libraries:
-        lines += _appended(prefix, "CONTAINLIBS", ",".join(libraries.values()), ",")
+        made_of.append(Change(f"{prefix}_CONTAINLIBS", "append", ",".join(libraries.values()), ","))
     binds = [bind for bind in made.binds if bind.target not in libraries]
     plain = ",".join(bind_word(bind) for bind in binds if not needs_mount(bind))
     if plain:
-        lines += _appended(prefix, "BIND", plain, ",")
+        made_of.append(Change(f"{prefix}_BIND", "append", plain, ","))
     mounts = "\n".join(mount_word(bind) for bind in binds if needs_mount(bind))
     if mounts:
-        lines += _appended(prefix, "MOUNT", mounts, "\n")
-    if made.unset:
-        lines.append("unset " + " ".join(f"{name} {prefix}ENV_{name}" for name in made.unset))
+        made_of.append(Change(f"{prefix}_MOUNT", "append", mounts, "\n"))
+    made_of += [Change(known, "unset") for name in made.unset for known in (name, f"{prefix}ENV_{name}")]
     for name, value in made.env:
         if name.endswith("LD_LIBRARY_PATH"):
-            lines += _appended(f"{prefix}ENV", name, value, ":", ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}"))
+            references = ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}")
+            made_of.append(Change(f"{prefix}ENV_{name}", "append", value, ":", references))
         else:
-            lines.append(f"export {prefix}ENV_{name}={shlex.quote(value)}")
-    return "\n".join(lines) + "\n"
+            made_of.append(Change(f"{prefix}ENV_{name}", "set", value))
+    return tuple(made_of)
 
 
 def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
@@ -85,26 +126,27 @@ def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
     return words
 
 
-def _appended(prefix: str, variable: str, value: str, separator: str, references: Sequence[str] = ()) -> list[str]:
-    """Lines that add *value* to a variable whose values add up, unless it is there already.
+def older_name(name: str) -> Optional[str]:
+    """The name that Apptainer reads where it does not find *name*, one of its own; None for SingularityCE's."""
+    return name.replace("APPTAINER", "SINGULARITY", 1) if name.startswith("APPTAINER") else None
 
-    Apptainer reads a variable's older name, SINGULARITY_..., only where the new one is not set. What that name says
-    must not be lost, so it becomes the beginning. Where the user's value has one of *references*, *value* takes the
-    place of the first: it refers to the same, behind ours.
-    """
-    name = f"{prefix}_{variable}"
-    older = f"${{{name.replace('APPTAINER', 'SINGULARITY', 1)}-}}" if prefix.startswith("APPTAINER") else ""
-    first = f"${{{name}-{older}}}"
-    quoted = shlex.quote(value)
+
+def _line(change: Change) -> list[str]:
+    """The lines of one change, but for what is unset."""
+    name, quoted = change.name, shlex.quote(change.value)
+    if change.op == "set":
+        return [f"export {name}={quoted}"]
+    older = older_name(name)
+    first = f"${{{name}-{f'${{{older}-}}' if older else ''}}}"
     replaced = [
         f"*{word}*) {name}={first}; {name}=${{{name}%%{word}*}}{quoted}${{{name}#*{word}}}; export {name} ;;"
-        for word in map(shlex.quote, references)
+        for word in map(shlex.quote, change.references)
     ]
     return [
         f'case "{first}" in *{quoted}*) ;;',
         f'"") export {name}={quoted} ;;',
         *replaced,
-        f'*) export {name}="{first}{separator}"{quoted} ;; esac',
+        f'*) export {name}="{first}{change.separator}"{quoted} ;; esac',
     ]
 
 

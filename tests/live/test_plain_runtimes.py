@@ -48,8 +48,8 @@ class Way(NamedTuple):
 WAYS = (
     Way("ch-run", True, read_only=False),
     Way("ch-run", False, ("--allow-writable",), read_only=False),
-    Way("proot", True, read_only=False, group=True),
-    Way("proot", False, ("--allow-writable",), read_only=False, group=True),
+    Way("proot", True, read_only=False, killed=255, group=True),
+    Way("proot", False, ("--allow-writable",), read_only=False, killed=255, group=True),
     Way("systemd-nspawn", False, isolated=True, environment=False, killed=1),
 )
 WAY = pytest.mark.parametrize("way", WAYS, ids=str)

@@ -1,0 +1,148 @@
+"""`plan --format` of documents that somebody reads later. No `from __future__ import annotations`: see options.py."""
+
+import os
+from collections.abc import Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Optional
+
+import typer
+
+from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
+from gpubind.documents import LASTING
+from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
+from gpubind.model import ContainerPath, HostPath
+
+if TYPE_CHECKING:
+    from gpubind.host import Host
+    from gpubind.model import Plan
+
+CdiHook = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="FILE",
+        help="With --format cdi: where nvidia-cdi-hook is on the host; it then tells the container's ld cache of the "
+        "libraries, which lie in a directory of their own.",
+    ),
+]
+StageDir = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="DIR",
+        envvar="GPUBIND_STAGE_DIR",
+        help="With --format " + ", ".join(LASTING) + ": where generated files may stay, for all who use the document.",
+    ),
+]
+READERS = ("apptainer", "singularity")
+"""The runtimes that read variables, in the order in which they are looked for in PATH."""
+
+
+class Asked(NamedTuple):
+    """What `plan` is asked for, beside the options of every plan."""
+
+    format: str
+    """One of `LASTING`."""
+    image: Optional[str]
+    cdi_hook: Optional[str]
+    """Where nvidia-cdi-hook is, if it is to be used."""
+    stage_dir: Optional[str]
+    """Where generated files may stay, as the user wrote it."""
+
+
+def plan_to_last(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
+    """The plan, and the document that says it."""
+    if LASTING[asked.format].says == "variables":
+        return _as_variables(options, asked)
+    return _as_mounts(options, asked)
+
+
+def _as_mounts(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
+    """A plan whose libraries lie where every loader looks: the document can add to no search path."""
+    from gpubind.planner.placement import cdi_layout
+
+    hook = asked.cdi_hook
+    if options.libdir is not None and hook is None:
+        is_spec = asked.format == "cdi"
+        what = f"--libdir alone cannot move the libraries of {'a CDI spec' if is_spec else f'--format {asked.format}'}"
+        why = f"{'a spec' if is_spec else 'it'} cannot add to a search path, and no loader looks there by itself"
+        hint = "give --cdi-hook, too, where nvidia-cdi-hook is installed" if is_spec else "leave --libdir out"
+        raise UsageError("fixed-libdir", what, why=why, hint=hint)
+    if hook is not None and not (os.path.isabs(hook) and os.access(hook, os.X_OK)):
+        hint = "leave --cdi-hook out: libraries then lie where every loader looks"
+        raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
+    options = _for_every_job(options)
+    host = open_host_of(options)
+    opened = open_image_of(asked.image, host)
+    layout = cdi_layout(host.uname.machine, opened.facts.loader_directories if opened else None)
+    if hook is not None:
+        where = ContainerPath("/.gpubind/libs")
+        layout = layout._replace(libdir=where, more_libdirs=(), searched=False)
+    made = make_plan(options, host=host, image=opened, layout=layout)
+    more = (HostPath(hook),) if hook else ()
+    return made, LASTING[asked.format].document.render(made, _staged(made.generated, asked, {}), *more)
+
+
+def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
+    """A plan for the Apptainer or SingularityCE of this host, as variables that it reads."""
+    from gpubind.caller import begin, callers_environ
+    from gpubind.execute import find_program
+    from gpubind.preparation import host_for, layout_of, words_of
+    from gpubind.runtimes import RUNTIMES
+    from gpubind.runtimes.record import Printed
+
+    row = LASTING[asked.format]
+    callers = callers_environ()
+    programs = {name: find_program(name, callers) for name in READERS if options.host is None}
+    name = next((name for name, program in programs.items() if program), READERS[0])
+    # A module is for every caller: what this one's environment says is not in it.
+    environ = {} if row.is_kept else RUNTIMES[name].forms[f"{name}-env"].environ_of(callers)
+    start = begin(RUNTIMES[name], programs.get(name), (), environ)
+    host = open_host_of(options)
+    opened = open_image_of(asked.image, host)
+    if row.is_kept:
+        options, host = _for_every_job(options), _without_choice(host)
+    else:
+        host = host_for(host, start, opened)
+    made = make_plan(options, host=host, image=opened, layout=layout_of(start))
+    contents = {**made.generated, **RUNTIMES[start.program].generated(made, start, opened.tree if opened else None)}
+    start = start._replace(staged=_staged(contents, asked, callers))
+    words = words_of(start, made, opened)
+    assert words is not None
+    made = made._replace(findings=(*made.findings, *words.findings))
+    return made, row.document.render(Printed(words, start, host, made), callers)
+
+
+def _for_every_job(options: PlanOptions) -> PlanOptions:
+    """*options* for a document that is for every job: what chooses GPUs in this one's does not count."""
+    return options._replace(gpus="all") if options.gpus is None and not options.cdi_device else options
+
+
+def _without_choice(host: "Host") -> "Host":
+    """*host* without the caller's variables that choose GPUs: each job has its own, and they stay as they are."""
+    from gpubind.formats.gpu_variables import GPU_VARIABLES
+
+    made = copy(host)
+    made.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
+    return made
+
+
+def _staged(
+    contents: Mapping[ContainerPath, str], asked: Asked, environ: Mapping[str, str]
+) -> Mapping[ContainerPath, HostPath]:
+    """Where the generated files of a document are now.
+
+    Errors: `RuntimeLimitError` (code `no-stage-dir`) for a document that is kept and has no place for them,
+    `OutputError`.
+    """
+    from gpubind.stage import stage, stage_in
+
+    if asked.stage_dir is not None:
+        return stage_in(contents, os.path.abspath(asked.stage_dir))
+    if contents and LASTING[asked.format].is_kept:
+        raise RuntimeLimitError(
+            "no-stage-dir",
+            f"the document of --format {asked.format} needs generated files, and no place is named where they stay",
+            where=", ".join(sorted(contents)),
+            why="your own cache may be cleared, and nobody else may read it, while the document is still in use",
+            hint="--stage-dir DIR: a directory that is yours alone to write, that everybody may read, and that stays",
+        )
+    return stage(contents, environ)
