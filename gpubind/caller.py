@@ -11,7 +11,7 @@ from typing import Optional
 from gpubind.errors import UsageError
 from gpubind.execute import probe_version
 from gpubind.host.open import read_file
-from gpubind.model import HostPath
+from gpubind.model import HostPath, Plan
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.flags import Options
 from gpubind.runtimes.record import Runtime
@@ -48,6 +48,9 @@ def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], 
         env_files=values,
         has_unread_env_files=unread,
         directories=frozenset(path for path in (environ.get("HOME"), here) if path and os.path.isdir(path)),
+        euid=os.geteuid() if program is not None else None,
+        machine=os.uname().machine if program is not None else None,
+        pid=os.getpid() if program is not None else None,
         home=_home(),
         working_directory=here,
         nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
@@ -57,6 +60,12 @@ def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], 
         has_selinux=program is not None and _enforces_selinux(),
         has_terminal=program is not None and all(map(os.isatty, (0, 1, 2))),
     )
+
+
+def writable_files(plan: Plan) -> frozenset[str]:
+    """The files of this host in *plan* that this process may write. Whoever may use a socket may write to it."""
+    sources = (mount.source for mount in plan.mounts if mount.source is not None and mount.kind != "socket")
+    return frozenset(source for source in sources if os.access(source, os.W_OK))
 
 
 def _read_env_files(

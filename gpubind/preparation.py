@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Optional
 
-from gpubind.caller import begin
+from gpubind.caller import begin, writable_files
 from gpubind.errors import RuntimeLimitError
 from gpubind.execute import callers_environ, find_program
 from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
@@ -23,7 +23,7 @@ from gpubind.runtimes import RUNTIMES, STARTED
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import STAGED_DIRECTORY, Command, Runtime
 from gpubind.runtimes.start import Start
-from gpubind.stage import stage, stage_alone
+from gpubind.stage import stage, stage_alone, stage_skeleton
 from gpubind.tree import Tree
 
 USUAL = next(iter(RUNTIMES))
@@ -77,13 +77,21 @@ def staged(start: Start, plan: Plan, image: Optional[Image], *, write: bool) -> 
 
     Errors: `OutputError` (code `unwritable-file`).
     """
-    contents = {**plan.generated, **RUNTIMES[start.program].generated(plan, start, _tree(image))}
+    runtime = RUNTIMES[start.program]
+    contents = {**plan.generated, **runtime.generated(plan, start, _tree(image))}
+    places_of_files = runtime.skeleton(plan, start, _tree(image))
     places: Mapping[ContainerPath, HostPath]
     if write:
         places = stage(contents, start.environ)
     else:
         places = {target: HostPath(f"<generated>{target}") for target in contents}
-    return start._replace(staged=places, bundle=image.bundle if image is not None else None)
+    start = start._replace(staged=places, bundle=image.bundle if image is not None else None)
+    if places_of_files:
+        made = stage_skeleton(places_of_files, start.environ) if write else HostPath("<generated>")
+        start = start._replace(skeleton=made)
+    if runtime.limits.no_read_only_bind:
+        start = start._replace(writable=writable_files(plan))
+    return start
 
 
 def written(command: Command) -> tuple[str, ...]:

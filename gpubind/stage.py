@@ -11,8 +11,9 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Callable
 
 from gpubind.errors import OutputError
@@ -66,6 +67,49 @@ def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath
         return HostPath(f"{place}/{own}")
 
     return _in_first_place(put, environ)
+
+
+def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) -> HostPath:
+    """A directory with an empty file at each of *places*; errors and its own place are as for `stage`.
+
+    It is called by the places, and never changed. One that is not as it was made is left alone, for another one.
+    """
+    wanted = sorted(set(places))
+    name = hashlib.sha256("\0".join(wanted).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
+    return _in_first_place(lambda place: _put_skeleton(place, name, wanted), environ)
+
+
+def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    os.close(_open_directory(directory))
+    path = f"{directory}/{name}"
+    if _skeleton_of(path) == places:
+        return HostPath(path)
+    part = f"{path}.{os.urandom(16).hex()}"
+    os.mkdir(part, 0o755)
+    for place in places:
+        os.makedirs(os.path.dirname(part + place), mode=0o755, exist_ok=True)
+        os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
+    try:
+        os.rename(part, path)
+    except OSError:  # somebody else was faster, or the one that is there is not as it was made
+        if _skeleton_of(path) != places:
+            return HostPath(part)
+        shutil.rmtree(part)
+    return HostPath(path)
+
+
+def _skeleton_of(path: str) -> list[str]:
+    """The places that the skeleton *path* has; of one that holds anything but empty files, none."""
+    found = []
+    for directory, _, files in os.walk(path):
+        for name in files:
+            file = f"{directory}/{name}"
+            facts = os.lstat(file)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_size:
+                return []
+            found.append(file[len(path) :])
+    return sorted(found)
 
 
 def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) -> HostPath:

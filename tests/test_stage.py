@@ -18,7 +18,7 @@ from build.driver import host, kernel, rhel
 from gpubind.errors import OutputError
 from gpubind.facade import plan
 from gpubind.model import ContainerPath, Request
-from gpubind.stage import stage, stage_in
+from gpubind.stage import stage, stage_in, stage_skeleton
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 PLAN = plan(host(rhel(), kernel()), Request())
@@ -218,3 +218,25 @@ def test_without_a_place_the_error_names_all_that_were_tried(tmp_path: Path, mon
         stage(PLAN.generated, environ)
     assert caught.value.code == "unwritable-file"
     assert caught.value.where.count(", ") == 2
+
+
+PLACES = [ContainerPath("/.gpubind/libs/libcuda.so.1"), ContainerPath("/usr/share/vulkan/icd.d/x y.json")]
+
+
+def test_a_skeleton_has_an_empty_file_at_each_place_and_is_made_once(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    made = stage_skeleton(PLACES, environ)
+    assert [Path(made + place).read_bytes() for place in PLACES] == [b"", b""]
+    inode = os.stat(made).st_ino
+    assert stage_skeleton(reversed(PLACES), environ) == made
+    assert os.stat(made).st_ino == inode
+    assert len(os.listdir(os.path.dirname(made))) == 1
+
+
+def test_a_skeleton_that_somebody_wrote_into_is_left_alone_for_another(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    made = stage_skeleton(PLACES, environ)
+    Path(made, ".gpubind/libs/more").write_text("x")
+    other = stage_skeleton(PLACES, environ)
+    assert other != made
+    assert not Path(other, ".gpubind/libs/more").exists()

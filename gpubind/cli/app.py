@@ -11,6 +11,7 @@ import typer
 from gpubind import __version__
 from gpubind.cli import check, start, wrap
 from gpubind.cli.options import (
+    AllowWritable,
     BackendArguments,
     CdiHook,
     ImageOption,
@@ -71,6 +72,9 @@ def gpubind(
         context.default_map["plan"] = {**defaults, "format_": formats}
 
 
+Strict = Annotated[bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 if there is an error finding.")]
+
+
 @app.command()
 @takes_plan_options
 def plan(
@@ -89,14 +93,13 @@ def plan(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     backend_arg: BackendArguments = None,
+    allow_writable: AllowWritable = False,
     cdi_hook: CdiHook = None,
     stage_dir: StageDir = None,
     output: Annotated[
         Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
     ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 if there is an error finding.")
-    ] = False,
+    strict: Strict = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings on standard error.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also show what was left out, and why.")] = False,
 ) -> None:
@@ -118,7 +121,8 @@ def plan(
     elif chosen in PLAN_FORMATS:
         if like is not None:
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
-        made, text = start.plan_in_words(options, chosen, image, tuple(backend_arg or ()), quoted=quoted)
+        words = start.WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable)
+        made, text = start.plan_in_words(options, image, words)
     else:
         host = open_host_of(options)
         made = make_plan(options, host=host, like=like, image=open_image_of(image, host))

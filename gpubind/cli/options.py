@@ -58,6 +58,13 @@ CdiHook = Annotated[
         "libraries, which lie in a directory of their own.",
     ),
 ]
+AllowWritable = Annotated[
+    bool,
+    typer.Option(
+        "--allow-writable",
+        help="Bind files that you can write, by a runtime that has no read-only bind.",
+    ),
+]
 StageDir = Annotated[
     Optional[str],
     typer.Option(

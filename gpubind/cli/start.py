@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 import typer
 
 from gpubind.cli.options import (
+    AllowWritable,
     BackendArguments,
     PlanOptions,
     make_plan,
@@ -75,6 +76,7 @@ def _starter(action: Any) -> Callable[..., None]:
         require_gpu: Annotated[
             bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
         ] = False,
+        allow_writable: AllowWritable = False,
         check: Annotated[
             bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
         ] = False,
@@ -87,7 +89,8 @@ def _starter(action: Any) -> Callable[..., None]:
         if options.host is not None and not dry_run:
             raise UsageError("host-to-start", "--host names a record: nothing can be started there", hint=HOST_HINT)
         try:
-            wanted = Wanted(backend, tuple(backend_arg or ()), dry_run, require_gpu, check, quiet, verbose)
+            arguments = tuple(backend_arg or ())
+            wanted = Wanted(backend, arguments, dry_run, require_gpu, check, quiet, verbose, allow_writable)
             _start(action, options, words, wanted)
         except (CommandError, UsageError):
             raise
@@ -110,6 +113,7 @@ class Wanted(NamedTuple):
     check: bool
     quiet: bool
     verbose: bool
+    allow_writable: bool
 
 
 class Looked(NamedTuple):
@@ -152,9 +156,8 @@ def look_at(
         is_there = not wanted.dry_run or find_program(program, environ) is not None
         program = need_program(program, environ) if is_there else program
     host = open_host_of(options)
-    return Looked(
-        runtime, program, host, _look_at(image, runtime, wanted, host, environ) if image is not None else None
-    )
+    opened = _look_at(image, runtime, wanted, host, environ) if image is not None else None
+    return Looked(runtime, program, host, opened)
 
 
 def ready_for(
@@ -167,6 +170,7 @@ def ready_for(
 
     image = looked.image
     start = begin(looked.runtime, looked.program, wanted.arguments, environ)
+    start = start._replace(allow_writable=wanted.allow_writable)
     host = host_for(looked.host, start, image)
     plan = _plan(options, host, image, layout_of(start, host, image), wanted)
     start = staged(start, plan, image, write=not wanted.dry_run)
@@ -385,30 +389,40 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
         )
 
 
-def plan_in_words(
-    options: PlanOptions, chosen: str, image: Optional[str], arguments: tuple[str, ...], *, quoted: bool
-) -> tuple["Plan", str]:
-    """The plan, and its words for the runtime that format *chosen* names, beside the user's *arguments* for it."""
+class WordsOf(NamedTuple):
+    """How a plan is to be said."""
+
+    chosen: str
+    """The format, one of `PLAN_FORMATS`."""
+    quoted: bool
+    """Whether for a shell's `eval`."""
+    arguments: tuple[str, ...]
+    """The user's own, for the runtime."""
+    allow_writable: bool
+
+
+def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -> tuple["Plan", str]:
+    """The plan, and its words for the runtime that a format names, beside the user's arguments for it."""
     from gpubind.caller import begin
     from gpubind.execute import callers_environ, find_program
     from gpubind.preparation import host_for, layout_of, staged, words_of
     from gpubind.runtimes import runtime_of_format
     from gpubind.runtimes.record import Printed
 
-    runtime = runtime_of_format(chosen)
-    form = runtime.forms[chosen]
-    render = form.quoted if quoted and form.quoted else form.render
+    runtime = runtime_of_format(wanted.chosen)
+    form = runtime.forms[wanted.chosen]
+    render = form.quoted if wanted.quoted and form.quoted else form.render
     host = open_host_of(options)
     opened = open_image_of(image, host)
     environ = form.environ_of(callers_environ())
     program = find_program(runtime.name, environ) if options.host is None else None
-    start = begin(runtime, program, arguments, environ)
+    start = begin(runtime, program, wanted.arguments, environ)._replace(allow_writable=wanted.allow_writable)
     host = host_for(host, start, opened)
     made = make_plan(options, host=host, image=opened, layout=layout_of(start, host, opened))
     start = staged(start, made, opened, write=True)
     words = words_of(start, made, opened)
     if words is None:
-        what = f"--format {chosen} edits what an image has, and no such image is given"
+        what = f"--format {wanted.chosen} edits what an image has, and no such image is given"
         raise UsageError("format-without-image", what, hint=f"give --image: {runtime.image_hint}")
     made = made._replace(findings=(*made.findings, *words.findings))
     return made, render(Printed(words, start, host, made))

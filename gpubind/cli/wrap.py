@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from gpubind.cli.options import PlanOptions, takes_plan_options
+from gpubind.cli.options import AllowWritable, PlanOptions, takes_plan_options
 from gpubind.cli.start import HOST_HINT, Wanted, look_at, look_into, ready_for
 from gpubind.errors import (
     EXIT_NOT_STARTED,
@@ -50,6 +50,7 @@ def wrap(
     ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")] = False,
+    allow_writable: AllowWritable = False,
 ) -> None:
     """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
     from gpubind.cli.passing import site_switches
@@ -67,7 +68,8 @@ def wrap(
         else:
             if options.host is not None and not dry_run:
                 raise UsageError("host-to-start", "--host names a record: nothing can be started there", hint=HOST_HINT)
-            _start(options, made, Wanted(made.runtime, (), dry_run, require_gpu, check, quiet, verbose), environ)
+            wanted = Wanted(made.runtime, (), dry_run, require_gpu, check, quiet, verbose, allow_writable)
+            _start(options, made, wanted, environ)
     except CommandError:
         raise
     except GpubindError as error:
@@ -90,6 +92,8 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     facts = looked.image.facts if looked.image is not None else None
     request = with_image(made.gpus, facts.env if facts is not None else {})
     if request is None:
+        if looked.image is not None:
+            looked.image.close()
         _become(made.words, environ, dry_run=wanted.dry_run)
         return
     ready = ready_for(_asked(options, request), looked, wanted, environ, in_line=True)
@@ -105,6 +109,8 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
         environ = ready.runtime.command(call, ready.start, ready.words).environ
     without = {option.name for option in made.options} if ready.has_arguments else ()
     words = rewritten(made, ready.words.options, without=without)
+    if looked.image is not None:
+        looked.image.close()
     if wanted.dry_run:
         _print(printed(made, words))
     else:

@@ -17,7 +17,7 @@ class Row(NamedTuple):
     """What must be known of a runtime before its module is loaded."""
 
     module: str
-    """Of this package. The record is called there as the runtime, in capitals."""
+    """Of this package. The record is called there as the runtime, in capitals, with `_` for `-`."""
     forms: tuple[str, ...] = ()
     """What its formats have behind its name: nothing, `-env`."""
     documents: tuple[str, ...] = ()
@@ -32,6 +32,10 @@ _ROWS = {
     "bwrap": Row("bwrap"),
     "podman": Row("engines", ("",)),
     "docker": Row("engines", ("",)),
+    "ch-run": Row("charliecloud", ("",)),
+    "proot": Row("proot", ("",)),
+    "udocker": Row("udocker", ("",)),
+    "systemd-nspawn": Row("nspawn", ("",)),
     "crun": Row("bundles", documents=("oci",)),
     "runc": Row("bundles", documents=("oci",)),
 }
@@ -43,7 +47,8 @@ class _Runtimes(Mapping[str, "Runtime"]):
     def __getitem__(self, name: str) -> Runtime:
         from importlib import import_module
 
-        record: Runtime = getattr(import_module(f"{__name__}.{_ROWS[name].module}"), name.upper())
+        module = import_module(f"{__name__}.{_ROWS[name].module}")
+        record: Runtime = getattr(module, name.replace("-", "_").upper())
         return record
 
     def __iter__(self) -> Iterator[str]:

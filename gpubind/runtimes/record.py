@@ -44,6 +44,8 @@ class Limits(NamedTuple):
     """What its --group-add takes to keep them all; None: each must be given by number."""
     systemd_cgroups: bool = False
     """Whether systemd manages the device cgroups of its containers."""
+    no_read_only_bind: bool = False
+    """Whether whatever it binds is as writable as it is for its caller."""
     hides_missing_command: bool = False
     """Whether its exit code does not tell a command that is not there (127) or is no program (126)."""
 
@@ -125,6 +127,10 @@ def _nothing_generated(plan: Plan, start: Start, image: Optional[Tree]) -> Mappi
     return {}
 
 
+def _no_skeleton(plan: Plan, start: Start, image: Optional[Tree]) -> tuple[ContainerPath, ...]:
+    return ()
+
+
 def _no_words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
     return None
 
@@ -190,6 +196,8 @@ class Runtime(NamedTuple):
     """Where a plan for a machine lands if the image is not known, by architecture; None: where `layout` has it."""
     generated: Callable[[Plan, Start, Optional[Tree]], Mapping[ContainerPath, str]] = _nothing_generated
     """The texts of files of its own, beside the plan's, by their place in the container."""
+    skeleton: Callable[[Plan, Start, Optional[Tree]], tuple[ContainerPath, ...]] = _no_skeleton
+    """Where it needs empty files, in a directory of their own, because it cannot make mount points for files."""
     words: Callable[[Plan, Start, Optional[Tree]], Optional[Words]] = _no_words
     """The plan in its words; None where those cannot be told without an image. Errors: `RuntimeLimitError`."""
     in_line: Optional[Callable[[Plan, Start, Optional[Tree]], Words]] = None

@@ -39,8 +39,20 @@ class Start(NamedTuple):
     """Whether such a file could not be looked at, so that it may set any variable that `env_files` does not have."""
     staged: Mapping[ContainerPath, HostPath] = MappingProxyType({})
     """Where generated content was written: container path -> host path."""
+    skeleton: Optional[HostPath] = None
+    """The directory that holds an empty file for each place of the runtime's `skeleton`."""
+    writable: frozenset[str] = frozenset()
+    """Those sources of the plan that the caller may write; known for a runtime without a read-only bind."""
+    allow_writable: bool = False
+    """Whether the user accepts that a container may write them."""
     directories: frozenset[str] = frozenset()
     """Those of the caller's home and working directory that are there."""
+    euid: Optional[int] = None
+    """Who the caller is; None if that is not known."""
+    machine: Optional[str] = None
+    """What uname says of this machine; None if the start is on another one."""
+    pid: Optional[int] = None
+    """The process that becomes the runtime."""
     home: Optional[str] = None
     """The caller's home, as the user database has it."""
     working_directory: Optional[str] = None

@@ -16,7 +16,10 @@ PACKAGE = Path(gpubind.__file__).parent
 
 
 def test_auto_looks_in_the_order_of_the_table() -> None:
-    assert STARTED == ("apptainer", "singularity", "bwrap", "podman", "docker", "crun", "runc")
+    assert (
+        *("apptainer", "singularity", "bwrap", "podman", "docker"),
+        *("ch-run", "proot", "udocker", "systemd-nspawn", "crun", "runc"),
+    ) == STARTED
 
 
 @pytest.mark.parametrize("name", RUNTIMES)

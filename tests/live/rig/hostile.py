@@ -41,7 +41,8 @@ NAMES = (
 )
 LIBRARIES = ("libcuda.so.550.163.01", "libnvidia-ml.so.550.163.01")
 DRIVER = "/usr/lib/x86_64-linux-gnu/nvidia/current"
-IN_CONTAINER = "cd /.gpubind/libs 2> /dev/null || cd /.singularity.d/libs; sha256sum libcuda.so.1 libnvidia-ml.so.1"
+IN_CONTAINER = """d=/.gpubind/libs; test -e $d/libcuda.so.1 || d=/.singularity.d/libs
+sha256sum $d/libcuda.so.1 $d/libnvidia-ml.so.1"""
 
 
 def main(backend: str, image: str, words: list[str]) -> None:
@@ -72,7 +73,7 @@ def started(backend: str, image: str, words: list[str], root: bytes) -> dict[str
         with open(link, "rb") as file:
             want[os.path.basename(link).decode()] = hashlib.sha256(file.read()).hexdigest()
     lines = [line.split() for line in done.stdout.decode().splitlines()]
-    seen = {name: value for value, name in lines}
+    seen = {os.path.basename(name): value for value, name in lines}
     same = sorted(name for name, value in want.items() if seen.get(name) == value)
     return {
         "status": done.returncode,

@@ -1,0 +1,343 @@
+"""Charliecloud's ch-run: needs no privilege, binds everything writable, and gives a container the host's whole /dev.
+
+It makes no mount point for a file, and one for a directory only where a tmpfs lies over the image (`-W`). So what the
+image has no place for comes with a directory of empty files, one for each such place: that directory is bound where
+the image has none, and then each file of the host onto its empty file. Nothing is written into the image.
+
+Source: `ch-run --help` and `bin/ch_core.c`, `bin/ch-run.c`, `bin/ch_misc.c` of 0.38, which was run. 0.31 has no -W.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from posixpath import dirname
+from typing import Optional
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.findings import finding
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Missing, Mount, Plan
+from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, left_out, vendor_of
+from gpubind.runtimes.flags import Flag, Options, parse_command_line
+from gpubind.runtimes.lines import quoted, raw
+from gpubind.runtimes.record import Call, Command, Form, Identity, Limits, Printed, Runtime, UserNamespaces
+from gpubind.runtimes.start import Start
+from gpubind.runtimes.write_access import writable_findings
+from gpubind.tree import Tree
+
+OVERLAY_VERSION = (0, 32)
+"""The first that has -W."""
+OVERLAID = "/srv"
+"""Of the host: with -W the tmpfs is mounted there, before image and binds are looked up."""
+SHARED = ("/dev", "/proc", "/sys", "/tmp")
+"""Directories of the host that every container has."""
+ENVIRONMENT = "/ch/environment"
+"""What an image of Charliecloud's sets, where the user asks for that: `NAME=VALUE` on each line."""
+LAYOUT = GPUBIND._replace(isolated=False)
+
+FLAGS = (
+    Flag("bind", "array", "b"), Flag("cd", "string", "c"), Flag("env-no-expand", "bool"), Flag("feature", "string"),
+    Flag("gid", "string", "g"), Flag("home", "bool"), Flag("join-ct", "string"), Flag("join-pid", "string"),
+    Flag("join-tag", "string"), Flag("join", "bool", "j"), Flag("mount", "string", "m"), Flag("no-passwd", "bool"),
+    Flag("quiet", "bool", "q"), Flag("seccomp", "bool"), Flag("set-env", "bool"), Flag("set-env0", "bool"),
+    Flag("storage", "string", "s"), Flag("test", "string"), Flag("private-tmp", "bool", "t"), Flag("unsafe", "bool"),
+    Flag("unset-env", "array"), Flag("uid", "string", "u"), Flag("verbose", "bool", "v"), Flag("warnings", "string"),
+    Flag("write", "bool", "w"), Flag("write-fake", "bool", "W"),
+)  # fmt: skip
+"""What `ch-run --help` lists. An option that may have a value has it behind a `=` alone, as a switch may."""
+
+
+def identify(text: str) -> Identity:
+    """`0.38` -> ch-run, (0, 38). Without $USER it says nothing."""
+    match = re.search(r"(\d+)\.(\d+)", text)
+    return Identity("ch-run", tuple(int(part) for part in match.groups()) if match else None)
+
+
+def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+    """The user's own words, as ch-run reads them."""
+    line = parse_command_line(arguments, FLAGS)
+    values: dict[str, tuple[str, ...]] = {}
+    env: dict[str, str] = {}
+    for name, value in line.given:
+        values[name] = (*values.get(name, ()), value)
+        variable, equals, text = value.partition("=")
+        if name in ("set-env", "set-env0") and equals:
+            env[variable] = text
+    return Options(values, env, line.unknown, line.rest, line.incomplete)
+
+
+def skeleton(plan: Plan, start: Start, image: Optional[Tree]) -> tuple[ContainerPath, ...]:
+    """The files for which the image has no place, and one can be made."""
+    if not _makes_places(start) and not _has(image, GPUBIND_ROOT):
+        return ()
+    return tuple(mount.target for mount in plan.mounts if _missing_place(image, mount.target) and _is_file(mount))
+
+
+def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say."""
+    edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, source, start, image))
+    _need_places(plan, edits, start, image)
+    targets = {bind.target: _place(image, bind.target) for bind in edits.binds}
+    made = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
+    binds = (
+        *(Bind(f"{start.skeleton}{top}", _place(image, top), True) for top in made if start.skeleton),
+        *(bind._replace(target=targets[bind.target]) for bind in edits.binds),
+    )
+    overlay = any(not _has(image, top) for top in made)
+    options = ["-W"] if overlay and not start.options.has("write-fake") else []
+    for bind in binds:
+        _need_sayable(bind, overlay or start.options.has("write-fake"))
+        options += ["-b", f"{bind.source}:{bind.target}"]
+    env = _environment(plan, start, image)
+    return Words(
+        (*options, *_env_words(env, start)),
+        binds,
+        tuple((name, value) for name, value in env.items() if value is not None),
+        edits.decisions,
+        (*_findings(plan, edits, start), *left_out(edits.decisions, plan)),
+    )
+
+
+GPUBIND_ROOT = ContainerPath("/.gpubind")
+
+
+def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
+    if plan.devices or plan.gpus:
+        yield finding("devices-not-isolated", subject="/dev", case="always", vendor=vendor_of(plan))
+    yield from writable_findings(edits, plan, start, "Charliecloud")
+
+
+def _makes_places(start: Start) -> bool:
+    """Whether directories can be made in the container, and nothing of them stays in the image."""
+    return not start.options.has("write") and (start.version is None or start.version >= OVERLAY_VERSION)
+
+
+def _is_file(mount: Mount) -> bool:
+    return mount.kind != "directory"
+
+
+def _has(image: Optional[Tree], path: str) -> bool:
+    return image is not None and image.has(path)
+
+
+def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath]:
+    """The topmost directory above *target* that a directory of ours must be bound to; None if the file is there.
+
+    An image that has an empty /.gpubind needs no overlay: ours is bound there.
+    """
+    if _has(image, target):
+        return None
+    if target.startswith(f"{GPUBIND_ROOT}/"):
+        return GPUBIND_ROOT
+    top = target
+    while not _has(image, dirname(top)) and dirname(top) != "/":
+        top = dirname(top)
+    return ContainerPath(top)
+
+
+def _place(image: Optional[Tree], target: str) -> ContainerPath:
+    """*target* without links of the image's in it: ch-run would follow an absolute one on the host."""
+    here, rest = target, ""
+    while image is not None and here != "/":
+        found = image.resolve(here)
+        if not isinstance(found, Missing):
+            return ContainerPath(found.rstrip("/") + rest)
+        here, rest = dirname(here), here[len(dirname(here).rstrip("/")) :] + rest
+    return ContainerPath(target)
+
+
+def _obstacle(mount: Mount, source: HostPath, start: Start, image: Optional[Tree]) -> Optional[Obstacle]:
+    """What is in the way of *mount*: that no place for it can be made, or that the host's own directory is there."""
+    if any(mount.target.startswith(f"{path}/") for path in SHARED):
+        return Obstacle(None if str(source) == mount.target else "ch-run binds the host's own directory there")
+    top = _missing_place(image, mount.target)
+    if top is None:
+        return None
+    if image is None and top != GPUBIND_ROOT:
+        return Obstacle("no image is known, so nobody knows whether it has a place for the file")
+    if top == mount.target and _is_file(mount):
+        return Obstacle("ch-run makes no mount point for a file in a directory that the image has")
+    if _makes_places(start) or _has(image, top):
+        return None
+    return Obstacle("with --write, and before 0.32, ch-run makes no directory outside the image")
+
+
+def _need_places(plan: Plan, edits: Edits, start: Start, image: Optional[Tree]) -> None:
+    """Errors: `RuntimeLimitError` (code `no-place`) where the driver's own directory cannot be made."""
+    bound = {bind.target for bind in edits.binds}
+    lost = next((mount for mount in plan.mounts if mount.required and mount.target not in bound), None)
+    if lost is not None and not lost.target.startswith(SHARED) and not _makes_places(start):
+        raise RuntimeLimitError(
+            "no-place",
+            f"ch-run can make no place for {lost.target}",
+            where=lost.target,
+            why="with --write, and before 0.32, it makes directories in the image alone",
+            hint=f"make an empty directory {GPUBIND_ROOT} in the image, or leave out --write",
+        )
+
+
+def _need_sayable(bind: Bind, overlay: bool) -> None:
+    """Errors: `RuntimeLimitError` (codes `unsayable-path`, `hidden-path`)."""
+    if ":" in bind.source:
+        raise RuntimeLimitError(
+            "unsayable-path",
+            "a path cannot be said to this program",
+            where=bind.source,
+            why="ch-run takes what is behind the first colon for the place in the container",
+            hint="use --backend bwrap, or give the driver root a plainer path",
+        )
+    if overlay:
+        _need_visible(bind.source)
+
+
+def _need_visible(path: str) -> None:
+    """Errors: `RuntimeLimitError` (code `hidden-path`) for a *path* that -W hides."""
+    if f"{path}/".startswith(f"{OVERLAID}/"):
+        raise RuntimeLimitError(
+            "hidden-path",
+            f"ch-run would not find what lies below {OVERLAID}",
+            where=path,
+            why=f"-W puts a tmpfs onto the host's {OVERLAID}, and without -W there is no place for the driver",
+            hint=f"put it elsewhere; for an image, an empty directory {GPUBIND_ROOT} in it does, too",
+        )
+
+
+def _environment(plan: Plan, start: Start, image: Optional[Tree]) -> dict[str, Optional[str]]:
+    """What is said of each variable; None: it is taken away. The user's own --set-env wins, but for search paths.
+
+    ch-run passes the caller's environment on, and puts the value that a variable has by then where an item of a list
+    is its name behind a `$`; an item of nothing it leaves out. So what the user says comes first.
+    """
+    env: dict[str, Optional[str]] = {}
+    for variable in plan.env:
+        name, value = variable.name, variable.value or ""
+        there = env.get(name) or _there(name, start)
+        if name == "LD_LIBRARY_PATH" and variable.op in ("prepend", "set"):
+            env[name] = ":".join(part for part in (there, value) if part)
+        elif variable.op in ("append", "prepend"):
+            order = (there, value) if variable.op == "append" else (value, there)
+            env[name] = ":".join(part for part in order if part)
+        elif name not in start.options.env and not (variable.op == "default" and start.environ.get(name)):
+            env[name] = variable.value
+    images = _images_own(plan, image)
+    if images and env.get("LD_LIBRARY_PATH"):
+        env["LD_LIBRARY_PATH"] = f"{env['LD_LIBRARY_PATH']}:{images}"
+    return env
+
+
+def _there(name: str, start: Start) -> str:
+    """What stands for the value that the user gives to *name*."""
+    options = start.options
+    from_image = name == "LD_LIBRARY_PATH" and "true" in (*options.all("set-env"), *options.all("set-env0"))
+    if not (from_image or options.has("env-no-expand")):
+        return f"${name}"
+    value = options.env.get(name, start.environ.get(name, ""))
+    if name == "PATH" and value and "/bin" not in value.split(":"):
+        value += ":/bin"  # as ch-run does
+    return ":".join(item for item in value.split(":") if item)
+
+
+def _images_own(plan: Plan, image: Optional[Tree]) -> str:
+    """The image's own LD_LIBRARY_PATH, without empty elements."""
+    value = plan.image.env.get("LD_LIBRARY_PATH", "") if plan.image else ""
+    for line in ((image.text(ENVIRONMENT) if image is not None else None) or "").splitlines():
+        name, equals, text = line.partition("=")
+        if equals and name == "LD_LIBRARY_PATH":
+            value = text
+    return ":".join(item for item in value.split(":") if item and not item.startswith("$"))
+
+
+def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
+    """The options that set *env*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+    for name, value in env.items():
+        if value is None:
+            yield f"--unset-env={name}"
+            continue
+        mine = value.split(":")[1:] if value.startswith(f"${name}") else value.split(":")
+        expands = any(item.startswith("$") for item in mine if item != f"${name}")
+        if "\n" in value or (expands and not start.options.has("env-no-expand")):
+            raise RuntimeLimitError(
+                "unsayable-value",
+                "a variable cannot be said to this program",
+                where=name,
+                why="ch-run takes a line end for the end of the value, and a `$` for another variable's name",
+                hint="use --backend bwrap, or give the variable a plainer value",
+            )
+        whole = f"'{value}'" if value.startswith("'") and value.endswith("'") else value
+        yield f"--set-env={name}={whole}"
+
+
+def command(call: Call, start: Start, made: Words) -> Command:
+    """The whole command line. Errors: `RuntimeLimitError` (code `hidden-path`) for an image that -W hides."""
+    if "-W" in made.options or start.options.has("write-fake"):
+        path = call.image if call.image.startswith("/") else f"{start.working_directory or ''}/{call.image}"
+        _need_visible(path)
+    argv = call.argv
+    if call.action == "run" and _has(call.tree, "/.singularity.d/runscript"):
+        argv = ("/.singularity.d/runscript", *argv)
+    elif call.action == "shell" or not argv:
+        argv = ("/bin/bash" if _has(call.tree, "/bin/bash") else "/bin/sh", *argv)
+    environ = dict(start.environ)
+    # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
+    environ.setdefault("USER", environ.get("LOGNAME") or (start.home or "/user").rpartition("/")[2] or "user")
+    return Command((call.program, *start.arguments, *made.options, call.image, "--", *argv), environ)
+
+
+def _overrides(start: Start, name: str) -> bool:
+    return name in start.options.env or name in start.options.all("unset-env")
+
+
+def _layout(start: Start) -> Layout:
+    return LAYOUT
+
+
+def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+    """What a container has beside *plan*: of the host by itself, and by the user's own options."""
+    options = start.options
+    shared = [path for path in SHARED if path != "/tmp" or not options.has("private-tmp")]
+    binds = [UserBind(HostPath(path), ContainerPath(path)) for path in shared]
+    for value in options.all("bind"):
+        source, _, target = value.partition(":")
+        binds.append(UserBind(HostPath(source), ContainerPath(target or source)))
+    path = options.env.get("PATH", start.environ.get("PATH", ""))
+    env = [EnvVar("PATH", "set", path if "/bin" in path.split(":") else f"{path}:/bin".lstrip(":"), None, "user")]
+    libraries = options.env.get("LD_LIBRARY_PATH", start.environ.get("LD_LIBRARY_PATH"))
+    if libraries:
+        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", libraries, ":", "user"))
+    if start.environ.get("LD_PRELOAD"):
+        env.append(EnvVar("LD_PRELOAD", "set", start.environ["LD_PRELOAD"], None, "caller"))
+    working = options.last("cd") or "/"
+    return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
+
+
+def _raw(printed: Printed) -> str:
+    return raw(printed.words, "ch-run")
+
+
+def _quoted(printed: Printed) -> str:
+    return quoted(printed.words, "ch-run")
+
+
+CH_RUN = Runtime(
+    name="ch-run",
+    title="Charliecloud",
+    images=("directory", "file"),
+    limits=Limits(
+        user_namespaces=UserNamespaces(
+            helpers=(), moves=False, message="it will say `can't init user+mount namespaces: Operation not permitted`"
+        ),
+        no_read_only_bind=True,
+        hides_missing_command=True,
+    ),
+    identify=identify,
+    options_of=read_options,
+    overrides=_overrides,
+    layout=_layout,
+    skeleton=skeleton,
+    words=words,
+    brought=brought,
+    command=command,
+    forms={"ch-run": Form(_raw, _quoted)},
+)

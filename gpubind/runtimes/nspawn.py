@@ -1,0 +1,175 @@
+"""systemd-nspawn: for root alone, with read-only binds, chosen device nodes and an environment of its own.
+
+`--volatile=overlay` keeps whatever a container writes, and the mount points that nspawn makes, out of the image;
+`--read-only` lets several containers have one image at once. `--register=no --keep-unit` start one where no systemd
+runs, and in the caller's own cgroup. With `--as-pid2` signals reach a program that does not expect to be init.
+
+Source: systemd-nspawn(1) of 257, which was run; `src/nspawn/nspawn-mount.c` (bind_mount_parse).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Optional
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.image.environment import DEFAULT_PATH
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
+from gpubind.runtimes.edits import Words, edits_of
+from gpubind.runtimes.flags import Flag, Options, parse_command_line
+from gpubind.runtimes.lines import quoted, raw
+from gpubind.runtimes.plain_environment import Values, compose
+from gpubind.runtimes.record import Call, Command, Form, Identity, Limits, Printed, Runtime
+from gpubind.runtimes.start import Start
+from gpubind.tree import Tree
+
+AUTOPIPE_VERSION = (256,)
+"""From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
+CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
+"""What nspawn refuses in a variable: control characters, and what is not UTF-8."""
+FLAGS = (
+    Flag("setenv", "array", "E"), Flag("bind", "array"), Flag("bind-ro", "array"), Flag("chdir", "string"),
+    Flag("boot", "bool", "b"), Flag("as-pid2", "bool", "a"), Flag("console", "string"), Flag("pipe", "bool", "P"),
+    Flag("volatile", "bool"), Flag("read-only", "bool"), Flag("ephemeral", "bool", "x"), Flag("quiet", "bool", "q"),
+    Flag("user", "string", "u"), Flag("machine", "string", "M"), Flag("hostname", "string"),
+    Flag("uuid", "string"), Flag("slice", "string", "S"), Flag("property", "array"), Flag("register", "string"),
+    Flag("keep-unit", "bool"), Flag("private-users", "bool"), Flag("private-network", "bool"), Flag("tmpfs", "array"),
+    Flag("capability", "array"), Flag("drop-capability", "array"), Flag("kill-signal", "string"),
+    Flag("overlay", "array"), Flag("overlay-ro", "array"), Flag("inaccessible", "array"), Flag("settings", "string"),
+    Flag("rlimit", "array"), Flag("resolv-conf", "string"), Flag("timezone", "string"), Flag("network-veth", "bool"),
+)  # fmt: skip
+"""What of `systemd-nspawn --help` says where a start's own words end, or changes what it gets."""
+
+
+def identify(text: str) -> Identity:
+    """`systemd 257 (257.13-1)` -> systemd-nspawn, (257,)."""
+    match = re.search(r"systemd (\d+)", text)
+    return Identity("systemd-nspawn", (int(match[1]),) if match else None)
+
+
+def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+    """The user's own words, as nspawn reads them."""
+    line = parse_command_line(arguments, FLAGS)
+    values: dict[str, tuple[str, ...]] = {}
+    env: dict[str, str] = {}
+    for name, value in line.given:
+        values[name] = (*values.get(name, ()), value)
+        if name == "setenv":
+            variable, equals, text = value.partition("=")
+            if equals or variable in environ:
+                env[variable] = text if equals else environ[variable]
+    return Options(values, env, line.unknown, line.rest, line.incomplete)
+
+
+def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say, and for
+    callers other than root (code `not-root`).
+    """
+    if start.euid:
+        raise RuntimeLimitError(
+            "not-root",
+            "systemd-nspawn starts containers for root alone",
+            why="it says `Need to be root.`, or that unprivileged operation is not supported",
+            hint="use --backend bwrap, or start it as root",
+        )
+    edits = edits_of(plan, start.staged, lambda mount, source: None)
+    options = [*_container(start)]
+    for bind in edits.binds:
+        options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")
+    for node in edits.nodes:
+        options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
+    env = compose(plan, Values(start.options.env, {}, {"PATH": DEFAULT_PATH}))
+    for name, value in env.items():
+        if value is not None and start.options.env.get(name) != value:
+            options.append(f"--setenv={name}={_sayable(name, value)}")
+    return Words(tuple(options), edits.binds, tuple((n, v) for n, v in env.items() if v is not None), edits.decisions)
+
+
+def _container(start: Start) -> Iterator[str]:
+    """What every container is started with, where the user does not say otherwise."""
+    given = start.options.values
+    yield from ("--register=no", "--keep-unit")
+    if not {"volatile", "ephemeral"} & given.keys():
+        yield "--volatile=overlay"
+        if "read-only" not in given:
+            yield "--read-only"
+    if not {"boot", "as-pid2"} & given.keys():
+        yield "--as-pid2"
+    if not {"console", "pipe", "boot"} & given.keys():
+        yield "--console=autopipe" if start.version is None or start.version >= AUTOPIPE_VERSION else "--pipe"
+
+
+def escaped(path: str) -> str:
+    """*path* as --bind takes it: a colon would end it."""
+    return path.replace("\\", "\\\\").replace(":", "\\:")
+
+
+def _sayable(name: str, value: str) -> str:
+    """Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+    if CHANGED_VALUE.search(value):
+        raise RuntimeLimitError(
+            "unsayable-value",
+            "a variable cannot be said to this program",
+            where=name,
+            why="systemd-nspawn refuses control characters, and what is not UTF-8",
+            hint="use --backend bwrap, or give the variable a plainer value",
+        )
+    return value
+
+
+def command(call: Call, start: Start, made: Words) -> Command:
+    """The whole command line; `run` starts the image's runscript, `shell` its shell."""
+    argv = call.argv
+    if call.action == "run" and call.tree is not None and call.tree.has("/.singularity.d/runscript"):
+        argv = ("/.singularity.d/runscript", *argv)
+    elif call.action == "shell" or not argv:
+        argv = ("/bin/bash" if call.tree is not None and call.tree.has("/bin/bash") else "/bin/sh", *argv)
+    # By default it is called as the image is, and two of one name cannot be there at once.
+    name = () if start.pid is None or start.options.all("machine") else (f"--machine=gpubind-{start.pid}",)
+    words = (call.program, "-q", *name, *start.arguments, *made.options, f"--directory={call.image}", "--", *argv)
+    return Command(words, start.environ)
+
+
+def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+    """What a container has beside *plan*: what the user's own options bring."""
+    options = start.options
+    binds = []
+    for value in (*options.all("bind"), *options.all("bind-ro")):
+        source, _, target = value.partition(":")
+        binds.append(UserBind(HostPath(source), ContainerPath(target.partition(":")[0] or source)))
+    env = [EnvVar("PATH", "set", options.env.get("PATH", DEFAULT_PATH), None, "user")]
+    if "LD_LIBRARY_PATH" in options.env:
+        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", options.env["LD_LIBRARY_PATH"], ":", "user"))
+    unseen = tuple(f"--{name}={value}" for name in ("overlay", "overlay-ro", "tmpfs") for value in options.all(name))
+    return Brought(tuple(binds), tuple(env), ContainerPath(options.last("chdir") or "/"), unseen)
+
+
+def _overrides(start: Start, name: str) -> bool:
+    """nspawn passes nothing on, but for what the user names without a value."""
+    return start.options.env.get(name) != start.environ.get(name, "")
+
+
+def _raw(printed: Printed) -> str:
+    return raw(printed.words, "systemd-nspawn")
+
+
+def _quoted(printed: Printed) -> str:
+    return quoted(printed.words, "systemd-nspawn")
+
+
+SYSTEMD_NSPAWN = Runtime(
+    name="systemd-nspawn",
+    title="systemd-nspawn",
+    images=("directory",),
+    image_hint="unpack it, or use --backend apptainer",
+    limits=Limits(hides_missing_command=True),
+    identify=identify,
+    options_of=read_options,
+    overrides=_overrides,
+    words=words,
+    brought=brought,
+    command=command,
+    forms={"systemd-nspawn": Form(_raw, _quoted)},
+)

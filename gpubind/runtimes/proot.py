@@ -1,0 +1,172 @@
+"""PRoot: no privilege and no namespace; it rewrites the paths of a program's system calls.
+
+`-R` brings the host's /dev, /proc, /sys, /tmp, home and user database. It has no read-only bind, none for a single node
+beside a whole /dev, and no option for variables: they stand in its own environment, which the program inherits.
+
+Source: `proot --help` of 5.1.0, which was run; `src/path/binding.c` (a colon always ends the source).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from posixpath import normpath
+from typing import Optional
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.findings import finding
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Mount, Plan
+from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, vendor_of
+from gpubind.runtimes.flags import Options
+from gpubind.runtimes.lines import quoted, raw
+from gpubind.runtimes.plain_environment import Values, compose
+from gpubind.runtimes.record import Call, Command, Form, Limits, Printed, Runtime
+from gpubind.runtimes.start import Start
+from gpubind.runtimes.write_access import writable_findings
+from gpubind.tree import Tree
+
+SHARED = ("/dev", "/proc", "/sys", "/tmp")
+"""Directories of the host that every container has."""
+FROM_HOST = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
+LAYOUT = GPUBIND._replace(isolated=False)
+VALUED = {
+    "-r": "rootfs", "--rootfs": "rootfs", "-R": "rootfs", "-S": "rootfs", "-b": "bind", "--bind": "bind", "-m": "bind",
+    "--mount": "bind", "-q": "qemu", "--qemu": "qemu", "-w": "cwd", "--pwd": "cwd", "--cwd": "cwd", "-v": "verbose",
+    "--verbose": "verbose", "-k": "kernel-release", "--kernel-release": "kernel-release", "-i": "change-id",
+    "--change-id": "change-id",
+}  # fmt: skip
+"""Options that have a value: in the next word, or a long one behind a `=`."""
+
+
+def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+    """The user's own words, as PRoot reads them."""
+    values: dict[str, tuple[str, ...]] = {}
+    rest = list(arguments)
+    incomplete = None
+    while rest and rest[0].startswith("-"):
+        option, equals, value = rest.pop(0).partition("=")
+        name = VALUED.get(option)
+        if name is None:
+            values[option] = ("true",)
+            continue
+        if not equals:
+            if not rest:
+                incomplete = option
+                break
+            value = rest.pop(0)
+        values[name] = (*values.get(name, ()), value)
+    return Options(values, image=tuple(rest), incomplete=incomplete)
+
+
+def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say."""
+    edits = edits_of(plan, start.staged, _obstacle)
+    options = [word for bind in edits.binds for word in ("-b", _bind_word(bind))]
+    env = compose(plan, Values({}, start.environ, {}))
+    return Words(
+        tuple(options),
+        edits.binds,
+        tuple((name, value) for name, value in env.items() if value is not None),
+        edits.decisions,
+        tuple(_findings(plan, edits, start)),
+        tuple(name for name, value in env.items() if value is None and name in start.environ),
+    )
+
+
+def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
+    if plan.devices or plan.gpus:
+        yield finding("devices-not-isolated", subject="/dev", case="always", vendor=vendor_of(plan))
+    yield from writable_findings(edits, plan, start, "PRoot")
+
+
+def _obstacle(mount: Mount, source: HostPath) -> Optional[Obstacle]:
+    """A place in a directory of the host's needs no bind where the very file is there."""
+    shared = any(mount.target.startswith(f"{path}/") for path in SHARED)
+    return Obstacle(None) if shared and str(source) == mount.target else None
+
+
+def _bind_word(bind: Bind) -> str:
+    """Errors: `RuntimeLimitError` (code `unsayable-path`)."""
+    for path in (bind.source, bind.target):
+        if ":" in path or path.endswith("!"):
+            raise RuntimeLimitError(
+                "unsayable-path",
+                "a path cannot be said to this program",
+                where=path,
+                why="PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind",
+                hint="use --backend bwrap, or give the driver root a plainer path",
+            )
+    return f"{bind.source}:{bind.target}"
+
+
+def command(call: Call, start: Start, made: Words) -> Command:
+    """The whole command line; `run` starts the image's runscript, `shell` its shell."""
+    argv, tree = call.argv, call.tree
+    if call.action == "run" and tree is not None and tree.has("/.singularity.d/runscript"):
+        argv = ("/.singularity.d/runscript", *argv)
+    elif call.action == "shell" or not argv:
+        argv = ("/bin/bash" if tree is not None and tree.has("/bin/bash") else "/bin/sh", *argv)
+    place = () if start.options.last("cwd") is not None else ("-w", _directory(start, tree))
+    image = call.image
+    words = (call.program, "-R", image, *place, *start.arguments, *made.options, *argv)
+    environ = {name: value for name, value in start.environ.items() if name not in made.unset}
+    return Command(words, {**environ, **dict(made.env)})
+
+
+def _directory(start: Start, image: Optional[Tree]) -> str:
+    """Where the program starts: the caller's directory, if the container has it."""
+    working, home = start.working_directory or "/", start.environ.get("HOME", "")
+    inside = any(f"{working}/".startswith(f"{path}/") for path in (*SHARED, home) if path)
+    return normpath(working) if inside or (image is not None and image.has(working)) else "/"
+
+
+def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+    """What a container has beside *plan*: of the host by itself, and by the user's own options."""
+    home = start.environ.get("HOME", "")
+    paths = (*SHARED, *FROM_HOST, *([home] if home in start.directories else ()))
+    binds = [UserBind(HostPath(path), ContainerPath(path)) for path in paths]
+    for value in start.options.all("bind"):
+        source, _, target = value.partition(":")
+        binds.append(UserBind(HostPath(source), ContainerPath(target.rstrip("!") or source)))
+    env = [EnvVar("PATH", "set", start.environ.get("PATH", ""), None, "user")]
+    if start.environ.get("LD_LIBRARY_PATH"):
+        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", start.environ["LD_LIBRARY_PATH"], ":", "user"))
+    if start.environ.get("LD_PRELOAD"):
+        env.append(EnvVar("LD_PRELOAD", "set", start.environ["LD_PRELOAD"], None, "caller"))
+    working = start.options.last("cwd") or _directory(start, image)
+    return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
+
+
+def _layout(start: Start) -> Layout:
+    return LAYOUT
+
+
+def _raw(printed: Printed) -> str:
+    return raw(printed.words._replace(options=_with_environment(printed), unset=()), "proot")
+
+
+def _quoted(printed: Printed) -> str:
+    return quoted(printed.words._replace(options=_with_environment(printed), unset=()), "proot")
+
+
+def _with_environment(printed: Printed) -> tuple[str, ...]:
+    """The words that stand in place of `proot`: a command line has no other way to set a variable."""
+    words = printed.words
+    unset = tuple(f"--unset={name}" for name in words.unset)
+    return ("env", *unset, *(f"{name}={value}" for name, value in words.env), "proot", *words.options)
+
+
+PROOT = Runtime(
+    name="proot",
+    title="PRoot",
+    images=("directory",),
+    image_hint="unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer",
+    limits=Limits(no_read_only_bind=True, hides_missing_command=True),
+    options_of=read_options,
+    layout=_layout,
+    words=words,
+    brought=brought,
+    command=command,
+    forms={"proot": Form(_raw, _quoted)},
+)

@@ -1,0 +1,158 @@
+"""udocker: containers by name, without privilege. In its P modes it runs PRoot, and binds files as that does.
+
+Its R modes bind directories alone, and are refused. /dev is the host's, whole. What `-e` sets takes the place of the
+image's own value, and nobody looks at that: so libraries lie where every loader looks, and no search path is set.
+
+Source: udocker 1.3.17 `cli.py`, `engine/proot.py`, `engine/runc.py`, `utils/uenv.py`, `utils/uvolume.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Optional
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.findings import finding
+from gpubind.model import Finding, Plan
+from gpubind.planner.placement import Layout, cdi_layout
+from gpubind.runtimes.edits import Bind, Edits, Words, edits_of, vendor_of
+from gpubind.runtimes.flags import Options
+from gpubind.runtimes.lines import quoted, raw
+from gpubind.runtimes.plain_environment import Values, compose
+from gpubind.runtimes.record import Call, Command, Form, Limits, Printed, Runtime
+from gpubind.runtimes.start import Start
+from gpubind.runtimes.write_access import writable_findings
+from gpubind.tree import Tree
+
+MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
+"""The mode of containers for which `udocker setup` says none."""
+VALUED = (
+    "-v", "--volume", "-e", "--env", "--env-file", "-u", "--user", "-w", "--workdir", "-p", "--publish", "--novol",
+    "--cpuset-cpus", "--name", "--kernel", "--device", "--location", "--platform", "--pull", "--httpproxy",
+    "--volumes-from", "--dns", "--dns-search", "--entrypoint",
+)  # fmt: skip
+
+
+def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+    """The user's own words for `udocker run`. A long option has its value behind a `=` or in the next word."""
+    values: dict[str, tuple[str, ...]] = {}
+    env: dict[str, str] = {}
+    rest = list(arguments)
+    incomplete = None
+    while rest and rest[0].startswith("-"):
+        option, equals, value = rest.pop(0).partition("=")
+        if option in VALUED and not equals:
+            if not rest:
+                incomplete = option
+                break
+            value = rest.pop(0)
+        values[option] = (*values.get(option, ()), value)
+        if option in ("-e", "--env"):
+            name, given, text = value.partition("=")
+            if given or name in environ:
+                env[name] = text if given else environ[name]
+    return Options(values, env, image=tuple(rest), incomplete=incomplete)
+
+
+def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say, and for an
+    R mode (code `file-binds`).
+    """
+    edits = edits_of(plan, start.staged, lambda mount, source: None)
+    if edits.binds and start.environ.get(MODE, "").startswith("R"):
+        raise RuntimeLimitError(
+            "file-binds",
+            "udocker binds no file in this mode",
+            where=f"{MODE}={start.environ[MODE]}",
+            why="in the R modes it says `engine does not support file mounting`",
+            hint="use mode P1: `udocker setup --execmode=P1 NAME`",
+        )
+    options = [f"--volume={_volume(bind)}" for bind in edits.binds]
+    env = compose(plan, Values(start.options.env, {}, {}))
+    for name, value in env.items():
+        if value is not None and start.options.env.get(name) != value:
+            options.append(f"--env={name}={_sayable(name, value)}")
+    return Words(
+        tuple(options),
+        edits.binds,
+        tuple((name, value) for name, value in env.items() if value is not None),
+        edits.decisions,
+        tuple(_findings(plan, edits, start)),
+    )
+
+
+def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
+    if plan.devices or plan.gpus:
+        yield finding("devices-not-isolated", subject="/dev", case="always", vendor=vendor_of(plan))
+    if edits.binds:
+        yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
+    yield from writable_findings(edits, plan, start, "udocker")
+
+
+def _volume(bind: Bind) -> str:
+    """Errors: `RuntimeLimitError` (code `unsayable-path`). udocker also joins doubled slashes, which no plan has."""
+    for path in (bind.source, bind.target):
+        if ":" in path or path.endswith(("!", "/")):
+            raise RuntimeLimitError(
+                "unsayable-path",
+                "a path cannot be said to this program",
+                where=path,
+                why="udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind",
+                hint="use --backend bwrap, or give the driver root a plainer path",
+            )
+    return f"{bind.source}:{bind.target}"
+
+
+def _sayable(name: str, value: str) -> str:
+    """Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+    if value != value.strip():
+        raise RuntimeLimitError(
+            "unsayable-value",
+            "a variable cannot be said to this program",
+            where=name,
+            why="udocker takes the white space around a value away",
+            hint="use --backend bwrap, or give the variable a plainer value",
+        )
+    return value
+
+
+def command(call: Call, start: Start, made: Words) -> Command:
+    """The whole command line; `run` starts what the image runs by default, `shell` a shell."""
+    argv = ("/bin/sh", *call.argv) if call.action == "shell" else call.argv
+    words = (call.program, "run", "--nobanner", *start.arguments, *made.options, call.image, *argv)
+    return Command(words, start.environ)
+
+
+def _overrides(start: Start, name: str) -> bool:
+    """udocker passes nothing of the caller's on, but for what the user names, or all with --hostenv."""
+    if "--hostenv" in start.options.values and name not in start.options.env:
+        return False
+    return start.options.env.get(name) != start.environ.get(name, "")
+
+
+def _layout(start: Start) -> Layout:
+    """As a CDI spec, which cannot add to the image's search paths either: where every loader looks, and in /usr/bin."""
+    return cdi_layout(start.machine or "x86_64")._replace(isolated=False)
+
+
+def _raw(printed: Printed) -> str:
+    return raw(printed.words, "udocker")
+
+
+def _quoted(printed: Printed) -> str:
+    return quoted(printed.words, "udocker")
+
+
+UDOCKER = Runtime(
+    name="udocker",
+    title="udocker",
+    images=("reference",),
+    image_hint="`udocker create --name=NAME IMAGE` makes a container of it; then give NAME",
+    limits=Limits(no_read_only_bind=True),
+    options_of=read_options,
+    overrides=_overrides,
+    layout=_layout,
+    words=words,
+    command=command,
+    forms={"udocker": Form(_raw, _quoted)},
+)

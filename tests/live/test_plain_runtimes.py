@@ -1,0 +1,229 @@
+"""Charliecloud, systemd-nspawn, PRoot and udocker: what a container of each gets, and how it ends."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
+
+pytestmark = pytest.mark.live
+
+IMAGES = "/images"
+"""Where the machine sees the containers: ch-run hides what lies below /srv."""
+BINDS = (Bind(f"{RIG}/ct", IMAGES), Bind(f"{CHECKOUT}/tests/live/rig", "/scripts"))
+
+with open(f"{CHECKOUT}/tests/live/rig/inside.py") as _file:
+    PROBE = _file.read()
+
+
+class Way(NamedTuple):
+    """Who starts a container by which runtime, and what is known to be otherwise there."""
+
+    backend: str
+    user: bool
+    options: tuple[str, ...] = ()
+    read_only: bool = True
+    """Whether binds are read-only whoever the caller is."""
+    isolated: bool = False
+    """Whether /dev has the chosen nodes alone."""
+    environment: bool = True
+    """Whether the caller's own variables reach the container."""
+    killed: int = 0
+    """The exit status of one that a signal has ended; 0: that of the signal."""
+    group: bool = False
+    """Whether a signal must be sent to the whole process group: the runtime itself heeds none."""
+
+    def __str__(self) -> str:
+        return f"{self.backend}-{'user' if self.user else 'root'}"
+
+
+WAYS = (
+    Way("ch-run", True, read_only=False),
+    Way("ch-run", False, ("--allow-writable",), read_only=False),
+    Way("proot", True, read_only=False, killed=255, group=True),
+    Way("proot", False, ("--allow-writable",), read_only=False, killed=255, group=True),
+    Way("systemd-nspawn", False, isolated=True, environment=False, killed=1),
+)
+WAY = pytest.mark.parametrize("way", WAYS, ids=str)
+IMAGE = pytest.mark.parametrize("name", ["bullseye", "bookworm"])
+
+
+def words(way: Way, name: str, *options: str) -> list[str]:
+    return ["exec", "--backend", way.backend, *way.options, *options, f"{IMAGES}/{name}"]
+
+
+def start(
+    machine: Machine, way: Way, name: str, *command: str, env: Mapping[str, str] = {}, status: int = 0
+) -> subprocess.CompletedProcess[str]:
+    arguments = [*words(way, name), *command]
+    return machine.tried(*arguments, user=way.user, driver=True, binds=BINDS, env=env, status=status)
+
+
+@functools.cache
+def look(machine: Machine, way: Way, name: str) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(start(machine, way, name, "python3", "-c", PROBE).stdout)
+    return report
+
+
+def shell(machine: Machine, way: Way, script: str) -> str:
+    binds = [*machine.modules, *BINDS]
+    return machine.run(["sh", "-ec", script], user=way.user, driver=True, binds=binds, env=PYTHON_ENV).stdout
+
+
+def gpubind(way: Way, name: str = "bookworm", *options: str) -> str:
+    """What starts a command, for a shell."""
+    return shlex.join(["python3", "-m", "gpubind", *words(way, name, "-q", *options)])
+
+
+@WAY
+@IMAGE
+def test_the_driver_answers_and_no_library_fails_for_the_c_library(trixie: Machine, way: Way, name: str) -> None:
+    report = look(trixie, way, name)
+    assert report["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
+    assert [why for why in report["unloadable"].values() if "GLIBC" in why] == []
+    assert report["environ"]["LD_LIBRARY_PATH"].split(":")[-1] == "/.gpubind/libs"
+
+
+@WAY
+@IMAGE
+def test_no_file_of_the_driver_can_be_written_where_that_is_promised(trixie: Machine, way: Way, name: str) -> None:
+    answers = {answer for _, answer in look(trixie, way, name)["mounts"].values()}
+    if way.read_only:
+        assert answers <= {"EROFS"}
+    elif way.user:
+        assert answers <= {"EACCES"}
+        done = trixie.tried(*words(way, name, "-v"), "true", user=True, driver=True, binds=BINDS)
+        assert "note: no-read-only-bind" in done.stderr
+
+
+def test_root_is_told_what_a_container_could_write(trixie: Machine) -> None:
+    for way in WAYS:
+        if "--allow-writable" in way.options:
+            plain = way._replace(options=tuple(word for word in way.options if word != "--allow-writable"))
+            assert "writable-bind" in start(trixie, plain, "bookworm", "true", status=125).stderr
+
+
+@WAY
+def test_nodes_can_be_opened(trixie: Machine, way: Way) -> None:
+    devices = look(trixie, way, "bookworm")["devices"]
+    assert {devices[f"/dev/{name}"] for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")} == {"ENXIO"}
+
+
+@WAY
+def test_only_chosen_nodes_are_there_where_dev_is_isolated(trixie: Machine, way: Way) -> None:
+    there = shell(trixie, way, f"{gpubind(way, 'bookworm', '--gpus', '1')} sh -c 'echo /dev/nvidia[0-9]'").split()
+    assert there == (["/dev/nvidia1"] if way.isolated else ["/dev/nvidia0", "/dev/nvidia1"])
+
+
+@WAY
+def test_the_images_own_libraries_and_the_users_stay_in_the_search_path(trixie: Machine, way: Way) -> None:
+    env = {"LD_LIBRARY_PATH": "/users/lib"} if way.environment else {}
+    value = start(trixie, way, "bookworm-path-sb", "sh", "-c", "echo $LD_LIBRARY_PATH", env=env).stdout.strip()
+    assert value.split(":") == [*env.values(), "/.gpubind/libs", "/opt/own/lib"]
+
+
+@WAY
+@pytest.mark.parametrize("status", [0, 1, 42, 255])
+def test_the_exit_code_is_the_childs(trixie: Machine, way: Way, status: int) -> None:
+    start(trixie, way, "bookworm", "sh", "-c", f"exit {status}", status=status)
+
+
+@WAY
+@pytest.mark.parametrize(("command", "status"), [("/etc/passwd", 126), ("nothere", 127)])
+def test_a_command_that_cannot_start_is_told_as_by_a_shell(
+    trixie: Machine, way: Way, command: str, status: int
+) -> None:
+    start(trixie, way, "bookworm", command, status=status)
+
+
+SIGNALLED = """
+ready=/tmp/ready.$$
+going() {{ grep -asl "20[.]$$" /proc/[0-9]*/cmdline > /dev/null; }}
+mkfifo $ready.in
+env --default-signal=INT {start} sh -c "echo going; exec sleep 20.$$" > $ready < $ready.in &
+pid=$!
+exec 3> $ready.in
+until [ -s $ready ]; do sleep 0.05; kill -0 $pid; done
+rm $ready $ready.in
+python3 -c "import os; os.kill({to}$pid, {number})"
+wait $pid && echo ended 0 || echo ended $?
+for try in 1 2 3 4 5 6 7 8 9; do going || break; sleep 0.3; done
+! going || echo the child goes on
+"""
+"""Starts a container, sends its process (or all of its group) a signal, and says how it ended and whether the child
+did, too."""
+
+
+@WAY
+@pytest.mark.parametrize(("signal", "number"), [("TERM", 15), ("INT", 2)])
+def test_a_signal_to_the_process_ends_the_child(trixie: Machine, way: Way, signal: str, number: int) -> None:
+    words = f"setsid {gpubind(way)}" if way.group else gpubind(way)
+    script = SIGNALLED.format(start=words, number=number, to="-" if way.group else "")
+    assert shell(trixie, way, script).splitlines() == [f"ended {way.killed or 128 + number}"]
+
+
+@WAY
+def test_standard_input_and_output_are_the_childs(trixie: Machine, way: Way) -> None:
+    assert shell(trixie, way, f"echo through | {gpubind(way)} cat | cat") == "through\n"
+
+
+@WAY
+def test_a_terminal_is_the_childs(trixie: Machine, way: Way) -> None:
+    inside = f"{gpubind(way)} sh -c 'test -t 0 && test -t 1 && echo a terminal'"
+    assert "a terminal" in shell(trixie, way, f"script -qec {shlex.quote(inside)} /dev/null")
+
+
+@WAY
+def test_the_image_stays_as_it_was_and_nothing_is_left(trixie: Machine, way: Way) -> None:
+    before = listing(f"{RIG}/ct/bookworm")
+    script = f"""
+        cat /proc/self/mountinfo > /dev/shm/before
+        {gpubind(way)} sh -c 'echo > /etc/x || true' 2> /dev/null
+        cat /proc/self/mountinfo | cmp - /dev/shm/before
+        pidof {way.backend} || echo nothing is left
+    """
+    assert shell(trixie, way, script).splitlines() == ["nothing is left"]
+    assert listing(f"{RIG}/ct/bookworm") == before
+
+
+@WAY
+def test_a_container_gets_the_same_bytes_or_the_name_is_said(trixie: Machine, way: Way) -> None:
+    options = () if way.read_only else ("--allow-writable",)  # the script makes driver roots of its own
+    done = trixie.run(
+        ["python3", "/scripts/hostile.py", way.backend, f"{IMAGES}/bookworm", *options],
+        user=way.user,
+        driver=True,
+        binds=[*trixie.modules, *BINDS],
+        env=PYTHON_ENV,
+    )
+    report = json.loads(done.stdout)
+    assert report["b'plain'"]["same"] == ["libcuda.so.1", "libnvidia-ml.so.1"]
+    wrong = {
+        name: (found["status"], found["said"][-300:])
+        for name, found in report.items()
+        if (found["status"] != 0 or found["other"]) and not refused(found)
+    }
+    assert wrong == {}
+
+
+def refused(found: Mapping[str, Any]) -> bool:
+    """Whether gpubind said that the runtime cannot say the path, and which path that is."""
+    return bool(found["status"] in (6, 125) and "error: " in found["said"] and found["root"] in found["said"])
+
+
+def listing(root: str) -> dict[str, tuple[int, ...]]:
+    """Everything below *root*, with what writing to it would change; others may link to it meanwhile."""
+    found: dict[str, tuple[int, ...]] = {}
+    for directory, directories, files in os.walk(root):
+        for name in (".", *directories, *files):
+            facts = os.lstat(os.path.join(directory, name))
+            found[os.path.join(directory, name)] = (facts.st_mode, facts.st_uid, facts.st_size, facts.st_mtime_ns)
+    return found

@@ -1,0 +1,170 @@
+"""ch-run's words."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import pytest
+from build.driver import host, kernel, rhel
+from build.images import glibc, image, sandbox
+from build.trees import Dir, Link
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.facade import plan
+from gpubind.image import Image
+from gpubind.model import EnvVar, HostPath, Plan, Request
+from gpubind.runtimes.charliecloud import CH_RUN, LAYOUT, command, identify, read_options, skeleton, words
+from gpubind.runtimes.edits import Words
+from gpubind.runtimes.record import Call
+from gpubind.runtimes.start import Start
+
+ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
+
+
+def planned(opened: Optional[Image]) -> Plan:
+    return plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
+
+
+def started(*arguments: str, **facts: Any) -> Start:
+    environ = facts.setdefault("environ", {})
+    options = read_options("ch-run", arguments, environ)
+    skeleton_at = HostPath("/cache/skeleton")
+    return Start(**{"program": "ch-run", "arguments": arguments, "options": options, "skeleton": skeleton_at, **facts})
+
+
+def make(*arguments: str, opened: Optional[Image] = None, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
+    opened = opened or image(glibc())
+    made = planned(opened)
+    return words(made._replace(env=(*made.env, *env)), started(*arguments, **facts), opened.tree)
+
+
+def binds(made: Words) -> list[str]:
+    return [made.options[at + 1] for at, word in enumerate(made.options) if word == "-b"]
+
+
+def said(made: Words, name: str) -> list[str]:
+    return [word.partition("=")[2][len(name) + 1 :] for word in made.options if word.startswith(f"--set-env={name}=")]
+
+
+def test_a_directory_of_empty_files_is_bound_before_each_file_onto_its_own() -> None:
+    made = make()
+    assert made.options[0] == "-W"
+    assert "/cache/skeleton/.gpubind:/.gpubind" in binds(made)
+    library = "/usr/lib64/libcuda.so.550.54.14:/.gpubind/libs/libcuda.so.1"
+    assert binds(made).index("/cache/skeleton/.gpubind:/.gpubind") < binds(made).index(library)
+
+
+def test_each_place_that_the_image_lacks_has_an_empty_file() -> None:
+    opened = image(glibc())
+    made = skeleton(planned(opened), started(), opened.tree)
+    assert "/.gpubind/libs/libcuda.so.1" in made
+    assert {"/.gpubind/libs/libcuda.so.1"} <= {bind.target for bind in make().binds}
+
+
+def test_an_image_with_a_place_of_ours_needs_no_overlay() -> None:
+    made = make(opened=image(glibc(), {"/.gpubind": Dir(), "/usr/share/vulkan/icd.d/other.json": ""}))
+    assert "-W" not in made.options
+    assert "/cache/skeleton/.gpubind:/.gpubind" in binds(made)
+
+
+def test_no_file_is_bound_into_a_directory_that_the_image_has() -> None:
+    made = make(opened=image(glibc(), {"/usr/share/vulkan/icd.d/other.json": ""}), staged={ICD: "/cache/icd.json"})
+    assert [decision.subject for decision in made.decisions if decision.rule == "no-mount-point"] == [ICD]
+    assert "no-mount-point" in [finding.code for finding in made.findings]
+
+
+def test_a_link_of_the_images_is_followed_in_the_image() -> None:
+    opened = image(glibc(), {"/usr/share/vulkan": Link("/opt/vulkan"), "/opt/vulkan/icd.d/nvidia_icd.x86_64.json": ""})
+    made = make(opened=opened, staged={ICD: "/cache/icd.json"})
+    assert "/cache/icd.json:/opt/vulkan/icd.d/nvidia_icd.x86_64.json" in binds(made)
+
+
+def test_the_driver_is_said_to_have_no_place_where_the_image_would_be_written() -> None:
+    for facts in ({"version": (0, 31)}, {"options": read_options("ch-run", ["--write"], {})}):
+        with pytest.raises(RuntimeLimitError) as caught:
+            make(**facts)
+        assert (caught.value.code, caught.value.where) == ("no-place", "/.gpubind/libs/libcuda.so")
+    assert "-W" not in make("--write", opened=image(glibc(), {"/.gpubind": Dir()})).options
+
+
+def test_what_an_overlay_hides_is_named() -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(skeleton=HostPath("/srv/home/u/.cache/s"))
+    assert (caught.value.code, caught.value.where) == ("hidden-path", "/srv/home/u/.cache/s/.gpubind")
+    opened = image(glibc())
+    for name, where in (("/srv/ct/x", "/srv"), ("ct/x", "/srv")):
+        with pytest.raises(RuntimeLimitError, match="would not find"):
+            command(Call("ch-run", "exec", name, opened.tree, ("true",)), started(working_directory=where), make())
+
+
+def test_a_source_with_a_colon_is_refused_and_named() -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(staged={ICD: "/home/a:b/icd.json"})
+    assert (caught.value.code, caught.value.where) == ("unsayable-path", "/home/a:b/icd.json")
+
+
+def test_libraries_come_behind_the_users_own_and_before_the_images() -> None:
+    opened = image(glibc(), sandbox("export LD_LIBRARY_PATH=/own"))
+    assert said(make(opened=opened), "LD_LIBRARY_PATH") == ["$LD_LIBRARY_PATH:/.gpubind/libs:/own"]
+    assert said(make(), "PATH") == ["$PATH:/.gpubind/bin"]
+
+
+def test_the_images_own_comes_last_when_the_user_has_it_set() -> None:
+    opened = image(glibc(), {"/ch/environment": "X=1\nLD_LIBRARY_PATH=/ch/lib\n"})
+    made = make("--set-env", opened=opened, environ={"LD_LIBRARY_PATH": "/host::/more"})
+    assert said(made, "LD_LIBRARY_PATH") == ["/host:/more:/.gpubind/libs:/ch/lib"]
+
+
+def test_without_expansion_the_values_are_said_in_full() -> None:
+    made = make("--env-no-expand", environ={"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/host"})
+    assert said(made, "LD_LIBRARY_PATH") == ["/host:/.gpubind/libs"]
+    assert said(made, "PATH") == ["/usr/bin:/bin:/.gpubind/bin"]
+
+
+def test_the_users_own_variable_wins_and_others_are_taken_away() -> None:
+    env = (EnvVar("A", "set", "1", None, "gpus"), EnvVar("B", "unset", None, None, "gpus"))
+    made = make("--set-env=A=2", env=env)
+    assert said(made, "A") == []
+    assert "--unset-env=B" in made.options
+    assert said(make(env=env), "A") == ["1"]
+
+
+@pytest.mark.parametrize("value", ["two\nlines", "/a:$HOME/b", "$HOME"])
+def test_a_value_that_ch_run_would_change_is_refused(value: str) -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(env=(EnvVar("A", "set", value, None, "cdi"),))
+    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
+
+
+def test_a_value_in_quotes_keeps_its_quotes() -> None:
+    assert said(make(env=(EnvVar("A", "set", "'x'", None, "cdi"),)), "A") == ["''x''"]
+
+
+def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() -> None:
+    writable = frozenset(["/usr/lib64/libcuda.so.550.54.14"])
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(writable=writable)
+    assert (caught.value.code, caught.value.where) == ("writable-bind", "/usr/lib64/libcuda.so.550.54.14")
+    found = {finding.code: finding.severity for finding in make(writable=writable, allow_writable=True).findings}
+    assert found["no-read-only-bind"] == "warning"
+    assert {finding.code: finding.severity for finding in make().findings}["no-read-only-bind"] == "note"
+
+
+def test_without_an_image_only_our_own_directory_has_a_place() -> None:
+    made = words(planned(None), started(staged={ICD: "/cache/icd.json"}), None)
+    assert {bind.target.split("/")[1] for bind in made.binds} == {".gpubind"}
+
+
+def test_a_user_is_named_for_ch_run_does_not_start_without() -> None:
+    opened = image(glibc())
+    call = Call("/usr/bin/ch-run", "exec", "/images/x", opened.tree, ("true",))
+    made = command(call, started("-v", home="/home/me"), make("-v"))
+    assert made.environ["USER"] == "me"
+    assert made.argv[:2] == ("/usr/bin/ch-run", "-v")
+    assert made.argv[-3:] == ("/images/x", "--", "true")
+
+
+def test_versions_are_read() -> None:
+    assert identify("0.38\n").version == (0, 38)
+    assert identify("").version is None
+    assert CH_RUN.images == ("directory", "file")

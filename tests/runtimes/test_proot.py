@@ -1,0 +1,93 @@
+"""PRoot's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from build.driver import host, kernel, rhel
+from build.images import glibc, image, sandbox
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.facade import plan
+from gpubind.model import EnvVar, Plan, Request
+from gpubind.runtimes.edits import Words
+from gpubind.runtimes.proot import LAYOUT, PROOT, command, read_options, words
+from gpubind.runtimes.record import Call, Printed
+from gpubind.runtimes.start import Start
+
+ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
+
+
+def planned(script: str = "") -> Plan:
+    opened = image(glibc(), sandbox(script) if script else {})
+    return plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
+
+
+def make(*, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
+    made = planned(script)
+    return words(made._replace(env=(*made.env, *env)), Start("proot", **facts), None)
+
+
+def test_files_are_bound_and_nodes_need_nothing() -> None:
+    made = make()
+    assert "/usr/lib64/libcuda.so.550.54.14:/.gpubind/libs/libcuda.so.1" in made.options
+    assert not [word for word in made.options if "/dev/nvidia" in word]
+    assert {"devices-not-isolated", "no-read-only-bind"} <= {finding.code for finding in made.findings}
+
+
+def test_search_paths_are_the_callers_then_ours_then_the_images() -> None:
+    environ = {"LD_LIBRARY_PATH": "/host::/more", "PATH": "/bin"}
+    env = dict(make(environ=environ, script="export LD_LIBRARY_PATH=/own").env)
+    assert env["LD_LIBRARY_PATH"] == "/host:/more:/.gpubind/libs:/own"
+    assert env["PATH"] == "/bin:/.gpubind/bin"
+
+
+@pytest.mark.parametrize("path", ["/home/a:b/icd.json", "/home/icd.json!"])
+def test_a_path_that_proot_would_split_is_refused_and_named(path: str) -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(staged={ICD: path})
+    assert (caught.value.code, caught.value.where) == ("unsayable-path", path)
+
+
+def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() -> None:
+    writable = frozenset(["/usr/lib64/libcuda.so.550.54.14"])
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(writable=writable)
+    assert caught.value.code == "writable-bind"
+    assert make(writable=writable, allow_writable=True).binds
+
+
+def test_variables_stand_in_proots_own_environment() -> None:
+    env = (EnvVar("A", "set", "1", None, "gpus"), EnvVar("B", "unset", None, None, "gpus"))
+    start = Start("proot", environ={"B": "2", "C": "3"}, working_directory="/nowhere")
+    made = make(environ=start.environ, env=env)
+    ran = command(Call("/usr/bin/proot", "exec", "/images/x", None, ("true",)), start, made)
+    assert ran.argv[:5] == ("/usr/bin/proot", "-R", "/images/x", "-w", "/")
+    assert ran.argv[-1] == "true"
+    assert {name: ran.environ.get(name) for name in "ABC"} == {"A": "1", "B": None, "C": "3"}
+
+
+def test_the_printed_words_hold_the_variables() -> None:
+    start = Start("proot", environ={"B": "2"})
+    made = make(environ=start.environ, env=(EnvVar("B", "unset", None, None, "gpus"),))
+    text = PROOT.forms["proot"].render(Printed(made, start, host(rhel(), kernel()), planned()))
+    assert text.startswith("env --unset=B ")
+    assert " LD_LIBRARY_PATH=/.gpubind/libs " in text
+    assert " proot -b " in text
+
+
+def test_a_container_starts_where_the_caller_is_if_it_has_that_directory() -> None:
+    opened = image(glibc(), {"/data/x": ""})
+    for here, there in (("/home/me/x", "/home/me/x"), ("/data", "/data"), ("/scratch", "/"), ("/tmp/a", "/tmp/a")):
+        start = Start("proot", environ={"HOME": "/home/me"}, working_directory=here)
+        made = command(Call("proot", "shell", "/i", opened.tree, ()), start, Words(()))
+        assert made.argv[:5] == ("proot", "-R", "/i", "-w", there)
+
+
+def test_options_are_read_as_proot_reads_them() -> None:
+    options = read_options("proot", ["-b", "/a:/b", "--bind=/c", "-0", "-w", "/d"], {})
+    assert options.all("bind") == ("/a:/b", "/c")
+    assert options.last("cwd") == "/d"
+    assert read_options("proot", ["-b"], {}).incomplete == "-b"
+    assert read_options("proot", ["/image"], {}).image == ("/image",)

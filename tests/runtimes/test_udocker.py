@@ -1,0 +1,82 @@
+"""udocker's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from build.driver import host, kernel, rhel
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.facade import plan
+from gpubind.model import EnvVar, HostPath, Request
+from gpubind.runtimes.edits import Words
+from gpubind.runtimes.record import Call
+from gpubind.runtimes.start import Start
+from gpubind.runtimes.udocker import UDOCKER, command, read_options, words
+
+
+def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
+    made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(Start("udocker")))
+    environ = facts.setdefault("environ", {})
+    options = read_options("udocker", arguments, environ)
+    return words(made._replace(env=(*made.env, *env)), Start("udocker", options=options, **facts), None)
+
+
+def test_files_are_volumes_and_nodes_need_nothing() -> None:
+    made = make()
+    for directory in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"):
+        assert f"--volume=/usr/lib64/libcuda.so.550.54.14:{directory}/libcuda.so.1" in made.options
+    assert not [word for word in made.options if "/dev/" in word]
+    codes = {finding.code for finding in made.findings}
+    assert {"devices-not-isolated", "no-read-only-bind", "udocker-container"} <= codes
+
+
+def test_a_mode_that_binds_directories_alone_is_refused() -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(environ={"UDOCKER_DEFAULT_EXECUTION_MODE": "R1"})
+    assert (caught.value.code, caught.value.where) == ("file-binds", "UDOCKER_DEFAULT_EXECUTION_MODE=R1")
+
+
+def test_no_search_path_of_the_images_is_replaced() -> None:
+    assert not {name for name, _ in make().env} & {"LD_LIBRARY_PATH", "PATH"}
+
+
+@pytest.mark.parametrize("path", ["/home/a:b/libcuda.so.1", "/home/x!"])
+def test_a_path_that_udocker_would_split_is_refused_and_named(path: str) -> None:
+    made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(Start("udocker")))
+    mounts = (made.mounts[0]._replace(source=HostPath(path)),)
+    with pytest.raises(RuntimeLimitError) as caught:
+        words(made._replace(mounts=mounts), Start("udocker"), None)
+    assert (caught.value.code, caught.value.where) == ("unsayable-path", path)
+
+
+def test_a_value_that_udocker_would_change_is_refused() -> None:
+    with pytest.raises(RuntimeLimitError) as caught:
+        make(env=(EnvVar("A", "set", " x", None, "cdi"),))
+    assert (caught.value.code, caught.value.where) == ("unsayable-value", "A")
+
+
+def test_the_callers_variables_stay_outside_unless_the_user_says_otherwise() -> None:
+    environ = {"A": "1"}
+
+    def overrides(*arguments: str) -> bool:
+        options = read_options("udocker", arguments, environ)
+        return UDOCKER.overrides(Start("udocker", environ=environ, options=options), "A")
+
+    assert overrides()
+    assert overrides("--hostenv", "--env=A=2")
+    assert not overrides("--hostenv")
+    assert not overrides("-e", "A")
+
+
+def test_a_container_is_run_by_its_name() -> None:
+    start = Start("udocker", arguments=("--hostauth",))
+    made = command(Call("/usr/bin/udocker", "exec", "mine", None, ("true",)), start, Words(("--volume=/a:/b",)))
+    assert made.argv == ("/usr/bin/udocker", "run", "--nobanner", "--hostauth", "--volume=/a:/b", "mine", "true")
+    made = command(Call("udocker", "shell", "mine", None, ()), start, Words(()))
+    assert made.argv[-2:] == ("mine", "/bin/sh")
+
+
+def test_an_option_without_its_value_is_noticed() -> None:
+    assert read_options("udocker", ["--volume"], {}).incomplete == "--volume"
