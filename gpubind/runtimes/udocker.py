@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
+from gpubind.arch import ARCHITECTURES
 from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
 from gpubind.model import Finding, Plan
@@ -132,7 +133,7 @@ def _overrides(start: Start, name: str) -> bool:
 
 def _layout(start: Start) -> Layout:
     """As a CDI spec, which cannot add to the image's search paths either: where every loader looks, and in /usr/bin."""
-    return cdi_layout(start.machine or "x86_64")._replace(isolated=False)
+    return cdi_layout(start.machine or ARCHITECTURES[0].name)._replace(isolated=False)
 
 
 def _raw(printed: Printed) -> str:

@@ -12,6 +12,7 @@ from build.trees import Dir, File, Link, Spec, recorded_tree
 
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.model import ContainerPath, CudaNote, HostPath
+from gpubind.runtimes.start import Start
 from rules.situations import Case, Situation, without
 
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -259,9 +260,17 @@ RUNTIMES: dict[str, Case] = {
         Situation(HOST, image(glibc(), LIBS), backend="apptainer", start=start(site=NO_LAYERS)),
         Situation(HOST, image(glibc(), LIBS), backend="apptainer", start=start()),
     ),
+    "no-read-only-bind": Case(
+        Situation(HOST, image(glibc()), backend="proot", start=Start(program="proot")),
+        Situation(HOST, image(glibc()), backend="systemd-nspawn", start=Start(program="systemd-nspawn")),
+    ),
     "runtime-limit": Case(
         Situation((rhel(), kernel()), facts={"root": "/mnt/a:b"}, backend="apptainer", start=start()),
         Situation((rhel(), kernel()), facts={"root": "/mnt/a-b"}, backend="apptainer", start=start()),
+    ),
+    "udocker-container": Case(
+        Situation(HOST, backend="udocker", start=Start(program="udocker")),
+        Situation(HOST, backend="podman", start=Start(program="podman")),
     ),
 }
 
