@@ -160,11 +160,6 @@ def test_a_line_that_cannot_be_read_is_not_started(machine: Machine) -> None:
     assert (done.returncode, done.stderr.split(": ")[1], machine.started) == (125, "wrap-option", None)
 
 
-def test_a_line_that_can_hold_no_plan_is_never_started_without_its_gpus(machine: Machine) -> None:
-    done = machine.run(*driver(machine), "--", "runc", "run", "-b", "/srv/bundle", "c1")
-    assert (done.returncode, done.stderr.split(": ")[1], machine.started) == (125, "no-words", None)
-
-
 def test_what_is_not_there_ends_as_in_a_shell(machine: Machine) -> None:
     (machine.directory / "bin").mkdir()
     (machine.directory / "bin" / "singularity").touch()

@@ -16,12 +16,10 @@ from gpubind.errors import (
     EXIT_NOT_STARTED,
     CommandError,
     GpubindError,
-    RuntimeLimitError,
     UsageError,
 )
 
 if TYPE_CHECKING:
-    from gpubind.runtimes.record import Runtime
     from gpubind.runtimes.start import Action
     from gpubind.wrap.command import Wrapped
     from gpubind.wrap.gpus import GpuRequest
@@ -82,11 +80,13 @@ _ACTIONS: dict[str, "Action"] = {"exec": "exec", "shell": "shell"}
 
 
 def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mapping[str, str]) -> None:
-    from gpubind.runtimes.record import Call
+    from gpubind.preparation import written
+    from gpubind.runtimes import RUNTIMES
+    from gpubind.runtimes.record import STAGED_DIRECTORY, Call, Command
     from gpubind.wrap.command import arguments_of, printed, rewritten
     from gpubind.wrap.gpus import with_image
 
-    runtime = _runtime(made)
+    runtime = RUNTIMES[made.runtime]
     wanted = wanted._replace(arguments=arguments_of(made))
     looked = look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])
     facts = looked.image.facts if looked.image is not None else None
@@ -101,34 +101,21 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     if not ready.plan.drivers:
         _become(made.words, environ, dry_run=wanted.dry_run)  # as it is: the program's own flag goes on, too
         return
+    put_in, without, file = ready.words.options, {option.name for option in made.options}, None
     if not ready.has_arguments:
         assert ready.runtime.command is not None
         action = _ACTIONS.get(made.subcommand[-1] if made.subcommand else "exec", "run")
         tree = looked.image.tree if looked.image is not None else None
-        call = Call(looked.program, action, made.image or "", tree, made.command)
-        environ = ready.runtime.command(call, ready.start, ready.words).environ
-    without = {option.name for option in made.options} if ready.has_arguments else ()
-    words = rewritten(made, ready.words.options, without=without)
+        call = Call(looked.program, action, made.image or "", tree, made.command, terminal=None)
+        _, environ, file = ready.runtime.command(call, ready.start, ready.words)
+        put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
+    words = rewritten(made, put_in, without=without)
     if looked.image is not None:
         looked.image.close()
     if wanted.dry_run:
         _print(printed(made, words))
     else:
-        _execute(words, environ)
-
-
-def _runtime(made: "Wrapped") -> "Runtime":
-    """The record of the program. Errors: `RuntimeLimitError` (code `no-words`) for one whose lines can hold no plan.
-
-    A bundle's configuration is a file: options behind the user's change nothing in it.
-    """
-    from gpubind.runtimes import RUNTIMES, STARTED
-
-    record = RUNTIMES[made.runtime] if made.runtime in STARTED else None
-    if record is None or (record.images == ("bundle",) and record.in_line is None):
-        hint = "leave the GPU flag to it, or use `gpubind plan --format cdi`"
-        raise RuntimeLimitError("no-words", f"gpubind has no words for {made.runtime} yet", hint=hint)
-    return record
+        _execute(written(Command(words, environ, file)), environ)
 
 
 def _asked(options: PlanOptions, request: "GpuRequest") -> PlanOptions:

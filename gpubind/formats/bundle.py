@@ -85,7 +85,8 @@ class Process(NamedTuple):
     """What a start changes of a bundle's process."""
 
     args: tuple[str, ...]
-    terminal: bool
+    terminal: Optional[bool]
+    """None: as the bundle has it."""
 
 
 def parse_bundle(data: bytes) -> Bundle:
@@ -140,7 +141,9 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
 def for_start(text: str, bundle: Bundle, process: Process) -> str:
     """*text*, the edited config.json of *bundle*, as that of a bundle elsewhere that runs *process*."""
     document = json.loads(text)
-    document["process"].update(terminal=process.terminal, args=list(process.args))
+    document["process"]["args"] = list(process.args)
+    if process.terminal is not None:
+        document["process"]["terminal"] = process.terminal
     document["root"]["path"] = absolute(bundle, document["root"]["path"])
     for mount in document.get("mounts") or ():
         if _mount(_Object(mount)).is_bind and mount.get("source"):

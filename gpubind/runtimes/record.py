@@ -72,7 +72,7 @@ class Call(NamedTuple):
     """The command in the container, with its arguments."""
     token: str = "ID"
     """What no other start has in its name."""
-    terminal: bool = False
+    terminal: Optional[bool] = False
     """Whether standard input is one."""
 
 

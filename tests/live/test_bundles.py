@@ -141,6 +141,25 @@ def look(machine: Machine, bundles: Bind, case: Started) -> dict[str, Any]:
     return report
 
 
+@cases(SOME)
+@pytest.mark.parametrize("options", ["-b {bundle}", "--bundle={bundle}", ""])
+def test_a_line_of_their_own_gives_the_driver_that_exec_gives(
+    trixie: Machine, bundles: Bind, case: Started, options: str
+) -> None:
+    with open(f"{bundles.source}/{case}/config.json") as file:
+        config = json.load(file)
+    config["process"].update(args=["python3", "-c", PROBE], terminal=False)
+    config["root"]["path"] = f"{case.bundle}/rootfs"
+    other = f"{bundles.source}/{case}-line"
+    os.makedirs(other, exist_ok=True)
+    with open(f"{other}/config.json", "w") as file:
+        json.dump(config, file)
+    bundle = f"{case.bundle}-line"
+    line = f"cd {bundle}; exec python3 -m gpubind wrap -- {case.runtime} run {options.format(bundle=bundle)} mine"
+    done = shell(trixie, bundles, case, f"mkdir -p -m 700 {STATE}; {line}")
+    assert json.loads(done.stdout)["status"] == look(trixie, bundles, case)["status"]
+
+
 @cases(ALL)
 def test_the_driver_runs_and_finds_no_gpu(trixie: Machine, bundles: Bind, case: Started) -> None:
     assert look(trixie, bundles, case)["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}

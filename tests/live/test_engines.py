@@ -158,6 +158,19 @@ def test_every_mount_is_read_only_and_each_node_is_usable(stores: Machine, engin
     assert "/dev/kfd" not in report["devices"]
 
 
+@engines([STORED[0], STORED[-1], ROOTS])
+@pytest.mark.parametrize("flags", [("--gpus", "all"), ("--device=nvidia.com/gpu=all",)], ids=" ".join)
+def test_a_line_of_their_own_gives_the_driver_that_exec_gives(
+    stores: Machine, engine: Engine, flags: tuple[str, ...]
+) -> None:
+    own = [word.partition("=")[2] for word in engine.arguments]
+    line = [engine.program, "run", "--rm", "--entrypoint", "", *own, *flags, engine.image, "python3", "-c", PROBE]
+    report = json.loads(run(stores, engine, "python3", "-m", "gpubind", "wrap", "--", *line).stdout)
+    seen = look(stores, engine)
+    assert (report["status"], report["libraries"]) == (seen["status"], seen["libraries"])
+    assert report["devices"] == seen["devices"]
+
+
 @engines(EACH)
 def test_chosen_nodes_alone_are_there(stores: Machine, engine: Engine) -> None:
     script = "for n in 0 1; do test -e /dev/nvidia$n && echo $n; done; echo $CUDA_VISIBLE_DEVICES"

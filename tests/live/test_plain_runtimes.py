@@ -92,6 +92,27 @@ def test_the_driver_answers_and_no_library_fails_for_the_c_library(trixie: Machi
     assert report["environ"]["LD_LIBRARY_PATH"].split(":")[-1] == "/.gpubind/libs"
 
 
+LINES = {
+    "ch-run": ("ch-run", f"{IMAGES}/bookworm", "--"),
+    "proot": ("proot", "-R", f"{IMAGES}/bookworm"),
+    "systemd-nspawn": (
+        "systemd-nspawn",
+        "--quiet",
+        "--directory",
+        f"{IMAGES}/bookworm",
+        "--register=no",
+        "--keep-unit",
+    ),
+}
+
+
+@WAY
+def test_a_line_of_its_own_gives_the_driver_that_exec_gives(trixie: Machine, way: Way) -> None:
+    line = ["wrap", *way.options, "--", *LINES[way.backend], "/usr/bin/python3", "-c", PROBE]
+    done = trixie.tried(*line, user=way.user, driver=True, binds=BINDS)
+    assert json.loads(done.stdout)["status"] == look(trixie, way, "bookworm")["status"]
+
+
 @WAY
 @IMAGE
 def test_no_file_of_the_driver_can_be_written_where_that_is_promised(trixie: Machine, way: Way, name: str) -> None:
