@@ -37,9 +37,9 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
     arguments that end in the middle of an option; `HostReadError`.
     """
     from gpubind.preparation import start_on
-    from gpubind.runtimes import STARTED, known_runtime
+    from gpubind.runtimes import known_runtime
 
-    return start_on(host, known_runtime(backend, STARTED), tuple(arguments))
+    return start_on(host, known_runtime(backend), tuple(arguments))
 
 
 def plan(

@@ -19,7 +19,7 @@ from gpubind.ldso.brought import Brought
 from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.planner.placement import Layout
 from gpubind.rules import Preflight, preflight
-from gpubind.runtimes import RUNTIMES, STARTED
+from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import STAGED_DIRECTORY, Command, Runtime
 from gpubind.runtimes.start import Start
@@ -43,7 +43,7 @@ def first_installed(environ: Mapping[str, str], *, bundle: bool = False) -> Opti
 
     *bundle*: whether the image is an OCI bundle, which some runtimes alone start, and these start nothing else.
     """
-    able = (name for name in STARTED if (RUNTIMES[name].images == ("bundle",)) == bundle)
+    able = (name for name in RUNTIMES if (RUNTIMES[name].images == ("bundle",)) == bundle)
     return next((RUNTIMES[name] for name in able if find_program(name, environ)), None)
 
 

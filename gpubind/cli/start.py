@@ -25,7 +25,7 @@ from gpubind.errors import (
     NothingToBindError,
     UsageError,
 )
-from gpubind.runtimes import STARTED
+from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.host import Host
@@ -69,7 +69,7 @@ def _starter(action: Any) -> Callable[..., None]:
         ] = None,
         backend: Annotated[
             str,
-            typer.Option(metavar="RUNTIME", envvar="GPUBIND_BACKEND", help=", ".join(STARTED) + " or auto."),
+            typer.Option(metavar="RUNTIME", envvar="GPUBIND_BACKEND", help=", ".join(RUNTIMES) + " or auto."),
         ] = "auto",
         backend_arg: BackendArguments = None,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command instead.")] = False,
@@ -166,7 +166,6 @@ def ready_for(
     """The plan of a start, and its words: for gpubind's own command line, or for one that the user has."""
     from gpubind.caller import begin
     from gpubind.preparation import host_for, layout_of, line_words_of, staged, words_of
-    from gpubind.runtimes import RUNTIMES
 
     image = looked.image
     start = begin(looked.runtime, looked.program, wanted.arguments, environ)
@@ -436,11 +435,11 @@ def _runtime(backend: str, environ: Mapping[str, str], image: str) -> "Runtime":
     from gpubind.runtimes import known_runtime
 
     if backend != "auto":
-        return known_runtime(backend, STARTED)
+        return known_runtime(backend)
     found = first_installed(environ, bundle=is_bundle(image))
     if found is None:
         hint = "install one of them, or name another with --backend"
-        raise RuntimeLimitError("no-runtime", "no container runtime is in PATH: " + ", ".join(STARTED), hint=hint)
+        raise RuntimeLimitError("no-runtime", "no container runtime is in PATH: " + ", ".join(RUNTIMES), hint=hint)
     return found
 
 

@@ -10,7 +10,7 @@ from gpubind.errors import UsageError
 if TYPE_CHECKING:
     from gpubind.runtimes.record import Runtime
 
-__all__ = ["PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "STARTED", "known_runtime", "runtime_of_format"]
+__all__ = ["PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "known_runtime", "runtime_of_format"]
 
 
 class Row(NamedTuple):
@@ -22,8 +22,6 @@ class Row(NamedTuple):
     """What its formats have behind its name: nothing, `-env`."""
     documents: tuple[str, ...] = ()
     """Its formats of another name."""
-    is_started: bool = True
-    """Whether gpubind can start it; else only rules know of it."""
 
 
 _ROWS = {
@@ -60,8 +58,6 @@ class _Runtimes(Mapping[str, "Runtime"]):
 
 RUNTIMES: Mapping[str, Runtime] = _Runtimes()
 """All of which gpubind knows, in the order in which `--backend auto` looks for them."""
-STARTED = tuple(name for name, row in _ROWS.items() if row.is_started)
-"""Those that gpubind can start."""
 PLAN_FORMATS = (
     *(
         name + form
@@ -76,10 +72,10 @@ QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
 """Those formats that are words, which a shell may have to have quoted."""
 
 
-def known_runtime(name: str, names: tuple[str, ...] = tuple(RUNTIMES)) -> Runtime:
-    """The runtime called *name*. Errors: `UsageError` (code `unknown-backend`) unless it is one of *names*."""
-    if name not in names:
-        hint = "known: " + ", ".join((*names, "auto"))
+def known_runtime(name: str) -> Runtime:
+    """The runtime called *name*. Errors: `UsageError` (code `unknown-backend`)."""
+    if name not in RUNTIMES:
+        hint = "known: " + ", ".join((*RUNTIMES, "auto"))
         raise UsageError("unknown-backend", f"unknown runtime `{name}`", hint=hint)
     return RUNTIMES[name]
 
