@@ -29,7 +29,8 @@ def output(command: str, directory: Path) -> str:
     """What *command* prints, cut as on the page: lines, or what commas or spaces part."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("GPUBIND_")}
     path = f"{directory}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
-    environ = {**inherited, "PATH": path, "PYTHONPATH": str(ROOT)}
+    modules = os.pathsep.join(filter(None, (str(ROOT), inherited.get("PYTHONPATH"))))
+    environ = {**inherited, "PATH": path, "PYTHONPATH": modules}
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=directory, env=environ, check=True)
     text = done.stdout.rstrip("\n")
     separator = "\n" if "\n" in text else "," if text.startswith("--container-mounts") else " --mount="
