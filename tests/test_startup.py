@@ -63,3 +63,12 @@ def test_importing_the_package_loads_none_of_its_modules() -> None:
 def test_every_name_of_the_facade_loads() -> None:
     for name in gpubind.__all__:
         assert getattr(gpubind, name) is not None
+
+
+def test_a_command_line_builds_the_options_of_its_own_command_alone() -> None:
+    from gpubind.cli.app import app, application
+
+    assert len(application(["plan", "--nv"]).registered_commands) == 1
+    assert application(["--version"]).registered_commands == []
+    assert application(["pln"]).registered_commands == app.registered_commands
+    assert len(app.registered_commands) == 8

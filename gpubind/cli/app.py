@@ -4,6 +4,8 @@ No `from __future__ import annotations`: see options.py.
 """
 
 import os
+from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -192,6 +194,22 @@ def record(
 check.add_to(app)
 start.add_to(app)
 wrap.add_to(app)
+
+
+def application(words: Sequence[str]) -> typer.Typer:
+    """The application for the command line *words*: with all commands, or that one alone with which *words* begin.
+
+    The options of each further command would cost every start some milliseconds.
+    """
+    commands = {
+        command.name or getattr(command.callback, "__name__", ""): command for command in app.registered_commands
+    }
+    first = words[0] if words else ""
+    if first not in commands and first != "--version":
+        return app
+    made = copy(app)
+    made.registered_commands = [commands[first]] if first in commands else []
+    return made
 
 
 def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, bool]:

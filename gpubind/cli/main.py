@@ -21,9 +21,9 @@ def main(argv: Optional[list[str]] = None) -> int:
             from gpubind.cli.passing import pass_through
 
             pass_through(words)
-        from gpubind.cli.app import app
+        from gpubind.cli.app import application
 
-        app(args=argv, prog_name="gpubind")
+        application(words)(args=argv, prog_name="gpubind")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     except StdoutClosedError as error:
