@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import shlex
 import subprocess
 import sys
@@ -96,7 +97,8 @@ def test_bytes_that_are_no_text_and_the_callers_variables_pass(machine: Machine)
 @pytest.mark.parametrize("line", ["singularity cache list", "apptainer exec --nv img.sif true"])
 def test_a_broken_pipe_ends_what_is_started_as_it_always_did(machine: Machine, line: str) -> None:
     machine.run(*driver(machine), "--", *line.split())
-    assert (machine.directory / "ignored").read_text().split()[1].strip("0") == ""
+    ignored = int((machine.directory / "ignored").read_text().split()[1], 16)  # who runs the tests may ignore others
+    assert [name for name in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> (name - 1) & 1] == []
 
 
 def test_the_gpu_flag_makes_room_for_the_plan(machine: Machine) -> None:
