@@ -122,7 +122,7 @@ def check(
     from gpubind.runtimes import known_runtime
 
     runtime = known_runtime(backend) if backend is not None else None
-    is_started = runtime is not None and runtime.command is not None and plan.request.like is None
+    is_started = runtime is not None and plan.request.like is None
     start = start_on(host, runtime, tuple(arguments)) if runtime is not None and is_started else None
     return check_start(preflight_of(host, plan, image, runtime, start, program))
 

@@ -119,7 +119,7 @@ def _preflight(
     start, host = None, open_host_of(options)
     opened = open_image_of(image, host)
     layout = GPUBIND if runtime is None else runtime.layout(Start(runtime.name))
-    if runtime is not None and runtime.command is not None and like is None:
+    if runtime is not None and like is None:
         start = start_on(host, runtime, arguments)
         host = host_for(host, start, opened)
         layout = layout_of(start, host, opened)

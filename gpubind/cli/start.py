@@ -193,7 +193,6 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     wanted = wanted._replace(arguments=(*wanted.arguments, *own))
     looked = look_at(options, image, runtime, wanted, environ, runtime.name)
     ready = ready_for(options, looked, wanted, environ)
-    assert ready.runtime.command is not None
     tree = looked.image.tree if looked.image is not None else None
     token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
     call = Call(looked.program, action, image, tree, argv, token, _is_terminal())

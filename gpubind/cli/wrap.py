@@ -103,7 +103,6 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
         return
     put_in, without, file = ready.words.options, {option.name for option in made.options}, None
     if not ready.has_arguments:
-        assert ready.runtime.command is not None
         action = _ACTIONS.get(made.subcommand[-1] if made.subcommand else "exec", "run")
         tree = looked.image.tree if looked.image is not None else None
         call = Call(looked.program, action, made.image or "", tree, made.command, terminal=None)

@@ -80,13 +80,12 @@ def command(call: Call, start: Start, made: Words) -> Command:
 
     Errors: `RuntimeLimitError` (code `unsayable-value`) for a word of the command that is not UTF-8.
     """
-    bundle, image, argv = start.bundle, call.tree, call.argv
+    bundle, argv = start.bundle, call.argv
     assert bundle is not None
-    assert image is not None
     if call.action == "run":
         argv = (*bundle.args, *argv)
     elif call.action == "shell":
-        argv = ("/bin/bash" if image.has("/bin/bash") else "/bin/sh", *argv)
+        argv = (call.shell, *argv)
     for word in (*argv, bundle.directory):
         if not is_utf8(word):
             raise _unsayable("unsayable-value", "a word cannot be said in JSON", word)

@@ -80,14 +80,8 @@ def _obstacle(mount: Mount, image: Tree) -> Optional[Obstacle]:
 
 def command(call: Call, start: Start, made: Words) -> Command:
     """The whole command line; `run` starts the image's runscript, `shell` its shell."""
-    image, argv = call.tree, call.argv
-    assert image is not None
-    if call.action == "run" and image.has("/.singularity.d/runscript"):
-        argv = ("/.singularity.d/runscript", *argv)
-    elif call.action == "shell" or not argv:
-        argv = ("/bin/bash" if image.has("/bin/bash") else "/bin/sh", *argv)
     # bubblewrap stays as the parent of the container; without the first word a signal would end it alone.
-    return Command((call.program, "--die-with-parent", *made.options, *argv), start.environ)
+    return Command((call.program, "--die-with-parent", *made.options, *call.in_directory), start.environ)
 
 
 def brought(plan: Plan, start: Start, image: Tree) -> Brought:

@@ -274,15 +274,10 @@ def command(call: Call, start: Start, made: Words) -> Command:
     if "-W" in made.options or start.options.has("write-fake"):
         path = call.image if call.image.startswith("/") else f"{start.working_directory or ''}/{call.image}"
         _need_visible(path)
-    argv = call.argv
-    if call.action == "run" and _has(call.tree, "/.singularity.d/runscript"):
-        argv = ("/.singularity.d/runscript", *argv)
-    elif call.action == "shell" or not argv:
-        argv = ("/bin/bash" if _has(call.tree, "/bin/bash") else "/bin/sh", *argv)
     environ = dict(start.environ)
     # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
     environ.setdefault("USER", environ.get("LOGNAME") or (start.home or "/user").rpartition("/")[2] or "user")
-    return Command((call.program, *start.arguments, *made.options, call.image, "--", *argv), environ)
+    return Command((call.program, *start.arguments, *made.options, call.image, "--", *call.in_directory), environ)
 
 
 def _overrides(start: Start, name: str) -> bool:

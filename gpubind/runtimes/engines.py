@@ -30,7 +30,6 @@ from gpubind.tree import Tree
 
 INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
 """Programs that can be the first in a container: it would ignore SIGTERM and SIGINT otherwise."""
-_RUNSCRIPT = "/.singularity.d/runscript"
 
 
 def identify(text: str) -> Identity:
@@ -160,14 +159,12 @@ def command(call: Call, start: Start, made: Words) -> Command:
         words += ["--tty"] if start.has_terminal and not given.values.get("tty") else []
     if call.action != "run":
         words += _init_words(start)
-    shell = "/bin/bash" if call.tree is not None and call.tree.has("/bin/bash") else "/bin/sh"
     if call.action == "shell":
-        words += ["--entrypoint", shell]
+        words += ["--entrypoint", call.shell]
     elif call.action == "exec":
         words += ["--entrypoint", ""]
     elif is_directory:
-        has_script = call.tree is not None and call.tree.has(_RUNSCRIPT)
-        argv = (_RUNSCRIPT, *argv) if has_script else argv or (shell,)
+        argv = call.in_directory
     image = ["--rootfs", _rootfs(call, start)] if is_directory else [call.image]
     words = [*words, *start.arguments, *made.options, *image, *argv]
     return Command(

@@ -121,15 +121,10 @@ def _sayable(name: str, value: str) -> str:
 
 def command(call: Call, start: Start, made: Words) -> Command:
     """The whole command line; `run` starts the image's runscript, `shell` its shell."""
-    argv = call.argv
-    if call.action == "run" and call.tree is not None and call.tree.has("/.singularity.d/runscript"):
-        argv = ("/.singularity.d/runscript", *argv)
-    elif call.action == "shell" or not argv:
-        argv = ("/bin/bash" if call.tree is not None and call.tree.has("/bin/bash") else "/bin/sh", *argv)
     # By default it is called as the image is, and two of one name cannot be there at once.
     name = () if start.pid is None or start.options.all("machine") else (f"--machine=gpubind-{start.pid}",)
-    words = (call.program, "-q", *name, *start.arguments, *made.options, f"--directory={call.image}", "--", *argv)
-    return Command(words, start.environ)
+    options = ("-q", *name, *start.arguments, *made.options, f"--directory={call.image}")
+    return Command((call.program, *options, "--", *call.in_directory), start.environ)
 
 
 def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:

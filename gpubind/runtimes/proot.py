@@ -102,14 +102,8 @@ def _bind_word(bind: Bind) -> str:
 
 def command(call: Call, start: Start, made: Words) -> Command:
     """The whole command line; `run` starts the image's runscript, `shell` its shell."""
-    argv, tree = call.argv, call.tree
-    if call.action == "run" and tree is not None and tree.has("/.singularity.d/runscript"):
-        argv = ("/.singularity.d/runscript", *argv)
-    elif call.action == "shell" or not argv:
-        argv = ("/bin/bash" if tree is not None and tree.has("/bin/bash") else "/bin/sh", *argv)
-    place = () if start.options.last("cwd") is not None else ("-w", _directory(start, tree))
-    image = call.image
-    words = (call.program, "-R", image, *place, *start.arguments, *made.options, *argv)
+    place = () if start.options.last("cwd") is not None else ("-w", _directory(start, call.tree))
+    words = (call.program, "-R", call.image, *place, *start.arguments, *made.options, *call.in_directory)
     environ = {name: value for name, value in start.environ.items() if name not in made.unset}
     return Command(words, {**environ, **dict(made.env)})
 

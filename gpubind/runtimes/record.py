@@ -58,6 +58,10 @@ class Identity(NamedTuple):
     version: Optional[tuple[int, ...]]
 
 
+RUNSCRIPT = "/.singularity.d/runscript"
+"""What an image of Apptainer's or SingularityCE's runs by default."""
+
+
 class Call(NamedTuple):
     """What is to be started."""
 
@@ -74,6 +78,20 @@ class Call(NamedTuple):
     """What no other start has in its name."""
     terminal: Optional[bool] = False
     """Whether standard input is one."""
+
+    @property
+    def shell(self) -> str:
+        """The image's shell: bash, if it has that."""
+        return "/bin/bash" if self.tree is not None and self.tree.has("/bin/bash") else "/bin/sh"
+
+    @property
+    def in_directory(self) -> tuple[str, ...]:
+        """What runs in a container of a plain directory: for `run` its runscript, as Apptainer's images have one; for
+        `shell`, or where nothing is named, its shell.
+        """
+        if self.action == "run" and self.tree is not None and self.tree.has(RUNSCRIPT):
+            return (RUNSCRIPT, *self.argv)
+        return (self.shell, *self.argv) if self.action == "shell" or not self.argv else self.argv
 
 
 STAGED_DIRECTORY = "<generated>"
@@ -131,10 +149,6 @@ def _no_skeleton(plan: Plan, start: Start, image: Optional[Tree]) -> tuple[Conta
     return ()
 
 
-def _no_words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
-    return None
-
-
 def _unknown(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
     return None
 
@@ -164,6 +178,10 @@ class Runtime(NamedTuple):
     """What people call it."""
     images: tuple[ImageForm, ...]
     """What it starts. A runtime that takes no reference is given what is on this machine, and that is looked at."""
+    words: Callable[[Plan, Start, Optional[Tree]], Optional[Words]]
+    """The plan in its words; None where those cannot be told without an image. Errors: `RuntimeLimitError`."""
+    command: Callable[[Call, Start, Words], Command]
+    """The whole command line."""
     limits: Limits = Limits()
     image_hint: str = ""
     """What to do with an image that is none of `images`."""
@@ -198,14 +216,10 @@ class Runtime(NamedTuple):
     """The texts of files of its own, beside the plan's, by their place in the container."""
     skeleton: Callable[[Plan, Start, Optional[Tree]], tuple[ContainerPath, ...]] = _no_skeleton
     """Where it needs empty files, in a directory of their own, because it cannot make mount points for files."""
-    words: Callable[[Plan, Start, Optional[Tree]], Optional[Words]] = _no_words
-    """The plan in its words; None where those cannot be told without an image. Errors: `RuntimeLimitError`."""
     in_line: Optional[Callable[[Plan, Start, Optional[Tree]], Words]] = None
     """The plan in words for a command line that makes its container itself, with the user's own options among them;
     None: `words` behind the user's options do it. Errors: `RuntimeLimitError`."""
     brought: Callable[[Plan, Start, Optional[Tree]], Optional[Brought]] = _unknown
     """What a start brings beside the plan; None where that is not known."""
-    command: Optional[Callable[[Call, Start, Words], Command]] = None
-    """The whole command line; None: gpubind cannot start it, only rules know of it."""
     forms: Mapping[str, Form] = MappingProxyType({})
     """By the name of the format."""

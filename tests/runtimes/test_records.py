@@ -27,7 +27,6 @@ def test_each_record_has_the_name_of_its_row(name: str) -> None:
     runtime = RUNTIMES[name]
     assert runtime.name == name
     assert runtime.images
-    assert runtime.command is not None
 
 
 @pytest.mark.parametrize("chosen", PLAN_FORMATS)
