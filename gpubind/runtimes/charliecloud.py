@@ -15,14 +15,23 @@ from posixpath import dirname
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.findings import finding
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Missing, Mount, Plan
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, left_out, vendor_of
+from gpubind.runtimes.edits import (
+    Bind,
+    Edits,
+    Obstacle,
+    Words,
+    edits_of,
+    left_out,
+    shared_dev,
+    unsayable_path,
+    unsayable_value,
+)
 from gpubind.runtimes.flags import Flag, Options, parse_command_line
-from gpubind.runtimes.lines import quoted, raw
-from gpubind.runtimes.record import Call, Command, Form, Identity, Limits, Printed, Runtime, UserNamespaces
+from gpubind.runtimes.lines import form_of
+from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.write_access import writable_findings
 from gpubind.tree import Tree
@@ -104,8 +113,7 @@ GPUBIND_ROOT = ContainerPath("/.gpubind")
 
 
 def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
-    if plan.devices or plan.gpus:
-        yield finding("devices-not-isolated", subject="/dev", case="always", vendor=vendor_of(plan))
+    yield from shared_dev(plan, "always")
     yield from writable_findings(edits, plan, start, "Charliecloud")
 
 
@@ -181,13 +189,7 @@ def _need_places(plan: Plan, edits: Edits, start: Start, image: Optional[Tree]) 
 def _need_sayable(bind: Bind, overlay: bool) -> None:
     """Errors: `RuntimeLimitError` (codes `unsayable-path`, `hidden-path`)."""
     if ":" in bind.source:
-        raise RuntimeLimitError(
-            "unsayable-path",
-            "a path cannot be said to this program",
-            where=bind.source,
-            why="ch-run takes what is behind the first colon for the place in the container",
-            hint="use --backend bwrap, or give the driver root a plainer path",
-        )
+        raise unsayable_path(bind.source, "ch-run takes what is behind the first colon for the place in the container")
     if overlay:
         _need_visible(bind.source)
 
@@ -258,13 +260,8 @@ def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
         mine = value.split(":")[1:] if value.startswith(f"${name}") else value.split(":")
         expands = any(item.startswith("$") for item in mine if item != f"${name}")
         if "\n" in value or (expands and not start.options.has("env-no-expand")):
-            raise RuntimeLimitError(
-                "unsayable-value",
-                "a variable cannot be said to this program",
-                where=name,
-                why="ch-run takes a line end for the end of the value, and a `$` for another variable's name",
-                hint="use --backend bwrap, or give the variable a plainer value",
-            )
+            why = "ch-run takes a line end for the end of the value, and a `$` for another variable's name"
+            raise unsayable_value(name, why)
         whole = f"'{value}'" if value.startswith("'") and value.endswith("'") else value
         yield f"--set-env={name}={whole}"
 
@@ -307,14 +304,6 @@ def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
     return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
 
 
-def _raw(printed: Printed) -> str:
-    return raw(printed.words, "ch-run")
-
-
-def _quoted(printed: Printed) -> str:
-    return quoted(printed.words, "ch-run")
-
-
 CH_RUN = Runtime(
     name="ch-run",
     title="Charliecloud",
@@ -334,5 +323,5 @@ CH_RUN = Runtime(
     words=words,
     brought=brought,
     command=command,
-    forms={"ch-run": Form(_raw, _quoted)},
+    forms={"ch-run": form_of("ch-run")},
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
 
+from gpubind.errors import RuntimeLimitError
 from gpubind.findings import counted, finding
 from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
 from gpubind.planner.sides import BY_DEFAULT
@@ -88,6 +89,18 @@ def vendor_of(plan: Plan) -> Optional[Vendor]:
     return vendors.pop() if len(vendors) == 1 else None
 
 
+def unsayable_path(path: str, why: str, hint: str = "give the driver root a plainer path") -> RuntimeLimitError:
+    """The error about a *path* that no word of a runtime's can say."""
+    what = "a path cannot be said to this program"
+    return RuntimeLimitError("unsayable-path", what, where=path, why=why, hint=f"use --backend bwrap, or {hint}")
+
+
+def unsayable_value(name: str, why: str, hint: str = "give the variable a plainer value") -> RuntimeLimitError:
+    """The error about a value of variable *name* that no word of a runtime's can say."""
+    what = "a variable cannot be said to this program"
+    return RuntimeLimitError("unsayable-value", what, where=name, why=why, hint=f"use --backend bwrap, or {hint}")
+
+
 def is_utf8(text: str) -> bool:
     """Whether all of *text* was UTF-8: what was not stands there as surrogate escapes."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
@@ -105,6 +118,12 @@ def _no_mount_point(mount: Mount, detail: str) -> Decision:
         target=mount.target,
         detail=detail,
     )
+
+
+def shared_dev(plan: Plan, case: Optional[str] = None) -> Iterator[Finding]:
+    """The finding that a container has the host's whole /dev, whatever *plan* has chosen of it."""
+    if plan.devices or plan.gpus:
+        yield finding("devices-not-isolated", subject="/dev", case=case, vendor=vendor_of(plan))
 
 
 def left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:

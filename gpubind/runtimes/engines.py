@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from posixpath import join, normpath
 from types import MappingProxyType
 from typing import Optional
@@ -20,14 +19,15 @@ from gpubind.findings import finding
 from gpubind.ldso.brought import Brought
 from gpubind.model import ContainerPath, DeviceNode, EnvVar, HostPath, Missing, Mount, Plan
 from gpubind.planner.placement import Layout, cdi_layout
-from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out
+from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out, unsayable_path
 from gpubind.runtimes.engine_environment import environment, joined
 from gpubind.runtimes.engine_options import read_env_file, read_options, said, users_binds, users_places
-from gpubind.runtimes.lines import quoted, raw
-from gpubind.runtimes.record import Call, Command, Form, Identity, Limits, Printed, Runtime, UserNamespaces
+from gpubind.runtimes.lines import form_of
+from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import Start
 from gpubind.tree import Tree
 
+PLAINER = "give it a plainer path"
 INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
 """Programs that can be the first in a container: it would ignore SIGTERM and SIGINT otherwise."""
 
@@ -109,20 +109,16 @@ def mount_word(bind: Bind) -> str:
         elif "\r\n" in path:
             why = "a carriage return before a newline is lost"
         if why is not None:
-            raise _unsayable(path, why)
+            raise unsayable_path(path, why, PLAINER)
     fields = ["type=bind", f"source={bind.source}", f"target={bind.target}", *(["readonly"] if bind.read_only else [])]
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\s]', f) else f for f in fields)
-
-
-def _unsayable(path: str, why: str) -> RuntimeLimitError:
-    hint = "use --backend bwrap, or give it a plainer path"
-    return RuntimeLimitError("unsayable-path", "a path cannot be said to this program", where=path, why=why, hint=hint)
 
 
 def _device_words(node: DeviceNode, start: Start) -> list[str]:
     """The option that brings *node*, unless the user's own does. Errors: `RuntimeLimitError` (`unsayable-path`)."""
     if not is_utf8(node.source) or ":" in node.source + node.target:
-        raise _unsayable(node.source, "--device takes no path with a colon, and none that is not UTF-8")
+        why = "--device takes no path with a colon, and none that is not UTF-8"
+        raise unsayable_path(node.source, why, PLAINER)
     if any(node.target in text.split(":")[:2] for text in start.options.all("device")):
         return []
     return ["--device", str(node.source) if str(node.source) == node.target else f"{node.source}:{node.target}"]
@@ -191,7 +187,8 @@ def _rootfs(call: Call, start: Start) -> str:
     """The value of --rootfs, with an overlay that takes what is written. Errors: `RuntimeLimitError`."""
     path = normpath(join(start.working_directory or "/", call.image))
     if not is_utf8(path) or re.search(r"[:,\\\s\"]", path):
-        raise _unsayable(path, "--rootfs takes no path with a colon, a comma, a quote, a backslash or white space")
+        why = "--rootfs takes no path with a colon, a comma, a quote, a backslash or white space"
+        raise unsayable_path(path, why, PLAINER)
     owner = _owner(call.tree)
     if start.uid not in (None, 0) and owner not in (None, start.uid):
         raise RuntimeLimitError(
@@ -237,14 +234,6 @@ def _blind(machine: str) -> Layout:
     return cdi_layout(machine)
 
 
-def _raw(program: str, printed: Printed) -> str:
-    return raw(printed.words, program)
-
-
-def _quoted(program: str, printed: Printed) -> str:
-    return quoted(printed.words, program)
-
-
 DOCKER = Runtime(
     name="docker",
     title="docker",
@@ -260,7 +249,7 @@ DOCKER = Runtime(
     words=words,
     brought=brought,
     command=command,
-    forms=MappingProxyType({"docker": Form(partial(_raw, "docker"), partial(_quoted, "docker"))}),
+    forms=MappingProxyType({"docker": form_of("docker")}),
     store="docker",
     remote_of=remote_of,
 )
@@ -280,6 +269,6 @@ PODMAN = DOCKER._replace(
         systemd_cgroups=True,
     ),
     identify=None,
-    forms=MappingProxyType({"podman": Form(partial(_raw, "podman"), partial(_quoted, "podman"))}),
+    forms=MappingProxyType({"podman": form_of("podman")}),
     store="podman",
 )

@@ -7,8 +7,14 @@ import shlex
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.runtimes.edits import Words
+from gpubind.runtimes.record import Form
 
 _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
+
+
+def form_of(program: str) -> Form:
+    """The words of *program* on one line."""
+    return Form(lambda printed: raw(printed.words, program), lambda printed: quoted(printed.words, program))
 
 
 def raw(made: Words, program: str) -> str:

@@ -17,11 +17,11 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
-from gpubind.runtimes.edits import Words, edits_of
+from gpubind.runtimes.edits import Words, edits_of, unsayable_value
 from gpubind.runtimes.flags import Flag, Options, parse_command_line
-from gpubind.runtimes.lines import quoted, raw
+from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import Values, compose
-from gpubind.runtimes.record import Call, Command, Form, Identity, Limits, Printed, Runtime
+from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime
 from gpubind.runtimes.start import Start
 from gpubind.tree import Tree
 
@@ -109,13 +109,7 @@ def escaped(path: str) -> str:
 def _sayable(name: str, value: str) -> str:
     """Errors: `RuntimeLimitError` (code `unsayable-value`)."""
     if CHANGED_VALUE.search(value):
-        raise RuntimeLimitError(
-            "unsayable-value",
-            "a variable cannot be said to this program",
-            where=name,
-            why="systemd-nspawn refuses control characters, and what is not UTF-8",
-            hint="use --backend bwrap, or give the variable a plainer value",
-        )
+        raise unsayable_value(name, "systemd-nspawn refuses control characters, and what is not UTF-8")
     return value
 
 
@@ -146,14 +140,6 @@ def _overrides(start: Start, name: str) -> bool:
     return start.options.env.get(name) != start.environ.get(name, "")
 
 
-def _raw(printed: Printed) -> str:
-    return raw(printed.words, "systemd-nspawn")
-
-
-def _quoted(printed: Printed) -> str:
-    return quoted(printed.words, "systemd-nspawn")
-
-
 SYSTEMD_NSPAWN = Runtime(
     name="systemd-nspawn",
     title="systemd-nspawn",
@@ -166,5 +152,5 @@ SYSTEMD_NSPAWN = Runtime(
     words=words,
     brought=brought,
     command=command,
-    forms={"systemd-nspawn": Form(_raw, _quoted)},
+    forms={"systemd-nspawn": form_of("systemd-nspawn")},
 )

@@ -12,12 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from posixpath import normpath
 from typing import Optional
 
-from gpubind.errors import RuntimeLimitError
-from gpubind.findings import finding
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, vendor_of
+from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, shared_dev, unsayable_path
 from gpubind.runtimes.flags import Options
 from gpubind.runtimes.lines import quoted, raw
 from gpubind.runtimes.plain_environment import Values, compose
@@ -75,8 +73,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
 
 
 def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
-    if plan.devices or plan.gpus:
-        yield finding("devices-not-isolated", subject="/dev", case="always", vendor=vendor_of(plan))
+    yield from shared_dev(plan, "always")
     yield from writable_findings(edits, plan, start, "PRoot")
 
 
@@ -90,12 +87,8 @@ def _bind_word(bind: Bind) -> str:
     """Errors: `RuntimeLimitError` (code `unsayable-path`)."""
     for path in (bind.source, bind.target):
         if ":" in path or path.endswith("!"):
-            raise RuntimeLimitError(
-                "unsayable-path",
-                "a path cannot be said to this program",
-                where=path,
-                why="PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind",
-                hint="use --backend bwrap, or give the driver root a plainer path",
+            raise unsayable_path(
+                path, "PRoot ends a path at a colon, and takes a `!` at its end for an option of the bind"
             )
     return f"{bind.source}:{bind.target}"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Optional
 
@@ -16,8 +15,8 @@ from gpubind.layouts import STARTER_PREFIXES
 from gpubind.ldso.brought import Brought
 from gpubind.model import Plan
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.lines import quoted, raw
-from gpubind.runtimes.record import Call, Command, Form, Identity, Limits, Printed, Runtime, UserNamespaces
+from gpubind.runtimes.lines import form_of
+from gpubind.runtimes.record import Call, Command, Form, Identity, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.singularity_brought import brought
 from gpubind.runtimes.singularity_environment import generated
 from gpubind.runtimes.singularity_exports import render_exports, without_gpu_switches, without_variables
@@ -50,19 +49,11 @@ def _brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
     return brought(start)
 
 
-def _raw(program: str, printed: Printed) -> str:
-    return raw(printed.words, program)
-
-
-def _quoted(program: str, printed: Printed) -> str:
-    return quoted(printed.words, program)
-
-
 def _record(name: str, title: str) -> Runtime:
     helpers = tuple(f"{prefix}/{name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
     message = "it will say `Failed to create user namespace`"
     forms = {
-        name: Form(partial(_raw, name), partial(_quoted, name)),
+        name: form_of(name),
         f"{name}-env": Form(render_exports, environ_of=_without_library_paths),
     }
     return Runtime(

@@ -11,11 +11,10 @@ import shlex
 from collections.abc import Iterator
 from typing import Literal, Optional
 
-from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
 from gpubind.model import ContainerPath, EnvVar, Finding, ImageFacts, Missing, Plan
 from gpubind.planner.placement import SINGULARITY as LAYOUT
-from gpubind.runtimes.edits import is_utf8
+from gpubind.runtimes.edits import is_utf8, unsayable_value
 from gpubind.runtimes.flags import map_word
 from gpubind.runtimes.singularity_options import is_clean, is_literal
 from gpubind.runtimes.singularity_values import is_fixed, said
@@ -180,8 +179,5 @@ def env_word(name: str, value: str) -> str:
     if not is_utf8(value):
         why = "it is not UTF-8, and this program hands values on as JSON"
     if word is None or why:
-        hint = "use --backend bwrap, or leave out the CDI device that sets it"
-        raise RuntimeLimitError(
-            "unsayable-value", "a variable cannot be said to this program", where=name, why=why, hint=hint
-        )
+        raise unsayable_value(name, why, "leave out the CDI device that sets it")
     return word

@@ -11,11 +11,20 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
 from gpubind.model import Finding, HostPath, Missing, Mount, Plan
 from gpubind.planner.placement import SINGULARITY, Layout
-from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out, vendor_of
+from gpubind.runtimes.edits import (
+    Bind,
+    Obstacle,
+    Words,
+    edits_of,
+    is_utf8,
+    left_out,
+    shared_dev,
+    unsayable_path,
+    vendor_of,
+)
 from gpubind.runtimes.singularity_brought import BindSpec, named_binds
 from gpubind.runtimes.singularity_environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word, environment
 from gpubind.runtimes.singularity_values import dev_of, is_fixed, said
@@ -96,10 +105,7 @@ def _sayable(bind: Bind, start: Start) -> Bind:
     elif start.program == "apptainer" and ":" in bind.source and bind.target.startswith(f"{LIBDIR}/"):
         why = "Apptainer splits the source of a library at a colon, even one that --mount protects"
     if why is not None:
-        hint = "use --backend bwrap, or give the driver root a plainer path"
-        raise RuntimeLimitError(
-            "unsayable-path", "a path cannot be said to this program", where=bind.source, why=why, hint=hint
-        )
+        raise unsayable_path(bind.source, why)
     return bind
 
 
@@ -145,8 +151,8 @@ def _impossible(mount: Mount, start: Start, image: Optional[Tree]) -> bool:
 def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
     """What the site or the user's options mean for the plan's nodes and binds."""
     dev = dev_of(start)
-    if (plan.devices or plan.gpus) and dev == "whole":
-        yield finding("devices-not-isolated", subject="/dev", vendor=vendor_of(plan))
+    if dev == "whole":
+        yield from shared_dev(plan)
     if plan.devices and dev == "none":
         yield finding("no-dev", subject="/dev", vendor=vendor_of(plan))
     if plan.mounts and plan.image is None:

@@ -16,11 +16,11 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
 from gpubind.model import Finding, Plan
 from gpubind.planner.placement import Layout, cdi_layout
-from gpubind.runtimes.edits import Bind, Edits, Words, edits_of, vendor_of
+from gpubind.runtimes.edits import Bind, Edits, Words, edits_of, shared_dev, unsayable_path, unsayable_value, vendor_of
 from gpubind.runtimes.flags import Options
-from gpubind.runtimes.lines import quoted, raw
+from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import Values, compose
-from gpubind.runtimes.record import Call, Command, Form, Limits, Printed, Runtime
+from gpubind.runtimes.record import Call, Command, Limits, Runtime
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.write_access import writable_findings
 from gpubind.tree import Tree
@@ -83,8 +83,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
 
 
 def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
-    if plan.devices or plan.gpus:
-        yield finding("devices-not-isolated", subject="/dev", case="always", vendor=vendor_of(plan))
+    yield from shared_dev(plan, "always")
     if edits.binds:
         yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
     yield from writable_findings(edits, plan, start, "udocker")
@@ -94,26 +93,15 @@ def _volume(bind: Bind) -> str:
     """Errors: `RuntimeLimitError` (code `unsayable-path`). udocker also joins doubled slashes, which no plan has."""
     for path in (bind.source, bind.target):
         if ":" in path or path.endswith(("!", "/")):
-            raise RuntimeLimitError(
-                "unsayable-path",
-                "a path cannot be said to this program",
-                where=path,
-                why="udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind",
-                hint="use --backend bwrap, or give the driver root a plainer path",
-            )
+            why = "udocker ends a path at a colon, and PRoot takes a `!` at its end for an option of the bind"
+            raise unsayable_path(path, why)
     return f"{bind.source}:{bind.target}"
 
 
 def _sayable(name: str, value: str) -> str:
     """Errors: `RuntimeLimitError` (code `unsayable-value`)."""
     if value != value.strip():
-        raise RuntimeLimitError(
-            "unsayable-value",
-            "a variable cannot be said to this program",
-            where=name,
-            why="udocker takes the white space around a value away",
-            hint="use --backend bwrap, or give the variable a plainer value",
-        )
+        raise unsayable_value(name, "udocker takes the white space around a value away")
     return value
 
 
@@ -136,14 +124,6 @@ def _layout(start: Start) -> Layout:
     return cdi_layout(start.machine or ARCHITECTURES[0].name)._replace(isolated=False)
 
 
-def _raw(printed: Printed) -> str:
-    return raw(printed.words, "udocker")
-
-
-def _quoted(printed: Printed) -> str:
-    return quoted(printed.words, "udocker")
-
-
 UDOCKER = Runtime(
     name="udocker",
     title="udocker",
@@ -155,5 +135,5 @@ UDOCKER = Runtime(
     layout=_layout,
     words=words,
     command=command,
-    forms={"udocker": Form(_raw, _quoted)},
+    forms={"udocker": form_of("udocker")},
 )
