@@ -29,8 +29,9 @@ from gpubind.runtimes.edits import (
     unsayable_path,
     unsayable_value,
 )
-from gpubind.runtimes.flags import Flag, Options, parse_command_line
+from gpubind.runtimes.flags import Flag, Options, assigned, by_name, parse_command_line
 from gpubind.runtimes.lines import form_of
+from gpubind.runtimes.plain_environment import known
 from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.write_access import writable_findings
@@ -67,14 +68,9 @@ def identify(text: str) -> Identity:
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
     """The user's own words, as ch-run reads them."""
     line = parse_command_line(arguments, FLAGS)
-    values: dict[str, tuple[str, ...]] = {}
-    env: dict[str, str] = {}
-    for name, value in line.given:
-        values[name] = (*values.get(name, ()), value)
-        variable, equals, text = value.partition("=")
-        if name in ("set-env", "set-env0") and equals:
-            env[variable] = text
-    return Options(values, env, line.unknown, line.rest, line.incomplete)
+    said = [value for name, value in line.given if name in ("set-env", "set-env0")]
+    env = {name: value for text in said for name, value in assigned(text, {}).items()}
+    return Options(by_name(line.given), env, line.unknown, line.rest, line.incomplete)
 
 
 def skeleton(plan: Plan, start: Start, image: Optional[Tree]) -> tuple[ContainerPath, ...]:
@@ -103,7 +99,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
     return Words(
         (*options, *_env_words(env, start)),
         binds,
-        tuple((name, value) for name, value in env.items() if value is not None),
+        known(env),
         edits.decisions,
         (*_findings(plan, edits, start), *left_out(edits.decisions, plan)),
     )

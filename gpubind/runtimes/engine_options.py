@@ -12,7 +12,7 @@ from typing import Optional
 
 from gpubind.ldso.brought import UserBind
 from gpubind.model import ContainerPath, HostPath
-from gpubind.runtimes.flags import Flag, Options, parse_command_line, parse_list
+from gpubind.runtimes.flags import Flag, Options, assigned, by_name, parse_command_line, parse_list
 from gpubind.runtimes.start import Start
 
 DOCKER_RUN = """
@@ -77,25 +77,16 @@ FLAGS = {"docker": _flags(DOCKER_RUN), "podman": _flags(PODMAN_RUN, PODMAN_ANYWH
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
     """What *arguments* ask of *program*, `docker` or `podman`. Variables say nothing of a container's options."""
     line = parse_command_line(arguments, FLAGS[program])
-    values: dict[str, list[str]] = {}
-    env: dict[str, str] = {}
-    for name, value in line.given:
-        if name == "env":
-            env.update(_assigned(value, environ))
-        else:
-            values.setdefault(name, []).append(value)
-    frozen = {name: tuple(given) for name, given in values.items()}
-    return Options(frozen, env, line.unknown, line.rest, line.incomplete)
+    values = by_name(line.given)
+    env = {name: value for text in values.pop("env", ()) for name, value in _assigned(text, environ).items()}
+    return Options(values, env, line.unknown, line.rest, line.incomplete)
 
 
 def _assigned(text: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What `NAME=VALUE` sets; `NAME` alone means the caller's own value, and for podman `NAME*` means all such."""
-    name, equals, value = text.partition("=")
-    if equals:
-        return {name: value}
-    if name.endswith("*"):
-        return {key: value for key, value in environ.items() if key.startswith(name[:-1])}
-    return {name: environ[name]} if name in environ else {}
+    """As `assigned`; for podman `NAME*` means all of the caller's that begin so."""
+    if "=" not in text and text.endswith("*"):
+        return {key: value for key, value in environ.items() if key.startswith(text[:-1])}
+    return assigned(text, environ)
 
 
 def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[str]]:

@@ -109,6 +109,22 @@ def parse_command_line(words: Sequence[str], flags: Sequence[Flag]) -> CommandLi
     return CommandLine(tuple(given), tuple(unknown), tuple(words[at:]), incomplete)
 
 
+def by_name(given: Sequence[Given]) -> dict[str, tuple[str, ...]]:
+    """The values of each option in *given*, in their order."""
+    values: dict[str, tuple[str, ...]] = {}
+    for name, value in given:
+        values[name] = (*values.get(name, ()), value)
+    return values
+
+
+def assigned(text: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What `NAME=VALUE` sets; `NAME` alone means the caller's own value, if there is one in *environ*."""
+    name, equals, value = text.partition("=")
+    if equals:
+        return {name: value}
+    return {name: environ[name]} if name in environ else {}
+
+
 def _value(flag: Flag, words: Sequence[str], at: int) -> tuple[str, int]:
     """The value of an option that has none behind a `=`, and where to go on: the next word is it, whatever it is."""
     if flag.kind == "bool":

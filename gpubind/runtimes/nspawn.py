@@ -18,9 +18,9 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.runtimes.edits import Words, edits_of, unsayable_value
-from gpubind.runtimes.flags import Flag, Options, parse_command_line
+from gpubind.runtimes.flags import Flag, Options, assigned, by_name, parse_command_line
 from gpubind.runtimes.lines import form_of
-from gpubind.runtimes.plain_environment import Values, compose
+from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime
 from gpubind.runtimes.start import Start
 from gpubind.tree import Tree
@@ -52,14 +52,8 @@ def identify(text: str) -> Identity:
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
     """The user's own words, as nspawn reads them."""
     line = parse_command_line(arguments, FLAGS)
-    values: dict[str, tuple[str, ...]] = {}
-    env: dict[str, str] = {}
-    for name, value in line.given:
-        values[name] = (*values.get(name, ()), value)
-        if name == "setenv":
-            variable, equals, text = value.partition("=")
-            if equals or variable in environ:
-                env[variable] = text if equals else environ[variable]
+    values = by_name(line.given)
+    env = {name: value for text in values.get("setenv", ()) for name, value in assigned(text, environ).items()}
     return Options(values, env, line.unknown, line.rest, line.incomplete)
 
 
@@ -67,7 +61,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
     """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say, and for
     callers other than root (code `not-root`).
     """
-    if start.euid:
+    if start.uid:
         raise RuntimeLimitError(
             "not-root",
             "systemd-nspawn starts containers for root alone",
@@ -81,10 +75,10 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
     for node in edits.nodes:
         options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
     env = compose(plan, Values(start.options.env, {}, {"PATH": DEFAULT_PATH}))
-    for name, value in env.items():
-        if value is not None and start.options.env.get(name) != value:
+    for name, value in known(env):
+        if start.options.env.get(name) != value:
             options.append(f"--setenv={name}={_sayable(name, value)}")
-    return Words(tuple(options), edits.binds, tuple((n, v) for n, v in env.items() if v is not None), edits.decisions)
+    return Words(tuple(options), edits.binds, known(env), edits.decisions)
 
 
 def _container(start: Start) -> Iterator[str]:

@@ -45,5 +45,10 @@ def compose(plan: Plan, values: Values) -> dict[str, Optional[str]]:
     return made
 
 
+def known(env: Mapping[str, Optional[str]]) -> tuple[tuple[str, str], ...]:
+    """Those variables of *env* that the container is to have."""
+    return tuple((name, value) for name, value in env.items() if value is not None)
+
+
 def _joined(*lists: str) -> str:
     return ":".join(part for one in lists for part in one.split(":") if part)

@@ -18,7 +18,7 @@ from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, shared_dev, unsayable_path
 from gpubind.runtimes.flags import Options
 from gpubind.runtimes.lines import quoted, raw
-from gpubind.runtimes.plain_environment import Values, compose
+from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.record import Call, Command, Form, Limits, Printed, Runtime
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.write_access import writable_findings
@@ -65,7 +65,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
     return Words(
         tuple(options),
         edits.binds,
-        tuple((name, value) for name, value in env.items() if value is not None),
+        known(env),
         edits.decisions,
         tuple(_findings(plan, edits, start)),
         tuple(name for name, value in env.items() if value is None and name in start.environ),

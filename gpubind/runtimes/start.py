@@ -47,8 +47,6 @@ class Start(NamedTuple):
     """Whether the user accepts that a container may write them."""
     directories: frozenset[str] = frozenset()
     """Those of the caller's home and working directory that are there."""
-    euid: Optional[int] = None
-    """Who the caller is; None if that is not known."""
     machine: Optional[str] = None
     """What uname says of this machine; None if the start is on another one."""
     pid: Optional[int] = None
@@ -63,7 +61,6 @@ class Start(NamedTuple):
     """The configuration of the image, if that is an OCI bundle."""
     is_root: bool = True
     """Whether the caller is root of the host; of another machine's caller nothing is known."""
-
     inits: tuple[HostPath, ...] = ()
     """What this host has of the runtime's `inits`."""
     uid: Optional[int] = None

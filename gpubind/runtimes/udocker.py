@@ -17,9 +17,9 @@ from gpubind.findings import finding
 from gpubind.model import Finding, Plan
 from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import Bind, Edits, Words, edits_of, shared_dev, unsayable_path, unsayable_value, vendor_of
-from gpubind.runtimes.flags import Options
+from gpubind.runtimes.flags import Options, assigned
 from gpubind.runtimes.lines import form_of
-from gpubind.runtimes.plain_environment import Values, compose
+from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.record import Call, Command, Limits, Runtime
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.write_access import writable_findings
@@ -49,9 +49,7 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
             value = rest.pop(0)
         values[option] = (*values.get(option, ()), value)
         if option in ("-e", "--env"):
-            name, given, text = value.partition("=")
-            if given or name in environ:
-                env[name] = text if given else environ[name]
+            env.update(assigned(value, environ))
     return Options(values, env, image=tuple(rest), incomplete=incomplete)
 
 
@@ -70,13 +68,13 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
         )
     options = [f"--volume={_volume(bind)}" for bind in edits.binds]
     env = compose(plan, Values(start.options.env, {}, {}))
-    for name, value in env.items():
-        if value is not None and start.options.env.get(name) != value:
+    for name, value in known(env):
+        if start.options.env.get(name) != value:
             options.append(f"--env={name}={_sayable(name, value)}")
     return Words(
         tuple(options),
         edits.binds,
-        tuple((name, value) for name, value in env.items() if value is not None),
+        known(env),
         edits.decisions,
         tuple(_findings(plan, edits, start)),
     )

@@ -22,7 +22,7 @@ def make(*arguments: str, script: str = "", env: tuple[EnvVar, ...] = (), **fact
     made = plan(host(rhel(), kernel()), Request(), image=opened)
     environ = facts.setdefault("environ", {})
     options = read_options("systemd-nspawn", arguments, environ)
-    start = Start("systemd-nspawn", **{"arguments": arguments, "options": options, "euid": 0, **facts})
+    start = Start("systemd-nspawn", **{"arguments": arguments, "options": options, "uid": 0, **facts})
     return words(made._replace(env=(*made.env, *env)), start, opened.tree)
 
 
@@ -77,10 +77,10 @@ def test_colons_and_backslashes_are_escaped() -> None:
 
 def test_only_root_starts_it() -> None:
     with pytest.raises(RuntimeLimitError) as caught:
-        make(euid=1000)
+        make(uid=1000)
     assert caught.value.code == "not-root"
     assert "bwrap" in caught.value.hint
-    make(euid=None)
+    make(uid=None)
 
 
 def test_options_end_before_the_command() -> None:
