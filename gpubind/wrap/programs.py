@@ -2,13 +2,15 @@
 
 Sources: `--help` of docker 26.1.5, podman 5.4.2, crun 1.21, runc 1.1.15, ch-run 0.38, bubblewrap 0.12, Apptainer 1.4.5,
 systemd-nspawn 257 and proot 5.1.0, and what each of them said to options that `--help` hides; ch-run(1) 0.45 for --cdi;
-the reference of `docker run` for --use-api-socket. Apptainer's and SingularityCE's are `singularity_options.FLAGS`.
+the reference of `docker run` for --use-api-socket. Apptainer's and SingularityCE's are `singularity_options.FLAGS`,
+docker's and podman's of `run` are in `engine_options`.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from gpubind.runtimes.engine_options import DOCKER_RUN, PODMAN_ANYWHERE, PODMAN_RUN
 from gpubind.runtimes.singularity_options import FLAGS
 from gpubind.wrap.options import COUNTED, GETOPT, GETOPT_PERMUTING, GO_FLAG, PFLAG, PROOT, Known, Reader, Table, table
 
@@ -61,22 +63,7 @@ _SINGULARITY = Program(
     table("build-config config/c= debug/d help/h nocolor quiet/q silent/s verbose/v version"),
 )
 
-_DOCKER_RUN = table(
-    """
-    add-host= annotation= attach/a= blkio-weight= blkio-weight-device= cap-add= cap-drop= cgroup-parent= cgroupns=
-    cidfile= cpu-count= cpu-percent= cpu-period= cpu-quota= cpu-rt-period= cpu-rt-runtime= cpu-shares/c= cpus=
-    cpuset-cpus= cpuset-mems= detach/d detach-keys= device= device-cgroup-rule= device-read-bps= device-read-iops=
-    device-write-bps= device-write-iops= disable-content-trust dns= dns-opt|dns-option= dns-search= domainname=
-    entrypoint= env/e= env-file= expose= gpus= group-add= health-cmd= health-interval= health-retries=
-    health-start-interval= health-start-period= health-timeout= help hostname/h= init interactive/i io-maxbandwidth=
-    io-maxiops= ip= ip6= ipc= isolation= kernel-memory= label/l= label-file= link= link-local-ip= log-driver= log-opt=
-    mac-address= memory/m= memory-reservation= memory-swap= memory-swappiness= mount= name= net|network=
-    net-alias|network-alias= no-healthcheck oom-kill-disable oom-score-adj= pid= pids-limit= platform= privileged
-    publish/p= publish-all/P pull= quiet/q read-only restart= rm runtime= security-opt= shm-size= sig-proxy
-    stop-signal= stop-timeout= storage-opt= sysctl= tmpfs= tty/t ulimit= use-api-socket user/u= userns= uts= volume/v=
-    volume-driver= volumes-from= workdir/w=
-    """
-)
+_DOCKER_RUN = table(DOCKER_RUN)
 _DOCKER_EXEC = table("detach/d detach-keys= env/e= env-file= help interactive/i privileged tty/t user/u= workdir/w=")
 _DOCKER = Program(
     "docker",
@@ -88,40 +75,10 @@ _DOCKER = Program(
     table("config= context/c= debug/D help host/H= log-level/l= tls tlscacert= tlscert= tlskey= tlsverify version/v"),
 )
 
-_PODMAN = table(
-    """
-    cgroup-manager= config= conmon= connection/c= cpu-profile= db-backend= default-mounts-file= events-backend= help
-    hooks-dir= identity= imagestore= log-level= max-workers= memory-profile= module= namespace= network-backend=
-    network-cmd-path= network-config-dir= noout out= pull-option= registries-conf= remote/r root= runroot= runtime=
-    runtime-flag= ssh= storage-driver= storage-opt= syslog tls-ca= tls-cert= tls-key= tmpdir= trace transient-store url=
-    version/v volumepath=
-    """
-)
-_PODMAN_LEFT = _PODMAN.without("config", "module", "noout", "remote", "url", "version", "connection")
+_PODMAN_LEFT = table(PODMAN_ANYWHERE)
 """Those that podman takes behind the subcommand, too."""
-_PODMAN_RUN = table(
-    """
-    add-host= annotation= arch= attach/a= authfile= blkio-weight= blkio-weight-device= cap-add= cap-drop= cert-dir=
-    cgroup-conf= cgroup-parent= cgroupns= cgroups= chrootdirs= cidfile= conmon-pidfile= cpu-period= cpu-quota=
-    cpu-rt-period= cpu-rt-runtime= cpu-shares/c= cpus= cpuset-cpus= cpuset-mems= creds= decryption-key= detach/d
-    detach-keys= device= device-cgroup-rule= device-read-bps= device-read-iops= device-write-bps= device-write-iops=
-    disable-content-trust dns= dns-opt|dns-option= dns-search= entrypoint= env/e= env-file= env-host env-merge=
-    expose= gidmap= gpus= group-add= group-entry= health-cmd|healthcheck-command=
-    health-interval|healthcheck-interval= health-log-destination= health-max-log-count= health-max-log-size=
-    health-on-failure= health-retries|healthcheck-retries= health-start-period|healthcheck-start-period=
-    health-startup-cmd= health-startup-interval= health-startup-retries= health-startup-success=
-    health-startup-timeout= health-timeout|healthcheck-timeout= help hostname/h= hosts-file= hostuser= http-proxy
-    image-volume= init init-ctr= init-path= interactive/i ip= ip6= ipc= label/l= label-file= log-driver= log-opt=
-    mac-address= memory/m= memory-reservation= memory-swap= memory-swappiness= mount= name= net|network=
-    network-alias= no-healthcheck no-hostname no-hosts oom-kill-disable oom-score-adj= os= override-arch= override-os=
-    override-variant= passwd passwd-entry= personality= pid= pidfile= pids-limit= platform= pod= pod-id-file=
-    preserve-fd= preserve-fds= privileged publish/p= publish-all/P pull= quiet/q rdt-class= read-only read-only-tmpfs
-    replace requires= restart= retry= retry-delay= rm rmi rootfs sdnotify= seccomp-policy= secret= security-opt=
-    shm-size= shm-size-systemd= sig-proxy signature-policy= stop-signal= stop-timeout= subgidname= subuidname= sysctl=
-    systemd= timeout= tls-verify tmpfs= tty/t tz= uidmap= ulimit= umask= unsetenv= unsetenv-all user/u= userns= uts=
-    variant= volume/v= volumes-from= workdir/w=
-    """
-).also(_PODMAN_LEFT)
+_PODMAN = table("config= connection/c= help module= noout remote/r url= version/v").also(_PODMAN_LEFT)
+_PODMAN_RUN = table(PODMAN_RUN).also(_PODMAN_LEFT)
 _PODMAN_EXEC = table(
     """
     cidfile= detach/d detach-keys= env/e= env-file= help interactive/i latest/l no-session preserve-fd= preserve-fds=
