@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.ldso.brought import Brought, UserBind
-from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, Plan
+from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Plan
 from gpubind.runtimes.bwrap_environment import environment, planned
 from gpubind.runtimes.bwrap_line import in_line
 from gpubind.runtimes.bwrap_options import Given, read_options
-from gpubind.runtimes.bwrap_places import REBUILD_LIMIT, place_to_rebuild, rebuilt_words
-from gpubind.runtimes.edits import Obstacle, Words, edits_of, left_out
+from gpubind.runtimes.bwrap_places import place_to_rebuild, rebuild_obstacle, rebuilt_words
+from gpubind.runtimes.edits import Words, edits_of, left_out
 from gpubind.runtimes.record import Call, Command, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
 from gpubind.tree import Tree
@@ -46,7 +46,7 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
 
     The user's own options are among them, behind ours: `bwrap WORDS COMMAND`.
     """
-    edits = edits_of(plan, start.staged, lambda mount, _: _obstacle(mount, image))
+    edits = edits_of(plan, start.staged, lambda mount, _: rebuild_obstacle(mount, image))
     homes = _user_directories(plan, start)
     places = (place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes))
     rebuilt = sorted({"/", *(place for place in places if place is not None)})
@@ -68,14 +68,6 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
         options += ["--remount-ro", place]
     findings = tuple(left_out(edits.decisions, plan))
     return Words((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, findings)
-
-
-def _obstacle(mount: Mount, image: Tree) -> Optional[Obstacle]:
-    """A directory of *image* that would have to be made anew for an optional file, and is too large for that."""
-    place = place_to_rebuild(image, mount.target)
-    if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
-        return None
-    return Obstacle(f"{place} of the image lacks it, and has too many entries to be rebuilt")
 
 
 def command(call: Call, start: Start, made: Words) -> Command:

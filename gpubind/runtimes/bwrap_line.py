@@ -14,7 +14,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, HostPath, Mount, Plan
 from gpubind.runtimes.bwrap_options import Given, read_options, split_options
-from gpubind.runtimes.bwrap_places import REBUILD_LIMIT, place_to_rebuild, rebuilt_words
+from gpubind.runtimes.bwrap_places import place_to_rebuild, rebuild_obstacle, rebuilt_words
 from gpubind.runtimes.edits import Obstacle, Words, edits_of, left_out
 from gpubind.runtimes.start import Start
 from gpubind.tree import Tree
@@ -87,13 +87,12 @@ def _obstacle(
         if inside:
             brings_it = source == f"{bind.source.rstrip('/')}{mount.target[len(bind.target.rstrip('/')) :]}"
             return Obstacle(None if brings_it else f"{bind.target} is bound by you, and that counts")
-    place = place_to_rebuild(image, mount.target) if image is not None else None
-    if image is None or place is None or place == "/" or mount.required:
+    if image is None:
         return None
-    if writable:
+    place = place_to_rebuild(image, mount.target)
+    if writable and place not in (None, "/") and not mount.required:
         return Obstacle(f"{place} of the image lacks it, and what would be made there is made in your files")
-    large = len(image.names(place)) > REBUILD_LIMIT
-    return Obstacle(f"{place} of the image lacks it, and has too many entries to be rebuilt") if large else None
+    return rebuild_obstacle(mount, image)
 
 
 def _environment(

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from posixpath import dirname
 from typing import Optional
 
-from gpubind.model import Missing
+from gpubind.model import Missing, Mount
+from gpubind.runtimes.edits import Obstacle
 from gpubind.tree import Tree
 
 REBUILD_LIMIT = 150
@@ -25,6 +26,14 @@ def place_to_rebuild(image: Tree, target: str) -> Optional[str]:
             return found.path
         here = dirname(here)
     return "/"
+
+
+def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[Obstacle]:
+    """A directory of *image* that would have to be made anew for an optional file, and is too large for that."""
+    place = place_to_rebuild(image, mount.target)
+    if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
+        return None
+    return Obstacle(f"{place} of the image lacks it, and has too many entries to be rebuilt")
 
 
 def rebuilt_words(
