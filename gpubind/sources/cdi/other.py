@@ -9,10 +9,10 @@ from typing import Union
 
 from gpubind.host import Host
 from gpubind.model import ContainerPath, Decision, DeviceNode, Driver, EnvVar, HostFile, Inventory, Missing, SourceUsed
-from gpubind.sources.cdi.edits import is_clean, read_edits
+from gpubind.sources.cdi.edits import read_edits
 from gpubind.sources.cdi.hooks import Links
 from gpubind.sources.cdi.registry import SOURCE, Applied, Choice, registry_findings
-from gpubind.sources.claims import Answer, Claim
+from gpubind.sources.claims import Answer, Claim, is_clean
 from gpubind.sources.nodes import look_at_node, read_groups
 
 OPTIONS = ("ro", "nosuid", "nodev", "noexec")
