@@ -79,6 +79,11 @@ class Stat(NamedTuple):
         kind = _FILE_KINDS.get(stat.S_IFMT(mode), "fifo")
         return cls(kind, stat.S_IMODE(mode), uid, gid, size if kind == "file" else 0, *rdev)
 
+    def bits_for(self, uid: int, groups: tuple[int, ...]) -> int:
+        """The three permission bits that count for user *uid* with *groups*; root is not bound by them."""
+        shift = 6 if self.uid == uid else 3 if self.gid in groups else 0
+        return self.mode >> shift & 7
+
 
 class Found(NamedTuple):
     """What is at the end of a path."""

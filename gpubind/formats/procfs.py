@@ -55,13 +55,12 @@ def parse_gpu_information(text: str) -> GpuInformation:
     """The fields that a plan needs, whatever else the file says."""
     fields = _fields(text)
     uuid = fields.get("GPU UUID")
-    minor = fields.get("Device Minor", "")
     pci = fields.get("Bus Location", "")
     return GpuInformation(
         model=fields.get("Model"),
         uuid=uuid if uuid and "?" not in uuid else None,
         pci=pci.lower() if _PCI.fullmatch(pci) else None,
-        minor=int(minor) if minor.isascii() and minor.isdigit() and len(minor) < 10 else None,
+        minor=parse_minor(fields.get("Device Minor", "")),
         excluded=fields.get("GPU Excluded", "").lower() == "yes",
     )
 

@@ -162,10 +162,6 @@ class Container:
             self._located[path] = self._locate(path)
         return self._located[path]
 
-    def is_directory(self, path: str) -> bool:
-        """Whether absolute *path* leads to a directory."""
-        return _is_directory(self._namespace.look(path))
-
     def find(self, soname: str) -> Optional[Located]:
         """The library that `dlopen(soname)` opens in a program without search paths of its own."""
         found = self._search(soname, (), (), None)
@@ -250,7 +246,8 @@ class Container:
 
     def _has_directory(self, path: str) -> bool:
         """Whether *path* is surely a directory; a recorded host may not know."""
-        return path.startswith("/") and _is_directory(self._lenient.look(path))
+        place = self._lenient.look(path) if path.startswith("/") else None
+        return isinstance(place, Place) and place.kind == "dir"
 
     def _load(self, first: Located) -> Loaded:
         facts = first.tree.elf(first.at)
@@ -318,10 +315,6 @@ class Container:
             elf = Missing("absent") if found is None else found.tree.elf(found.at)
             if found is not None and not isinstance(elf, Missing):
                 yield name, self._mapped(found, elf, dirname(found.path))
-
-
-def _is_directory(place: Union[Place, Missing]) -> bool:
-    return isinstance(place, Place) and place.kind == "dir"
 
 
 def _why_not(found: Optional[Located], elf: Union[ElfFacts, Missing]) -> str:

@@ -59,8 +59,7 @@ class Caller(NamedTuple):
         is_images = file.mount is None and file.bind is None
         if self.euid in (None, 0) or (is_images and not self.modes_count):
             return bool(found.mode & 0o111)
-        shift = 6 if found.uid == self.euid else 3 if found.gid in self.groups else 0
-        return bool(found.mode >> shift & 1)
+        return bool(found.bits_for(self.euid, self.groups) & 1)
 
     def runs(self, arch: str, image: Optional[str]) -> bool:
         """Whether the kernel runs programs for *arch*, in an image for *image*."""

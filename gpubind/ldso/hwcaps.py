@@ -11,6 +11,7 @@ from itertools import product
 from typing import NamedTuple, Optional
 
 from gpubind.arch import architecture
+from gpubind.ldso.versions import numbers
 
 LEVELS = "glibc-hwcaps"
 LEVELS_SINCE, OLD_KINDS_UNTIL = (2, 33), (2, 36)
@@ -55,7 +56,7 @@ def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -
     """
     if glibc is None:
         return ()
-    version = tuple(int(part) for part in glibc.split(".")[:2])
+    version = numbers(glibc)[:2]
     names: list[str] = []
     if version >= LEVELS_SINCE:
         levels = architecture(arch).levels

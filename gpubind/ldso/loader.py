@@ -14,7 +14,7 @@ from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.formats.ldcache import LdCache, LdCacheEntry
 from gpubind.formats.ldsoconf import parse_ldsoconf
-from gpubind.ldso.versions import newest, numbers
+from gpubind.ldso.versions import newest
 from gpubind.model import Found, Missing, RootedPath
 from gpubind.tree import Tree, glob
 from gpubind.tree.ldcache import read_ldcache
@@ -37,11 +37,6 @@ class Glibc(NamedTuple):
     version: str
     """`2.36`, from its version definitions."""
     arch: str
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The version as what can be compared: `(2, 36)`."""
-        return numbers(self.version)
 
 
 class Loader:

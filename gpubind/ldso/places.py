@@ -12,10 +12,10 @@ from typing import Literal, Optional, Union
 from gpubind.arch import library_token
 from gpubind.formats.elf import ElfFacts
 from gpubind.ldso.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
-from gpubind.ldso.loader import Loader
+from gpubind.ldso.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Loader
 from gpubind.ldso.versions import numbers
 
-DEFAULT_PREFIXES = ("/lib/", "/usr/lib/", "/lib64/", "/usr/lib64/", "/lib32/", "/usr/lib32/")
+DEFAULT_PREFIXES = tuple(f"{directory}/" for directory in (*DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32))
 
 
 class Places:

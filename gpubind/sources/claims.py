@@ -129,6 +129,12 @@ class Claim(NamedTuple):
         return self.file(tree, found, kind=kind, found_by=found_by, capability=capability)
 
 
+def is_clean(path: str) -> bool:
+    """Whether *path* is absolute, without `.`, `..` and doubled or trailing slashes, and not the root."""
+    parts = path.split("/")
+    return path.startswith("/") and path != "/" and not {"", ".", ".."} & set(parts[1:])
+
+
 def sorted_out(answers: Iterable[Answer]) -> tuple[tuple[HostFile, ...], tuple[Decision, ...]]:
     """The files among *answers*, and the Decisions."""
     answers = tuple(answers)

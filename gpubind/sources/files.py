@@ -12,7 +12,7 @@ from gpubind.formats.liblist import library_stem
 from gpubind.layouts import RUN_DIRECTORY, SYSTEM_DIRECTORIES
 from gpubind.model import Capability, ContainerPath, Decision, Found, Missing, RootedPath
 from gpubind.names import driver_version_of
-from gpubind.sources.claims import Answer, Claim
+from gpubind.sources.claims import Answer, Claim, is_clean
 from gpubind.sources.liblist import NameTable, capability_of
 from gpubind.sources.search import Candidate, Search
 from gpubind.tree import Tree, glob
@@ -51,7 +51,7 @@ def program(search: Search, claim: Claim, found: Found, found_by: str, capabilit
 
 def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
     """The files that an absolute *claim* names: at their own path, or at the top of an extracted .run directory."""
-    if {"..", "."} & set(claim.name.split("/")) or "//" in claim.name or claim.name.endswith("/"):
+    if not is_clean(claim.name):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
         return [claim.decision(verdict="rejected", rule="unclean-path", path=claim.name, detail=why)]
     places: dict[str, str] = {path: path for path in glob(search.tree, claim.name)}

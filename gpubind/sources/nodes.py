@@ -105,12 +105,7 @@ def access_to(host: Host, found: Stat) -> str:
     """What the caller may do with a node, by its mode, owner and group: `rw`, `r`, `w` or `none`."""
     if host.identity.euid == 0:
         return "rw"
-    if found.uid == host.identity.euid:
-        bits = found.mode >> 6
-    elif found.gid in host.identity.groups:
-        bits = found.mode >> 3
-    else:
-        bits = found.mode
+    bits = found.bits_for(host.identity.euid, host.identity.groups)
     return ("r" if bits & 4 else "") + ("w" if bits & 2 else "") or "none"
 
 

@@ -11,9 +11,9 @@ from gpubind.formats.cdi import CdiMount
 from gpubind.host import Host
 from gpubind.layouts import HOST_ONLY
 from gpubind.model import ContainerPath, Missing, PassedOver
-from gpubind.sources.cdi.edits import is_clean, read_edits
+from gpubind.sources.cdi.edits import read_edits
 from gpubind.sources.cdi.registry import SOURCE, Choice, in_driver_root, registry_findings
-from gpubind.sources.claims import Claim, Serving
+from gpubind.sources.claims import Claim, Serving, is_clean
 
 
 def claims(host: Host, choice: Choice) -> Union[Serving, PassedOver]:

@@ -18,7 +18,7 @@ from gpubind.layouts import SYSTEM_DIRECTORIES
 from gpubind.model import Decision, EnvVar, Finding, Vendor, Verdict
 from gpubind.sources.cdi.hooks import Links, read_hooks
 from gpubind.sources.cdi.registry import SOURCE, Applied
-from gpubind.sources.claims import Claim
+from gpubind.sources.claims import Claim, is_clean
 
 FOR_NVIDIAS_RUNTIME = (NVIDIA_VISIBLE_DEVICES, "NVIDIA_CTK_LIBCUDA_DIR")
 PREPENDED = ("LD_LIBRARY_PATH", "PATH")
@@ -54,12 +54,6 @@ def read_edits(host: Host, applied: Iterable[Applied], vendor: Vendor) -> Edits:
         findings=(*hooks.findings, *(found for part in applied for found in _not_done(host, part, vendor))),
         files=", ".join(dict.fromkeys(part.at.partition(": ")[0] for part in applied)),
     )
-
-
-def is_clean(path: str) -> bool:
-    """Whether *path* is absolute, without `.`, `..` and doubled or trailing slashes, and not the root."""
-    parts = path.split("/")
-    return path.startswith("/") and path != "/" and not {"", ".", ".."} & set(parts[1:])
 
 
 def _mounts(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[CdiMount, ...], list[Decision]]:

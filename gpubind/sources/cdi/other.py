@@ -9,10 +9,10 @@ from typing import Union
 
 from gpubind.host import Host
 from gpubind.model import ContainerPath, Decision, DeviceNode, Driver, EnvVar, HostFile, Inventory, Missing, SourceUsed
-from gpubind.sources.cdi.edits import is_clean, read_edits
+from gpubind.sources.cdi.edits import read_edits
 from gpubind.sources.cdi.hooks import Links
 from gpubind.sources.cdi.registry import SOURCE, Applied, Choice, registry_findings
-from gpubind.sources.claims import Answer, Claim
+from gpubind.sources.claims import Answer, Claim, is_clean
 from gpubind.sources.nodes import look_at_node, read_groups
 
 OPTIONS = ("ro", "nosuid", "nodev", "noexec")
@@ -33,7 +33,8 @@ def other_inventory(host: Host, choice: Choice) -> Inventory:
         linked.append(_linked(host, link, edits.hooks, files))
         if isinstance(linked[-1], HostFile):
             files.setdefault(link, linked[-1])
-    nodes = [node for part in choice.others for node in _nodes(host, part)]
+    groups = read_groups(host)
+    nodes = [node for part in choice.others for node in _nodes(host, part, groups)]
     answers = (*mounted.values(), *linked, *nodes)
     folders = tuple(EnvVar("LD_LIBRARY_PATH", "prepend", folder, ":", "cdi") for folder in edits.hooks.folders)
     return Inventory(
@@ -75,9 +76,8 @@ def _linked(host: Host, link: str, hooks: Links, files: Mapping[str, HostFile]) 
     return claim.decision(verdict="left-out", rule="cdi-link", detail=detail)
 
 
-def _nodes(host: Host, part: Applied) -> Iterator[Union[DeviceNode, Decision]]:
+def _nodes(host: Host, part: Applied, groups: dict[int, str]) -> Iterator[Union[DeviceNode, Decision]]:
     """The nodes of *part* as they are on the host now: a bind has its numbers, whatever the spec remembers."""
-    groups = read_groups(host)
     for node in part.edits.nodes:
         claim = Claim("file", node.path, SOURCE, part.at, "other")
         if is_clean(node.path) and is_clean(node.source):

@@ -8,6 +8,7 @@ even if a directory of higher priority has it, too. A file that cannot be read o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError, UsageError
@@ -21,6 +22,9 @@ SOURCE = "cdi"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 NVIDIA = "nvidia.com/gpu"
 ALL = "all"
+
+_parsed = lru_cache(maxsize=8)(parse_cdi)
+"""By its bytes: a check reads the same specs for each rule about them, and parsing is what that costs."""
 
 
 class Loaded(NamedTuple):
@@ -107,7 +111,7 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[Loa
                 yield path, str(data)
             continue
         try:
-            yield path, Loaded(path, parse_cdi(data))
+            yield path, Loaded(path, _parsed(data))
         except FormatError as error:
             yield path, f"{error.place}: {error.why}" if error.place else error.why
 

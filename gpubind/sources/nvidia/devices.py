@@ -49,7 +49,7 @@ def read_devices(host: Host) -> Devices:
     return found._replace(
         sockets=sockets,
         decisions=(*found.decisions, *decisions),
-        findings=(*(unreadable(one, gpus) for one in told if one.why is not None), *found.findings),
+        findings=(*(unreadable(one, gpu) for one, gpu in zip(told, gpus) if one.why is not None), *found.findings),
     )
 
 

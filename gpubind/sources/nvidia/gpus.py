@@ -87,7 +87,7 @@ def read_information(host: Host) -> tuple[Told, ...]:
 
 
 def gpus_of(host: Host, told: tuple[Told, ...]) -> tuple[Gpu, ...]:
-    """The GPUs, in PCI order; the index counts those that are not excluded.
+    """The GPU of each in *told*, in PCI order; the index counts those that are not excluded.
 
     A GPU whose file tells nothing keeps its place, or the index of those after it would be another GPU's. The only
     /dev/nvidiaN that is nobody else's is the node of the only GPU without a minor number.
@@ -112,9 +112,8 @@ def _minors_in_dev(host: Host) -> list[int]:
     return [int(match.group(1)) for match in matches if match]
 
 
-def unreadable(told: Told, gpus: tuple[Gpu, ...]) -> Finding:
-    """The finding about a GPU of which the driver's file tells nothing."""
-    gpu = next(gpu for gpu in gpus if gpu.pci == normal_pci(told.address))
+def unreadable(told: Told, gpu: Gpu) -> Finding:
+    """The finding about *gpu*, of which the driver's file tells nothing."""
     file = f"{PROC_GPUS}/{told.address}/information"
     return finding(
         "gpu-unreadable",
