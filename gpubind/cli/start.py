@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
@@ -127,6 +128,11 @@ class Looked(NamedTuple):
     image: Optional["Image"]
     """None where its files are not to be seen."""
 
+    def close(self) -> None:
+        """Give back what it took to look: an image of an engine's store is mounted for that."""
+        if self.image is not None:
+            self.image.close()
+
 
 class Ready(NamedTuple):
     """A start with its plan."""
@@ -191,23 +197,21 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     if image.startswith("-"):  # the runtime would take it for an option
         image = f"./{image}"
     wanted = wanted._replace(arguments=(*wanted.arguments, *own))
-    looked = look_at(options, image, runtime, wanted, environ, runtime.name)
-    ready = ready_for(options, looked, wanted, environ)
-    assert ready.runtime.command is not None
-    tree = looked.image.tree if looked.image is not None else None
-    token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
-    call = Call(looked.program, action, image, tree, argv, token, _is_terminal())
-    made = ready.runtime.command(call, ready.start, ready.words)
-    look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
+    with closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked:
+        ready = ready_for(options, looked, wanted, environ)
+        assert ready.runtime.command is not None
+        tree = looked.image.tree if looked.image is not None else None
+        token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
+        call = Call(looked.program, action, image, tree, argv, token, _is_terminal())
+        made = ready.runtime.command(call, ready.start, ready.words)
+        look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
     if wanted.dry_run:
         import shlex
 
         from gpubind.cli.output import write_document
 
-        write_document(" ".join(shlex.quote(word) for word in made.argv) + "\n", None)
+        write_document(shlex.join(made.argv) + "\n", None)
         return
-    if looked.image is not None:
-        looked.image.close()
     execute(written(made), made.environ)
 
 
