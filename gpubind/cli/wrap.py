@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 import typer
 
 from gpubind.cli.options import AllowWritable, PlanOptions, takes_plan_options
-from gpubind.cli.start import HOST_HINT, Looked, Wanted, look_at, look_into, ready_for
-from gpubind.errors import (
-    EXIT_NOT_STARTED,
-    CommandError,
-    GpubindError,
-    UsageError,
-)
+from gpubind.cli.ready import Looked, Wanted, look_at, look_into, need_this_machine, ready_for
+from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError
 
 if TYPE_CHECKING:
     from gpubind.runtimes.record import Command
@@ -66,8 +61,7 @@ def wrap(
         elif made.where != "here":
             _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)
         else:
-            if options.host is not None and not dry_run:
-                raise UsageError("host-to-start", "--host names a record: nothing can be started there", hint=HOST_HINT)
+            need_this_machine(options, dry_run=dry_run)
             wanted = Wanted(made.runtime, (), dry_run, require_gpu, check, quiet, verbose, allow_writable)
             _start(options, made, wanted, environ)
     except CommandError:
