@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
+from gpubind.cli.options import PlanOptions, make_plan, open_host_of
 from gpubind.cli.output import complain, report, warn
 from gpubind.errors import CheckError, CommandError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.runtimes import RUNTIMES
@@ -181,14 +181,17 @@ def _look_at(
     image: str, runtime: "Runtime", wanted: Wanted, host: "Host", environ: Mapping[str, str]
 ) -> Optional["Image"]:
     """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
+    from gpubind.facade import open_image
+
+    machine = host.uname.machine
     if runtime.store is not None and not image.startswith(("/", ".")):
-        return open_image_of(f"{runtime.store}:{image}", host) if runtime.remote_of(environ) is None else None
+        return open_image(f"{runtime.store}:{image}", machine) if runtime.remote_of(environ) is None else None
     is_name = "reference" in runtime.images and runtime.store is None
     _need_form(image, runtime)
     if os.path.isdir(image) or not is_name:
-        opened = open_image_of(image, host)
+        opened = open_image(image, machine)
         _need_kind(opened, image, runtime)
-        if opened is not None and opened.facts.kind not in ("directory", "bundle") and not is_name:
+        if opened.facts.kind not in ("directory", "bundle") and not is_name:
             opened.close()
             raise _no_such_form(image, runtime)
         return opened
@@ -197,7 +200,7 @@ def _look_at(
             complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
         return None
     try:
-        return open_image_of(image, host)
+        return open_image(image, machine)
     except GpubindError as error:
         if wanted.check:
             raise
@@ -206,13 +209,12 @@ def _look_at(
         return None
 
 
-def _need_kind(opened: Optional["Image"], image: str, runtime: "Runtime") -> None:
+def _need_kind(opened: "Image", image: str, runtime: "Runtime") -> None:
     """Errors: `HostReadError` (code `no-image`) for a bundle where a directory is wanted, or the other way round."""
-    bundle = opened.bundle if opened is not None else None
-    if bundle is None and runtime.images == ("bundle",):
+    if opened.bundle is None and runtime.images == ("bundle",):
         what = f"{runtime.title} starts OCI bundles alone, and this is none"
         raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
-    if bundle is not None and opened is not None and "bundle" not in runtime.images:
+    if opened.bundle is not None and "bundle" not in runtime.images:
         hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
         raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image, hint=hint)
 
