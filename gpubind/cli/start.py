@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from gpubind.cli.options import AllowWritable, BackendArguments, PlanOptions, takes_plan_options
+from gpubind.cli.options import (
+    AllowWritable,
+    BackendArguments,
+    CheckFirst,
+    PlanOptions,
+    Quiet,
+    RequireGpu,
+    Verbose,
+    takes_plan_options,
+)
 from gpubind.cli.ready import Wanted, look_at, look_into, need_this_machine, ready_for
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, UsageError
 from gpubind.runtimes import RUNTIMES
@@ -49,15 +58,11 @@ def _starter(action: Any) -> Callable[..., None]:
         ] = "auto",
         backend_arg: BackendArguments = None,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command instead.")] = False,
-        require_gpu: Annotated[
-            bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
-        ] = False,
+        require_gpu: RequireGpu = False,
         allow_writable: AllowWritable = False,
-        check: Annotated[
-            bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
-        ] = False,
-        quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
-        verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")] = False,
+        check: CheckFirst = False,
+        quiet: Quiet = False,
+        verbose: Verbose = False,
     ) -> None:
         words = (image, *(command or ()))
         if not image.startswith("-"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 
 import typer
 
-from gpubind.cli.options import AllowWritable, PlanOptions, takes_plan_options
+from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, takes_plan_options
 from gpubind.cli.ready import Looked, Wanted, look_at, look_into, need_this_machine, ready_for
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError
 
@@ -37,14 +37,10 @@ def wrap(
         typer.Argument(metavar="-- RUNTIME ARGS...", help="The command line: apptainer exec --nv IMAGE CMD..."),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command line instead.")] = False,
-    require_gpu: Annotated[
-        bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
-    ] = False,
-    check: Annotated[
-        bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")] = False,
+    require_gpu: RequireGpu = False,
+    check: CheckFirst = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     allow_writable: AllowWritable = False,
 ) -> None:
     """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
