@@ -66,6 +66,11 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
     overrides = RUNTIMES[start.program].overrides
     if host.local is None or not (images or any(overrides(start, name) for name in GPU_VARIABLES)):
         return host
+    return without_choice(host)
+
+
+def without_choice(host: Host) -> Host:
+    """*host* without the caller's variables that choose GPUs."""
     made = copy(host)
     made.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
     return made

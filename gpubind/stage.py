@@ -1,4 +1,4 @@
-"""Generated content, as a file: named by its hash, written once and never changed.
+"""Files that are whole or not there. Generated content is named by its hash, written once and never changed.
 
 Many starts stage the same content at the same time, on nodes that share a home and count processes alike. So each
 writes a file of its own, under a random name that nobody else can have, and gives it the lasting name only if nobody
@@ -13,8 +13,8 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
-from typing import Callable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Callable, Optional
 
 from gpubind.errors import OutputError
 from gpubind.host.directories import xdg_directory
@@ -77,6 +77,19 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
     wanted = sorted(set(places))
     name = hashlib.sha256("\0".join(wanted).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
     return _in_first_place(lambda place: _put_skeleton(place, name, wanted), environ)
+
+
+def replace(path: str, data: bytes, mode: Optional[int]) -> None:
+    """Write *data* to the file *path*, which is whole, or stays as it was. *mode*: its permissions; None for those of
+    any new file. Errors: `OSError`.
+    """
+    directory, name = os.path.split(path)
+    place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with _part(place, data, mode) as part:
+            os.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
+    finally:
+        os.close(place)
 
 
 def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
@@ -166,18 +179,30 @@ def _open_directory(path: str) -> int:
 
 
 def _write(place: int, name: str, data: bytes) -> None:
+    with _part(place, data, 0o444) as part:  # whatever the umask says: a container's user may be another one
+        _name(place, part, name, data)
+
+
+@contextlib.contextmanager
+def _part(place: int, data: bytes, mode: Optional[int]) -> Iterator[str]:
+    """The name of a new file with *data* in the directory *place*, which nobody else can have; in the end it is gone.
+
+    *mode*: its permissions; None for those of any new file.
+    """
     part = f".{os.urandom(16).hex()}.part"
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444, dir_fd=place)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(part, flags, 0o666 if mode is None else mode, dir_fd=place)
     try:
         try:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file, rest) :]
-            os.fchmod(file, 0o444)  # whatever the umask says: a container's user may be another one
+            if mode is not None:
+                os.fchmod(file, mode)
             os.fsync(file)  # a full disk may say so only now, and the name is for good
         finally:
             os.close(file)
-        _name(place, part, name, data)
+        yield part
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part, dir_fd=place)

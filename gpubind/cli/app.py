@@ -123,8 +123,10 @@ def plan(
     elif chosen in PLAN_FORMATS:
         if like is not None:
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
-        words = start.WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable)
-        made, text = start.plan_in_words(options, image, words)
+        from gpubind.cli.words import WordsOf, plan_in_words
+
+        words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable)
+        made, text = plan_in_words(options, image, words)
     else:
         host = open_host_of(options)
         made = make_plan(options, host=host, like=like, image=open_image_of(image, host))

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
@@ -11,7 +10,6 @@ from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.model import ContainerPath, HostPath
 
 if TYPE_CHECKING:
-    from gpubind.host import Host
     from gpubind.model import Plan
 
 READERS = ("apptainer", "singularity")
@@ -67,7 +65,7 @@ def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
     """A plan for the Apptainer or SingularityCE of this host, as variables that it reads."""
     from gpubind.caller import begin
     from gpubind.execute import callers_environ, find_program
-    from gpubind.preparation import host_for, layout_of, words_of
+    from gpubind.preparation import host_for, layout_of, without_choice, words_of
     from gpubind.runtimes import RUNTIMES
     from gpubind.runtimes.record import Printed
 
@@ -81,7 +79,7 @@ def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
     host = open_host_of(options)
     opened = open_image_of(asked.image, host)
     if row.is_kept:
-        options, host = _for_every_job(options), _without_choice(host)
+        options, host = _for_every_job(options), without_choice(host)  # each job's own stay as they are
     else:
         host = host_for(host, start, opened)
     made = make_plan(options, host=host, image=opened, layout=layout_of(start, host, opened))
@@ -96,15 +94,6 @@ def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
 def _for_every_job(options: PlanOptions) -> PlanOptions:
     """*options* for a document that is for every job: what chooses GPUs in this one's does not count."""
     return options._replace(gpus="all") if options.gpus is None and not options.cdi_device else options
-
-
-def _without_choice(host: "Host") -> "Host":
-    """*host* without the caller's variables that choose GPUs: each job has its own, and they stay as they are."""
-    from gpubind.formats.gpu_variables import GPU_VARIABLES
-
-    made = copy(host)
-    made.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
-    return made
 
 
 def _staged(

@@ -65,6 +65,14 @@ AllowWritable = Annotated[
         help="Bind files that you can write, by a runtime that has no read-only bind.",
     ),
 ]
+RequireGpu = Annotated[
+    bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
+]
+CheckFirst = Annotated[
+    bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")]
 StageDir = Annotated[
     Optional[str],
     typer.Option(

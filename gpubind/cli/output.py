@@ -77,25 +77,19 @@ def _to_stdout(data: bytes) -> None:
 
 
 def _to_file(data: bytes, path: str) -> None:
-    """Write beside *path* first, so that nobody ever sees half a file; a device or pipe is written as it is."""
-    part = f"{path}.{os.getpid()}.part"
+    """Nobody ever sees half a file; a device or pipe is written as it is."""
+    from gpubind.stage import replace
+
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "wb") as file:
                 file.write(data)
             return
         target = os.path.realpath(path)
-        part = f"{target}.{os.getpid()}.part"
         old = os.stat(target).st_mode & 0o7777 if os.path.exists(target) else None
         if old is not None and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, "it is there, and may not be written")
-        with open(part, "xb") as file:
-            if old is not None:
-                os.fchmod(file.fileno(), old)
-            file.write(data)
-        os.replace(part, target)
+        replace(target, data, old)
     except OSError as error:
-        if not isinstance(error, FileExistsError) and os.path.lexists(part):
-            os.unlink(part)
         why = error.strerror or str(error)
         raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why) from error

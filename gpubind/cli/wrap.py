@@ -6,20 +6,17 @@ No `from __future__ import annotations`: see options.py.
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 
 import typer
 
-from gpubind.cli.options import AllowWritable, PlanOptions, takes_plan_options
-from gpubind.cli.start import HOST_HINT, Wanted, look_at, look_into, ready_for
-from gpubind.errors import (
-    EXIT_NOT_STARTED,
-    CommandError,
-    GpubindError,
-    UsageError,
-)
+from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, takes_plan_options
+from gpubind.cli.ready import Looked, Wanted, look_at, look_into, need_this_machine, ready_for
+from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError
 
 if TYPE_CHECKING:
+    from gpubind.runtimes.record import Command
     from gpubind.runtimes.start import Action
     from gpubind.wrap.command import Wrapped
     from gpubind.wrap.gpus import GpuRequest
@@ -40,14 +37,10 @@ def wrap(
         typer.Argument(metavar="-- RUNTIME ARGS...", help="The command line: apptainer exec --nv IMAGE CMD..."),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command line instead.")] = False,
-    require_gpu: Annotated[
-        bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
-    ] = False,
-    check: Annotated[
-        bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")] = False,
+    require_gpu: RequireGpu = False,
+    check: CheckFirst = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     allow_writable: AllowWritable = False,
 ) -> None:
     """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
@@ -64,8 +57,7 @@ def wrap(
         elif made.where != "here":
             _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)
         else:
-            if options.host is not None and not dry_run:
-                raise UsageError("host-to-start", "--host names a record: nothing can be started there", hint=HOST_HINT)
+            need_this_machine(options, dry_run=dry_run)
             wanted = Wanted(made.runtime, (), dry_run, require_gpu, check, quiet, verbose, allow_writable)
             _start(options, made, wanted, environ)
     except CommandError:
@@ -82,25 +74,36 @@ _ACTIONS: dict[str, "Action"] = {"exec": "exec", "shell": "shell"}
 def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mapping[str, str]) -> None:
     from gpubind.preparation import written
     from gpubind.runtimes import RUNTIMES
-    from gpubind.runtimes.record import STAGED_DIRECTORY, Call, Command
-    from gpubind.wrap.command import arguments_of, printed, rewritten
-    from gpubind.wrap.gpus import with_image
+    from gpubind.wrap.command import arguments_of, printed
 
     runtime = RUNTIMES[made.runtime]
     wanted = wanted._replace(arguments=arguments_of(made))
-    looked = look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])
+    with closing(look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])) as looked:
+        command = _planned(options, made, looked, wanted, environ)
+    if command is None:
+        _become(made.words, environ, dry_run=wanted.dry_run)  # as it is: the program's own flag goes on, too
+    elif wanted.dry_run:
+        _print(printed(made, command.argv))
+    else:
+        _execute(written(command), command.environ)
+
+
+def _planned(
+    options: PlanOptions, made: "Wrapped", looked: Looked, wanted: Wanted, environ: Mapping[str, str]
+) -> Optional["Command"]:
+    """The line with its plan; None where the image asks for no GPU after all, or where there is nothing to bind."""
+    from gpubind.runtimes.record import STAGED_DIRECTORY, Call, Command
+    from gpubind.wrap.command import rewritten
+    from gpubind.wrap.gpus import with_image
+
     facts = looked.image.facts if looked.image is not None else None
     request = with_image(made.gpus, facts.env if facts is not None else {})
     if request is None:
-        if looked.image is not None:
-            looked.image.close()
-        _become(made.words, environ, dry_run=wanted.dry_run)
-        return
+        return None
     ready = ready_for(_asked(options, request), looked, wanted, environ, in_line=True)
     look_into(looked, ready, made.command[0] if made.subcommand[-1:] == ("exec",) and made.command else None, wanted)
     if not ready.plan.drivers:
-        _become(made.words, environ, dry_run=wanted.dry_run)  # as it is: the program's own flag goes on, too
-        return
+        return None
     put_in, without, file = ready.words.options, {option.name for option in made.options}, None
     if not ready.has_arguments:
         action = _ACTIONS.get(made.subcommand[-1] if made.subcommand else "exec", "run")
@@ -108,13 +111,7 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
         call = Call(looked.program, action, made.image or "", tree, made.command, terminal=None)
         _, environ, file = ready.runtime.command(call, ready.start, ready.words)
         put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
-    words = rewritten(made, put_in, without=without)
-    if looked.image is not None:
-        looked.image.close()
-    if wanted.dry_run:
-        _print(printed(made, words))
-    else:
-        _execute(written(Command(words, environ, file)), environ)
+    return Command(rewritten(made, put_in, without=without), environ, file)
 
 
 def _asked(options: PlanOptions, request: "GpuRequest") -> PlanOptions:

@@ -45,11 +45,11 @@ def fit_files(
     if facts.arch is not None and any(file.compat32 for file in files):
         families += [(family, True) for family in _own_families(image.of(architecture(facts.arch).compat32))]
     fit = ImageFit(facts, unfit, tuple(families))
-    shared = [file for file in files if file.userspace]
     if userspace is None:
         return fit
     from gpubind.ldso.userspace import fit_userspace, own_runtime
 
+    shared = [file for file in files if file.userspace]
     ours = fit_userspace(host, shared, image, facts, forced=userspace == "host")
     return fit._replace(
         unfit={**unfit, **ours.unfit},

@@ -71,6 +71,22 @@ def look(machine: Machine, case: Case) -> dict[str, Any]:
     return report
 
 
+def gone_wrong(report: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+    """The driver roots of *report*, from rig/hostile.py, with which a container got other bytes, or gpubind failed
+    without saying why; each with the exit status and what was said.
+    """
+    return {
+        name: (found["status"], found["said"][-300:])
+        for name, found in report.items()
+        if (found["status"] != 0 or found["other"]) and not refused(found)
+    }
+
+
+def refused(found: Mapping[str, Any]) -> bool:
+    """Whether gpubind said that the runtime cannot say the path, and which path that is."""
+    return bool(found["status"] in (6, 125) and "error: " in found["said"] and found["root"] in found["said"])
+
+
 def library_path(machine: Machine, case: Case, *, env: Mapping[str, str] = {}, binds: Iterable[Bind] = ()) -> list[str]:
     """The elements of LD_LIBRARY_PATH in the container of *case*; with the driver's directory found and working."""
     script = "import ctypes, os; print(os.environ['LD_LIBRARY_PATH']); print(ctypes.CDLL('libcuda.so.1').cuInit(0))"

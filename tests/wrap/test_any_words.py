@@ -195,7 +195,7 @@ def test_a_rewritten_line_asks_for_nothing_any_more(words: list[str], environ: d
         assert not isinstance(again, Wrapped) or not again.gpus.flags
 
 
-OPTIONS = {
+OPTIONS: dict[str, tuple[list[str], ...]] = {
     "singularity": (
         ["-B", "/a:/b"],
         ["--bind=/x"],
@@ -214,21 +214,13 @@ OPTIONS = {
         ["--net=host"],
         ["-w", "img"],
     ),
-    "podman": (
-        ["-it"],
-        ["-v", "/a:/b"],
-        ["--rm"],
-        ["--name", "--gpus"],
-        ["-e", "A=--gpus"],
-        ["--net=host"],
-        ["-w", "img"],
-    ),
 }
-GPU_OPTIONS = {
+OPTIONS["podman"] = OPTIONS["docker"]
+GPU_OPTIONS: dict[str, tuple[list[str], ...]] = {
     "singularity": (["--nv"], ["--rocm"], ["--nv=true"], ["--nvccli"]),
     "docker": (["--gpus", "all"], ["--gpus=2"], ["--runtime=nvidia"], ["--device", "nvidia.com/gpu=1"]),
-    "podman": (["--gpus", "all"], ["--gpus=2"], ["--runtime=nvidia"], ["--device", "nvidia.com/gpu=1"]),
 }
+GPU_OPTIONS["podman"] = GPU_OPTIONS["docker"]
 SUBCOMMAND = {"singularity": "exec", "docker": "run", "podman": "run"}
 
 

@@ -1,0 +1,272 @@
+"""What `exec` and `wrap` have in common: a start is looked at, planned and checked.
+
+No `from __future__ import annotations`: see options.py.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, Optional
+
+from gpubind.cli.options import PlanOptions, make_plan, open_host_of
+from gpubind.cli.output import complain, report, warn
+from gpubind.errors import CheckError, CommandError, GpubindError, HostReadError, NothingToBindError, UsageError
+from gpubind.runtimes import RUNTIMES
+
+if TYPE_CHECKING:
+    from gpubind.host import Host
+    from gpubind.image import Image
+    from gpubind.model import Plan
+    from gpubind.planner.placement import Layout
+    from gpubind.rules import Preflight
+    from gpubind.runtimes.edits import Words
+    from gpubind.runtimes.record import Runtime
+    from gpubind.runtimes.start import Start
+
+WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
+"""Errors with which no GPU works in a container."""
+
+
+class Wanted(NamedTuple):
+    """How a container is to be started. The names are the options'."""
+
+    backend: str
+    arguments: tuple[str, ...]
+    dry_run: bool
+    require_gpu: bool
+    check: bool
+    quiet: bool
+    verbose: bool
+    allow_writable: bool
+
+
+class Looked(NamedTuple):
+    """What is to be started, once it was looked at."""
+
+    runtime: "Runtime"
+    """As the user names it."""
+    program: str
+    """Its path; its name, where it is not there and only to be printed."""
+    host: "Host"
+    image: Optional["Image"]
+    """None where its files are not to be seen."""
+
+    def close(self) -> None:
+        """Give back what it took to look: an image of an engine's store is mounted for that."""
+        if self.image is not None:
+            self.image.close()
+
+
+class Ready(NamedTuple):
+    """A start with its plan."""
+
+    runtime: "Runtime"
+    """What the program is, whatever it is called."""
+    host: "Host"
+    start: "Start"
+    plan: "Plan"
+    words: "Words"
+    has_arguments: bool
+    """Whether the user's own options are among the words."""
+
+
+def need_this_machine(options: PlanOptions, *, dry_run: bool) -> None:
+    """Errors: `UsageError` (code `host-to-start`) where something is to be started on a recorded host."""
+    if options.host is not None and not dry_run:
+        what, hint = "--host names a record: nothing can be started there", "add --dry-run, or leave --host out"
+        raise UsageError("host-to-start", what, hint=hint)
+
+
+def look_at(
+    options: PlanOptions,
+    image: Optional[str],
+    runtime: "Runtime",
+    wanted: Wanted,
+    environ: Mapping[str, str],
+    program: str,
+) -> Looked:
+    """The host, *image*, and *program*, a name or a path, of *runtime*. Errors: what opening them raises."""
+    from gpubind.execute import find_program, need_program
+
+    if "/" not in program:
+        is_there = not wanted.dry_run or find_program(program, environ) is not None
+        program = need_program(program, environ) if is_there else program
+    host = open_host_of(options)
+    opened = _look_at(image, runtime, wanted, host, environ) if image is not None else None
+    return Looked(runtime, program, host, opened)
+
+
+def ready_for(
+    options: PlanOptions, looked: Looked, wanted: Wanted, environ: Mapping[str, str], *, in_line: bool = False
+) -> Ready:
+    """The plan of a start, and its words: for gpubind's own command line, or for one that the user has."""
+    from gpubind.caller import begin
+    from gpubind.preparation import host_for, layout_of, line_words_of, staged, words_of
+
+    image = looked.image
+    start = begin(looked.runtime, looked.program, wanted.arguments, environ)
+    start = start._replace(allow_writable=wanted.allow_writable)
+    host = host_for(looked.host, start, image)
+    plan = _plan(options, host, image, layout_of(start, host, image), wanted)
+    start = staged(start, plan, image, write=not wanted.dry_run)
+    words, has_arguments = line_words_of(start, plan, image) if in_line else (words_of(start, plan, image), False)
+    assert words is not None
+    return Ready(RUNTIMES[start.program], host, start, plan, words, has_arguments)
+
+
+def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Wanted) -> None:
+    """Look at what the container will hold, if somebody asks: --check, whoever reads findings, and a runtime that does
+    not tell a command that is not there. Errors: `CheckError`, `CommandError`.
+    """
+    from gpubind.preparation import brought_by
+    from gpubind.rules import order_findings, preflight
+
+    # Of a container that the user's own line makes, only the user knows what is in it.
+    hides = looked.runtime.limits.hides_missing_command and not ready.has_arguments
+    if not (wanted.check or hides or not wanted.quiet):
+        return
+    image, plan, words = looked.image, ready.plan, ready.words
+    first = program if wanted.check or hides else None
+    brought = brought_by(ready.start, plan, image)
+    name = looked.runtime.name
+    made = preflight(ready.host, plan, image, backend=name, program=first, brought=brought, words=words)
+    if wanted.check:
+        _checked(made, wanted)
+    elif hides:
+        _need_command(made)
+    if not (wanted.check or wanted.quiet):
+        order = order_findings(made) if image is not None else ()
+        report([*plan.findings, *words.findings, *order], notes=wanted.verbose)
+
+
+def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: Wanted) -> "Plan":
+    """The plan, or an empty one where there is nothing to bind and nobody needs a GPU. Errors: also `CheckError`."""
+    from gpubind.planner import empty_plan
+    from gpubind.sources.vendors import nothing_to_bind
+
+    try:
+        plan = make_plan(options, host=host, image=image, layout=layout)
+    except NothingToBindError as error:
+        if wanted.require_gpu or _asks_by_name(options):
+            raise
+        plan = empty_plan(layout, image.facts if image else None)
+        if wanted.check:
+            plan = plan._replace(findings=(nothing_to_bind(error),))
+        elif not wanted.quiet:
+            warn(error)
+    if wanted.require_gpu:
+        _need_gpu(plan)
+    return plan
+
+
+def _need_gpu(plan: "Plan") -> None:
+    """Errors: `CheckError` (code `gpu-required`) where the container would have no GPU that works."""
+    stops = [finding for finding in plan.findings if finding.severity == "error" and finding.code in WITHOUT_GPU]
+    is_linux = all(planned.driver.kind == "linux" for planned in plan.drivers)
+    if stops or (is_linux and not any(gpu.chosen for gpu in plan.gpus)):
+        why = "; ".join(f"{finding.code}: {finding.what}" for finding in stops)
+        raise CheckError(
+            "gpu-required",
+            "no GPU would work in the container, and --require-gpu was given",
+            why=why or "no GPU is chosen, or none is here",
+            hint="`gpubind check` says what is wrong with this host; ask the scheduler for a GPU",
+        )
+
+
+def _asks_by_name(options: PlanOptions) -> bool:
+    """Whether --gpus names a GPU: without that one there is no start."""
+    return options.gpus is not None and options.gpus.strip().lower() not in ("all", "none")
+
+
+def _look_at(
+    image: str, runtime: "Runtime", wanted: Wanted, host: "Host", environ: Mapping[str, str]
+) -> Optional["Image"]:
+    """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
+    from gpubind.facade import open_image
+
+    machine = host.uname.machine
+    if runtime.store is not None and not image.startswith(("/", ".")):
+        return open_image(f"{runtime.store}:{image}", machine) if runtime.remote_of(environ) is None else None
+    is_name = "reference" in runtime.images and runtime.store is None
+    _need_form(image, runtime)
+    if os.path.isdir(image) or not is_name:
+        opened = open_image(image, machine)
+        _need_kind(opened, image, runtime)
+        if opened.facts.kind not in ("directory", "bundle") and not is_name:
+            opened.close()
+            raise _no_such_form(image, runtime)
+        return opened
+    if not os.path.isfile(image):
+        if wanted.check and not wanted.quiet:
+            complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
+        return None
+    try:
+        return open_image(image, machine)
+    except GpubindError as error:
+        if wanted.check:
+            raise
+        if not wanted.quiet:
+            warn(error)
+        return None
+
+
+def _need_kind(opened: "Image", image: str, runtime: "Runtime") -> None:
+    """Errors: `HostReadError` (code `no-image`) for a bundle where a directory is wanted, or the other way round."""
+    if opened.bundle is None and runtime.images == ("bundle",):
+        what = f"{runtime.title} starts OCI bundles alone, and this is none"
+        raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
+    if opened.bundle is not None and "bundle" not in runtime.images:
+        hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
+        raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image, hint=hint)
+
+
+def _need_form(image: str, runtime: "Runtime") -> None:
+    """Errors: `HostReadError` (code `no-image`) for a file or a directory that *runtime* does not start."""
+    forms = ("file",) if os.path.isfile(image) else ("directory", "bundle")
+    if not os.path.exists(image) or any(form in runtime.images for form in forms):
+        return
+    raise _no_such_form(image, runtime)
+
+
+def _no_such_form(image: str, runtime: "Runtime") -> HostReadError:
+    only = "directories alone" if "reference" not in runtime.images else "the images of its own store"
+    also = " and directories" if "reference" in runtime.images and "directory" in runtime.images else ""
+    return HostReadError("no-image", f"{runtime.title} starts {only}{also}", where=image, hint=runtime.image_hint)
+
+
+def _checked(start: "Preflight", wanted: Wanted) -> None:
+    """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
+    from gpubind.cli.settings import ignored_codes
+    from gpubind.documents.report import report_of
+    from gpubind.documents.text import printable
+    from gpubind.rules import check
+
+    outcome = report_of(start.plan, check(start), ignored_codes(()))
+    if not wanted.quiet:
+        report(outcome.findings, notes=wanted.verbose)
+        for finding, reason in outcome.ignored:
+            complain(f"ignored: {finding.code}: {printable(finding.what)} ({printable(reason)})\n")
+    errors = [finding.code for finding in outcome.findings if finding.severity == "error"]
+    if errors:
+        raise CheckError(
+            "check-failed",
+            f"the check found {len(errors)} error{'s' if len(errors) > 1 else ''}; nothing was started",
+            why=", ".join(dict.fromkeys(errors)),
+            hint="`gpubind explain CODE` says what to do; without --check the container is started all the same",
+        )
+
+
+def _need_command(made: "Preflight") -> None:
+    """Say 127 or 126 as a shell would, where the runtime itself would not; nothing where not all could be seen."""
+    from gpubind.rules.preflight import search_path
+
+    chain, container = made.chain, made.container
+    if chain is None or container is None or len(chain.names) > 1 or container.unseen:
+        return
+    kind = chain.stop.kind if chain.stop is not None else None
+    name = chain.names[0]
+    relative = "/" in name and not name.startswith("/") and container.working_directory is None
+    if kind not in ("missing", "mode") or relative:
+        return
+    code, what = ("not-executable", "is no program") if kind == "mode" else ("no-such-command", "is not in the image")
+    where = search_path(made.image, made.plan, made.brought)
+    raise CommandError(code, f"`{name}` {what}", found=kind == "mode", where=where, hint="look with `gpubind shell`")
