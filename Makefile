@@ -23,7 +23,7 @@ test: $(VENV)/installed-test
 	$(BIN)/python -m pytest
 
 live: $(VENV)/installed-test
-	tests/live/rig/build
+	PYTHON=$(BIN)/python tests/live/rig/build
 	$(BIN)/python -m pytest -m live tests/live
 
 bench: $(VENV)/installed-test

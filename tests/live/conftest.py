@@ -25,7 +25,8 @@ def rig() -> str:
     if os.geteuid() != 0:
         pytest.fail("the live tests need root: they enter root file systems", pytrace=False)
     stamps = os.path.join(RIG, "stamps")
-    targets = ("containers", "host", "sandboxes", "images", "gl", "sifs", "archives", "runtimes", "nv535", "flat550")
+    targets = ["containers", "host", "sandboxes", "images", "gl", "sifs", "archives", "runtimes", "udocker"]
+    targets += ["nv535", "flat550"]
     missing = [target for target in targets if not os.path.exists(f"{stamps}/{target}")]
     if missing:
         pytest.fail(f"{RIG} has no {', '.join(missing)}: run tests/live/rig/build", pytrace=False)
