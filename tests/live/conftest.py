@@ -10,9 +10,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
+from live import table
 from live.machine import CHECKOUT, DRIVER, RIG, Machine
 
 BACKPORTS = {"3.9": ("tomli", "exceptiongroup", "typing-extensions")}
@@ -56,6 +58,20 @@ def interpreters(rig: str) -> dict[str, Machine]:
     """Plain systems by their Python: the oldest that gpubind serves, and two newer ones."""
     suites = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
     return {python: Machine(f"{rig}/ct/{suite}", dependencies(rig, python)) for python, suite in suites.items()}
+
+
+@pytest.fixture
+def shows(request: pytest.FixtureRequest) -> Iterator[table.Shows]:
+    """What the test calls for each fact of docs/runtimes-tested.md that it has seen, behind its assertions."""
+    facts: list[table.Fact] = []
+
+    def show(row: str, asked: str, said: str = table.YES) -> None:
+        assert row in table.ROWS
+        assert asked in table.ASKED
+        facts.append(table.Fact(row, asked, said))
+
+    yield show
+    table.write(request.node.nodeid, facts)
 
 
 def dependencies(rig: str, python: str) -> str:

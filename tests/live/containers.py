@@ -30,6 +30,11 @@ class Case(NamedTuple):
         return "-".join((self.backend, self.image, "user" if self.user else "root", *self.options))
 
     @property
+    def suite(self) -> str:
+        """The release in its image."""
+        return self.image.replace(".", "-").partition("-")[0]
+
+    @property
     def libdir(self) -> str:
         """Where the driver's libraries are in it."""
         return LIBDIRS[self.backend]

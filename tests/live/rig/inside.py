@@ -4,6 +4,7 @@
 `status`       what the driver says (cuInit 100 is "no device", nvmlInit 9 "driver not loaded"), and nvidia-smi's exit
 `unloadable`   the libraries in the driver's directory that dlopen refuses, and why; `libraries`: all of them
 `unlinked`     the driver's programs for which the loader does not find everything, and what
+`opened`       what opening those libraries for writing says
 `devices`      each GPU node: what opening it says; ENXIO is "there and usable, but no driver owns it"
 """
 
@@ -39,6 +40,7 @@ def main() -> None:
             "nvidia-smi": exit_of("nvidia-smi"),
         },
         "libraries": list(refused),
+        "opened": sorted({opened(path) for path in libraries}),
         "unloadable": {name: why for name, why in refused.items() if why},
         "unlinked": {path: lines for path, lines in linked.items() if lines},
         "devices": {path: opened(path) for path in nodes()},
