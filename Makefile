@@ -23,8 +23,10 @@ test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n auto
 
 live: $(VENV)/installed-test
+	rm -rf build/seen
 	PYTHON=$(BIN)/python tests/live/rig/build
 	$(BIN)/python -m pytest -m live -n auto --dist loadfile --durations 40 tests/live
+	PYTHONPATH=tests $(BIN)/python -m live.table
 
 bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py
