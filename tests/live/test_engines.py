@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from live.containers import CONTAINERS, PROBE, image
+from live.containers import CONTAINERS, PROBE, image, listing
 from live.machine import CHECKOUT, ENTER, PYTHON_ENV, RIG, ROOT_PATH, Bind, Machine
 from live.table import Shows
 from live.test_exec import PUBLIC_NODES, VERSION
-from live.test_exec_process import listing
 
 pytestmark = pytest.mark.live
 
-DAEMON = "/var/tmp/gpubind-dockerd"
+DAEMON = f"/var/tmp/gpubind-dockerd-{os.getpid()}"
 SOCKET = f"unix://{DAEMON}/socket"
 SUITES = ("bullseye", "bookworm")
 OWN = "/own/lib"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 
 import pytest
 
-from live.containers import CONTAINERS, Case, exec_words, image, start
+from live.containers import CONTAINERS, Case, exec_words, image, listing, start
 from live.machine import PYTHON_ENV, RIG, Machine
 from live.table import Shows
 
@@ -140,14 +139,3 @@ def shell(machine: Machine, script: str, *, user: bool) -> str:
     """What *script* says on the machine."""
     binds = [*machine.modules, CONTAINERS]
     return machine.run(["sh", "-ec", script], user=user, driver=True, binds=binds, env=PYTHON_ENV).stdout
-
-
-def listing(root: str) -> dict[str, tuple[int, ...]]:
-    """Everything below *root* with what changes when a file or a directory does."""
-    found: dict[str, tuple[int, ...]] = {}
-    for directory, directories, files in os.walk(root):
-        for name in (".", *directories, *files):
-            facts = os.lstat(os.path.join(directory, name))
-            shape = (facts.st_mode, facts.st_uid, facts.st_gid, facts.st_size, facts.st_nlink)
-            found[os.path.join(directory, name)] = (*shape, facts.st_mtime_ns, facts.st_ctime_ns)
-    return found

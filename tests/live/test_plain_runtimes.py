@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from live.containers import PROBE, gone_wrong
+from live.containers import PROBE, gone_wrong, listing
 from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
 from live.table import Shows
 
@@ -255,13 +254,3 @@ def test_a_container_gets_the_same_bytes_or_the_name_is_said(trixie: Machine, wa
     report = json.loads(done.stdout)
     assert report["b'plain'"]["same"] == ["libcuda.so.1", "libnvidia-ml.so.1"]
     assert gone_wrong(report) == {}
-
-
-def listing(root: str) -> dict[str, tuple[int, ...]]:
-    """Everything below *root*, with what writing to it would change; others may link to it meanwhile."""
-    found: dict[str, tuple[int, ...]] = {}
-    for directory, directories, files in os.walk(root):
-        for name in (".", *directories, *files):
-            facts = os.lstat(os.path.join(directory, name))
-            found[os.path.join(directory, name)] = (facts.st_mode, facts.st_uid, facts.st_size, facts.st_mtime_ns)
-    return found

@@ -18,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from typing import Optional
 
 DIRECTORIES = ("/.gpubind/libs", "/.singularity.d/libs")
@@ -63,11 +64,16 @@ def driver_mounts() -> dict[str, str]:
 
 def opened(path: str) -> str:
     """What opening it for writing says: the name of the error, or "opened". Nothing is written."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
-    except OSError as error:
-        return errno.errorcode[error.errno or 0]
-    return "opened"
+    for _ in range(100):
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno != errno.ETXTBSY:  # another container runs that program of the host's right now
+                return errno.errorcode[error.errno or 0]
+            time.sleep(0.1)
+        else:
+            return "opened"
+    return "ETXTBSY"
 
 
 def nodes() -> list[str]:
