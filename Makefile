@@ -24,7 +24,7 @@ test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n auto
 
 live: $(VENV)/installed-test
-	rm -rf build/seen
+	rm -rf .live-seen
 	PYTHON=$(BIN)/python tests/live/rig/build
 	$(BIN)/python -m pytest -m live -n auto --dist loadfile --durations 40 tests/live
 	PYTHONPATH=tests $(BIN)/python -m live.table
@@ -43,7 +43,7 @@ fix: $(VENV)/installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build .live-seen .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Downloads fail now and then; three tries. pip first: 23.2 chooses wrong wheels for another Python's directory, as the
 # live tests need them.

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from live.machine import CHECKOUT
 
-SEEN = f"{CHECKOUT}/build/seen"
+SEEN = f"{CHECKOUT}/.live-seen"
 PAGE = f"{CHECKOUT}/docs/runtimes-tested.md"
 YES = "yes"
 
