@@ -79,17 +79,16 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
     return _in_first_place(lambda place: _put_skeleton(place, name, wanted), environ)
 
 
-def replace(path: str, data: bytes, mode: Optional[int]) -> None:
-    """Write *data* to the file *path*, which is whole, or stays as it was. *mode*: its permissions; None for those of
-    any new file. Errors: `OSError`.
+def replace(
+    place: int, name: str, data: bytes, mode: Optional[int] = None, owner: Optional[tuple[int, int]] = None
+) -> None:
+    """Write *data* to the file *name* in the open directory *place*; it is whole, or stays as it was.
+
+    *mode*: its permissions; None for those of any new file. *owner*: user and group; None for the caller's.
+    Errors: `OSError`.
     """
-    directory, name = os.path.split(path)
-    place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with _part(place, data, mode) as part:
-            os.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
-    finally:
-        os.close(place)
+    with _part(place, data, mode, owner) as part:
+        os.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
 
 
 def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
@@ -184,10 +183,10 @@ def _write(place: int, name: str, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _part(place: int, data: bytes, mode: Optional[int]) -> Iterator[str]:
+def _part(place: int, data: bytes, mode: Optional[int], owner: Optional[tuple[int, int]] = None) -> Iterator[str]:
     """The name of a new file with *data* in the directory *place*, which nobody else can have; in the end it is gone.
 
-    *mode*: its permissions; None for those of any new file.
+    *mode*, *owner*: as for `replace`.
     """
     part = f".{os.urandom(16).hex()}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -197,6 +196,8 @@ def _part(place: int, data: bytes, mode: Optional[int]) -> Iterator[str]:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file, rest) :]
+            if owner is not None and owner != _owner(file):
+                os.fchown(file, *owner)
             if mode is not None:
                 os.fchmod(file, mode)
             os.fsync(file)  # a full disk may say so only now, and the name is for good
@@ -206,6 +207,11 @@ def _part(place: int, data: bytes, mode: Optional[int]) -> Iterator[str]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part, dir_fd=place)
+
+
+def _owner(file: int) -> tuple[int, int]:
+    found = os.fstat(file)
+    return found.st_uid, found.st_gid
 
 
 def _name(place: int, part: str, name: str, data: bytes) -> None:

@@ -18,7 +18,7 @@ from build.driver import host, kernel, rhel
 from gpubind.errors import OutputError
 from gpubind.facade import plan
 from gpubind.model import ContainerPath, Request
-from gpubind.stage import replace, stage, stage_in, stage_skeleton
+from gpubind.stage import stage, stage_in, stage_skeleton
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 PLAN = plan(host(rhel(), kernel()), Request())
@@ -86,17 +86,6 @@ def test_a_full_disk_is_an_error_and_leaves_nothing_behind(
     assert [file for _, _, files in os.walk(tmp_path) for file in files] == []
     (path,) = stage(PLAN.generated, environ).values()
     assert Path(path).read_text() == PLAN.generated[ContainerPath(ICD)]
-
-
-def test_a_file_that_is_replaced_is_whole_or_stays_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    replace(str(path), b"old", None)
-    with file_size_limit(1000), pytest.raises(OSError, match="too large"):
-        replace(str(path), bytes(2000), None)
-    assert path.read_bytes() == b"old"
-    replace(str(path), b"new", 0o600)
-    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
-    assert os.listdir(tmp_path) == ["plan.json"]
 
 
 def test_200_writers_in_one_process_write_one_file(tmp_path: Path) -> None:
