@@ -14,10 +14,11 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 from gpubind.errors import OutputError
 from gpubind.host.directories import xdg_directory
+from gpubind.host.trust import acts_as_root, is_obeyed, why_not_lasting
 from gpubind.model import ContainerPath, HostPath
 
 LAST_RESORT = "/tmp"
@@ -40,17 +41,27 @@ def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[Cont
     """Write *contents* into *directory*, an absolute path, which everybody may read and which stays.
 
     It is made if it is not there. Errors: `OutputError` (code `unwritable-file`), also for a directory that somebody
-    else could write to.
+    else could write to; for root's, above which somebody else could write, or which not everybody may enter.
     """
     if not contents:
         return {}
     try:
-        return {target: _put(directory, *_named(target, text), 0o755) for target, text in contents.items()}
+        _need_lasting(directory)
+        places = {target: _put(directory, *_named(target, text), 0o755) for target, text in contents.items()}
+        _need_lasting(directory)
+        return places
     except OSError as error:
         why = error.strerror or str(error)
-        hint = "name a directory that is yours, that stays, and that only you may write to"
+        hint = "name a directory that is yours, that stays, that only you may write to, and that everybody may enter"
         what = "there is no place for generated files"
         raise OutputError("unwritable-file", what, where=directory, why=why, hint=hint) from error
+
+
+def _need_lasting(directory: str) -> None:
+    """Errors: `PermissionError` for a directory of root's that others could change, now or when it is used."""
+    why = why_not_lasting(directory) if acts_as_root() else None
+    if why is not None:
+        raise PermissionError(errno.EACCES, why)
 
 
 def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath:
@@ -61,7 +72,7 @@ def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath
     own = hashlib.sha256(data).hexdigest()
 
     def put(place: str) -> HostPath:
-        os.makedirs(place, mode=0o700, exist_ok=True)
+        _make(place, 0o700)
         os.close(_open_directory(place))
         _put(f"{place}/{own}", name, data, 0o700)
         return HostPath(f"{place}/{own}")
@@ -92,22 +103,25 @@ def replace(
 
 
 def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    _make(directory, 0o700)
     os.close(_open_directory(directory))
     path = f"{directory}/{name}"
     if _skeleton_of(path) == places:
         return HostPath(path)
     part = f"{path}.{os.urandom(16).hex()}"
-    os.mkdir(part, 0o755)
-    for place in places:
-        os.makedirs(os.path.dirname(part + place), mode=0o755, exist_ok=True)
-        os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
     try:
+        os.mkdir(part, 0o755)
+        for place in places:
+            os.makedirs(os.path.dirname(part + place), mode=0o755, exist_ok=True)
+            os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
         os.rename(part, path)
-    except OSError:  # somebody else was faster, or the one that is there is not as it was made
-        if _skeleton_of(path) != places:
+    except OSError:
+        # Somebody else was faster, the one that is there is not as it was made, or there is no room.
+        if _skeleton_of(part) == places != _skeleton_of(path):
             return HostPath(part)
-        shutil.rmtree(part)
+        shutil.rmtree(part, ignore_errors=True)
+        if _skeleton_of(path) != places:
+            raise
     return HostPath(path)
 
 
@@ -129,23 +143,49 @@ def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) 
     return _in_first_place(lambda place: _put(place, name, data, 0o700), environ)
 
 
+class _Place(NamedTuple):
+    path: str
+    base: str
+    """What has to be there already: a home or TMPDIR that does not exist is not made."""
+
+
 def _in_first_place(put: Callable[[str], HostPath], environ: Mapping[str, str]) -> HostPath:
-    """What *put* answers for the first place that serves."""
+    """What *put* answers for the first place that serves; for root, of those that others could not change."""
     places = _places(environ)
     why = ""
     for place in places:
         try:
-            return put(place)
+            if not os.path.isdir(place.base):
+                raise NotADirectoryError(errno.ENOTDIR, f"{place.base} is no directory")
+            if not is_obeyed(place.path):
+                raise PermissionError(errno.EACCES, "others than root could change what is there")
+            return put(place.path)
         except OSError as error:
             why = error.strerror or str(error)
-    raise OutputError("unwritable-file", "there is no place for generated files", where=", ".join(places), why=why)
+    where = ", ".join(place.path for place in places)
+    raise OutputError("unwritable-file", "there is no place for generated files", where=where, why=why)
 
 
-def _places(environ: Mapping[str, str]) -> tuple[str, ...]:
+def _places(environ: Mapping[str, str]) -> tuple[_Place, ...]:
     cache = xdg_directory(environ, "XDG_CACHE_HOME", ".cache")
+    home = "/" if environ.get("XDG_CACHE_HOME", "").startswith("/") else environ.get("HOME", "")
     bases = (base for base in (environ.get("TMPDIR", ""), LAST_RESORT) if base.startswith("/"))
-    private = (f"{base}/gpubind-{os.geteuid()}" for base in bases)
-    return tuple(dict.fromkeys((*([cache] if cache else []), *private)))
+    private = (_Place(f"{base}/gpubind-{os.geteuid()}", base) for base in bases)
+    return tuple(dict.fromkeys((*([_Place(cache, home)] if cache else []), *private)))
+
+
+def _make(directory: str, mode: int) -> None:
+    """Make *directory*, and those above it that are not there, with *mode* whatever the umask says."""
+    if os.path.isdir(directory):
+        return
+    _make(os.path.dirname(directory), mode)
+    with contextlib.suppress(FileExistsError):  # somebody else was faster, or it is no directory: opening it will tell
+        os.mkdir(directory, mode)
+        made = _open_directory(directory)
+        try:
+            os.fchmod(made, mode)
+        finally:
+            os.close(made)
 
 
 def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
@@ -156,7 +196,7 @@ def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
 
 def _put(directory: str, name: str, data: bytes, mode: int) -> HostPath:
     """The file *name* in *directory* that holds *data*, written if it is not there. *mode* is for a new directory."""
-    os.makedirs(directory, mode=mode, exist_ok=True)
+    _make(directory, mode)
     place = _open_directory(directory)
     try:
         if not _holds(place, name, data):

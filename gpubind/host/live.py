@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Optional, Union
 
-from gpubind.host.base import PLAN_VARIABLES, Host, Identity, ListFile, RunResult, Uname, shipped_liblist
-from gpubind.host.directories import list_file_in_force
+from gpubind.host.base import PLAN_VARIABLES, Host, Identity, Ignored, ListFile, RunResult, Uname, shipped_liblist
+from gpubind.host.directories import ignored, list_file_in_force
 from gpubind.model import HostPath, Missing
 from gpubind.tree.live import LiveTree
 
@@ -34,6 +34,9 @@ class LiveHost(Host):
 
     def liblist(self, name: str) -> ListFile:
         return list_file_in_force(name) or shipped_liblist(name)
+
+    def ignored(self) -> tuple[Ignored, ...]:
+        return tuple(ignored(os.environ))
 
     def may_open(self, path: HostPath) -> bool:
         # access(2) asks the device cgroup, too (fs/namei.c inode_permission), and opens nothing.

@@ -24,10 +24,19 @@ ICD: Spec = {
 }
 
 
+AS_ORDINARY_USER = """
+import sys, gpubind.stage
+gpubind.stage.acts_as_root = lambda: False
+from gpubind.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Whoever runs the tests: the containers of root's host rely on no directory below /tmp."""
+
+
 def gpubind(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GPUBIND_", "APPTAINER", "CUDA_"))}
     return subprocess.run(
-        [sys.executable, "-m", "gpubind", *words], capture_output=True, text=True, env={**kept, **environ}
+        [sys.executable, "-c", AS_ORDINARY_USER, *words], capture_output=True, text=True, env={**kept, **environ}
     )
 
 

@@ -51,7 +51,7 @@ def test_a_directory_that_is_exchanged_for_a_link_out_of_the_image_shows_nothing
     make_tree(tmp_path / "image", ENVIRONMENT)
     trap = tmp_path / "image" / "trap"
     trap.symlink_to(f"{tmp_path}/priv{level}")
-    seen = []
+    seen: list[object] = []
     with exchanging(Path(f"{tmp_path}/image{level}"), trap):
         # On a busy machine one side of the exchange may not be met for a while.
         while len(seen) < RUNS or (len({*seen}) < 2 and len(seen) < 100 * RUNS):
