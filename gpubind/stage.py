@@ -38,7 +38,7 @@ def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> 
 
 
 def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[ContainerPath, HostPath]:
-    """Write *contents* into *directory*, an absolute path, which everybody may read and which stays.
+    """Write *contents* into *directory*, which everybody may read and which stays.
 
     It is made if it is not there. Errors: `OutputError` (code `unwritable-file`), also for a directory that somebody
     else could write to; for root's, above which somebody else could write, or which not everybody may enter.
@@ -46,9 +46,10 @@ def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[Cont
     if not contents:
         return {}
     try:
-        _need_lasting(directory)
-        places = {target: _put(directory, *_named(target, text), 0o755) for target, text in contents.items()}
-        _need_lasting(directory)
+        place = os.path.abspath(directory)
+        _need_lasting(place)
+        places = {target: _put(place, *_named(target, text), 0o755) for target, text in contents.items()}
+        _need_lasting(place)
         return places
     except OSError as error:
         why = error.strerror or str(error)

@@ -118,7 +118,7 @@ def _staged(
     from gpubind.stage import stage, stage_in
 
     if asked.stage_dir is not None:
-        return stage_in(contents, os.path.abspath(asked.stage_dir))
+        return stage_in(contents, asked.stage_dir)
     if contents and LASTING[asked.format].is_kept:
         raise RuntimeLimitError(
             "no-stage-dir",

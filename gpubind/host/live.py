@@ -24,7 +24,8 @@ class LiveHost(Host):
         if dev_root is None:
             nodes = (self.driver.lstat(path) for path in ("/dev/nvidiactl", "/dev/kfd"))
             dev_root = "/" if all(isinstance(node, Missing) for node in nodes) else root
-        self.dev = self.driver if os.path.realpath(dev_root) == self.driver.root else LiveTree(dev_root)
+        dev = LiveTree(dev_root)
+        self.dev = self.driver if dev.root == self.driver.root else dev
         trees = (tree for tree in (self.driver, self.dev) if tree.root == "/")
         self.local = next(trees, None) or LiveTree("/")
         self.environ = {name: os.environ[name] for name in PLAN_VARIABLES if name in os.environ}

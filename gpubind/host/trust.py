@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Optional
 
 LINKS_LIMIT = 40
@@ -33,6 +33,14 @@ def acts_as_root() -> bool:
 def is_obeyed(path: str) -> bool:
     """Whether what *path* says, or holds, may be believed: always, but for root."""
     return not acts_as_root() or writable_by_others(path) is None
+
+
+def obeyed_environ(names: Iterable[str]) -> dict[str, str]:
+    """Those variables *names* that this process has; for root's, none that names a file or directory which others could
+    change.
+    """
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    return {name: value for name, value in found.items() if not value.startswith("/") or is_obeyed(value)}
 
 
 def writable_by_others(path: str) -> Optional[str]:

@@ -16,7 +16,7 @@ from gpubind.blob.base import FileBlob
 from gpubind.errors import HostReadError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.programs import find_program, start_program, wait_for
-from gpubind.host.trust import is_obeyed
+from gpubind.host.trust import obeyed_environ
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath, Missing
@@ -100,11 +100,6 @@ def _mounted(name: str, reference: str, config: OciConfig) -> Optional[Image]:
     return image._replace(close=weakref.finalize(tree, _unmount, name))
 
 
-def _is_to_be_told(value: str) -> bool:
-    """Whether a program may be told of *value*: for root's, no file or directory that others could change."""
-    return not value.startswith("/") or is_obeyed(value)
-
-
 def _unmount(name: str) -> None:
     from contextlib import suppress
 
@@ -124,7 +119,7 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
         what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
         raise HostReadError("no-image-store", what, where=reference, why=program.detail)
     timeout = ANSWER_S if into is None else SAVE_S
-    environ = {name: value for name in VARIABLES if (value := os.environ.get(name)) and _is_to_be_told(value)}
+    environ = obeyed_environ(VARIABLES)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # no pipes: nothing has to be read in time
         process = start_program(program, (store, *words), stdout=into or out, stderr=err, environ=environ)
         status = -1 if isinstance(process, Missing) else wait_for(process, timeout)
