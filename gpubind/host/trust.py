@@ -12,7 +12,7 @@ from typing import Optional
 
 LINKS_LIMIT = 40
 UID_MAP = "/proc/self/uid_map"
-_ALL_USERS = ["0", "0", "4294967295"]
+_ALL_USERS = [b"0", b"0", b"4294967295"]
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -24,7 +24,7 @@ def acts_as_root() -> bool:
     if os.geteuid() != 0:
         return False
     try:
-        with open(UID_MAP, encoding="ascii") as file:
+        with open(UID_MAP, "rb") as file:
             return file.read().split() == _ALL_USERS
     except OSError:
         return True
