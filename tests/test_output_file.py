@@ -93,7 +93,7 @@ def test_a_link_of_somebody_elses_in_a_sticky_directory_is_not_followed(
     trap.chmod(mode)
     (trap / "plan.json").symlink_to(prey)
     as_somebody_elses(monkeypatch, trap / "plan.json", NOBODYS_LINK)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(output_file, "acts_as_root", lambda: False)
     if mode == 0o1777:
         with pytest.raises(PermissionError, match="somebody else"):
             write_file(f"{trap}/plan.json", DATA)
@@ -106,7 +106,7 @@ def test_a_link_of_somebody_elses_in_a_sticky_directory_is_not_followed(
 def test_root_follows_no_link_of_anybody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "prey")
     as_somebody_elses(monkeypatch, tmp_path / "link", NOBODYS_LINK)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(output_file, "acts_as_root", lambda: True)
     for path in ("link", "link/plan.json"):
         with pytest.raises(PermissionError, match="somebody else"):
             write_file(f"{tmp_path}/{path}", DATA)

@@ -12,6 +12,7 @@ import os
 import stat
 from typing import NamedTuple, Optional
 
+from gpubind.host.trust import acts_as_root
 from gpubind.stage import replace
 
 LINKS_LIMIT = 40
@@ -115,8 +116,7 @@ def _is_below_proc(place: int) -> bool:
 
 def _need_own_link(place: int, link: os.stat_result) -> None:
     """Errors: `PermissionError` for a link in the directory *place* that is not to be followed."""
-    me = os.geteuid()
-    if link.st_uid != me and (me == 0 or _is_trap(place, link)):
+    if link.st_uid != os.geteuid() and (acts_as_root() or _is_trap(place, link)):
         raise PermissionError(errno.EACCES, "a link of somebody else's is on the way, and is not followed")
 
 

@@ -11,7 +11,7 @@ import pytest
 from build.trees import Dir, File, make_tree
 
 from gpubind.host import trust
-from gpubind.host.trust import acts_as_root, is_obeyed, why_not_lasting, writable_by_others
+from gpubind.host.trust import acts_as_root, is_obeyed, obeyed_environ, why_not_lasting, writable_by_others
 
 DIRECTORY, FILE, LINK = stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK
 
@@ -70,6 +70,17 @@ def test_what_lasts_lies_where_root_alone_writes_and_everybody_may_enter(
 ) -> None:
     given(monkeypatch, {"/a": (DIRECTORY | mode, uid)})
     assert (why_not_lasting("/a/b") is None) is lasts
+
+
+def test_what_root_runs_is_told_of_no_file_that_others_could_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, {"/theirs": (DIRECTORY | 0o755, 1000)})
+    for name, value in (("HOME", "/theirs"), ("DOCKER_CONFIG", "/mine"), ("DOCKER_HOST", "tcp://x")):
+        monkeypatch.setenv(name, value)
+    names = ("HOME", "DOCKER_CONFIG", "DOCKER_HOST", "NONE")
+    monkeypatch.setattr(trust, "acts_as_root", lambda: True)
+    assert obeyed_environ(names) == {"DOCKER_CONFIG": "/mine", "DOCKER_HOST": "tcp://x"}
+    monkeypatch.setattr(trust, "acts_as_root", lambda: False)
+    assert obeyed_environ(names)["HOME"] == "/theirs"
 
 
 def test_an_ordinary_user_obeys_whatever_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,8 @@ def test_what_root_stages_for_everybody_lasts(trixie: Machine, driver: Bind, dir
 
 def test_root_stages_in_no_home_of_a_users(trixie: Machine, driver: Bind) -> None:
     script = "export HOME=/home/user TMPDIR=/home/user\n"
-    script += "python3 -m gpubind plan --nv -q --root /srv/driver --dev-root /srv/driver --format apptainer; ls -A /home/user /tmp"
+    script += "python3 -m gpubind plan --nv -q --root /srv/driver --dev-root /srv/driver --format apptainer\n"
+    script += "ls -A /home/user /tmp"
     done = shell(trixie, script, driver)
     assert "/tmp/gpubind-0/" in done.stdout
     assert done.stdout.partition("/home/user:\n")[2].startswith("\n/tmp:\ngpubind-0\n")
