@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
 from gpubind.errors import UsageError
+from gpubind.findings import finding
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
-from gpubind.model import Finding, Plan, Request
+from gpubind.model import Finding, Plan, Request, Severity
 from gpubind.planner import make_plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.sources.vendors import read_inventories
@@ -65,7 +66,8 @@ def plan(
     if request.like is not None:
         from gpubind.like import like_plan
 
-        return like_plan(host, request)
+        made = like_plan(host, request)
+        return made._replace(findings=(*made.findings, *_ignored(host)))
     found = read_inventories(host, request, listfile)
     request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
     fit = None
@@ -79,7 +81,16 @@ def plan(
             fit = fit_compat(host.driver, files, image.loader, fit)
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
-    return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=found.findings)
+    return make_plan(
+        found.inventories, request, layout or GPUBIND, fit, environ=environ, found=(*found.findings, *_ignored(host))
+    )
+
+
+def _ignored(host: Host) -> Iterator[Finding]:
+    """What did not count, for this is root's command and others than root could change it."""
+    for kind, path, part in host.ignored():
+        severity: Severity = "warning" if kind == "file" else "note"
+        yield finding("writable-by-others", subject=path, case=kind, severity=severity, part=part)
 
 
 def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[Words]:

@@ -61,18 +61,21 @@ class FileBlob(Blob):
         return data
 
 
-def open_blob(path: str, label: str = "") -> FileBlob:
+def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBlob:
     """The regular file *path*; a device or a FIFO is never opened.
+
+    *place*: the open directory that it is in; then *path* is its name in there, and no link is followed.
 
     Errors: `HostReadError` (codes `no-image`, `unreadable-file`).
     """
     label = label or path
     try:
-        kind = os.stat(path).st_mode
+        kind = os.stat(path, dir_fd=place, follow_symlinks=place is None).st_mode
         if not stat.S_ISREG(kind):
             why = "it is no regular file"
             raise HostReadError("no-image", "the image cannot be read", where=label, why=why)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        descriptor = os.open(path, flags if place is None else flags | os.O_NOFOLLOW, dir_fd=place)
     except (OSError, ValueError) as error:
         raise _unreadable(label, error) from error
     blob = FileBlob(descriptor, label)

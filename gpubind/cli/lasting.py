@@ -46,9 +46,8 @@ def _as_mounts(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
         why = f"{'a spec' if is_spec else 'it'} cannot add to a search path, and no loader looks there by itself"
         hint = "give --cdi-hook, too, where nvidia-cdi-hook is installed" if is_spec else "leave --libdir out"
         raise UsageError("fixed-libdir", what, why=why, hint=hint)
-    if hook is not None and not (os.path.isabs(hook) and os.access(hook, os.X_OK)):
-        hint = "leave --cdi-hook out: libraries then lie where every loader looks"
-        raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
+    if hook is not None:
+        _need_hook(hook)
     options = _for_every_job(options)
     host = open_host_of(options)
     opened = open_image_of(asked.image, host)
@@ -59,6 +58,18 @@ def _as_mounts(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
     made = make_plan(options, host=host, image=opened, layout=layout)
     more = (HostPath(hook),) if hook else ()
     return made, LASTING[asked.format].document.render(made, _staged(made.generated, asked, {}), *more)
+
+
+def _need_hook(hook: str) -> None:
+    """Errors: `HostReadError` (code `no-cdi-hook`) for one that no runtime could run, or that root's should not."""
+    from gpubind.host.trust import is_obeyed
+
+    hint = "leave --cdi-hook out: libraries then lie where every loader looks"
+    if not (os.path.isabs(hook) and os.access(hook, os.X_OK)):
+        raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
+    if not is_obeyed(hook):
+        why = "others than root could change it, and every container's runtime would run it as root"
+        raise HostReadError("no-cdi-hook", "the program is not root's alone", where=hook, why=why, hint=hint)
 
 
 def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
@@ -107,7 +118,7 @@ def _staged(
     from gpubind.stage import stage, stage_in
 
     if asked.stage_dir is not None:
-        return stage_in(contents, os.path.abspath(asked.stage_dir))
+        return stage_in(contents, asked.stage_dir)
     if contents and LASTING[asked.format].is_kept:
         raise RuntimeLimitError(
             "no-stage-dir",

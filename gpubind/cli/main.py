@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Optional
 
-from gpubind.errors import EXIT_BUG, EXIT_UNREADABLE, GpubindError, StdoutClosedError
+from gpubind.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNREADABLE, GpubindError, StdoutClosedError
 
 
 def main(argv: Optional[list[str]] = None) -> int:
@@ -36,8 +36,10 @@ def main(argv: Optional[list[str]] = None) -> int:
         _complain(render_error(error))
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
     except OSError as error:
+        if _is_interrupt(error):
+            return EXIT_INTERRUPTED
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
             _complain(_bug(error))
             return EXIT_BUG
@@ -45,9 +47,18 @@ def main(argv: Optional[list[str]] = None) -> int:
         _complain(f"error: unwritable-file: standard output cannot be written\n  why:   {error.strerror}\n")
         return EXIT_UNREADABLE
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback
+        if _is_interrupt(error):
+            return EXIT_INTERRUPTED
         _complain(_bug(error))
         return EXIT_BUG
     return 0
+
+
+def _is_interrupt(error: Optional[BaseException]) -> bool:
+    """Whether *error* came of an interrupt: Python before 3.12 wraps what a class raises while it is made."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _complain(text: str) -> None:

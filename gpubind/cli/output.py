@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Iterable
@@ -77,19 +76,10 @@ def _to_stdout(data: bytes) -> None:
 
 
 def _to_file(data: bytes, path: str) -> None:
-    """Nobody ever sees half a file; a device or pipe is written as it is."""
-    from gpubind.stage import replace
+    from gpubind.cli.output_file import write_file
 
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as file:
-                file.write(data)
-            return
-        target = os.path.realpath(path)
-        old = os.stat(target).st_mode & 0o7777 if os.path.exists(target) else None
-        if old is not None and not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, "it is there, and may not be written")
-        replace(target, data, old)
+        write_file(path, data)
     except OSError as error:
         why = error.strerror or str(error)
         raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why) from error

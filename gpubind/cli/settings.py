@@ -76,16 +76,15 @@ def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _read(path: str) -> dict[str, Any]:
+    from gpubind.host.files import read_if_there
+
     try:
-        if not os.path.isfile(path):  # absent, or in a home that is somebody else's: sudo, cron, a job's prologue
-            return {}
-        with open(path, "rb") as file:
-            data = file.read(SIZE_LIMIT + 1)
+        data = read_if_there(path, SIZE_LIMIT)
     except OSError as error:
         why = error.strerror or str(error)
         raise HostReadError("unreadable-file", "a configuration file cannot be read", where=path, why=why) from error
-    if len(data) > SIZE_LIMIT:
-        raise _malformed(path, f"larger than {SIZE_LIMIT} bytes")
+    if data is None:
+        return {}
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -8,6 +8,7 @@ from typing import Optional
 from gpubind.data import HOSTS, read_data
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.host.base import Host, ListFile
+from gpubind.host.files import read_regular
 
 FILE_LIMIT = 1 << 20
 
@@ -47,11 +48,7 @@ def read_listfile(path: str) -> ListFile:
 def read_file(path: str, limit: int) -> bytes:
     """The bytes of a file that the user named. Errors: `HostReadError` (code `unreadable-file`)."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
+        return read_regular(path, limit)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise HostReadError("unreadable-file", "a file cannot be read", where=path, why=why) from error
-    if len(data) > limit:
-        raise HostReadError("unreadable-file", "a file cannot be read", where=path, why=f"larger than {limit} bytes")
-    return data

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.host.base import RunResult
+from gpubind.host.trust import acts_as_root, writable_by_others
 from gpubind.model import Missing
 
 if TYPE_CHECKING:
@@ -30,23 +31,9 @@ def find_program(name: str) -> Union[str, Missing]:
     place = next((place for place in places if os.access(place, os.X_OK)), None)
     if place is None:
         return Missing("absent", f"no `{name}` in {':'.join(PROGRAM_DIRECTORIES)}")
-    program = os.path.realpath(place)
-    if os.geteuid() == 0 and (writable := writable_by_others(program)):
+    if acts_as_root() and (writable := writable_by_others(place)):
         return Missing("forbidden", f"`{writable}` can be written by others than root; not run as root")
-    return program
-
-
-def writable_by_others(program: str) -> Optional[str]:
-    """The first of *program* and the directories above it that someone other than root could change; None if none."""
-    path = program
-    while True:
-        found = os.lstat(path)
-        sticky_directory = path != program and found.st_mode & 0o1000
-        if found.st_uid != 0 or (found.st_mode & 0o022 and not sticky_directory):
-            return path
-        if path == "/":
-            return None
-        path = os.path.dirname(path)
+    return os.path.realpath(place)
 
 
 def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:

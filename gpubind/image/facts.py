@@ -58,11 +58,13 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     *env* is what its configuration sets (OCI `config.Env`), where it has one; else its environment files count.
     """
     names = tree.list("/")
-    if isinstance(names, Missing) and names.why == "forbidden":
-        hint = "ask its owner, or use an image that you may read"
-        raise HostReadError("unreadable-file", "the image cannot be read", where=label, why=str(names), hint=hint)
     any_loader = Loader(tree)
     family, version, arch = _libc(tree, any_loader)
+    is_closed = isinstance(names, Missing) and names.why == "forbidden"
+    forbidden = "/" if is_closed else any_loader.forbidden_directory if family == "none" else None
+    if forbidden is not None:
+        why, hint = f"you may not look into its {forbidden}", "ask its owner, or use an image that you may read"
+        raise HostReadError("unreadable-file", "the image cannot be read", where=label, why=why, hint=hint)
     loader = any_loader.of(arch)
     libstdcxx = loader.facts("libstdc++.so.6")
     undecided: tuple[str, ...] = ()

@@ -69,6 +69,13 @@ class Loader:
             self._glibc = self._read_glibc()
         return self._glibc
 
+    @property
+    def forbidden_directory(self) -> Optional[str]:
+        """The first directory in which a C library may be, and may not be looked at; None if there is none."""
+        places = (*DEFAULT_DIRECTORIES, *self.directories)
+        forbidden = (place for place in places if _is_forbidden(self.tree.ident(f"{place}/{LIBC}")))
+        return next(forbidden, None)
+
     def _read_glibc(self) -> Optional[Glibc]:
         path, facts = self.find(LIBC), self.facts(LIBC)
         version = None if facts is None else newest(facts.version_definitions, "GLIBC")
@@ -161,3 +168,7 @@ def _configured(tree: Tree) -> list[str]:
             for line, named in reversed(parse_ldsoconf(text).lines[:CONFIGURED_LIMIT]):
                 todo.append((line, named if named.startswith("/") else f"{here}/{named}"))
     return directories
+
+
+def _is_forbidden(found: object) -> bool:
+    return isinstance(found, Missing) and found.why == "forbidden"

@@ -12,7 +12,10 @@ import pytest
 from build.driver import kernel, rhel
 from build.trees import Node, Spec, make_tree
 
+from gpubind.cli.lasting import Asked, plan_to_last
+from gpubind.cli.options import PlanOptions
 from gpubind.documents import LASTING
+from gpubind.errors import HostReadError
 
 HOST = "debian13-nvidia550"
 KEPT = [name for name, row in LASTING.items() if row.is_kept]
@@ -24,10 +27,19 @@ ICD: Spec = {
 }
 
 
+AS_ORDINARY_USER = """
+import sys, gpubind.stage
+gpubind.stage.acts_as_root = lambda: False
+from gpubind.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Whoever runs the tests: the containers of root's host rely on no directory below /tmp."""
+
+
 def gpubind(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GPUBIND_", "APPTAINER", "CUDA_"))}
     return subprocess.run(
-        [sys.executable, "-m", "gpubind", *words], capture_output=True, text=True, env={**kept, **environ}
+        [sys.executable, "-c", AS_ORDINARY_USER, *words], capture_output=True, text=True, env={**kept, **environ}
     )
 
 
@@ -111,6 +123,18 @@ def test_libraries_that_no_loader_would_find_are_refused(name: str) -> None:
     done = gpubind("plan", "--format", name, "--libdir", "/x", "--host", HOST)
     assert done.returncode == 2
     assert "fixed-libdir" in done.stderr
+
+
+def test_a_hook_that_others_could_change_is_none_for_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = tmp_path / "nvidia-cdi-hook"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    monkeypatch.setattr("gpubind.host.trust.acts_as_root", lambda: True)
+    monkeypatch.setattr("gpubind.host.trust.writable_by_others", lambda path: str(tmp_path))
+    asked = Asked("cdi", None, str(hook), None)
+    with pytest.raises(HostReadError) as caught:
+        plan_to_last(PlanOptions(host=HOST), asked)
+    assert (caught.value.code, caught.value.where) == ("no-cdi-hook", str(hook))
 
 
 def test_a_stage_directory_that_cannot_be_made_is_named(tmp_path: Path, root: str) -> None:

@@ -13,6 +13,7 @@ from build.ldcache import build_ldcache, entry
 from build.trees import Dir, File, Hidden, Item, Link, Node, Socket, Spec
 
 from gpubind.host import ListFile
+from gpubind.host.base import Ignored
 from gpubind.model import CAPABILITIES
 from rules.situations import Case, Situation, without
 
@@ -299,6 +300,10 @@ CASES: dict[str, Case] = {
     "uvm-not-loaded": Case(
         Situation(healthy({"/proc/devices": "Character devices:\n195 nvidia\n"})),
         Situation(healthy({"/proc/devices": "no table at all\n"})),
+    ),
+    "writable-by-others": Case(
+        Situation(healthy(), ignored=(Ignored("file", "/home/a/.config/gpubind/config.toml", "/home/a"),)),
+        Situation(healthy()),
     ),
     "wsl": Case(Situation((rhel(), {"/dev/dxg": Node("char", 10, 125)})), Situation(healthy())),
     # What planning comes across.
