@@ -17,6 +17,7 @@ from gpubind.model import (
 )
 from gpubind.sources.claims import Answer, Claim, Serving, sorted_out
 from gpubind.sources.nodes import DRM, Devices, Wanted, drm_nodes, natural, read_nodes
+from gpubind.sources.nvidia.gpudirect import NODES, is_asked, nodes_of, storage_files
 from gpubind.sources.nvidia.gpus import GPU_NODE, gpus_of, read_information, unreadable
 
 CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
@@ -45,7 +46,7 @@ def read_devices(host: Host) -> Devices:
     told = read_information(host)
     gpus = gpus_of(host, told)
     found = read_nodes(host, "nvidia", gpus, _wanted(host, gpus))
-    sockets, decisions = sorted_out(_sockets(host))
+    sockets, decisions = sorted_out((*_sockets(host), *storage_files(host)))
     return found._replace(
         sockets=sockets,
         decisions=(*found.decisions, *decisions),
@@ -110,7 +111,7 @@ def is_confined(host: Host, devices: Devices) -> bool:
 
 
 def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[Wanted]:
-    """The nodes below /dev that are NVIDIA's, then the DRM nodes of *gpus*."""
+    """The nodes below /dev that are NVIDIA's, then the DRM nodes of *gpus*, then what the caller asks for besides."""
     by_node = {f"nvidia{gpu.minor}": gpu.index for gpu in gpus}
     top = [name for name in host.dev.names("/dev") if name.startswith("nvidia")]
     names = [name for name in top if name not in CAPABILITY_DIRECTORIES]
@@ -122,6 +123,8 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[Wanted]:
         yield Wanted(f"/dev/{name}", known[1], known[2], by_node.get(name))
     for gpu in gpus:
         yield from (Wanted(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
+    for variable in NODES:
+        yield from nodes_of(host, variable) if is_asked(host, variable) else ()
 
 
 def _sockets(host: Host) -> Iterator[Answer]:
