@@ -35,12 +35,12 @@ def nodes_of(host: Host, variable: str) -> Iterator[Wanted]:
 
 
 def storage_files(host: Host) -> Iterator[Answer]:
-    """What a container needs of the host's files for GPUDirect Storage, if that is asked for."""
+    """What a container needs of the driver root's files for GPUDirect Storage, if that is asked for."""
     for path in STORAGE_FILES if is_asked(host, STORAGE) else ():
         claim = Claim("file", path, "devices", STORAGE, target=ContainerPath(path))
-        found = host.lenient.dev.find(path)
+        found = host.lenient.driver.find(path)
         if isinstance(found, Missing):
             yield claim.decision(verdict="absent", rule="no-match", path=path, detail=str(found))
             continue
-        made = claim.bindable(host.dev, found, found_by=path, capability="compute")
+        made = claim.bindable(host.driver, found, found_by=path, capability="compute")
         yield made._replace(options=("ro", "nosuid", "nodev")) if isinstance(made, HostFile) else made
