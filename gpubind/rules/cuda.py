@@ -158,9 +158,8 @@ def _requirements(
     environ = preflight.image.facts.env
     if environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
         return
-    cuda = _in_use(preflight) or _cuda(preflight)
-    driver = _cuda(preflight)
-    facts = {"cuda": cuda.serves, "driver": driver.driver} if cuda and driver else {}
+    host = _cuda(preflight)
+    facts = {"cuda": (_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
     for name, value in environ.items():
         if name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK"):
             try:

@@ -11,7 +11,7 @@ from gpubind.host import Host
 from gpubind.model import Finding, Missing
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.nodes import read_majors
-from gpubind.sources.nvidia.gpudirect import NODES, STORAGE, is_asked, nodes_of
+from gpubind.sources.nvidia.devices import GPUDIRECT_NODES, STORAGE, is_asked, nodes_of
 
 CHAR = "/dev/char"
 APPARMOR = "/etc/apparmor.d"
@@ -182,7 +182,7 @@ def gpudirect_not_asked(preflight: Preflight) -> Iterator[Finding]:
     if not preflight.has_linux_driver or not preflight.wants("compute"):
         return
     host = preflight.host
-    there = {variable: [node.path for node in nodes_of(host, variable)] for variable in NODES}
+    there = {variable: [node.path for node in nodes_of(host, variable)] for variable in GPUDIRECT_NODES}
     there[STORAGE] = [node.target for node in preflight.plan.devices if node.target.startswith("/dev/nvidia-fs")]
     for variable, paths in there.items():
         if paths and not is_asked(host, variable):
