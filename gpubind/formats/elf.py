@@ -224,13 +224,15 @@ def _wants_executable_stack(
 def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[CudaNote]:
     """The CUDA forward compatibility note in the bytes of its section; None if it is none, or not as it should be.
 
-    Source: CUDA Compatibility guide; owner `NVIDIA Corporation`, description JSON with `CUDA version` and `driver`.
+    A description is taken as far as the section goes: that of CUDA's libcuda for Orin claims more than there is.
+    Sources: CUDA Compatibility guide; owner `NVIDIA Corporation`, description JSON with `CUDA version` and `driver`;
+    nvidia-container-toolkit `cuda-elf-header.go`.
     """
     import json
 
     name_size, size = (int.from_bytes(data[at : at + 4], order) for at in (0, 4))
     start = 12 + (name_size + 3) // 4 * 4
-    if data[12 : 12 + name_size].rstrip(b"\0") != b"NVIDIA Corporation" or len(data) < start + size:
+    if data[12 : 12 + name_size].rstrip(b"\0") != b"NVIDIA Corporation":
         return None
     try:
         said = json.loads(data[start : start + size].rstrip(b"\0"))

@@ -14,12 +14,13 @@ from gpubind.arch import Architecture
 from gpubind.blob.base import Blob
 from gpubind.blob.compressed import unpacked
 from gpubind.errors import FormatError, HostReadError, UsageError, in_file
+from gpubind.formats.magic import NOT_UNPACKED
 from gpubind.formats.oci import (
-    CONFIG_TYPES,
     DOCUMENT_LIMIT,
     INDEX_TYPES,
     MANIFEST_TYPES,
     OciDescriptor,
+    is_config_type,
     is_layer_type,
     parse_docker_manifest,
     parse_oci_config,
@@ -72,6 +73,10 @@ class Blobs:
         blob = self.tree.open(found.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
             raise _malformed(str(blob), path, self.label)
+        head = blob.read_at(0, 512)
+        for compression, magic in NOT_UNPACKED.items():
+            if head.startswith(magic) and head[257:262] != b"ustar":
+                raise _unsupported(f"a layer is compressed with {compression}; gzip and zstd can be read", blob.label)
         return unpacked(blob)
 
     def _measured(self, path: str, size: int, wanted: Optional[int]) -> None:
@@ -135,7 +140,7 @@ def _from_index(
     manifests = _manifests(blobs, chosen)
     descriptor = _fitting(manifests, arch, blobs.label)
     manifest = blobs.parsed(descriptor.path, parse_oci_manifest, descriptor.size)
-    if manifest.config.media_type not in CONFIG_TYPES:
+    if not is_config_type(manifest.config.media_type, descriptor.media_type):
         raise _unsupported(f"its configuration is of type {manifest.config.media_type[:100]!r}", blobs.label)
     for layer in manifest.layers:
         if layer.media_type.endswith("+encrypted"):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from posixpath import dirname
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from gpubind.cuda import minimum_driver, minor_compatible, minor_floor
 from gpubind.cuda_compat import is_newer, node_of, refusal, serves, wanted_cuda
 from gpubind.errors import FormatError
 from gpubind.findings import cases_of, finding
-from gpubind.formats.require import holds, parse_require
+from gpubind.formats.require import holds
 from gpubind.model import CudaNote, Finding, ImageLibrary, Missing
 from gpubind.planner.compat import RULE
 from gpubind.rules.preflight import ImagePreflight
@@ -83,18 +83,16 @@ def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def require_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
     """NVIDIA_REQUIRE_* that depends on what no file tells: the GPU's brand or architecture."""
-    for name, value, answer, _ in _requirements(preflight):
-        if answer is None:
+    for name, value, answer, facts in _requirements(preflight):
+        if answer is None and facts:
             yield finding("require-undecided", subject=name, where=f"{name}={value[:400]}")
 
 
 def bad_require(preflight: ImagePreflight) -> Iterator[Finding]:
     """NVIDIA_REQUIRE_* that is no expression."""
-    for name, value in _expressions(preflight):
-        try:
-            parse_require(value)
-        except FormatError as error:
-            yield finding("bad-require", subject=name, where=f"{name}={value[:400]}", fault=error.why)
+    for name, value, answer, _ in _requirements(preflight):
+        if isinstance(answer, FormatError):
+            yield finding("bad-require", subject=name, where=f"{name}={value[:400]}", fault=answer.why)
 
 
 def compat_used(preflight: ImagePreflight) -> Iterator[Finding]:
@@ -150,25 +148,24 @@ def _is_ours(preflight: ImagePreflight) -> bool:
     return any(variable.rule == RULE for variable in preflight.plan.env)
 
 
-def _requirements(preflight: ImagePreflight) -> Iterator[tuple[str, str, Optional[bool], dict[str, str]]]:
-    """Name and value of each requirement, whether it holds (None: no file tells), and the facts that it is about."""
-    cuda = _cuda(preflight)
-    if cuda is None or preflight.image.facts.env.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
+def _requirements(
+    preflight: ImagePreflight,
+) -> Iterator[tuple[str, str, Union[bool, FormatError, None], dict[str, str]]]:
+    """Name and value of each requirement, whether it holds (None: no file tells), and the facts that it is about.
+
+    Source: nvidia-container-toolkit `internal/config/image/cuda_image.go` (which variables are requirements).
+    """
+    environ = preflight.image.facts.env
+    if environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
         return
-    in_use = _in_use(preflight) or cuda
-    facts = {"cuda": in_use.serves, "driver": cuda.driver}
-    for name, value in _expressions(preflight):
-        try:
-            requirement = parse_require(value)
-        except FormatError:
-            continue
-        yield name, value, holds(requirement, facts), facts
-
-
-def _expressions(preflight: ImagePreflight) -> Iterator[tuple[str, str]]:
-    for name, value in preflight.image.facts.env.items():
-        if name.startswith("NVIDIA_REQUIRE_") and name != "NVIDIA_REQUIRE_JETPACK":
-            yield name, value
+    host = _cuda(preflight)
+    facts = {"cuda": (_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
+    for name, value in environ.items():
+        if name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK"):
+            try:
+                yield name, value, holds(value, facts), facts
+            except FormatError as error:
+                yield name, value, error, facts
 
 
 def _in_use(preflight: ImagePreflight) -> Optional[_Cuda]:

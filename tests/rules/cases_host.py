@@ -211,6 +211,13 @@ CASES: dict[str, Case] = {
         Situation(healthy(GDS)),
         Situation(healthy(GDS, {"/dev/nvidia-fs0": Node("char", 511, 0)})),
     ),
+    "gpudirect-not-asked": Case(
+        Situation(healthy({"/dev/gdrdrv": Node("char", 505, 0), "/dev/infiniband/uverbs0": Node("char", 231, 192)})),
+        Situation(
+            healthy({"/dev/gdrdrv": Node("char", 505, 0), "/dev/infiniband/umad0": Node("char", 231, 0)}),
+            facts={"environ": {"NVIDIA_GDRCOPY": "enabled"}},
+        ),
+    ),
     "gpu-excluded": Case(Situation(healthy(information(excluded="Yes"))), Situation(healthy(information()))),
     "gpu-node-missing": Case(
         Situation(lacking("/dev/nvidia1")),

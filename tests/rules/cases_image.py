@@ -64,7 +64,7 @@ NO_LAYERS = {"enable overlay": ("no",), "enable underlay": ("no",)}
 IMAGES: dict[str, Case] = {
     "bad-require": Case(
         Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>>12"))),
-        Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12"))),
+        Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12 cuda>>12"))),
     ),
     "compat-harmful": Case(
         Situation(HOST, image(compat(drivers=(535,))), {"cuda_compat": "image"}),

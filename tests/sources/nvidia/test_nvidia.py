@@ -412,6 +412,22 @@ def test_a_manifest_of_a_run_directory_lands_where_the_installer_puts_it() -> No
     assert named(found, "/etc/OpenCL/vendors/nvidia.icd").path == "/nvidia.icd"
 
 
+def test_a_manifest_below_usr_local_share_lands_where_loaders_look() -> None:
+    """Source: nvidia-container-toolkit, TestGraphicsConfigsDiscoverer."""
+    text = '{"ICD": {"library_path": "libEGL_nvidia.so.0"}}'
+    local: Spec = {
+        "/usr/local/share/glvnd/egl_vendor.d/10_nvidia.json": text,
+        "/usr/local/share/vulkan/icd.d/nvidia_icd.json": text,
+        "/usr/local/share/nvidia/nvoptix.bin": "x",
+    }
+    there: Spec = {"/usr/share/vulkan/icd.d/nvidia_icd.json": text}
+    found = inventory(ubuntu(), local, there, kernel())
+    egl = named(found, "/usr/share/glvnd/egl_vendor.d/10_nvidia.json")
+    assert (egl.path, egl.kind) == ("/usr/local/share/glvnd/egl_vendor.d/10_nvidia.json", "manifest")
+    assert named(found, "/usr/share/vulkan/icd.d/nvidia_icd.json").path == "/usr/share/vulkan/icd.d/nvidia_icd.json"
+    assert not [file for file in found.files if "nvoptix" in file.path]
+
+
 def test_a_damaged_manifest_is_rejected() -> None:
     bad: Spec = {"/usr/share/glvnd/egl_vendor.d/10_nvidia.json": "{"}
     found = inventory(ubuntu(), kernel(), bad)
