@@ -21,6 +21,7 @@ ROOMS = (
     "blob",
     "tree",
     "layouts",
+    "mknod",
     "names",
     "digest",
     "cuda",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from gpubind.findings import counted, finding
 from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
+from gpubind.mknod import node_command
 from gpubind.model import Finding, Gpu, Inventory, Plan
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.amd.devices import KFD, TOPOLOGY, Topology, read_topology
@@ -19,7 +20,8 @@ def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
     """The kernel has the GPUs, and /dev lacks the node through which all of them are used."""
     gpus = _topology(preflight).gpus
     if gpus and preflight.host.dev.lacks(KFD):
-        yield finding("kfd-missing", subject=KFD, where=f"{KFD}, {TOPOLOGY}", gpus=counted(len(gpus), "GPU"))
+        remake, number = node_command(KFD, {}), counted(len(gpus), "GPU")
+        yield finding("kfd-missing", subject=KFD, where=f"{KFD}, {TOPOLOGY}", gpus=number, remake=remake)
 
 
 def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
@@ -39,6 +41,7 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
                 where=f"{gpu.render or '/dev/dri/renderD*'}, {TOPOLOGY} (drm_render_minor)",
                 index=gpu.index,
                 node=gpu.render or "its render node",
+                remake=node_command(gpu.render, {}) if gpu.render else "udevadm trigger --subsystem-match=drm",
             )
 
 

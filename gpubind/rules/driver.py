@@ -10,15 +10,13 @@ from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
 from gpubind.model import ContainerPath, Decision, Finding
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.nodes import PCI_DEVICES, pci_displays
+from gpubind.sources.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
 from gpubind.sources.nvidia.gpus import GPU_NODE, PROC_GPUS
 from gpubind.sources.search import LD_CACHE
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 NOUVEAU = "/sys/module/nouveau"
 NVML = "libnvidia-ml.so.1"
-NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
-"""Vendor and classes on the PCI bus."""
 
 
 def nouveau(preflight: Preflight) -> Iterator[Finding]:

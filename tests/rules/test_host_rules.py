@@ -164,7 +164,7 @@ def test_missing_nodes_are_an_error_if_no_gpu_has_one() -> None:
 def test_a_node_that_is_another_gpus_is_no_node() -> None:
     finding = the("gpu-node-missing", *healthy({"/dev/nvidia1": Node("char", 195, 0)}))
     assert "minor number 0" in finding.what
-    assert finding.command == "rm /dev/nvidia1 && nvidia-modprobe -c=1"
+    assert finding.command == "nvidia-modprobe -c=1"
 
 
 def test_the_drivers_own_mode_explains_a_forbidden_node() -> None:

@@ -13,6 +13,7 @@ from gpubind.layouts import library_directories
 from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing
 from gpubind.names import driver_version_of
 from gpubind.sources.libraries import Libraries
+from gpubind.sources.nodes import NVIDIAS_DISPLAYS, pci_displays
 from gpubind.sources.nvidia.gpus import Kernel
 from gpubind.sources.search import Search
 from gpubind.tree.ldcache import LD_CACHE_PATH
@@ -25,18 +26,25 @@ def driver_findings(
 ) -> list[Finding]:
     """The findings about versions and libraries; *version* is V, *label* the list in force."""
     return [
-        *_not_loaded(kernel, kind, version),
+        *_not_loaded(host, kernel, kind, version),
         *_other_versions(kernel, version, found),
         *_no_libcuda(host, found),
         *_not_in_list(found, label),
     ]
 
 
-def _not_loaded(kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Iterator[Finding]:
+def _not_loaded(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Iterator[Finding]:
     if kernel.version is None and kind == "linux":
-        case = "nvidia-assumed" if version else "nvidia"
-        where, why = kernel.where, kernel.why
-        yield finding("driver-not-loaded", case=case, subject="nvidia", where=where, why=why, version=version)
+        gpus = pci_displays(host, *NVIDIAS_DISPLAYS)
+        yield finding(
+            "driver-not-loaded",
+            case="nvidia-assumed" if version else "nvidia",
+            subject="nvidia",
+            where=kernel.where,
+            why=kernel.why,
+            version=version,
+            nodes=" ".join(f"-c={number}" for number in range(max(len(gpus), 1))),
+        )
 
 
 def _other_versions(kernel: Kernel, version: Optional[str], found: Libraries) -> Iterator[Finding]:

@@ -23,11 +23,10 @@ from gpubind.formats.procfs import (
     parse_params,
 )
 from gpubind.host import Host
+from gpubind.mknod import MIG_MINORS, PROC_CAPABILITIES
 from gpubind.model import ContainerPath, Finding, Gpu, MigDevice, MigNode, Missing, Request
 from gpubind.sources.nodes import render_node
 
-PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
-MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 MIG_VARIABLES = (CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")
