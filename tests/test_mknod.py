@@ -33,7 +33,8 @@ DRM = "&& udevadm trigger --action=add --subsystem-match=drm"
         ("dri/card0", f"rm -f /dev/dri/card0 && mknod /dev/dri/card0 c $(tr : ' ' < /sys/class/drm/card0/dev) {DRM}"),
         (
             "dri/renderD128",
-            f"rm -f /dev/dri/renderD128 && mknod /dev/dri/renderD128 c $(tr : ' ' < /sys/class/drm/renderD128/dev) {DRM}",
+            "rm -f /dev/dri/renderD128 && mknod /dev/dri/renderD128 c "
+            f"$(tr : ' ' < /sys/class/drm/renderD128/dev) {DRM}",
         ),
         # Nobody here knows them.
         ("nvidia-caps/nvidia-cap99", "rm /dev/nvidia-caps/nvidia-cap99"),

@@ -8,9 +8,10 @@ from shlex import quote
 from gpubind.findings import cases_of, counted, finding
 from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
-from gpubind.model import ContainerPath, Decision, Finding
+from gpubind.model import ContainerPath, Decision, Finding, Severity
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
+from gpubind.sources.nvidia.findings import unusable
 from gpubind.sources.nvidia.gpus import GPU_NODE, PROC_GPUS
 from gpubind.sources.search import LD_CACHE
 from gpubind.tree.ldcache import LD_CACHE_PATH
@@ -22,14 +23,14 @@ NVML = "libnvidia-ml.so.1"
 def nouveau(preflight: Preflight) -> Iterator[Finding]:
     """The kernel's own driver took the GPU at boot; only one of the two can have it."""
     host = preflight.host
-    if host.dev.has(NOUVEAU) and not _module_is_loaded(host):
+    if preflight.is_nvidias and host.dev.has(NOUVEAU) and not _module_is_loaded(host):
         yield finding("nouveau", subject="nouveau", where=", ".join((NOUVEAU, *pci_displays(host, *NVIDIAS_DISPLAYS))))
 
 
 def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
     """A GPU on the PCI bus that NVIDIA's driver does not serve: the driver is missing, not the hardware."""
     host = preflight.host
-    if _module_is_loaded(host) or host.dev.has(NOUVEAU):
+    if not preflight.is_nvidias or _module_is_loaded(host) or host.dev.has(NOUVEAU):
         return
     addresses = pci_displays(host, *NVIDIAS_DISPLAYS)
     if addresses:
@@ -63,12 +64,10 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
     # A library that was found and left out has its own finding, which says why.
     left_out = any(decision.subject == NVML and decision.verdict == "left-out" for decision in preflight.plan.decisions)
     if preflight.wants("utility") and "libcuda.so.1" in names and NVML not in names and not left_out:
-        yield finding(
-            "no-nvml",
-            subject=NVML,
-            severity="error" if preflight.wants_by_name("utility") else "warning",
-            where=names["libcuda.so.1"],
-        )
+        refused = unusable(preflight.host, preflight.plan.decisions, NVML)
+        severity: Severity = "error" if preflight.wants_by_name("utility") else "warning"
+        facts = refused or {"case": "absent", "where": names["libcuda.so.1"]}
+        yield finding("no-nvml", subject=NVML, severity=severity, **facts)
 
 
 def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:

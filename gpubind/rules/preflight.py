@@ -56,6 +56,11 @@ class Preflight(NamedTuple):
         return next((planned.driver for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), None)
 
     @property
+    def is_nvidias(self) -> bool:
+        """Whether NVIDIA's GPUs are asked for: by name, or because nobody names a vendor."""
+        return "nvidia" in (self.plan.request.vendors or ("nvidia",))
+
+    @property
     def gpus(self) -> tuple[Gpu, ...]:
         """NVIDIA's GPUs that the plan counts on."""
         return tuple(gpu for gpu in self.plan.gpus if gpu.vendor == "nvidia" and gpu.chosen)

@@ -42,9 +42,20 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
         except NothingToBindError as error:
             errors.append((vendor, error))
     if not inventories:
-        raise errors[0][1]
+        raise errors[0][1] if len(errors) == 1 else _none_at_all([error for _, error in errors])
     findings = [nothing_to_bind(error, vendor) for vendor, error in errors if named]
     return Surveyed(tuple(inventories), tuple(findings))
+
+
+def _none_at_all(errors: list[NothingToBindError]) -> NothingToBindError:
+    """The error that a host has nothing of any vendor, of what is said of each."""
+    return NothingToBindError(
+        errors[0].code,
+        "; ".join(error.what for error in errors),
+        where="; ".join(error.where for error in errors),
+        why="; ".join(dict.fromkeys(error.why for error in errors)),
+        hint="; ".join(error.hint for error in errors),
+    )
 
 
 def nothing_to_bind(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:
