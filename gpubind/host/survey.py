@@ -27,6 +27,7 @@ from gpubind.host.places import (
 from gpubind.model import Missing
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_LIMIT, read_ldcache
+from gpubind.tree.ldsoconf import read_ldsoconf
 
 RUN_TIMEOUT_S = 30.0
 TEXT_LIMIT = 256 << 10
@@ -52,6 +53,7 @@ _TEXT_NAME = re.compile(
 )
 _ALL_FACTS = (
     "/etc/cdi",
+    "/etc/ld.so.conf.d",
     "/run/cdi",
     "/var/run/cdi",
     "/proc/",
@@ -61,7 +63,7 @@ _ALL_FACTS = (
     "/var/run/nvidia-",
     "/usr/share/nvidia/files.d",
 )
-"""Directories in which every name matters, whatever it is: sockets, pid files, the driver's own file list."""
+"""Directories in which every name matters, whatever it is: sockets, pid files, the loader's configuration."""
 _ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
 _HOME = re.compile(r"/root(/|$)|.*/(home|users)(/|$)", re.IGNORECASE)
 
@@ -144,7 +146,12 @@ class _Survey:
         """The whole survey."""
         for path in SINGLE_PATHS:
             self.note(path)
-        libraries = (*library_places(self.tree, host.uname.machine), *self._cached_directories())
+        configured = read_ldsoconf(self.tree)
+        for path in configured.files:
+            self.list(path.rpartition("/")[0] or "/")
+            self.note(path, text=True)
+        cached = self._cached_directories()
+        libraries = (*library_places(self.tree, host.uname.machine), *cached, *configured.directories)
         for directory in dict.fromkeys(libraries):
             for sub in BELOW_LIBRARIES:
                 self.list(f"{directory.rstrip('/')}/{sub}".rstrip("/") or "/", all_facts=directory != "/" or sub != "")
