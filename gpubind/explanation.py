@@ -61,7 +61,7 @@ def nearest_code(name: str) -> Optional[str]:
     """The code of a finding or an error that *name* was probably to be; None if it is like none."""
     from difflib import get_close_matches  # only where a name means nothing
 
-    codes = re.findall(r"^## (.*)$", read_data("docs/findings.md").decode("utf-8"), re.MULTILINE)
+    codes = re.findall(r"^## ([a-z].*)$", read_data("docs/findings.md").decode("utf-8"), re.MULTILINE)
     codes += re.findall(r'^\| <a id="([^"]*)"', read_data("docs/errors.md").decode("utf-8"), re.MULTILINE)
     return next(iter(get_close_matches(name, codes, n=1, cutoff=0.75)), None)
 

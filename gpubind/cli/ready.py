@@ -128,7 +128,8 @@ def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Want
     first = program if wanted.check or hides else None
     brought = brought_by(ready.start, plan, image)
     name = looked.runtime.name
-    made = preflight(ready.host, plan, image, backend=name, program=first, brought=brought, words=words)
+    start = ready.start
+    made = preflight(ready.host, plan, image, backend=name, start=start, program=first, brought=brought, words=words)
     if wanted.check:
         _checked(made, wanted)
     elif hides:

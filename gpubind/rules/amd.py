@@ -48,11 +48,13 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
     """A runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
     limits = preflight.limits
-    said = preflight.words.options if preflight.words is not None else ()
-    if not limits.drops_groups or limits.keep_groups in said:
+    ours = preflight.words.options if preflight.words is not None else ()
+    said = (*ours, *(preflight.start.options.all("group-add") if preflight.start is not None else ()))
+    if not limits.drops_groups or (limits.keep_groups is not None and limits.keep_groups in said):
         return
     nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
-    groups = sorted({(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid})
+    named = {(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid}
+    groups = sorted((gid, name) for gid, name in named if str(gid) not in said)
     if groups:
         options = [limits.keep_groups] if limits.keep_groups else [str(gid) for gid, _ in groups]
         yield finding(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 
 from gpubind.findings import cases_of, counted, finding
 from gpubind.formats.stub import STUBBED
@@ -13,7 +12,7 @@ from gpubind.rules.preflight import Preflight
 from gpubind.sources.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
 from gpubind.sources.nvidia.findings import unusable
 from gpubind.sources.nvidia.gpus import GPU_NODE, PROC_GPUS
-from gpubind.sources.search import LD_CACHE
+from gpubind.sources.search import LD_CACHE, ldconfig
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 NOUVEAU = "/sys/module/nouveau"
@@ -100,7 +99,7 @@ def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
             subject=LD_CACHE_PATH,
             where=f"{root.rstrip('/')}{LD_CACHE_PATH}: " + ", ".join(str(decision.path) for decision in gone[:5]),
             files=counted(len(gone), "driver file"),
-            ldconfig="ldconfig" if root == "/" else f"ldconfig -r {quote(root)}",
+            ldconfig=ldconfig(root),
         )
 
 

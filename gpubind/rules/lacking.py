@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from posixpath import basename
 from typing import NamedTuple, Optional
 
 from gpubind.formats.liblist import VENDOR_NEUTRAL
@@ -36,5 +37,8 @@ def lacking(preflight: ImagePreflight, name: str) -> Optional[Lacking]:
         or (finding.code == "not-in-list" and name in (finding.where or "").split(", "))
         for finding in findings
     )
+    own = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
+    # One that is in the plan, and is damaged.
+    is_told |= any(f.kind == "unreadable" for mount in own for f in preflight.container.failures(mount.target))
     left = any(d.subject == name and d.rule == "capability" for d in preflight.plan.decisions)
     return Lacking("not-asked" if left else "of-driver", capability, is_told)

@@ -126,16 +126,14 @@ def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def library_unreadable(preflight: ImagePreflight) -> Iterator[Finding]:
     """A library of the plan that is damaged, or may not be read."""
+    broken: dict[Optional[str], tuple[Mount, Failure]] = {}
     for mount, failures in unloadable(preflight.container, preflight.plan):
-        for failure in failures:
-            if failure.kind == "unreadable":
-                yield finding(
-                    "library-unreadable",
-                    subject=basename(mount.target),
-                    vendor=mount.vendor,
-                    where=mount.source,
-                    message=failure.message,
-                )
+        named = [failure for failure in failures if failure.kind == "unreadable"]
+        if named and (mount.source not in broken or basename(mount.target) == mount.soname):
+            broken[mount.source] = (mount, named[0])
+    for mount, failure in broken.values():
+        subject, message = basename(mount.target), failure.message
+        yield finding("library-unreadable", subject=subject, vendor=mount.vendor, where=mount.source, message=message)
 
 
 def _has_executable_stack(preflight: ProgramPreflight) -> bool:

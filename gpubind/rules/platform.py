@@ -105,7 +105,7 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
         interpreter = None if isinstance(facts, Missing) else facts.interpreter
         if interpreter is None or not interpreter.startswith("/") or _USUAL_INTERPRETERS.fullmatch(interpreter):
             continue
-        if preflight.image is not None and preflight.image.tree.has(interpreter):
+        if preflight.container is not None and preflight.container.locate(interpreter) is not None:
             continue
         yield finding(
             "foreign-interpreter",

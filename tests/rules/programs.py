@@ -146,6 +146,13 @@ def sysctl(words: list[str], files: Files, _: dict[str, str]) -> None:
     files["/proc/sys/" + name.replace(".", "/")] = f"{value}\n"
 
 
+def nvidia_smi(_words: list[str], files: Files, _: dict[str, str]) -> None:
+    """It uses each GPU once, and then the driver knows the UUIDs."""
+    for number, path in enumerate(sorted(path for path in files if path.endswith("/information"))):
+        uuid = f"GPU-{number:08d}-1111-2222-3333-444444444444"
+        files[path] = re.sub(r"GPU-\?[?-]+", uuid, _text(files, path))
+
+
 def unset(words: list[str], _files: Files, environ: dict[str, str]) -> None:
     environ.pop(words[0])
 
@@ -168,6 +175,7 @@ PROGRAMS: dict[str, Callable[[list[str], Files, dict[str, str]], Optional[None]]
     "modprobe": modprobe,
     "nvidia-ctk": symlinks,
     "nvidia-modprobe": nvidia_modprobe,
+    "nvidia-smi": nvidia_smi,
     "rm": rm,
     "sysctl": sysctl,
     "systemctl": systemctl,

@@ -20,7 +20,16 @@ from gpubind.sources.search import Search
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 LIBCUDA = "libcuda.so.1"
-_UNUSABLE = ("dangling", "path-forbidden", "unreadable", "zero-byte", "truncated-elf", "not-elf", "wrong-machine")
+_UNUSABLE = (
+    "dangling",
+    "path-forbidden",
+    "unreadable",
+    "zero-byte",
+    "truncated-elf",
+    "not-elf",
+    "linker-script",
+    "wrong-machine",
+)
 """Why a file that has a library's name is no library that a program could load."""
 
 
@@ -82,10 +91,12 @@ def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional
     stubs = [d.path for d in refused if d.rule == "stub"]
     if stubs:
         return {"case": "stub", "where": ", ".join(f"{path} (a stub)" for path in dict.fromkeys(stubs))}
-    broken = next((decision for decision in refused if decision.rule in _UNUSABLE), None)
+    tree = host.driver.lenient
+    there = (d for d in refused if d.rule in _UNUSABLE and not isinstance(tree.lstat(d.path or ""), Missing))
+    broken = next((decision for decision in refused if decision.rule == "path-forbidden"), None) or next(there, None)
     if broken is None:
         return None
-    tree, path = host.driver.lenient, RootedPath(broken.path or "")
+    path = RootedPath(broken.path or "")
     stat, ident = tree.stat(path), tree.ident(path)
     is_closed = isinstance(ident, Missing) and ident.why == "forbidden"
     return {
