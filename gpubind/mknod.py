@@ -53,6 +53,12 @@ def node_command(path: str, minors: Mapping[str, int]) -> str:
     return f"rm {quote(path)}"
 
 
+def load_command(gpus: int) -> str:
+    """The command that loads the driver and makes its nodes, for as many *gpus*: nothing else makes them at boot."""
+    nodes = " ".join(f"-c={number}" for number in range(max(gpus, 1)))
+    return f"modprobe nvidia && nvidia-modprobe -c=255 {nodes} && nvidia-modprobe -u -c=0"
+
+
 def capability_file(capability: str) -> str:
     """The file that describes a *capability* of the table: of `gpu0/gi1/access`, of `config`."""
     gpu, _, rest = capability.rpartition("/")[0].partition("/")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpubind.findings import cases_of, counted, finding
 from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
+from gpubind.mknod import load_command
 from gpubind.model import ContainerPath, Decision, Finding, Severity
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
@@ -34,8 +35,8 @@ def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
     addresses = pci_displays(host, *NVIDIAS_DISPLAYS)
     if addresses:
         where = ", ".join(f"{PCI_DEVICES}/{address}{_bound_to(host, address)}" for address in addresses)
-        gpus = counted(len(addresses), "NVIDIA GPU")
-        yield finding("gpu-without-driver", subject=addresses[0], where=where, gpus=gpus)
+        gpus, load = counted(len(addresses), "NVIDIA GPU"), load_command(len(addresses))
+        yield finding("gpu-without-driver", subject=addresses[0], where=where, gpus=gpus, load=load)
 
 
 def _module_is_loaded(host: Host) -> bool:

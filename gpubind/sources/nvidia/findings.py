@@ -11,6 +11,7 @@ from gpubind.findings import counted, finding
 from gpubind.formats.liblist import library_stem
 from gpubind.host import Host
 from gpubind.layouts import library_directories
+from gpubind.mknod import load_command
 from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing, RootedPath
 from gpubind.names import driver_version_of
 from gpubind.sources.libraries import Libraries
@@ -55,7 +56,7 @@ def _not_loaded(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[
             where=kernel.where,
             why=kernel.why,
             version=version,
-            nodes=" ".join(f"-c={number}" for number in range(max(len(gpus), 1))),
+            load=load_command(len(gpus)),
         )
 
 
