@@ -91,9 +91,8 @@ def render_line(finding: Finding) -> str:
     """A finding in one line: severity, code, what, and what to do."""
     command = finding.command if finding.command and "\n" not in finding.command else None
     todo = ": ".join(part for part in (finding.hint, command) if part)
-    return (
-        printable(f"{finding.severity}: {finding.code}: {finding.what}" + (f" (hint: {todo})" if todo else "")) + "\n"
-    )
+    hint = f" (hint: {todo})" if todo else ""
+    return printable(f"{finding.severity}: {finding.code}: {finding.what}{hint}") + "\n"
 
 
 def render_explanation(explanation: Explanation) -> str:

@@ -53,7 +53,6 @@ _TEXT_NAME = re.compile(
 )
 _ALL_FACTS = (
     "/etc/cdi",
-    "/etc/ld.so.conf.d",
     "/run/cdi",
     "/var/run/cdi",
     "/proc/",
@@ -63,7 +62,7 @@ _ALL_FACTS = (
     "/var/run/nvidia-",
     "/usr/share/nvidia/files.d",
 )
-"""Directories in which every name matters, whatever it is: sockets, pid files, the loader's configuration."""
+"""Directories in which every name matters, whatever it is: sockets, pid files, the driver's own file list."""
 _ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
 _HOME = re.compile(r"/root(/|$)|.*/(home|users)(/|$)", re.IGNORECASE)
 

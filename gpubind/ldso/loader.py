@@ -111,9 +111,8 @@ class Loader:
         """
         if self._defaults is None:
             every = (*_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
-            self._defaults = _existing(
-                self.tree, (*(() if self._cache else read_ldsoconf(self.tree).directories), *every)
-            )
+            configured = () if self._cache else read_ldsoconf(self.tree).directories
+            self._defaults = _existing(self.tree, (*configured, *every))
         return self._defaults
 
 

@@ -133,8 +133,7 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
 
 def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None, vendors: tuple[Vendor, ...] = ()) -> Plan:
     """A plan that binds nothing: for a host without a GPU of *vendors*, where the container is started all the same."""
-    made = make_plan((), Request(vendors=vendors), layout)
-    return made._replace(image=image)
+    return make_plan((), Request(vendors=vendors), layout)._replace(image=image)
 
 
 def _selected(

@@ -30,15 +30,9 @@ def lacking(preflight: ImagePreflight, name: str) -> Optional[Lacking]:
     capability = read_table(shipped_liblist("nvliblist.conf")).library_section(name)
     if capability in (None, VENDOR_NEUTRAL):
         return None
-    findings = (*preflight.plan.findings, *no_nvml(preflight))
-    is_told = any(
-        finding.code in WHOLE_DRIVER
-        or finding.subject == name
-        or (finding.code == "not-in-list" and name in (finding.where or "").split(", "))
-        for finding in findings
-    )
+    is_told = any(f.code in WHOLE_DRIVER or f.subject == name for f in (*preflight.plan.findings, *no_nvml(preflight)))
+    rules = {decision.rule for decision in preflight.plan.decisions if decision.subject == name}
     own = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
     # One that is in the plan, and is damaged.
     is_told |= any(f.kind == "unreadable" for mount in own for f in preflight.container.failures(mount.target))
-    left = any(d.subject == name and d.rule == "capability" for d in preflight.plan.decisions)
-    return Lacking("not-asked" if left else "of-driver", capability, is_told)
+    return Lacking("not-asked" if "capability" in rules else "of-driver", capability, is_told or "not-in-list" in rules)

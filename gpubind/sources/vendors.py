@@ -49,13 +49,8 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
 
 def _none_at_all(errors: list[NothingToBindError]) -> NothingToBindError:
     """The error that a host has nothing of any vendor, of what is said of each."""
-    return NothingToBindError(
-        errors[0].code,
-        "; ".join(error.what for error in errors),
-        where="; ".join(error.where for error in errors),
-        why="; ".join(dict.fromkeys(error.why for error in errors)),
-        hint="; ".join(error.hint for error in errors),
-    )
+    what, where, why, hint = ("; ".join(said) for said in zip(*((e.what, e.where, e.why, e.hint) for e in errors)))
+    return NothingToBindError(errors[0].code, what, where=where, why=why, hint=hint)
 
 
 def nothing_to_bind(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:

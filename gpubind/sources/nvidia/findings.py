@@ -18,20 +18,12 @@ from gpubind.sources.libraries import Libraries
 from gpubind.sources.nodes import NVIDIAS_DISPLAYS, pci_displays
 from gpubind.sources.nvidia.gpus import Kernel
 from gpubind.sources.search import Search
+from gpubind.tree.base import ABSENT
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 LIBCUDA = "libcuda.so.1"
-_UNUSABLE = (
-    "dangling",
-    "path-forbidden",
-    "unreadable",
-    "zero-byte",
-    "truncated-elf",
-    "not-elf",
-    "linker-script",
-    "wrong-machine",
-)
-"""Why a file that has a library's name is no library that a program could load."""
+_ANOTHERS = ("cuda-compat", "other-driver-version")
+"""Why a library is passed over that is a library all the same, but another one."""
 
 
 def driver_findings(
@@ -93,8 +85,8 @@ def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional
     if stubs:
         return {"case": "stub", "where": ", ".join(f"{path} (a stub)" for path in dict.fromkeys(stubs))}
     tree = host.driver.lenient
-    there = (d for d in refused if d.rule in _UNUSABLE and not isinstance(tree.lstat(d.path or ""), Missing))
-    broken = next((decision for decision in refused if decision.rule == "path-forbidden"), None) or next(there, None)
+    # What an old cache alone knows is not there.
+    broken = next((d for d in refused if d.rule not in _ANOTHERS and tree.lstat(d.path or "") != ABSENT), None)
     if broken is None:
         return None
     path = RootedPath(broken.path or "")
