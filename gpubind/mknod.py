@@ -10,9 +10,7 @@ import re
 from collections.abc import Mapping
 from shlex import quote
 
-PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
-MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
-"""The capabilities of GPU instances and compute instances, each with the minor number of its node."""
+from gpubind.formats.procfs import PROC_CAPABILITIES
 
 _MAKERS = tuple(
     (re.compile(name), command)

@@ -9,7 +9,7 @@ from typing import Optional
 
 from gpubind.findings import counted, finding
 from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES
-from gpubind.mknod import PROC_CAPABILITIES
+from gpubind.formats.procfs import PROC_CAPABILITIES
 from gpubind.model import DeviceNode, Finding
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.nodes import read_majors

@@ -8,9 +8,8 @@ from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.findings import finding
-from gpubind.formats.procfs import parse_devices, parse_groups, parse_mig_minors
+from gpubind.formats.procfs import MIG_MINORS, parse_devices, parse_groups, parse_mig_minors
 from gpubind.host import Host
-from gpubind.mknod import MIG_MINORS, node_command
 from gpubind.model import (
     Capability,
     ContainerPath,
@@ -127,6 +126,8 @@ def _number_finding(
     wanted = sorted({majors[driver] for driver in drivers if driver in majors})
     if not wanted or node.major in wanted:  # a driver that is not loaded is another finding
         return
+    from gpubind.mknod import node_command  # few hosts have such a node
+
     yield finding(
         "device-number",
         case="amd" if node.vendor == "amd" else "nvidia",

@@ -7,7 +7,6 @@ name the first acceptable file is taken; the rest get a Decision each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from shlex import quote
 from typing import NamedTuple, Optional, Union
 
 from gpubind.arch import architecture
@@ -186,6 +185,8 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
 
 def ldconfig(root: str) -> str:
     """The command that makes the ld cache of *root* anew."""
+    from shlex import quote  # few hosts need it made
+
     return "ldconfig" if root == "/" else f"ldconfig -r {quote(root)}"
 
 

@@ -13,8 +13,8 @@ from typing import Optional
 from build.driver import V, cache
 from build.trees import Dir, File, Item, Node
 
-from gpubind.formats.procfs import parse_devices, parse_mig_minors
-from gpubind.mknod import MIG_MINORS, capability_file
+from gpubind.formats.procfs import MIG_MINORS, parse_devices, parse_mig_minors
+from gpubind.mknod import capability_file
 
 Files = dict[str, Item]
 MAJORS = {"nvidia-uvm": 235, "nvidia-fs": 511, "nvidia": 195}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from shlex import quote
 from typing import Any, Optional
 
 from gpubind.errors import NothingToBindError
@@ -11,7 +10,6 @@ from gpubind.findings import counted, finding
 from gpubind.formats.liblist import library_stem
 from gpubind.host import Host
 from gpubind.layouts import library_directories
-from gpubind.mknod import load_command
 from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing, RootedPath
 from gpubind.names import driver_version_of
 from gpubind.sources.libraries import Libraries
@@ -40,6 +38,8 @@ def driver_findings(
 
 def _not_loaded(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Iterator[Finding]:
     if kernel.version is None and kind == "linux":
+        from gpubind.mknod import load_command  # only where it is to be loaded
+
         gpus = pci_displays(host, *NVIDIAS_DISPLAYS)
         yield finding(
             "driver-not-loaded",
@@ -89,6 +89,8 @@ def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional
     broken = next((d for d in refused if d.rule not in _ANOTHERS and tree.lstat(d.path or "") != ABSENT), None)
     if broken is None:
         return None
+    from shlex import quote  # few hosts have such a file
+
     path = RootedPath(broken.path or "")
     stat, ident = tree.stat(path), tree.ident(path)
     is_closed = isinstance(ident, Missing) and ident.why == "forbidden"

@@ -13,6 +13,8 @@ from gpubind.errors import FormatError
 from gpubind.findings import finding
 from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
 from gpubind.formats.procfs import (
+    MIG_MINORS,
+    PROC_CAPABILITIES,
     GpuInformation,
     normal_pci,
     parse_driver_version,
@@ -23,7 +25,6 @@ from gpubind.formats.procfs import (
     parse_params,
 )
 from gpubind.host import Host
-from gpubind.mknod import MIG_MINORS, PROC_CAPABILITIES
 from gpubind.model import ContainerPath, Finding, Gpu, MigDevice, MigNode, Missing, Request
 from gpubind.sources.nodes import render_node
 
