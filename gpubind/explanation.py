@@ -57,6 +57,15 @@ def explain_code(code: str) -> Optional[str]:
     return f"{code}\n\nan error, exit {row[1]}\n\n{row[2]}\n" if row else None
 
 
+def nearest_code(name: str) -> Optional[str]:
+    """The code of a finding or an error that *name* was probably to be; None if it is like none."""
+    from difflib import get_close_matches  # only where a name means nothing
+
+    codes = re.findall(r"^## ([a-z].*)$", read_data("docs/findings.md").decode("utf-8"), re.MULTILINE)
+    codes += re.findall(r'^\| <a id="([^"]*)"', read_data("docs/errors.md").decode("utf-8"), re.MULTILINE)
+    return next(iter(get_close_matches(name, codes, n=1, cutoff=0.75)), None)
+
+
 def _texts(decision: Decision) -> list[str]:
     """The names by which a Decision can be asked for."""
     paths = [path for path in (decision.path, decision.target) if path]

@@ -587,7 +587,20 @@ def test_a_host_without_gpu_is_a_warning_and_the_container_starts(tmp_path: Path
     roots = ("--root", str(empty), "--dev-root", str(empty))
     done = gpubind("exec", *roots, "img", "cmd", env=env)
     assert (done.returncode, done.stderr.startswith("warning: nothing-to-bind: ")) == (42, True)
+    assert ("NVIDIA" in done.stderr, "AMD" in done.stderr) == (True, True)  # nobody was asked for by name
     assert gpubind("exec", "--require-gpu", *roots, "img", "cmd", env=env).returncode == 125
+
+
+def test_a_start_tells_each_finding_that_counts_in_a_line_and_all_of_all_with_verbose(tmp_path: Path) -> None:
+    env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
+    unloaded = str(make_tree(tmp_path / "root", rhel()).root)
+    words = ("exec", "--nv", "--root", unloaded, "--dev-root", unloaded)
+    (line,) = gpubind(*words, "img", "cmd", env=env).stderr.splitlines()
+    assert line.startswith("error: driver-not-loaded: no NVIDIA kernel module is loaded on this host (hint: load it")
+    assert line.endswith("nvidia-modprobe -u -c=0)")
+    told = gpubind("exec", "-v", *words[1:], "img", "cmd", env=env).stderr
+    assert "  where: " in told
+    assert "note: " in told
 
 
 def test_require_gpu_wants_a_gpu_that_works(tmp_path: Path) -> None:
@@ -704,6 +717,13 @@ def test_what_is_said_of_gpus_is_looked_at_before_the_host(tmp_path: Path) -> No
 def test_a_program_that_is_imitated_chooses_no_gpu() -> None:
     done = gpubind("plan", "--host", HOST, "--gpus", "0", "--like", "apptainer")
     assert (done.returncode, done.stderr.split(": ")[1]) == (2, "like-with-gpus")
+
+
+@pytest.mark.parametrize(("name", "meant"), [("uvm-mising", "uvm-missing"), ("not-recordet", "not-recorded")])
+def test_a_mistyped_code_is_a_mistake_and_the_code_is_told(name: str, meant: str) -> None:
+    done = gpubind("explain", name, "--host", HOST)
+    assert (done.returncode, done.stderr.startswith("error: unknown-code: ")) == (2, True)
+    assert f"`{meant}`" in done.stderr
 
 
 def test_explain_says_why_a_node_is_left_out() -> None:

@@ -26,7 +26,7 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError
+from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, NothingToBindError, UsageError
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
@@ -155,15 +155,28 @@ def explain(
     from gpubind.cli.output import write_document
     from gpubind.documents.text import render_explanation
     from gpubind.explanation import explain as explain_name
-    from gpubind.explanation import explain_code
+    from gpubind.explanation import explain_code, nearest_code
 
     page = explain_code(name)
     if page is not None:
         write_document(page, None)
         return
     host = open_host_of(options)
-    made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
-    write_document(render_explanation(explain_name(made, name)), None)
+    try:
+        made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
+    except NothingToBindError:
+        _need_no_code(nearest_code(name), name)
+        raise
+    explanation = explain_name(made, name)
+    if not explanation.subjects:
+        _need_no_code(nearest_code(name), name)
+    write_document(render_explanation(explanation), None)
+
+
+def _need_no_code(near: Optional[str], name: str) -> None:
+    """Errors: `UsageError` (code `unknown-code`) where *name*, which means nothing, is like the code *near*."""
+    if near is not None:
+        raise UsageError("unknown-code", f"`{name}` is no code, and no file is called so", hint=f"`{near}` is one")
 
 
 @app.command()

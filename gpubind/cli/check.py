@@ -14,6 +14,7 @@ from gpubind.cli.options import (
     open_host_of,
     open_image_of,
     takes_plan_options,
+    vendors_of,
 )
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
 from gpubind.errors import EXIT_FINDING, NothingToBindError, UsageError
@@ -126,7 +127,8 @@ def _preflight(
     try:
         plan = make_plan(options, host=host, like=like, image=opened, layout=layout)
     except NothingToBindError as error:
-        plan = empty_plan(layout, opened.facts if opened else None)._replace(findings=(nothing_to_bind(error),))
+        plan = empty_plan(layout, opened.facts if opened else None, vendors_of(options))
+        plan = plan._replace(findings=(nothing_to_bind(error),))
     return preflight_of(host, plan, opened, runtime, start, program)
 
 

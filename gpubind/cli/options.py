@@ -271,7 +271,7 @@ def make_plan(
             raise UsageError("list-for-two", "--list is one vendor's list, and --nv and --rocm are two", hint=hint)
         listfile = read_listfile(options.list_)
     request = Request(
-        vendors=_vendors(options),
+        vendors=vendors_of(options),
         caps=_caps(options.caps),
         caps_explicit=options.caps is not None,
         source=source,
@@ -314,7 +314,7 @@ def _qualified(name: str) -> None:
         raise UsageError(error.code, error.what, why=error.why, hint=hint) from error
 
 
-def _vendors(options: PlanOptions) -> tuple[Vendor, ...]:
+def vendors_of(options: PlanOptions) -> tuple[Vendor, ...]:
     """Those that are asked for by name; else none, which stands for every vendor found."""
     asked: dict[Vendor, bool] = {"nvidia": options.nv, "amd": options.rocm}
     if not any(asked.values()) and options.list_ is not None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Optional
 
-from gpubind.documents.text import printable, render_finding
+from gpubind.documents.text import printable, render_finding, render_line
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
 from gpubind.model import Finding, Severity
 
@@ -53,11 +53,13 @@ def warn(error: GpubindError) -> None:
     complain(render_error(error, "warning"))
 
 
-def report(findings: Iterable[Finding], *, notes: bool = True) -> None:
-    """Write findings to standard error, with or without those that are mere notes."""
+def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
+    """Write findings to standard error; *brief*: a line each, and none for those that are mere notes."""
     for finding in findings:
-        if notes or finding.severity != "note":
+        if not brief:
             complain(render_finding(finding))
+        elif finding.severity != "note":
+            complain(render_line(finding))
 
 
 def _to_stdout(data: bytes) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.cli.options import PlanOptions, make_plan, open_host_of
+from gpubind.cli.options import PlanOptions, make_plan, open_host_of, vendors_of
 from gpubind.cli.output import complain, report, warn
 from gpubind.errors import CheckError, CommandError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.runtimes import RUNTIMES
@@ -128,14 +128,15 @@ def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Want
     first = program if wanted.check or hides else None
     brought = brought_by(ready.start, plan, image)
     name = looked.runtime.name
-    made = preflight(ready.host, plan, image, backend=name, program=first, brought=brought, words=words)
+    start = ready.start
+    made = preflight(ready.host, plan, image, backend=name, start=start, program=first, brought=brought, words=words)
     if wanted.check:
         _checked(made, wanted)
     elif hides:
         _need_command(made)
     if not (wanted.check or wanted.quiet):
         order = order_findings(made) if image is not None else ()
-        report([*plan.findings, *words.findings, *order], notes=wanted.verbose)
+        report([*plan.findings, *words.findings, *order], brief=not wanted.verbose)
 
 
 def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: Wanted) -> "Plan":
@@ -148,11 +149,12 @@ def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: 
     except NothingToBindError as error:
         if wanted.require_gpu or _asks_by_name(options):
             raise
-        plan = empty_plan(layout, image.facts if image else None)
+        plan = empty_plan(layout, image.facts if image else None, vendors_of(options))
+        told = nothing_to_bind(error)
         if wanted.check:
-            plan = plan._replace(findings=(nothing_to_bind(error),))
+            plan = plan._replace(findings=(told,))
         elif not wanted.quiet:
-            warn(error)
+            report([told._replace(severity="warning")], brief=not wanted.verbose)
     if wanted.require_gpu:
         _need_gpu(plan)
     return plan
@@ -242,7 +244,7 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
 
     outcome = report_of(start.plan, check(start), ignored_codes(()))
     if not wanted.quiet:
-        report(outcome.findings, notes=wanted.verbose)
+        report(outcome.findings, brief=not wanted.verbose)
         for finding, reason in outcome.ignored:
             complain(f"ignored: {finding.code}: {printable(finding.what)} ({printable(reason)})\n")
     errors = [finding.code for finding in outcome.findings if finding.severity == "error"]

@@ -87,6 +87,14 @@ def render_finding(finding: Finding) -> str:
     return "\n".join(lines) + "\n"
 
 
+def render_line(finding: Finding) -> str:
+    """A finding in one line: severity, code, what, and what to do."""
+    command = finding.command if finding.command and "\n" not in finding.command else None
+    todo = ": ".join(part for part in (finding.hint, command) if part)
+    hint = f" (hint: {todo})" if todo else ""
+    return printable(f"{finding.severity}: {finding.code}: {finding.what}{hint}") + "\n"
+
+
 def render_explanation(explanation: Explanation) -> str:
     """The Decisions as a tree, each subject a root."""
     lines: list[str] = []

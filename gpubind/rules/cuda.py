@@ -69,7 +69,7 @@ def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
         where=cuda.known_from,
         libcuda=cuda.name,
         serves=cuda.serves,
-        driver=minimum_driver(wanted) or "of that CUDA",
+        driver=f"driver {minimum}" if (minimum := minimum_driver(wanted)) else "a driver for that CUDA",
     )
 
 

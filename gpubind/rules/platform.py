@@ -106,7 +106,7 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
         interpreter = None if isinstance(facts, Missing) else facts.interpreter
         if interpreter is None or not interpreter.startswith("/") or _USUAL_INTERPRETERS.fullmatch(interpreter):
             continue
-        if preflight.image is not None and preflight.image.tree.has(interpreter):
+        if preflight.container is not None and preflight.container.locate(interpreter) is not None:
             continue
         yield finding(
             "foreign-interpreter",
@@ -146,7 +146,7 @@ def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
     host = preflight.host
     major = read_majors(host)[0].get("nvidia-caps-imex-channels")
     channels = host.environ.get("NVIDIA_IMEX_CHANNELS", "")
-    is_due = major is not None and (channels or host.dev.has(IMEX_DOMAIN))
+    is_due = preflight.is_nvidias and major is not None and (channels or host.dev.has(IMEX_DOMAIN))
     if is_due and host.dev.has_nothing_in(IMEX_NODES):
         where = f"{IMEX_NODES}/channel*, /proc/devices (nvidia-caps-imex-channels: {major})"
         yield finding(

@@ -69,7 +69,7 @@ def started(situation: Situation) -> Preflight:
     try:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)
     except NothingToBindError as error:
-        made = empty_plan()._replace(findings=(nothing_to_bind(error),))
+        made = empty_plan(vendors=situation.request.get("vendors", ()))._replace(findings=(nothing_to_bind(error),))
     return preflight(
         machine,
         made,
