@@ -11,14 +11,32 @@ from typing import Optional
 from gpubind.errors import UsageError
 from gpubind.execute import probe_version
 from gpubind.host.open import read_file
+from gpubind.image.bundle import is_bundle
 from gpubind.model import HostPath, Plan
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.flags import Options
-from gpubind.runtimes.record import Runtime
+from gpubind.runtimes.record import ImageForm, Runtime
 from gpubind.runtimes.start import Start
 
 TEXT_LIMIT = 1 << 20
 """Bytes of an environment file, or of a runtime's configuration, that are read."""
+_BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
+_BY_SCHEME: dict[str, ImageForm] = {"docker": "registry"}
+
+
+def image_form(image: str) -> Optional[ImageForm]:
+    """How *image*, a word of a command line's, names an image; None for a path to nothing.
+
+    What is here counts before what its name looks like. Any other word is a name that a store may know.
+    """
+    kind, colon, rest = image.partition(":")
+    if os.path.exists(image):
+        return "file" if not os.path.isdir(image) else "bundle" if is_bundle(image) else "directory"
+    if colon and rest.startswith("//"):
+        return _BY_SCHEME.get(kind, "source")
+    if colon and kind in _BY_PREFIX:
+        return _BY_PREFIX[kind]
+    return None if not image or image.startswith(("/", ".", "-")) or image.endswith(".sif") else "reference"
 
 
 def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], environ: Mapping[str, str]) -> Start:

@@ -16,7 +16,7 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
-from gpubind.errors import EXIT_FINDING, NothingToBindError, UsageError
+from gpubind.errors import EXIT_FINDING, NothingToBindError, RuntimeLimitError, UsageError
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def check(
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     codes, reasons = known_codes(only or ()), ignored_codes(ignore or ())
-    start = _preflight(options, image, like, _runtime(backend, options), tuple(backend_arg or ()), program)
+    start = _preflight(options, image, like, _runtime(backend, options, image), tuple(backend_arg or ()), program)
     rules = tuple(rule for rule in asked(start) if not codes or rule.code in codes)
     findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
     report = report_of(start.plan, findings, reasons, ((rule.code, rule.needs) for rule in rules))
@@ -130,14 +130,17 @@ def _preflight(
     return preflight_of(host, plan, opened, runtime, start, program)
 
 
-def _runtime(backend: Optional[str], options: PlanOptions) -> Optional["Runtime"]:
+def _runtime(backend: Optional[str], options: PlanOptions, image: Optional[str]) -> Optional["Runtime"]:
     """The runtime that --backend names; None if there is none, or if nobody can know. Errors: `UsageError`."""
-    from gpubind.preparation import first_installed
+    from gpubind.preparation import choose_runtime
     from gpubind.runtimes import known_runtime
 
-    if backend == "auto":
-        return first_installed(os.environ) if options.host is None else None
-    return known_runtime(backend) if backend is not None else None
+    if backend != "auto":
+        return known_runtime(backend) if backend is not None else None
+    try:
+        return choose_runtime(image or "", os.environ).runtime if options.host is None else None
+    except RuntimeLimitError:
+        return None
 
 
 def _rendered(chosen: str, report: "Report", output: Optional[str]) -> str:

@@ -303,7 +303,7 @@ def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
 CH_RUN = Runtime(
     name="ch-run",
     title="Charliecloud",
-    images=("directory", "file"),
+    images=("directory",),
     limits=Limits(
         user_namespaces=UserNamespaces(
             helpers=(), moves=False, message="it will say `can't init user+mount namespaces: Operation not permitted`"
