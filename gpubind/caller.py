@@ -10,6 +10,7 @@ from typing import Optional
 
 from gpubind.errors import UsageError
 from gpubind.execute import probe_version
+from gpubind.host import Host
 from gpubind.host.open import read_file
 from gpubind.image.bundle import is_bundle
 from gpubind.model import HostPath, Plan
@@ -39,14 +40,17 @@ def image_form(image: str) -> Optional[ImageForm]:
     return None if not image or image.startswith(("/", ".", "-")) or image.endswith(".sif") else "reference"
 
 
-def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], environ: Mapping[str, str]) -> Start:
-    """A start by *runtime*: version, configuration, the user's own options, values and directories.
+def begin(
+    runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], environ: Mapping[str, str], host: Host
+) -> Start:
+    """A start by *runtime* on *host*: version, configuration, the user's own options, values and directories.
 
     *program* is the path of its program, None where it is not to be asked; *arguments* are the user's own options for
     it, and *environ* is the caller's environment.
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
     version, site = None, None
+    is_here = program is not None and host.local is not None
     if program is not None and program.startswith("/") and runtime.identify is not None:
         identity = runtime.identify(probe_version(program))
         runtime, version = RUNTIMES[identity.name], identity.version
@@ -66,16 +70,16 @@ def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], 
         env_files=values,
         has_unread_env_files=unread,
         directories=frozenset(path for path in (environ.get("HOME"), here) if path and os.path.isdir(path)),
-        machine=os.uname().machine if program is not None else None,
-        pid=os.getpid() if program is not None else None,
+        machine=host.uname.machine,
+        pid=os.getpid() if is_here else None,
         home=_home(),
         working_directory=here,
         nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
-        is_root=os.geteuid() == 0,
+        is_root=host.identity.euid == 0,
         inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)),
-        uid=os.geteuid() if program is not None else None,
-        has_selinux=program is not None and _enforces_selinux(),
-        has_terminal=program is not None and all(map(os.isatty, (0, 1, 2))),
+        uid=os.geteuid() if is_here else None,
+        has_selinux=is_here and _enforces_selinux(),
+        has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
     )
 
 

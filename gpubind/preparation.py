@@ -44,9 +44,9 @@ USUAL = next(iter(RUNTIMES))
 def start_on(host: Host, runtime: Runtime, arguments: tuple[str, ...]) -> Start:
     """A start by *runtime* on *host*, with the facts of this machine; of another machine nothing is known."""
     if host.local is None:
-        return begin(runtime, None, arguments, {})
+        return begin(runtime, None, arguments, {}, host)
     environ = callers_environ()
-    return begin(runtime, find_program(runtime.name, environ), arguments, environ)
+    return begin(runtime, find_program(runtime.name, environ), arguments, environ, host)
 
 
 class Chosen(NamedTuple):
@@ -192,7 +192,7 @@ def preflight_of(
     if runtime is None or start is None:
         name = runtime.name if runtime is not None else None
         is_here = runtime is None and host.local is not None and program is not None
-        brought = _usually_brought(plan) if is_here else None
+        brought = _usually_brought(plan, host) if is_here else None
         return preflight(host, plan, image, backend=name, program=program, brought=brought)
     start = staged(start, plan, image, write=False)
     brought = brought_by(start, plan, image) if host.local is not None else None
@@ -203,10 +203,10 @@ def preflight_of(
     return made
 
 
-def _usually_brought(plan: Plan) -> Optional[Brought]:
+def _usually_brought(plan: Plan, host: Host) -> Optional[Brought]:
     """What a runtime of which nothing is known mostly brings: Apptainer's home, working directory and /tmp."""
     places = {name: value for name, value in callers_environ().items() if name in ("HOME", "PWD")}
-    return brought_by(begin(RUNTIMES[USUAL], None, (), places), plan, None)
+    return brought_by(begin(RUNTIMES[USUAL], None, (), places, host), plan, None)
 
 
 def _tree(image: Optional[Image]) -> Optional[Tree]:

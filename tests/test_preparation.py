@@ -1,15 +1,22 @@
-"""Which runtime `--backend auto` means."""
+"""Which runtime `--backend auto` means, and what a start on a recorded host is."""
 
 from __future__ import annotations
 
+import json
+from copy import copy
 from pathlib import Path
 
 import pytest
 from test_cli import HOST, gpubind
 
-from gpubind.caller import image_form
+from gpubind.caller import begin, image_form
+from gpubind.cli.options import PlanOptions
+from gpubind.cli.words import WordsOf, plan_in_words
 from gpubind.errors import RuntimeLimitError
-from gpubind.preparation import choose_runtime
+from gpubind.facade import open_host
+from gpubind.host import Host
+from gpubind.preparation import choose_runtime, layout_of, start_on
+from gpubind.runtimes import RUNTIMES
 
 EVERY = (
     *("apptainer", "singularity", "bwrap", "podman", "docker", "ch-run", "proot", "udocker", "systemd-nspawn"),
@@ -111,3 +118,43 @@ def test_the_runtime_that_was_chosen_is_said_with_v_alone(tmp_path: Path) -> Non
     assert loud.stderr.startswith(said)
     assert said not in gpubind("exec", *words, env=env).stderr + loud.stdout
     assert said not in gpubind("exec", "-v", "--backend", "apptainer", *words, env=env).stderr
+
+
+# A start on another machine.
+
+
+def recorded(euid: int = 0, machine: str = "x86_64") -> Host:
+    made = copy(open_host(HOST))
+    made.identity = made.identity._replace(euid=euid)
+    made.uname = made.uname._replace(machine=machine)
+    return made
+
+
+@pytest.mark.parametrize("mine", [0, 1000])
+@pytest.mark.parametrize("theirs", [0, 1000])
+def test_who_starts_on_a_recorded_host_is_who_recorded_it(
+    mine: int, theirs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: mine)
+    start = begin(RUNTIMES["crun"], "/usr/bin/crun", (), {}, recorded(theirs))
+    assert (start.is_root, start.uid, start.pid) == (theirs == 0, None, None)
+
+
+@pytest.mark.parametrize(("machine", "directory"), [("x86_64", "x86_64-linux-gnu"), ("aarch64", "aarch64-linux-gnu")])
+def test_where_loaders_look_is_a_matter_of_the_hosts_architecture(machine: str, directory: str) -> None:
+    host = recorded(machine=machine)
+    layout = layout_of(start_on(host, RUNTIMES["udocker"], ()), host, None)
+    assert layout.libdir == f"/usr/lib/{directory}"
+
+
+def test_an_edited_bundle_is_the_same_whoever_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rootfs").mkdir()
+    document = {"ociVersion": "1.0.2", "root": {"path": "rootfs"}, "process": {"cwd": "/", "args": ["x"]}}
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    texts = set()
+    for euid, may_write in ((0, True), (1000, False)):
+        monkeypatch.setattr("os.geteuid", lambda euid=euid: euid)
+        monkeypatch.setattr("os.access", lambda path, mode, may=may_write: may)
+        _, text = plan_in_words(PlanOptions(host=HOST), str(tmp_path), WordsOf("oci", False, (), False))
+        texts.add(text)
+    assert len(texts) == 1

@@ -75,8 +75,8 @@ def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
     name = next((name for name, program in programs.items() if program), READERS[0])
     # A module is for every caller: what this one's environment says is not in it.
     environ = {} if row.is_kept else RUNTIMES[name].forms[f"{name}-env"].environ_of(callers)
-    start = begin(RUNTIMES[name], programs.get(name), (), environ)
     host = open_host_of(options)
+    start = begin(RUNTIMES[name], programs.get(name), (), environ, host)
     opened = open_image_of(asked.image, host)
     if row.is_kept:
         options, host = _for_every_job(options), without_choice(host)  # each job's own stay as they are

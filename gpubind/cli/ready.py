@@ -103,7 +103,7 @@ def ready_for(
     from gpubind.preparation import host_for, layout_of, line_words_of, staged, words_of
 
     image = looked.image
-    start = begin(looked.runtime, looked.program, wanted.arguments, environ)
+    start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host)
     start = start._replace(allow_writable=wanted.allow_writable)
     host = host_for(looked.host, start, image)
     plan = _plan(options, host, image, layout_of(start, host, image), wanted)

@@ -36,10 +36,12 @@ def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -
     opened = open_image_of(image, host)
     environ = form.environ_of(callers_environ())
     program = find_program(runtime.name, environ) if options.host is None else None
-    start = begin(runtime, program, wanted.arguments, environ)._replace(allow_writable=wanted.allow_writable)
+    start = begin(runtime, program, wanted.arguments, environ, host)._replace(allow_writable=wanted.allow_writable)
     host = host_for(host, start, opened)
     made = make_plan(options, host=host, image=opened, layout=layout_of(start, host, opened))
     start = staged(start, made, opened, write=True)
+    if host.local is None and start.bundle is not None:
+        start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
     words = words_of(start, made, opened)
     if words is None:
         what = f"--format {wanted.chosen} edits what an image has, and no such image is given"
