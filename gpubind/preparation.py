@@ -23,7 +23,7 @@ from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import STAGED_DIRECTORY, STORES, Command, ImageForm, Runtime
 from gpubind.runtimes.start import Start
-from gpubind.stage import stage, stage_alone, stage_skeleton
+from gpubind.stage import stage, stage_alone, stage_in, stage_skeleton
 from gpubind.tree import Tree
 
 WORDS_OF_FORMS: Mapping[Optional[ImageForm], str] = {
@@ -126,18 +126,50 @@ def without_choice(host: Host) -> Host:
     return made
 
 
-def staged(start: Start, plan: Plan, image: Optional[Image], *, write: bool) -> Start:
+class Later(NamedTuple):
+    """Who reads a document later, with the generated files to which it points."""
+
+    kept_as: Optional[str]
+    """The format of one that outlives the command: it must not point to what is private, or cleared."""
+    stage_dir: Optional[str]
+    """Where generated files may stay, an absolute path; None where the user names no place."""
+
+
+NOT_LATER = Later(None, None)
+
+
+def write_generated(
+    contents: Mapping[ContainerPath, str], environ: Mapping[str, str], later: Later = NOT_LATER
+) -> Mapping[ContainerPath, HostPath]:
+    """Where the generated files of a start, or of a document, are now.
+
+    Errors: `RuntimeLimitError` (code `no-stage-dir`) for a document that is kept and has no place for them,
+    `OutputError`.
+    """
+    if later.stage_dir is not None:
+        return stage_in(contents, later.stage_dir)
+    if contents and later.kept_as is not None:
+        raise RuntimeLimitError(
+            "no-stage-dir",
+            f"the document of --format {later.kept_as} needs generated files, and no place is named where they stay",
+            where=", ".join(sorted(contents)),
+            why="your own cache may be cleared, and nobody else may read it, while the document is still in use",
+            hint="--stage-dir DIR: a directory that is yours alone to write, that everybody may read, and that stays",
+        )
+    return stage(contents, environ)
+
+
+def staged(start: Start, plan: Plan, image: Optional[Image], *, write: bool, later: Later = NOT_LATER) -> Start:
     """*start* with the configuration of *image*, if that is a bundle, and the places of generated files: the plan's and
     its own, which are written if *write*.
 
-    Errors: `OutputError` (code `unwritable-file`).
+    Errors: as `write_generated`.
     """
     runtime = RUNTIMES[start.program]
     contents = {**plan.generated, **runtime.generated(plan, start, _tree(image))}
     places_of_files = runtime.skeleton(plan, start, _tree(image))
-    places: Mapping[ContainerPath, HostPath]
     if write:
-        places = stage(contents, start.environ)
+        places = write_generated(contents, start.environ, later)
     else:
         places = {target: HostPath(f"<generated>{target}") for target in contents}
     start = start._replace(staged=places, bundle=image.bundle if image is not None else None)

@@ -113,19 +113,20 @@ def plan(
         raise UsageError("argument-without-runtime", "--backend-arg is for the formats of a runtime's words alone")
     if cdi_hook is not None and chosen != "cdi":
         raise UsageError("hook-without-cdi", "--cdi-hook is for --format cdi alone")
+    stays = os.path.abspath(stage_dir) if stage_dir is not None else None
     if chosen in LASTING:
         if like is not None:
             what = "no CDI spec" if chosen == "cdi" else f"not for --format {chosen}"
             raise UsageError("like-in-words", f"--like shows what a program would bind; it is {what}")
         from gpubind.cli.lasting import Asked, plan_to_last
 
-        made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stage_dir))
+        made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stays))
     elif chosen in PLAN_FORMATS:
         if like is not None:
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
         from gpubind.cli.words import WordsOf, plan_in_words
 
-        words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable)
+        words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stays)
         made, text = plan_in_words(options, image, words)
     else:
         host = open_host_of(options)

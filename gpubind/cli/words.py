@@ -19,14 +19,16 @@ class WordsOf(NamedTuple):
     arguments: tuple[str, ...]
     """The user's own, for the runtime."""
     allow_writable: bool
+    stage_dir: Optional[str]
+    """Where the generated files of a document may stay, an absolute path."""
 
 
 def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -> tuple["Plan", str]:
     """The plan, and its words for the runtime that a format names, beside the user's arguments for it."""
     from gpubind.caller import begin
     from gpubind.execute import callers_environ, find_program
-    from gpubind.preparation import host_for, layout_of, staged, words_of
-    from gpubind.runtimes import runtime_of_format
+    from gpubind.preparation import NOT_LATER, Later, host_for, layout_of, staged, words_of
+    from gpubind.runtimes import KEPT, runtime_of_format
     from gpubind.runtimes.record import Printed
 
     runtime = runtime_of_format(wanted.chosen)
@@ -39,7 +41,8 @@ def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -
     start = begin(runtime, program, wanted.arguments, environ, host)._replace(allow_writable=wanted.allow_writable)
     host = host_for(host, start, opened)
     made = make_plan(options, host=host, image=opened, layout=layout_of(start, host, opened))
-    start = staged(start, made, opened, write=True)
+    later = Later(wanted.chosen, wanted.stage_dir) if wanted.chosen in KEPT else NOT_LATER
+    start = staged(start, made, opened, write=True, later=later)
     if host.local is None and start.bundle is not None:
         start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
     words = words_of(start, made, opened)
