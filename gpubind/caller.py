@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from glob import glob
 from typing import Optional
 
-from gpubind.errors import UsageError
+from gpubind.errors import HostReadError, UsageError
 from gpubind.execute import probe_version
 from gpubind.host import Host
 from gpubind.host.open import read_file
@@ -78,9 +78,22 @@ def begin(
         is_root=host.identity.euid == 0,
         inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)),
         uid=os.geteuid() if is_here else None,
+        remote=remote_of(runtime, environ) if host.local is not None else None,
         has_selinux=is_here and _enforces_selinux(),
         has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
     )
+
+
+def remote_of(runtime: Runtime, environ: Mapping[str, str]) -> Optional[str]:
+    """What sends *runtime* to another machine's daemon; None if nothing does."""
+    return runtime.remote_of(environ, _text_if_there)
+
+
+def _text_if_there(path: str) -> Optional[str]:
+    try:
+        return _text(read_file(path, TEXT_LIMIT))
+    except HostReadError:
+        return None
 
 
 def writable_files(plan: Plan) -> frozenset[str]:

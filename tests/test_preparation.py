@@ -7,6 +7,9 @@ from copy import copy
 from pathlib import Path
 
 import pytest
+from build.driver import kernel, rhel
+from build.images import glibc
+from build.trees import Node, Spec, make_tree
 from test_cli import HOST, gpubind
 
 from gpubind.caller import begin, image_form
@@ -15,7 +18,7 @@ from gpubind.cli.words import WordsOf, plan_in_words
 from gpubind.errors import RuntimeLimitError
 from gpubind.facade import open_host
 from gpubind.host import Host
-from gpubind.preparation import choose_runtime, layout_of, start_on
+from gpubind.preparation import choose_runtime, host_for, layout_of, start_on
 from gpubind.runtimes import RUNTIMES
 
 EVERY = (
@@ -158,3 +161,37 @@ def test_an_edited_bundle_is_the_same_whoever_makes_it(tmp_path: Path, monkeypat
         _, text = plan_in_words(PlanOptions(host=HOST), str(tmp_path), WordsOf("oci", False, (), False, None))
         texts.add(text)
     assert len(texts) == 1
+
+
+# What a check knows of a start.
+
+
+@pytest.mark.parametrize("backend", ["proot", "ch-run"])
+def test_a_check_knows_that_the_user_accepts_what_can_be_written(tmp_path: Path, backend: str) -> None:
+    files: Spec = {**rhel(), **kernel()}
+    make_tree(tmp_path / "root", {path: item for path, item in files.items() if not isinstance(item, Node)})
+    make_tree(tmp_path / "image", glibc())
+    words = ("check", "--root", str(tmp_path / "root"), "--backend", backend, "--image", str(tmp_path / "image"))
+    env = {**programs_in(tmp_path, backend)}
+    refused, accepted = gpubind(*words, env=env).stdout, gpubind(*words, "--allow-writable", env=env).stdout
+    assert ("--allow-writable" in refused, "--allow-writable" in accepted) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ((), False),
+        (("--setenv", "OTHER", "1"), False),
+        (("--setenv", "CUDA_VISIBLE_DEVICES", "1"), True),
+        (("--setenv", "NVIDIA_VISIBLE_DEVICES", "all"), True),
+        (("--unsetenv", "CUDA_VISIBLE_DEVICES"), True),
+        (("--clearenv",), True),
+    ],
+)
+def test_what_bubblewrap_is_told_for_the_container_chooses_there_and_nothing_else(
+    words: tuple[str, ...], chosen: bool
+) -> None:
+    host = copy(open_host(HOST))
+    host.environ, host.local = {**host.environ, "CUDA_VISIBLE_DEVICES": "0"}, host.driver
+    start = begin(RUNTIMES["bwrap"], None, words, host.environ, host)
+    assert ("CUDA_VISIBLE_DEVICES" not in host_for(host, start, None).environ) == chosen

@@ -181,13 +181,13 @@ def _look_at(
     image: str, runtime: "Runtime", wanted: Wanted, host: "Host", environ: Mapping[str, str]
 ) -> Optional["Image"]:
     """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
-    from gpubind.caller import image_form
+    from gpubind.caller import image_form, remote_of
     from gpubind.facade import open_image
 
     machine, form = host.uname.machine, image_form(image)
     has_prefix = form in ("layout", "archive", "registry") and form in runtime.images
     if runtime.store is not None and not has_prefix and not image.startswith(("/", ".")):
-        return open_image(f"{runtime.store}:{image}", machine) if runtime.remote_of(environ) is None else None
+        return open_image(f"{runtime.store}:{image}", machine) if remote_of(runtime, environ) is None else None
     _need_form(image, runtime)
     if not has_prefix and (os.path.isdir(image) or not runtime.fetches):
         opened = open_image(image, machine)

@@ -161,7 +161,7 @@ def _own_layout(start: Start) -> Layout:
     return GPUBIND
 
 
-def _no_remote(environ: Mapping[str, str]) -> Optional[str]:
+def _no_remote(environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
     return None
 
 
@@ -206,8 +206,8 @@ class Runtime(NamedTuple):
     """Programs that it can make the first of a container, by the place where packages have them."""
     store: Optional[Store] = None
     """Whose images it starts by a name that has no `/` or `.` in front: those of that program's own store."""
-    remote_of: Callable[[Mapping[str, str]], Optional[str]] = _no_remote
-    """What of the caller's environment sends it to another machine."""
+    remote_of: Callable[[Mapping[str, str], Callable[[str], Optional[str]]], Optional[str]] = _no_remote
+    """What of the caller's environment, or of files of the caller's, sends it to another machine."""
 
     # Of a Start.
     overrides: Callable[[Start, str], bool] = _no_override

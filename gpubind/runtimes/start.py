@@ -65,6 +65,8 @@ class Start(NamedTuple):
     """What this host has of the runtime's `inits`."""
     uid: Optional[int] = None
     """The caller's; None if nobody starts anything here."""
+    remote: Optional[str] = None
+    """What sends the runtime to another machine's daemon; None if nothing does."""
     has_selinux: bool = False
     """Whether this host's kernel enforces SELinux's rules."""
     has_terminal: bool = False
