@@ -118,13 +118,15 @@ def check(
     *,
     backend: Optional[str] = None,
     arguments: Sequence[str] = (),
+    allow_writable: bool = False,
     program: Optional[str] = None,
 ) -> tuple[Finding, ...]:
     """What will not work with *plan* on *host*, in *image* if one is given: errors first, then by code and subject.
 
     *backend* is the name of the runtime that will start it, with the user's own *arguments* for it: the plan should be
-    one for that runtime (see `open_runtime`). *program* is what will run, as the image has it. Errors: `UsageError`
-    (codes `program-without-image`, `unknown-backend`, `incomplete-argument`).
+    one for that runtime (see `open_runtime`). *allow_writable*: a runtime without a read-only bind will do. *program*
+    is what will run, as the image has it. Errors: `UsageError` (codes `program-without-image`, `unknown-backend`,
+    `incomplete-argument`).
     """
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
@@ -135,6 +137,8 @@ def check(
     runtime = known_runtime(backend) if backend is not None else None
     is_started = runtime is not None and plan.request.like is None
     start = start_on(host, runtime, tuple(arguments)) if runtime is not None and is_started else None
+    if start is not None:
+        start = start._replace(allow_writable=allow_writable)
     return check_start(preflight_of(host, plan, image, runtime, start, program))
 
 

@@ -125,7 +125,7 @@ def plan(
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
         from gpubind.cli.words import WordsOf, plan_in_words
 
-        words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable)
+        words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stage_dir)
         made, text = plan_in_words(options, image, words)
     else:
         host = open_host_of(options)

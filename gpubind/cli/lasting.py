@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
 from gpubind.documents import LASTING
-from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
+from gpubind.errors import HostReadError, UsageError
 from gpubind.model import ContainerPath, HostPath
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
     cdi_hook: Optional[str]
     """Where nvidia-cdi-hook is, if it is to be used."""
     stage_dir: Optional[str]
-    """Where generated files may stay, as the user wrote it."""
+    """Where generated files may stay, an absolute path."""
 
 
 def plan_to_last(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
@@ -86,8 +86,8 @@ def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
     name = next((name for name, program in programs.items() if program), READERS[0])
     # A module is for every caller: what this one's environment says is not in it.
     environ = {} if row.is_kept else RUNTIMES[name].forms[f"{name}-env"].environ_of(callers)
-    start = begin(RUNTIMES[name], programs.get(name), (), environ)
     host = open_host_of(options)
+    start = begin(RUNTIMES[name], programs.get(name), (), environ, host)
     opened = open_image_of(asked.image, host)
     if row.is_kept:
         options, host = _for_every_job(options), without_choice(host)  # each job's own stay as they are
@@ -110,21 +110,8 @@ def _for_every_job(options: PlanOptions) -> PlanOptions:
 def _staged(
     contents: Mapping[ContainerPath, str], asked: Asked, environ: Mapping[str, str]
 ) -> Mapping[ContainerPath, HostPath]:
-    """Where the generated files of a document are now.
+    """Where the generated files of a document are now. Errors: as `write_generated`."""
+    from gpubind.preparation import Later, write_generated
 
-    Errors: `RuntimeLimitError` (code `no-stage-dir`) for a document that is kept and has no place for them,
-    `OutputError`.
-    """
-    from gpubind.stage import stage, stage_in
-
-    if asked.stage_dir is not None:
-        return stage_in(contents, asked.stage_dir)
-    if contents and LASTING[asked.format].is_kept:
-        raise RuntimeLimitError(
-            "no-stage-dir",
-            f"the document of --format {asked.format} needs generated files, and no place is named where they stay",
-            where=", ".join(sorted(contents)),
-            why="your own cache may be cleared, and nobody else may read it, while the document is still in use",
-            hint="--stage-dir DIR: a directory that is yours alone to write, that everybody may read, and that stays",
-        )
-    return stage(contents, environ)
+    kept_as = asked.format if LASTING[asked.format].is_kept else None
+    return write_generated(contents, environ, Later(kept_as, asked.stage_dir))

@@ -24,6 +24,7 @@ from gpubind.model import (
     Side,
     Vendor,
 )
+from gpubind.runtimes import KEPT
 
 if TYPE_CHECKING:
     from gpubind.host import Host
@@ -78,7 +79,9 @@ StageDir = Annotated[
     typer.Option(
         metavar="DIR",
         envvar="GPUBIND_STAGE_DIR",
-        help="With --format " + ", ".join(LASTING) + ": where generated files may stay, for all who use the document.",
+        help="With --format "
+        + ", ".join((*LASTING, *KEPT))
+        + ": where generated files may stay, for all who use the document.",
     ),
 ]
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")

@@ -10,7 +10,7 @@ from gpubind.errors import UsageError
 if TYPE_CHECKING:
     from gpubind.runtimes.record import Runtime
 
-__all__ = ["PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "known_runtime", "runtime_of_format"]
+__all__ = ["KEPT", "PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "known_runtime", "runtime_of_format"]
 
 
 class Row(NamedTuple):
@@ -58,6 +58,8 @@ class _Runtimes(Mapping[str, "Runtime"]):
 
 RUNTIMES: Mapping[str, Runtime] = _Runtimes()
 """All of which gpubind knows, in the order in which `--backend auto` looks for them."""
+KEPT = tuple(dict.fromkeys(document for row in _ROWS.values() for document in row.documents))
+"""Those formats that are documents, which outlive the command."""
 PLAN_FORMATS = (
     *(
         name + form
@@ -65,7 +67,7 @@ PLAN_FORMATS = (
         for name, row in _ROWS.items()
         if form in row.forms
     ),
-    *dict.fromkeys(document for row in _ROWS.values() for document in row.documents),
+    *KEPT,
 )
 """What `plan --format` offers of them."""
 QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)

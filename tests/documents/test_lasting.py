@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from build.driver import kernel, rhel
+from build.images import glibc
 from build.trees import Node, Spec, make_tree
 
 from gpubind.cli.lasting import Asked, plan_to_last
@@ -18,7 +19,9 @@ from gpubind.documents import LASTING
 from gpubind.errors import HostReadError
 
 HOST = "debian13-nvidia550"
-KEPT = [name for name, row in LASTING.items() if row.is_kept]
+ALL = (*LASTING, "oci")
+"""Those of a runtime's, too, that somebody reads later."""
+KEPT = [name for name in ALL if name not in LASTING or LASTING[name].is_kept]
 NIX = "/nix/store/x/lib"
 ICD: Spec = {
     "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": json.dumps(
@@ -60,10 +63,21 @@ def test_every_document_is_data_on_stdout_and_the_same_each_time(name: str) -> N
     assert first.stdout.endswith("\n")
 
 
+def words(directory: Path, name: str) -> tuple[str, ...]:
+    """The options for the document *name*; `oci` edits what there is."""
+    if name in LASTING:
+        return ("--format", name)
+    if not (directory / "bundle").exists():
+        make_tree(directory / "bundle/rootfs", glibc())
+    document = {"ociVersion": "1.0.2", "root": {"path": "rootfs"}, "process": {"cwd": "/", "args": ["x"]}}
+    (directory / "bundle/config.json").write_text(json.dumps(document))
+    return ("--format", name, "--image", str(directory / "bundle"))
+
+
 @pytest.mark.parametrize("name", KEPT)
 def test_a_document_that_is_kept_points_to_nothing_that_is_cleaned_up(tmp_path: Path, root: str, name: str) -> None:
     cache = tmp_path / "cache"
-    done = gpubind("plan", "-q", "--format", name, "--root", root, XDG_CACHE_HOME=str(cache))
+    done = gpubind("plan", "-q", *words(tmp_path, name), "--root", root, XDG_CACHE_HOME=str(cache))
     assert done.returncode == 6
     assert done.stdout == ""
     assert "error: no-stage-dir: " in done.stderr
@@ -72,16 +86,16 @@ def test_a_document_that_is_kept_points_to_nothing_that_is_cleaned_up(tmp_path: 
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("name", ALL)
 def test_a_directory_that_stays_holds_the_generated_files(tmp_path: Path, root: str, name: str) -> None:
     stays, cache = tmp_path / "stays", tmp_path / "cache"
-    words = ("plan", "-q", "--format", name, "--root", root)
-    done = gpubind(*words, "--stage-dir", str(stays), XDG_CACHE_HOME=str(cache))
+    plan = ("plan", "-q", *words(tmp_path, name), "--root", root)
+    done = gpubind(*plan, "--stage-dir", str(stays), XDG_CACHE_HOME=str(cache))
     assert (done.returncode, done.stderr) == (0, "")
     (file,) = os.listdir(stays)
     assert f"{stays}/{file}" in done.stdout
     assert not cache.exists()
-    assert gpubind(*words, GPUBIND_STAGE_DIR=str(stays)).stdout == done.stdout
+    assert gpubind(*plan, GPUBIND_STAGE_DIR=str(stays)).stdout == done.stdout
     assert os.listdir(stays) == [file]
 
 
@@ -97,7 +111,7 @@ def test_lines_of_a_taskprolog_are_read_at_once_and_may_point_to_the_cache(tmp_p
     assert f"{tmp_path}/cache/gpubind/" in done.stdout
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", [name for name in KEPT if name in LASTING])
 def test_what_the_callers_job_has_is_in_no_document_that_is_kept(name: str) -> None:
     words = ("plan", "-q", "--format", name, "--host", HOST)
     mine = gpubind(*words, CUDA_VISIBLE_DEVICES="1", APPTAINER_BIND="/x", APPTAINERENV_LD_LIBRARY_PATH="/y")
