@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
+from gpubind.budget import bounded
 from gpubind.errors import UsageError
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
@@ -42,6 +43,7 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
     return start_on(host, known_runtime(backend), tuple(arguments))
 
 
+@bounded
 def plan(
     host: Host,
     request: Request,
@@ -82,6 +84,7 @@ def plan(
     return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=found.findings)
 
 
+@bounded
 def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[Words]:
     """*plan* in the words of the runtime of *start*: options, binds, variables, and what it has to leave out.
 
@@ -100,6 +103,7 @@ def plan_json(plan: Plan) -> str:
     return render_json(plan)
 
 
+@bounded
 def check(
     host: Host,
     plan: Plan,
@@ -127,6 +131,7 @@ def check(
     return check_start(preflight_of(host, plan, image, runtime, start, program))
 
 
+@bounded
 def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:
     """*host* as the text of a record: what `--host FILE` reads."""
     from gpubind.errors import HostReadError

@@ -10,7 +10,8 @@ from bisect import bisect_right
 from typing import Any, Optional
 
 from gpubind.blob.base import Blob, BlobStream
-from gpubind.errors import FormatError, HostReadError
+from gpubind.budget import spend
+from gpubind.errors import FormatError, GpubindError, HostReadError
 
 CHUNK = 1 << 18
 """Bytes that are unpacked, or copied, in one step."""
@@ -65,10 +66,11 @@ class Unpacked(Blob):
             return False
         try:
             chunk = self._next()
-        except (FormatError, HostReadError):
+        except GpubindError:
             raise
         except Exception as error:  # each library has errors of its own
             raise self._damaged(f"{type(error).__name__}: {str(error)[:200]}") from error
+        spend("unpacked", len(chunk))
         self._start, self._chunk = position, chunk
         consumed = self._consumed()
         if position + len(chunk) > BOMB_RATIO * consumed + BOMB_ALLOWANCE:

@@ -21,9 +21,11 @@ def main(argv: Optional[list[str]] = None) -> int:
             from gpubind.cli.passing import pass_through
 
             pass_through(words)
+        from gpubind.budget import VARIABLE, one_command, times_of
         from gpubind.cli.app import application
 
-        application(words)(args=argv, prog_name="gpubind")
+        with one_command(times_of(os.environ.get(VARIABLE))):
+            application(words)(args=argv, prog_name="gpubind")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     except StdoutClosedError as error:
