@@ -23,6 +23,8 @@ BOMB_RATIO = 200  # the densest real layers stay below 20
 BOMB_ALLOWANCE = 64 << 20
 WINDOW_LIMIT = 64 << 20  # what unpacking zstd may need in memory; `zstd -19` needs 8 MiB
 
+ZSTD_EMPTY = 18  # the largest header of a frame, and a checksum
+
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -175,7 +177,10 @@ class Zstd(Unpacked):
         return self._input.tell()
 
     def _next(self) -> bytes:
-        return self._reader.read(CHUNK)
+        chunk: bytes = self._reader.read(CHUNK)
+        if not chunk and not self._start and not self._chunk and self._consumed() > ZSTD_EMPTY:
+            raise self._damaged("it ends before its first block does")
+        return chunk
 
     def _rewind(self, offset: int) -> None:
         if offset < self._start:

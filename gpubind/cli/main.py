@@ -17,6 +17,9 @@ def main(argv: Optional[list[str]] = None) -> int:
     """Run `gpubind` with *argv*; the exit code. Never lets an exception out."""
     try:
         words = sys.argv[1:] if argv is None else argv
+        for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # libraries of tables make numbers of them
+            if name in os.environ and not _is_size(os.environ[name]):
+                del os.environ[name]
         if words[:1] == ["wrap"]:
             from gpubind.cli.passing import pass_through
 
@@ -50,6 +53,10 @@ def main(argv: Optional[list[str]] = None) -> int:
         _complain(_bug(error))
         return EXIT_BUG
     return 0
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < len(text) < 6
 
 
 def _complain(text: str) -> None:

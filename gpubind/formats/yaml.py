@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpubind.errors import FormatError
+from gpubind.formats.json import with_whole_characters
 
 DEPTH_LIMIT = 64
 VALUES_LIMIT = 100_000
@@ -23,7 +24,6 @@ _TRUE = ("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"
 _FALSE = ("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE")
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.ASCII)
-_HALVES = re.compile("[\ud800-\udfff]")
 _TAGS = ("str", "int", "float", "bool", "null", "map", "seq")
 
 
@@ -37,7 +37,7 @@ def parse_yaml(data: bytes) -> Any:
     if data.lstrip()[:1] in (b"{", b"["):
         try:
             value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
-            return _whole(value) if b"\\u" in data else value
+            return with_whole_characters(value) if b"\\u" in data else value
         except RecursionError as error:
             raise _malformed("byte 0", "nested too deeply") from error
         except ValueError:
@@ -59,15 +59,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise _malformed(twice, f"the key `{twice[:60]}` is there twice")
     return found
-
-
-def _whole(value: Any) -> Any:
-    """*value* with half characters (`\\ud800`), which cannot stand in a path, replaced as Go does."""
-    if isinstance(value, str):
-        return _HALVES.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [_whole(member) for member in value]
-    return {_whole(key): _whole(member) for key, member in value.items()} if isinstance(value, dict) else value
 
 
 def _no_constant(name: str) -> Any:

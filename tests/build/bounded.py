@@ -44,7 +44,7 @@ def run_bounded(*words: str, **environ: str) -> Cost:
 
 
 def _main() -> int:
-    from gpubind.__main__ import main
+    from gpubind.cli.main import main
 
     resource.setrlimit(resource.RLIMIT_CPU, (KILL_AFTER_S, KILL_AFTER_S))
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
