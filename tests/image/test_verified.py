@@ -46,7 +46,7 @@ def test_a_digest_that_is_right_is_no_matter_whatever_its_algorithm(tmp_path: Pa
         files = oci_layout([layer])
         old = f"sha256:{hashlib.sha256(layer).hexdigest()}"
         new = f"{algorithm}:{hashlib.new(algorithm, layer).hexdigest()}"
-        manifest = next(name for name in files if b'"schemaVersion"' in files[name])
+        manifest = next(name for name in files if b'"config": {"mediaType"' in files[name])
         text = files.pop(manifest).replace(old.encode(), new.encode())
         digest = hashlib.sha256(text).hexdigest()
         files[f"blobs/sha256/{digest}"] = text
