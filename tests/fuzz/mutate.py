@@ -10,10 +10,10 @@ SIZE_LIMIT = 1 << 17
 _NUMBERS = (0, 1, 2, 3, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 _LARGE = (*_NUMBERS, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 _TEXTS = (
-    b"\0", b"\n", b"\r", b"\xff", b"\xc2\x9b", b"\xe2\x80\x8f", b"\\ud800", b"\\u0000", b"{", b"}", b"[", b"]",
-    b"'", b"`", b"$(", b"${", b"$((", b"\\", b"/", b"//", b"..", b"/../", b":", b",", b"=", b"=,", b";", b"#", b"*", b"[!",
-    b"?", b"&a ", b"*a", b"<<: ", b"!!int ", b"- ", b"1e999", b"-0", b"9" * 5000, b"true", b"null", b"%", b" ", b"\t",
-    b"/" * 300, b"a" * 5000,
+    b"\0", b"\n", b"\r", b"\xff", b"\xc2\x9b", b"\xe2\x80\x8f", b"\\ud800", b"\\u0000", b"{", b"}", b"[", b"]", b'"',
+    b"'", b"`", b"$(", b"${", b"$((", b"\\", b"/", b"//", b"..", b"/../", b":", b",", b"=", b"=,", b";", b"#", b"*",
+    b"[!", b"?", b"&a ", b"*a", b"<<: ", b"!!int ", b"- ", b"1e999", b"-0", b"9" * 5000, b"true", b"null", b"%", b" ",
+    b"\t", b"/" * 300, b"a" * 5000,
 )  # fmt: skip
 """What some syntax takes for something else."""
 
