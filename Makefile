@@ -1,8 +1,9 @@
 # make demo   plan and check for a bundled recorded host; needs only Python >= 3.9 with venv
 # make test   linters, types, unit tests
 # make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
-# make fuzz  N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
+# make fuzz   N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
 # make bench  speed, as ratios in one run
+# make dist   the wheel, the source archive and gpubind.pyz (one file, any Python >= 3.9), in dist/
 # make fix    format and mend what ruff can
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ HOST   := debian13-nvidia550
 
 N      ?= 100000
 
-.PHONY: demo test live fuzz bench fix clean
+.PHONY: demo test live fuzz bench dist fix clean
 
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
@@ -26,8 +27,10 @@ test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n auto
 
 live: $(VENV)/installed-test
-	tests/live/rig/build
+	rm -rf .live-seen
+	PYTHON=$(BIN)/python tests/live/rig/build
 	$(BIN)/python -m pytest -m live -n auto --dist loadfile --durations 40 tests/live
+	PYTHONPATH=tests $(BIN)/python -m live.table
 
 fuzz: $(VENV)/installed-test
 	PYTHONPATH=tests:. nice $(BIN)/python -m fuzz --cases $(N) $(if $(SEED),--seed $(SEED))
@@ -36,12 +39,17 @@ bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/starts.py
 
+dist: $(VENV)/installed-test
+	$(PIP) 'hatchling>=1.26'
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python packaging/pyz.py dist/gpubind.pyz
+
 fix: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build .live-seen .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Downloads fail now and then; three tries. pip first: 23.2 chooses wrong wheels for another Python's directory, as the
 # live tests need them.
