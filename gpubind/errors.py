@@ -95,6 +95,12 @@ class OutputError(GpubindError):
     exit_code = EXIT_UNREADABLE
 
 
+class BoundError(GpubindError):
+    """One command would spend more on an image or a host than it may: see `gpubind.budget`."""
+
+    exit_code = EXIT_UNREADABLE
+
+
 class StdoutClosedError(GpubindError):
     """Nobody reads standard output any more."""
 

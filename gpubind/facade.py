@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
+from gpubind.budget import bounded
 from gpubind.errors import UsageError
 from gpubind.findings import finding
 from gpubind.host import Host, ListFile
@@ -43,6 +44,7 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
     return start_on(host, known_runtime(backend), tuple(arguments))
 
 
+@bounded
 def plan(
     host: Host,
     request: Request,
@@ -93,6 +95,7 @@ def _ignored(host: Host) -> Iterator[Finding]:
         yield finding("writable-by-others", subject=path, case=kind, severity=severity, part=part)
 
 
+@bounded
 def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[Words]:
     """*plan* in the words of the runtime of *start*: options, binds, variables, and what it has to leave out.
 
@@ -111,6 +114,7 @@ def plan_json(plan: Plan) -> str:
     return render_json(plan)
 
 
+@bounded
 def check(
     host: Host,
     plan: Plan,
@@ -142,6 +146,7 @@ def check(
     return check_start(preflight_of(host, plan, image, runtime, start, program))
 
 
+@bounded
 def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:
     """*host* as the text of a record: what `--host FILE` reads."""
     from gpubind.errors import HostReadError

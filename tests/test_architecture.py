@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "gpubind"
 ROOMS = (
     "errors",
     "model",
+    "budget",
     "arch",
     "formats",
     "data",

@@ -7,6 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Optional
 
+from gpubind.budget import current, spend
 from gpubind.errors import HostReadError
 
 if TYPE_CHECKING:
@@ -35,7 +36,11 @@ class FileBlob(Blob):
     def __init__(self, descriptor: int, label: str) -> None:
         self.label = label
         self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
+        found = os.fstat(descriptor)
+        self._size = found.st_size
+        budget = current()
+        if budget is not None:
+            budget.grant((found.st_dev, found.st_ino), self._size)
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
@@ -49,6 +54,7 @@ class FileBlob(Blob):
         size = min(size, self._size - offset)  # as it was when it was opened
         if size <= 0:
             return b""
+        spend("read", size)
         try:
             data = os.pread(self._descriptor, size, offset)
             while len(data) < size:

@@ -17,13 +17,18 @@ def main(argv: Optional[list[str]] = None) -> int:
     """Run `gpubind` with *argv*; the exit code. Never lets an exception out."""
     try:
         words = sys.argv[1:] if argv is None else argv
+        for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # libraries of tables make numbers of them
+            if name in os.environ and not _is_size(os.environ[name]):
+                del os.environ[name]
         if words[:1] == ["wrap"]:
             from gpubind.cli.passing import pass_through
 
             pass_through(words)
+        from gpubind.budget import VARIABLE, one_command, times_of
         from gpubind.cli.app import application
 
-        application(words)(args=argv, prog_name="gpubind")
+        with one_command(times_of(os.environ.get(VARIABLE))):
+            application(words)(args=argv, prog_name="gpubind")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     except StdoutClosedError as error:
@@ -59,6 +64,10 @@ def _is_interrupt(error: Optional[BaseException]) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < len(text) < 6
 
 
 def _complain(text: str) -> None:

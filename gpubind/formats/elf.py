@@ -24,6 +24,7 @@ HEAD_SIZE = 256
 HEADER_LIMIT = 256
 """Bytes of a program or section header; those of 64-bit files have 56 and 64."""
 NEEDED_LIMIT = 4096
+TAGS_LIMIT = NEEDED_LIMIT + 1024  # beside these, about 40
 VER_FLG_WEAK = 2
 PT_DYNAMIC, PT_INTERP, PT_GNU_STACK = 2, 3, 0x6474E551
 PF_X = 1
@@ -170,7 +171,7 @@ def _read_dynamic(
     needed: list[str] = []
     single: dict[str, str] = {}
     flags_1 = 0
-    for tag in _bounded(dynamic.iter_tags(), 16 * NEEDED_LIMIT, "dynamic tags"):
+    for tag in _bounded(dynamic.iter_tags(), TAGS_LIMIT, "dynamic tags"):
         name = tag.entry.d_tag
         if name == "DT_NEEDED":
             needed.append(_text(tag.needed))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpubind.errors import FormatError
+from gpubind.formats.json import with_whole_characters
 
 DEPTH_LIMIT = 64
 VALUES_LIMIT = 100_000
@@ -30,7 +31,6 @@ _NAMED_FLOATS = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 _GO_WORDS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
-_HALVES = re.compile("[\ud800-\udfff]")
 _TAGS = ("str", "int", "float", "bool", "null", "map", "seq")
 
 
@@ -46,7 +46,7 @@ def parse_yaml(data: bytes) -> Any:
             value = json.loads(
                 data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_float
             )
-            return _whole(value) if b"\\u" in data else value
+            return with_whole_characters(value) if b"\\u" in data else value
         except RecursionError as error:
             raise _malformed("byte 0", "nested too deeply") from error
         except ValueError:
@@ -68,15 +68,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise _malformed(twice, f"the key `{twice[:60]}` is there twice")
     return found
-
-
-def _whole(value: Any) -> Any:
-    """*value* with half characters (`\\ud800`), which cannot stand in a path, replaced as Go does."""
-    if isinstance(value, str):
-        return _HALVES.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [_whole(member) for member in value]
-    return {_whole(key): _whole(member) for key, member in value.items()} if isinstance(value, dict) else value
 
 
 def _no_constant(name: str) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
+from gpubind.budget import current
 from gpubind.host.base import RunResult
 from gpubind.host.trust import acts_as_root, writable_by_others
 from gpubind.model import Missing
@@ -45,16 +46,25 @@ def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Mis
     program = find_program(argv[0])
     if isinstance(program, Missing):
         return program
+    import time
     from subprocess import PIPE
 
+    budget = current()
+    left = timeout_s if budget is None else min(timeout_s, budget.left("milliseconds") / 1000)
+    if left <= 0:
+        return Missing("unreadable", f"`{argv[0]}` is not asked: helper programs took all the time that they may")
+    started = time.monotonic()
     process = start_program(program, argv, stdout=PIPE, stderr=PIPE)
     if isinstance(process, Missing):
         return process
     try:
-        return _answer(process, argv[0], timeout_s)
+        return _answer(process, argv[0], left)
     finally:
         if process.returncode is None:  # late, without end, or interrupted
             _kill(process)
+        if budget is not None:
+            took = int(1000 * (time.monotonic() - started))
+            budget.take("milliseconds", min(took, budget.left("milliseconds")))
 
 
 def start_program(

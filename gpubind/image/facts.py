@@ -29,6 +29,8 @@ COMPAT = tuple(
 """Where NVIDIA's packages and images have a compat libcuda. In NGC's images the entrypoint makes `lib` a link to
 `lib.real` where that libcuda works; without the entrypoint there is no `lib`."""
 
+COMPAT_LIMIT = 64  # paths of these; an image has one toolkit, or a few
+
 _VARIABLE = re.compile(
     r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
     r"|GBM_BACKENDS_PATH|VDPAU_DRIVER_PATH"
@@ -129,7 +131,7 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
     """Each compat libcuda that a program would find as libcuda.so.1 in its directory, once."""
-    for real in dict.fromkeys(tree.resolve(path) for path in _compat_paths(tree)):
+    for real in dict.fromkeys(tree.resolve(path) for path in _compat_paths(tree)[:COMPAT_LIMIT]):
         if isinstance(real, Missing):
             continue
         directory = real.rpartition("/")[0]

@@ -107,8 +107,8 @@ class Loader:
 
     def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
         """What the cache says of *soname*, in its order."""
-        entries = self._cache.matching((soname,)) if self._cache else ()
-        return tuple(entry for entry in entries if entry.name == soname and entry.path.startswith("/"))
+        entries = self._cache.named(soname) if self._cache else ()
+        return tuple(entry for entry in entries if entry.path.startswith("/"))
 
     def default_directories(self) -> tuple[RootedPath, ...]:
         """Where programs look that find nothing in the cache: nothing of ld.so.conf, which is for ldconfig alone.
