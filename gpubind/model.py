@@ -149,6 +149,17 @@ class ImageLibrary(NamedTuple):
     note: Optional[CudaNote] = None
 
 
+class ImageCuda(NamedTuple):
+    """A CUDA toolkit or runtime in an image."""
+
+    version: str
+    """`12.4.1`, or `12.4` where only that is told."""
+    origin: Literal["toolkit", "variable", "pip", "conda", "spack", "easybuild"]
+    """Who put it there; `toolkit`: /usr/local/cuda; `variable`: CUDA_VERSION, where there is no toolkit."""
+    where: str
+    """The file or directory that tells the version, as it is seen in the image; or the name of the variable."""
+
+
 class ImageFacts(NamedTuple):
     """What a plan must know of an image."""
 
@@ -176,13 +187,15 @@ class ImageFacts(NamedTuple):
     vendor_neutral: tuple[str, ...]
     """Which of libglvnd's libraries and the OpenCL loader it has, by soname."""
     cuda: Optional[str]
-    """The CUDA toolkit or runtime in it, `12.4.1`."""
+    """The newest CUDA toolkit or runtime in it, `12.4.1`."""
     compat: tuple[ImageLibrary, ...]
     """libcuda of CUDA's forward compatibility package, in /usr/local/cuda/compat; no empty and no damaged files."""
     rocm: Optional[str]
     """The ROCm release in it, `6.1.2`."""
     own_libcuda: Optional[RootedPath] = None
     """The libcuda to which its own LD_LIBRARY_PATH leads before the host's, resolved; None if to none."""
+    every_cuda: tuple[ImageCuda, ...] = ()
+    """Every CUDA toolkit or runtime that was found in it, the newest first."""
 
 
 class Gpu(NamedTuple):

@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.findings import cases_of, finding
 from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.image.cuda import wheels_with
 from gpubind.ldso.container import Failure, Located
 from gpubind.model import Finding, Missing
 from gpubind.names import DRIVER_SONAMES, PACKAGES
@@ -122,14 +123,17 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     for failure, program in _failures(preflight, "missing"):
         packages = PACKAGES.get(failure.name)
         is_forbidden = failure.why == "forbidden"
+        image = preflight.image
+        wheels = wheels_with(image.tree, image.facts.env.get("PATH", ""), failure.name)
         found = finding(
             "program-library-missing",
             subject=failure.name,
-            case="forbidden" if is_forbidden else "packaged" if packages else None,
+            case="forbidden" if is_forbidden else "of-wheel" if wheels else "packaged" if packages else None,
             where=f"needed by {failure.needed_by}",
             program=program,
             message=failure.message,
             packages=packages,
+            directory=wheels,
         )
         yield softened(found, unseen_libraries(preflight))
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from build.driver import kernel, rhel
-from build.images import image, sandbox
+from build.images import glibc, image, sandbox
 from build.trees import Spec
+from image.cuda_trees import SITE, conda, torch
 from planner.cases_compat import COMPAT, NOTE, NOTE_13, built_for, package
 
 from gpubind.model import CudaNote, Finding
@@ -104,3 +105,18 @@ def test_a_compat_libcuda_of_the_drivers_own_version_would_not_help() -> None:
 def test_where_no_driver_is_known_for_a_cuda_a_newer_one_is_what_it_takes() -> None:
     assert ", a host with a newer driver, or" in (said(built_for("99.1.0"))["cuda-too-new"].hint or "")
     assert ", a host with driver 580.65.06 or newer, or" in (said(built_for("13.0.0"))["cuda-too-new"].hint or "")
+
+
+def test_a_cuda_that_pip_put_in_and_that_is_too_new_is_an_error_that_names_its_file() -> None:
+    finding = said({**glibc(), **torch(SITE, "2.9.1+cu130", "13.0")})["cuda-too-new"]
+    assert finding.severity == "error"
+    assert (
+        finding.what == f"{SITE}/torch/version.py in the image is for CUDA 13.0, the driver 550.54.14 serves up to 12.4"
+    )
+
+
+def test_a_cuda_that_is_too_new_beside_one_that_works_is_a_warning() -> None:
+    old = conda("/opt/conda", "cudatoolkit-11.8.0-h6a678d5_0")
+    finding = said({**glibc(), **torch(SITE, "2.9.1+cu130", "13.0"), **old})["cuda-too-new"]
+    assert finding.severity == "warning"
+    assert "programs for CUDA 11.8" in finding.what
