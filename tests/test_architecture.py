@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "gpubind"
 # A room imports only from rooms above it. errors and model are free to all.
 ROOMS = (
     "errors",
+    "plain",
     "model",
     "arch",
     "formats",
@@ -22,6 +23,7 @@ ROOMS = (
     "tree",
     "layouts",
     "names",
+    "request",
     "digest",
     "cuda",
     "cuda_compat",

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Optional
 
+import jsonschema
 import pytest
 from build.driver import rhel
 from build.elf import elf
@@ -78,6 +79,20 @@ def test_json_reports_nothing_on_stderr() -> None:
     assert json.loads(done.stdout)["schema"] == "gpubind.plan/1"
 
 
+@pytest.mark.parametrize("words", [("--json",), ("--format", "json"), ("--format=json",)])
+def test_where_json_is_asked_for_and_none_can_be_made_the_error_is_json_too(words: tuple[str, ...]) -> None:
+    done = gpubind("plan", *words, "--host", HOST, "--caps", "compue")
+    document = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(json.loads(read_data("data/error.schema.json"))).validate(document)
+    assert (document["code"], document["exit"], done.returncode) == ("unknown-capability", 2, 2)
+    assert done.stderr.startswith("error: unknown-capability")
+
+
+def test_an_error_is_json_only_where_json_would_be(tmp_path: Path) -> None:
+    assert gpubind("plan", "--host", HOST, "--caps", "compue").stdout == ""
+    assert gpubind("plan", "--json", "-o", str(tmp_path / "x"), "--host", HOST, "--caps", "compue").stdout == ""
+
+
 def test_output_writes_the_document_to_a_file_and_nothing_to_stdout(tmp_path: Path) -> None:
     done = gpubind("plan", "--json", "--host", HOST, "-o", str(tmp_path / "plan.json"))
     assert done.stdout == ""
@@ -99,7 +114,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--caps", "compute,teleport"), "unknown-capability", 2),
         (("plan", "--caps", ","), "unknown-capability", 2),
         (("plan", "--format", "yaml"), "unknown-format", 2),
-        (("plan", "--json", "--format", "text"), "two-formats", 2),
+        (("plan", "--format", "text", "--format", "paths"), "two-formats", 2),
         (("plan", "--like", "docker", "--host", HOST), "unknown-flavour", 2),
         (("plan", "--host", "nowhere"), "unknown-host", 2),
         (("plan", "--host", HOST, "--root", "/"), "host-with-root", 2),
@@ -505,7 +520,7 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
         (("plan", "--vendor-neutral", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--userspace", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--nv", "--rocm", "--list", "/dev/null", "--host", HOST), "list-for-two", 2),
-        (("plan", "--rocm", "--json", "--host", HOST), "not-recorded", 4),
+        (("plan", "--rocm", "--host", HOST), "not-recorded", 4),
         (("plan", "--nv", "--host", "mi300x-rocm62"), "nothing-to-bind", 3),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,

@@ -10,13 +10,13 @@ import os
 import sys
 from typing import Optional
 
-from gpubind.errors import EXIT_BUG, EXIT_UNREADABLE, GpubindError, StdoutClosedError
+from gpubind.errors import EXIT_BUG, EXIT_UNREADABLE, GpubindError, OutputError, StdoutClosedError
 
 
 def main(argv: Optional[list[str]] = None) -> int:
     """Run `gpubind` with *argv*; the exit code. Never lets an exception out."""
+    words = sys.argv[1:] if argv is None else argv
     try:
-        words = sys.argv[1:] if argv is None else argv
         if words[:1] == ["wrap"]:
             from gpubind.cli.passing import pass_through
 
@@ -34,6 +34,7 @@ def main(argv: Optional[list[str]] = None) -> int:
         from gpubind.cli.output import render_error
 
         _complain(render_error(error))
+        _answer_in_json(words, error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -48,6 +49,19 @@ def main(argv: Optional[list[str]] = None) -> int:
         _complain(_bug(error))
         return EXIT_BUG
     return 0
+
+
+def _answer_in_json(words: list[str], error: GpubindError) -> None:
+    """Write *error* as a document to standard output, if *words* ask for a JSON document there, and get none."""
+    if words[:1] == ["plan"] or words[:1] == ["check"]:
+        from gpubind.cli.output import write_document
+        from gpubind.documents.json import render_error_json
+
+        named = (f"{word}={following}" for word, following in zip(words, words[1:]))
+        is_wanted = not {"--json", "--format=json"}.isdisjoint((*words, *named))
+        to_file = any(word.startswith(("-o", "--output")) for word in words)
+        if is_wanted and not to_file and not isinstance(error, OutputError):
+            write_document(render_error_json(error), None)
 
 
 def _complain(text: str) -> None:

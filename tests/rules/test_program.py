@@ -163,7 +163,7 @@ def test_the_images_search_paths_count() -> None:
 
 
 def test_a_program_that_was_not_asked_for_is_to_be_asked_for() -> None:
-    request = {"caps": ("compute",), "caps_explicit": True}
+    request = {"caps": ("compute",)}
     findings = found(Situation(HOST, image(glibc()), request, program="nvidia-smi"))
     assert ["utility" in (f.hint or "") for f in findings if f.code == "program-missing"] == [True]
 
