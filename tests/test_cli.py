@@ -317,7 +317,37 @@ def test_explain_tells_who_named_a_file_and_where_it_lands() -> None:
 
 
 def test_explain_says_so_when_nobody_names_it() -> None:
-    assert "no source names it" in gpubind("explain", "libfoo.so.9", "--host", HOST).stdout
+    done = gpubind("explain", "libfoo.so.9", "--host", HOST)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: unknown-code: `libfoo.so.9`")
+    assert "where: looked in ld.so.cache, " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("library-mising", "library-missing"), ("libcudda.so.1", "libcuda.so.1"), ("/dev/nvidia7", "/dev/nvidia1")],
+)
+def test_explain_knows_what_a_mistyped_name_was_to_be(name: str, near: str) -> None:
+    done = gpubind("explain", name, "--host", HOST)
+    assert done.returncode == 2
+    assert f"`{near}`" in done.stderr.partition("hint:")[2]
+
+
+def test_explain_of_a_message_needs_no_host(tmp_path: Path) -> None:
+    done = gpubind("explain", "./solve: /lib/libc.so.6: version `GLIBC_2.34' not found (required by ./solve)")
+    assert done.returncode == 0
+    assert "program-library-version" in done.stdout
+
+
+def test_explain_alone_lists_every_code() -> None:
+    lines = gpubind("explain").stdout.splitlines()
+    assert "cuda-too-new" in {line.split()[0] for line in lines} >= {"unknown-code"}
+
+
+def test_explain_in_json_fits_its_schema() -> None:
+    validator = jsonschema.Draft202012Validator(json.loads(read_data("data/explain.schema.json")))
+    for asked in ([], ["uvm-missing"], ["999"], ["libcuda.so.1"]):
+        validator.validate(json.loads(gpubind("explain", *asked, "--json", "--host", HOST).stdout))
 
 
 def test_record_then_plan_gives_the_same_as_the_record_it_was_made_from(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from gpubind import __version__
-from gpubind.cli import check, start, wrap
+from gpubind.cli import check, explain, start, wrap
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -139,34 +139,6 @@ def plan(
 
 
 @app.command()
-@takes_plan_options
-def explain(
-    options: PlanOptions,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|CODE", help="A soname, a file name, a path, or a pattern of those; or a finding's code."
-        ),
-    ],
-    like: Like = None,
-    image: ImageOption = None,
-) -> None:
-    """Say why a file is in the plan or not, and which rule decided; or what a finding means and what to do about it."""
-    from gpubind.cli.output import write_document
-    from gpubind.documents.text import render_explanation
-    from gpubind.explanation import explain as explain_name
-    from gpubind.explanation import explain_code
-
-    page = explain_code(name)
-    if page is not None:
-        write_document(page, None)
-        return
-    host = open_host_of(options)
-    made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
-    write_document(render_explanation(explain_name(made, name)), None)
-
-
-@app.command()
 def record(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")
@@ -193,6 +165,7 @@ def record(
     write_document(record_host(host, description, name), output)
 
 
+explain.add_to(app)
 check.add_to(app)
 start.add_to(app)
 wrap.add_to(app)

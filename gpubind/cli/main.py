@@ -53,7 +53,7 @@ def main(argv: Optional[list[str]] = None) -> int:
 
 def _answer_in_json(words: list[str], error: GpubindError) -> None:
     """Write *error* as a document to standard output, if *words* ask for a JSON document there, and get none."""
-    if words[:1] == ["plan"] or words[:1] == ["check"]:
+    if words[:1] in (["plan"], ["check"], ["explain"]):
         from gpubind.cli.output import write_document
         from gpubind.documents.json import render_error_json
 
