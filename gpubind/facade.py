@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
-from gpubind.errors import UsageError
+from gpubind.errors import UsageError, one_of
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
 from gpubind.model import Finding, Plan, Request
@@ -118,7 +118,7 @@ def render(
     if form in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[form].render(plan)
     if form not in PLAN_FORMATS:
-        hint = "known: " + ", ".join((*PLAN_DOCUMENTS, *PLAN_FORMATS))
+        hint = one_of((*PLAN_DOCUMENTS, *PLAN_FORMATS), form)
         raise UsageError("unknown-format", f"unknown format `{form}`", hint=hint)
     from gpubind.preparation import layout_of, rendered, start_on
     from gpubind.runtimes import runtime_of_format

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Optional, get_args
 
-from gpubind.errors import FormatError, UsageError
+from gpubind.errors import FormatError, UsageError, one_of
 from gpubind.model import CAPABILITIES, VENDORS, ContainerPath, Request, RootedPath, Side
 
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
@@ -29,22 +29,22 @@ def checked(
     """
     request = _typed(request)
     if request.source not in SOURCES:
-        raise UsageError("unknown-source", f"unknown source `{request.source}`", hint=_known(SOURCES))
+        raise UsageError("unknown-source", f"unknown source `{request.source}`", hint=one_of(SOURCES, request.source))
     if request.cdi_devices and request.source == "auto":
         request = request._replace(source="cdi")
     _need_lone_devices(request, spelled)
     for field in _SIDES:
         side = getattr(request, field)
         if side not in get_args(Side):
-            raise UsageError("unknown-side", f"unknown side `{side}`", hint=_known(get_args(Side)))
+            raise UsageError("unknown-side", f"unknown side `{side}`", hint=one_of(get_args(Side), side))
     for vendor in request.vendors:
         if vendor not in VENDORS:
-            raise UsageError("unknown-vendor", f"unknown vendor `{vendor}`", hint=_known(VENDORS))
+            raise UsageError("unknown-vendor", f"unknown vendor `{vendor}`", hint=one_of(VENDORS, vendor))
     if request.caps is not None:
         unknown = next((cap for cap in request.caps if cap not in CAPABILITIES), None)
         if unknown is not None or not request.caps:
             what = f"unknown capability `{unknown}`" if unknown else f"{spelled('caps')} names no capability"
-            raise UsageError("unknown-capability", what, hint=_known((*CAPABILITIES, "all")))
+            raise UsageError("unknown-capability", what, hint=one_of((*CAPABILITIES, "all"), unknown or ""))
         request = request._replace(caps=tuple(cap for cap in CAPABILITIES if cap in request.caps))
     if request.libdir is not None and fixed_libdir is not None:
         why = "Apptainer and SingularityCE have one directory for libraries from outside"
@@ -127,10 +127,6 @@ def _need_gpus(request: Request, spelled: Callable[[str], str]) -> None:
     from gpubind.formats.gpu_ids import parse_gpus
 
     parse_gpus(request.gpus)
-
-
-def _known(names: tuple[str, ...]) -> str:
-    return "known: " + ", ".join(names)
 
 
 def _absolute(field: str, path: str, spelled: Callable[[str], str]) -> str:

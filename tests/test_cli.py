@@ -333,6 +333,27 @@ def test_explain_knows_what_a_mistyped_name_was_to_be(name: str, near: str) -> N
     assert f"`{near}`" in done.stderr.partition("hint:")[2]
 
 
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (("plan", "--host", "debian13-nvidia55"), "debian13-nvidia550"),
+        (("plan", "--host", HOST, "--caps", "compue"), "compute"),
+        (("plan", "--host", HOST, "--format", "Table"), "table"),
+        (("plan", "--host", HOST, "--format", "aptainer"), "apptainer"),
+        (("plan", "--host", HOST, "--source", "drivr"), "driver"),
+        (("plan", "--host", HOST, "--like", "apptaner"), "apptainer"),
+        (("check", "--host", HOST, "--only", "cuda-too-knew"), "cuda-too-new"),
+        (("check", "--host", HOST, "--format", "junti"), "junit"),
+        (("check", "--host", HOST, "--backend", "pdoman"), "podman"),
+    ],
+    ids=lambda value: "" if isinstance(value, tuple) else value,
+)
+def test_an_unknown_value_is_told_what_it_was_to_be(words: tuple[str, ...], near: str) -> None:
+    done = gpubind(*words)
+    assert done.returncode == 2
+    assert f"hint:  did you mean `{near}`" in done.stderr
+
+
 def test_explain_of_a_message_needs_no_host(tmp_path: Path) -> None:
     done = gpubind("explain", "./solve: /lib/libc.so.6: version `GLIBC_2.34' not found (required by ./solve)")
     assert done.returncode == 0
@@ -363,7 +384,7 @@ def test_record_then_plan_gives_the_same_as_the_record_it_was_made_from(tmp_path
 def test_version_is_the_packages() -> None:
     import gpubind as package
 
-    assert gpubind("--version").stdout == f"gpubind {package.__version__}\n"
+    assert gpubind("--version").stdout == gpubind("-V").stdout == f"gpubind {package.__version__}\n"
 
 
 def test_check_prints_a_line_a_finding_and_the_verdict() -> None:

@@ -26,7 +26,7 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError
+from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError, one_of
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _version(wanted: bool) -> None:
 def gpubind(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("-V", "--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Runs before every command: defaults from configuration files."""
@@ -180,7 +180,7 @@ def application(words: Sequence[str]) -> typer.Typer:
         command.name or getattr(command.callback, "__name__", ""): command for command in app.registered_commands
     }
     first = words[0] if words else ""
-    if first not in commands and first != "--version":
+    if first not in commands and first not in ("-V", "--version"):
         return app
     made = copy(app)
     made.registered_commands = [commands[first]] if first in commands else []
@@ -194,8 +194,8 @@ def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, boo
         raise UsageError("two-formats", "--json and --format, or two formats, exclude each other")
     name = "json" if json else chosen[0] if chosen else ("table" if terminal else "text")
     if name not in (*FORMATS, *PLAN_FORMATS):
-        known = ", ".join((*FORMATS, *PLAN_FORMATS))
-        raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"known: {known}, and sh on top of words")
+        known = one_of((*FORMATS, *PLAN_FORMATS), name)
+        raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"{known}, and sh on top of words")
     quoted = "sh" in formats
     if quoted and name not in QUOTABLE:
         raise UsageError("two-formats", f"--format sh quotes a runtime's words; `{name}` has none")
