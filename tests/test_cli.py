@@ -69,6 +69,19 @@ def test_no_color_is_honoured() -> None:
     assert "\x1b[" not in done.stdout
 
 
+def test_colour_can_be_forced_and_no_color_wins() -> None:
+    asked = ("plan", "--host", HOST, "--format", "table")
+    assert "\x1b[" in gpubind(*asked, env={"FORCE_COLOR": "1"}).stdout
+    assert "\x1b[" not in gpubind(*asked, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+
+
+def test_nodes_are_listed_in_the_order_of_their_numbers() -> None:
+    text = gpubind("plan", "--host", "mi300x-rocm62", "--format", "table").stdout
+    cards = [int(number) for number in re.findall(r"/dev/dri/card([0-9]+)", text)]
+    assert len(cards) > 2
+    assert cards == sorted(cards)
+
+
 def test_quiet_reports_no_findings() -> None:
     assert gpubind("plan", "-q", "--host", HOST).stderr == ""
 
