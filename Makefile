@@ -2,6 +2,7 @@
 # make test   linters, types, unit tests
 # make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
 # make bench  speed, as ratios in one run
+# make dist   the wheel, the source archive and gpubind.pyz (one file, any Python >= 3.9), in dist/
 # make fix    format and mend what ruff can
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 HOST   := debian13-nvidia550
 
-.PHONY: demo test live bench fix clean
+.PHONY: demo test live bench dist fix clean
 
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
@@ -29,6 +30,11 @@ live: $(VENV)/installed-test
 bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/starts.py
+
+dist: $(VENV)/installed-test
+	$(PIP) 'hatchling>=1.26'
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python packaging/pyz.py dist/gpubind.pyz
 
 fix: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .
