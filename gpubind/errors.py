@@ -6,6 +6,7 @@ Nothing here prints or exits; `gpubind.cli` renders errors, in one place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Optional
 
 EXIT_OK = 0
@@ -39,6 +40,16 @@ class GpubindError(Exception):
     def __str__(self) -> str:
         """One line: the code, what, and where."""
         return f"{self.code}: {self.what}" + (f" ({self.where})" if self.where else "")
+
+
+def one_of(known: Iterable[str], wrong: str) -> str:
+    """The hint about *wrong*, which is none of the *known* words: those that it is like, and all."""
+    from difflib import get_close_matches  # where there is a mistake, time does not matter
+
+    known = tuple(known)
+    near = get_close_matches(wrong.lower(), known, n=2)
+    asked = f"did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
+    return asked + "known: " + ", ".join(known)
 
 
 class UsageError(GpubindError):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
 from gpubind.budget import bounded
-from gpubind.errors import UsageError
+from gpubind.errors import UsageError, one_of
 from gpubind.findings import finding
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
 from gpubind.model import Finding, Plan, Request, Severity
 from gpubind.planner import make_plan
 from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.request import checked
 from gpubind.sources.vendors import read_inventories
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gpubind.runtimes.edits import Words
     from gpubind.runtimes.start import Start
 
-__all__ = ["check", "open_host", "open_image", "open_runtime", "plan", "plan_json", "record", "words"]
+__all__ = ["check", "open_host", "open_image", "open_runtime", "plan", "record", "render", "words"]
 
 
 def open_image(reference: str, machine: Optional[str] = None) -> Image:
@@ -58,9 +59,11 @@ def plan(
 
     *layout* is where things land there; without it, where the runtime of *start* has them, or below /.gpubind.
     *listfile* takes the place of the list file in force.
-    Errors: `NothingToBindError` when the host has no driver library and no device of any vendor that is asked for;
-    `FormatError` (with the file named) for a malformed list file; `HostReadError`.
+    Errors: `UsageError` for a request that cannot be answered (`gpubind.request.checked`); `NothingToBindError` when
+    the host has no driver library and no device of any vendor that is asked for; `FormatError` (with the file named)
+    for a malformed list file; `HostReadError`.
     """
+    request = checked(request, has_list=listfile is not None)
     if start is not None:
         from gpubind.preparation import host_for, layout_of
 
@@ -107,11 +110,40 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[W
     return words_of(staged(start, plan, image, write=True), plan, image)
 
 
-def plan_json(plan: Plan) -> str:
-    """*plan* as the document `gpubind.plan/1`."""
-    from gpubind.documents.json import render_json
+def render(
+    plan: Plan,
+    form: str,
+    *,
+    image: Optional[Image] = None,
+    start: Optional[Start] = None,
+    host: Optional[Host] = None,
+) -> str:
+    """What `gpubind plan --format FORM` prints of *plan*: `text`, `json`, `paths`, or the words of a runtime:
+    `apptainer`, `podman`, `apptainer-env`, `oci`.
 
-    return render_json(plan)
+    *image* is the one that *plan* is for, if it is for one. *start* is what the plan was made with; without it, a start
+    of that runtime on *host*, or on this machine. Generated files are written to the caller's cache.
+    Errors: `UsageError` (codes `unknown-format`, `other-layout` for a plan whose files lie where no container of that
+    runtime has them, `format-without-image`); `RuntimeLimitError` for what the runtime cannot say; `OutputError`.
+    """
+    from gpubind.documents import PLAN_DOCUMENTS
+    from gpubind.runtimes import PLAN_FORMATS
+
+    if form in PLAN_DOCUMENTS:
+        return PLAN_DOCUMENTS[form].render(plan)
+    if form not in PLAN_FORMATS:
+        hint = one_of((*PLAN_DOCUMENTS, *PLAN_FORMATS), form)
+        raise UsageError("unknown-format", f"unknown format `{form}`", hint=hint)
+    from gpubind.preparation import layout_of, rendered, start_on
+    from gpubind.runtimes import runtime_of_format
+
+    host = host or open_host()
+    runtime = runtime_of_format(form)
+    start = start or start_on(host, runtime, ())
+    if layout_of(start, host, image).name != plan.layout:
+        what = f"the plan is for the layout `{plan.layout}`, and containers of {runtime.name} have another"
+        raise UsageError("other-layout", what, hint=f"plan with start=open_runtime(host, {runtime.name!r})")
+    return rendered(form, start, host, plan, image)[1]
 
 
 @bounded

@@ -10,7 +10,7 @@ from copy import copy
 from typing import NamedTuple, Optional
 
 from gpubind.caller import begin, image_form, writable_files
-from gpubind.errors import RuntimeLimitError
+from gpubind.errors import RuntimeLimitError, UsageError
 from gpubind.execute import callers_environ, find_program
 from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
@@ -19,9 +19,9 @@ from gpubind.ldso.brought import Brought
 from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.planner.placement import Layout
 from gpubind.rules import Preflight, preflight
-from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes import RUNTIMES, runtime_of_format
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.record import STAGED_DIRECTORY, STORES, Command, ImageForm, Runtime
+from gpubind.runtimes.record import STAGED_DIRECTORY, STORES, Command, ImageForm, Printed, Runtime
 from gpubind.runtimes.start import Start
 from gpubind.stage import stage, stage_alone, stage_in, stage_skeleton
 from gpubind.tree import Tree
@@ -195,6 +195,35 @@ def words_of(start: Start, plan: Plan, image: Optional[Image]) -> Optional[Words
     Errors: `RuntimeLimitError` for what the runtime cannot say.
     """
     return RUNTIMES[start.program].words(plan, start, _tree(image))
+
+
+def rendered(
+    form: str,
+    start: Start,
+    host: Host,
+    plan: Plan,
+    image: Optional[Image],
+    *,
+    quoted: bool = False,
+    later: Later = NOT_LATER,
+) -> tuple[Plan, str]:
+    """*plan* as the format *form* of the runtime of *start*, and the plan with what was found on the way.
+
+    *quoted*: for a shell's `eval`. Generated files are written first. Errors: `UsageError` (code
+    `format-without-image`); `RuntimeLimitError` for what the runtime cannot say; `OutputError`.
+    """
+    runtime = runtime_of_format(form)  # that of *start* may be another program of the same kind
+    start = staged(start, plan, image, write=True, later=later)
+    if host.local is None and start.bundle is not None:
+        start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
+    words = words_of(start, plan, image)
+    if words is None:
+        what = f"--format {form} edits what an image has, and no such image is given"
+        raise UsageError("format-without-image", what, hint=f"give --image: {runtime.image_hint}")
+    plan = plan._replace(findings=(*plan.findings, *words.findings))
+    made = runtime.forms[form]
+    render = made.quoted if quoted and made.quoted else made.render
+    return plan, render(Printed(words, start, host, plan))
 
 
 def line_words_of(start: Start, plan: Plan, image: Optional[Image]) -> tuple[Optional[Words], bool]:

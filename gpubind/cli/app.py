@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from gpubind import __version__
-from gpubind.cli import check, start, wrap
+from gpubind.cli import check, explain, start, wrap
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -26,7 +26,7 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, NothingToBindError, UsageError
+from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError, one_of
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _version(wanted: bool) -> None:
 def gpubind(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("-V", "--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Runs before every command: defaults from configuration files."""
@@ -139,47 +139,6 @@ def plan(
 
 
 @app.command()
-@takes_plan_options
-def explain(
-    options: PlanOptions,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|CODE", help="A soname, a file name, a path, or a pattern of those; or a finding's code."
-        ),
-    ],
-    like: Like = None,
-    image: ImageOption = None,
-) -> None:
-    """Say why a file is in the plan or not, and which rule decided; or what a finding means and what to do about it."""
-    from gpubind.cli.output import write_document
-    from gpubind.documents.text import render_explanation
-    from gpubind.explanation import explain as explain_name
-    from gpubind.explanation import explain_code, nearest_code
-
-    page = explain_code(name)
-    if page is not None:
-        write_document(page, None)
-        return
-    host = open_host_of(options)
-    try:
-        made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
-    except NothingToBindError:
-        _need_no_code(nearest_code(name), name)
-        raise
-    explanation = explain_name(made, name)
-    if not explanation.subjects:
-        _need_no_code(nearest_code(name), name)
-    write_document(render_explanation(explanation), None)
-
-
-def _need_no_code(near: Optional[str], name: str) -> None:
-    """Errors: `UsageError` (code `unknown-code`) where *name*, which means nothing, is like the code *near*."""
-    if near is not None:
-        raise UsageError("unknown-code", f"`{name}` is no code, and no file is called so", hint=f"`{near}` is one")
-
-
-@app.command()
 def record(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")
@@ -206,6 +165,7 @@ def record(
     write_document(record_host(host, description, name), output)
 
 
+explain.add_to(app)
 check.add_to(app)
 start.add_to(app)
 wrap.add_to(app)
@@ -220,7 +180,7 @@ def application(words: Sequence[str]) -> typer.Typer:
         command.name or getattr(command.callback, "__name__", ""): command for command in app.registered_commands
     }
     first = words[0] if words else ""
-    if first not in commands and first != "--version":
+    if first not in commands and first not in ("-V", "--version"):
         return app
     made = copy(app)
     made.registered_commands = [commands[first]] if first in commands else []
@@ -234,8 +194,8 @@ def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, boo
         raise UsageError("two-formats", "--json and --format, or two formats, exclude each other")
     name = "json" if json else chosen[0] if chosen else ("table" if terminal else "text")
     if name not in (*FORMATS, *PLAN_FORMATS):
-        known = ", ".join((*FORMATS, *PLAN_FORMATS))
-        raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"known: {known}, and sh on top of words")
+        known = one_of((*FORMATS, *PLAN_FORMATS), name)
+        raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"{known}, and sh on top of words")
     quoted = "sh" in formats
     if quoted and name not in QUOTABLE:
         raise UsageError("two-formats", f"--format sh quotes a runtime's words; `{name}` has none")

@@ -18,7 +18,7 @@ from gpubind.cli.options import (
     vendors_of,
 )
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
-from gpubind.errors import EXIT_FINDING, NothingToBindError, RuntimeLimitError, UsageError
+from gpubind.errors import EXIT_FINDING, NothingToBindError, RuntimeLimitError, UsageError, one_of
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _format(asked: Optional[str], output: Optional[str]) -> str:
 
     chosen = asked or ("table" if output is None and is_terminal() else "text")
     if chosen not in CHECK_FORMATS:
-        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(CHECK_FORMATS))
+        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(CHECK_FORMATS, chosen))
     return chosen
 
 

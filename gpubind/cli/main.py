@@ -10,13 +10,13 @@ import os
 import sys
 from typing import Optional
 
-from gpubind.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNREADABLE, GpubindError, StdoutClosedError
+from gpubind.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNREADABLE, GpubindError, OutputError, StdoutClosedError
 
 
 def main(argv: Optional[list[str]] = None) -> int:
     """Run `gpubind` with *argv*; the exit code. Never lets an exception out."""
+    words = sys.argv[1:] if argv is None else argv
     try:
-        words = sys.argv[1:] if argv is None else argv
         for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # libraries of tables make numbers of them
             if name in os.environ and not _is_size(os.environ[name]):
                 del os.environ[name]
@@ -39,6 +39,7 @@ def main(argv: Optional[list[str]] = None) -> int:
         from gpubind.cli.output import render_error
 
         _complain(render_error(error))
+        _answer_in_json(words, error)
         return error.exit_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -68,6 +69,19 @@ def _is_interrupt(error: Optional[BaseException]) -> bool:
 
 def _is_size(text: str) -> bool:
     return text.isascii() and text.isdigit() and 0 < len(text) < 6
+
+
+def _answer_in_json(words: list[str], error: GpubindError) -> None:
+    """Write *error* as a document to standard output, if *words* ask for a JSON document there, and get none."""
+    if words[:1] in (["plan"], ["check"], ["explain"]):
+        from gpubind.cli.output import write_document
+        from gpubind.documents.json import render_error_json
+
+        named = (f"{word}={following}" for word, following in zip(words, words[1:]))
+        is_wanted = not {"--json", "--format=json"}.isdisjoint((*words, *named))
+        to_file = any(word.startswith(("-o", "--output")) for word in words)
+        if is_wanted and not to_file and not isinstance(error, OutputError):
+            write_document(render_error_json(error), None)
 
 
 def _complain(text: str) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.errors import FormatError, HostReadError, UsageError, one_of
 
 SIZE_LIMIT = 1 << 20
 
@@ -67,11 +67,13 @@ def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
     """The codes in *codes*, words that may hold several. Errors: `UsageError` for one that no finding has."""
     from gpubind.rules import RULES
 
-    known = {rule.code for rule in RULES}
+    known = sorted(rule.code for rule in RULES)
     split = tuple(part for code in codes for part in code.split(","))
     for code in split:
         if code not in known:
-            raise UsageError("unknown-code", f"no finding has the code `{code}`", hint="docs/findings.md has them all")
+            near = one_of(known, code).partition("known: ")[0]
+            hint = near + "`gpubind explain` lists them all"
+            raise UsageError("unknown-code", f"no finding has the code `{code}`", hint=hint)
     return split
 
 
@@ -96,7 +98,7 @@ def _read(path: str) -> dict[str, Any]:
     for key, value in settings.items():
         kind = KEYS.get(key)
         if kind is None:
-            raise _malformed(path, f"unknown key `{key}`", "known: " + ", ".join(KEYS))
+            raise _malformed(path, f"unknown key `{key}`", one_of(KEYS, key))
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if not isinstance(value, kind) or not all(isinstance(item, str) for item in items):
             raise _malformed(path, f"`{key}` is not of type {_TYPES.get(kind, kind.__name__)}")

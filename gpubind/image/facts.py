@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.formats.elf import ElfIdent
+from gpubind.image.cuda import read_cuda, version_in
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.versions import newest
@@ -73,6 +73,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     if env is None:
         env, undecided = of_interest(read_environment(tree))
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
+    cuda = read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""))
     facts = ImageFacts(
         kind=kind,
         label=label,
@@ -86,10 +87,11 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         undecided=tuple(name for name in undecided if _VARIABLE.fullmatch(name)),
         driver=tuple(_driver(tree, loader)),
         vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),
-        cuda=_cuda(tree) or env.get("CUDA_VERSION") or None,
+        cuda=cuda[0].version if cuda else None,
         compat=tuple(_compat(tree)),
-        rocm=_version_in(tree, "/opt/rocm/.info/version"),
+        rocm=version_in(tree, "/opt/rocm/.info/version"),
         own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
+        every_cuda=cuda,
     )
     return Image(tree, loader, facts)
 
@@ -166,21 +168,4 @@ def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
 
 def _version_of(path: str) -> Optional[str]:
     match = _DRIVER_VERSION.search(path)
-    return match.group(1) if match else None
-
-
-def _cuda(tree: Tree) -> Optional[str]:
-    """The CUDA version that the toolkit in the image says of itself."""
-    try:
-        version = json.loads(tree.text("/usr/local/cuda/version.json") or "null")["cuda"]["version"]
-    except (ValueError, TypeError, KeyError, RecursionError):  # not there, or not as NVIDIA writes it: it says nothing
-        version = None
-    if isinstance(version, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", version):
-        return version
-    return _version_in(tree, "/usr/local/cuda/version.txt", "CUDA Version ")
-
-
-def _version_in(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
-    """The version that the file *path* starts with, behind *prefix*."""
-    match = re.match(prefix + r"([0-9]+(?:\.[0-9]+){1,3})", tree.text(path) or "")
     return match.group(1) if match else None

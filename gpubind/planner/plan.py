@@ -170,8 +170,8 @@ def _that_matter(inventory: Inventory, request: Request, wanted: frozenset[Capab
 
 def wanted_capabilities(request: Request) -> frozenset[Capability]:
     """What is asked for, and what that implies."""
-    implied = [cap for asked in request.caps for cap in IMPLIED.get(asked, ())]
-    return frozenset((*request.caps, *implied))
+    implied = [cap for asked in request.capabilities for cap in IMPLIED.get(asked, ())]
+    return frozenset((*request.capabilities, *implied))
 
 
 def _is_asked(file: HostFile, wanted: frozenset[Capability]) -> bool:

@@ -165,7 +165,7 @@ def _vendor_neutral(group: Group, request: Request, fit: Optional[ImageFit]) -> 
             "vendor-neutral-left-out", subject=group.name, vendor=member.vendor, where=member.source, name=name
         )
     elif fit is not None and (group.own is None or is_asked) and not (group.refused and group.refused.is_total):
-        by_name = request.caps_explicit and "graphics" in request.caps and group.name == "glvnd"
+        by_name = request.caps_explicit and "graphics" in request.capabilities and group.name == "glvnd"
         yield finding(
             "vendor-neutral-missing",
             subject=group.name,
@@ -218,7 +218,7 @@ def _refusal(code: str, file: HostFile, unfit: Unfit, severity: Severity, subjec
 
 def _severity(file: HostFile, request: Request) -> Severity:
     """An error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
-    by_name = request.caps_explicit and file.capability in request.caps and file.kind == "library"
+    by_name = request.caps_explicit and file.capability in request.capabilities and file.kind == "library"
     if is_minor(file.name):
         return "warning" if by_name else "note"
     if by_name or (file.name == "libcuda.so.1" and file.kind == "library"):

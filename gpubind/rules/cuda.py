@@ -42,13 +42,25 @@ def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
     helpful = [library for library in compat if _would_help(preflight, library) and not _is_ours(preflight)]
     harm = _harm(preflight, compat[0]) if compat else None
     by_hand = preflight.plan.layout == "cdi"
-    refused = ("own-refused" if harm else "own-too-old") if compat else None
+    refused = ("own-refused" if harm else "own-too-old") if compat else ""
+    every = preflight.image.facts.every_cuda
+    served = [found for found in every if not is_newer(found.version, cuda.serves)]
+    served += [found for found in every if minor_compatible(cuda.driver, found.version)]
+    is_package = every[:1] and every[0].origin not in ("toolkit", "variable")
     oldest = minor_floor(wanted) or minimum_driver(wanted)
     yield finding(
         "cuda-too-new",
         subject=wanted,
-        case=("own-by-hand" if by_hand else "own") if helpful else refused,
+        case=cases_of(
+            ("own-by-hand" if by_hand else "own", helpful),
+            (refused, refused and not helpful),
+            ("of-package", is_package),
+            ("among-others", served),
+        ),
+        severity="warning" if served else "error",
         where=cuda.known_from,
+        place=every[0].where if every else None,
+        other=served[0].version if served else None,
         libcuda=cuda.name,
         serves=cuda.serves,
         driver=f"driver {oldest} or newer" if oldest else "a newer driver",

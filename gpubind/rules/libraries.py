@@ -150,7 +150,7 @@ def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Seve
     name = basename(mount.target)
     capability = _capability(mount, table)
     request = preflight.plan.request
-    by_name = request.caps_explicit and capability in request.caps
+    by_name = request.caps_explicit and capability in request.capabilities
     if is_minor(name):
         return "warning" if by_name and not name.startswith(("libnvidia-pkcs11", "libcudadebugger", "nv")) else "note"
     if by_name or mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):

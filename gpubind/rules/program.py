@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.findings import cases_of, finding
 from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.image.cuda import wheels_with
 from gpubind.ldso.container import Failure, Located
 from gpubind.model import Finding, Missing
 from gpubind.names import DRIVER_SONAMES, PACKAGES
@@ -125,7 +126,9 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         is_forbidden = failure.why == "forbidden"
         if drivers is not None and drivers.is_told:
             continue
-        own = drivers.case if drivers is not None else "packaged" if packages else None
+        image = preflight.image
+        wheels = wheels_with(image.tree, image.facts.env.get("PATH", ""), failure.name)
+        own = drivers.case if drivers is not None else "of-wheel" if wheels else "packaged" if packages else None
         found = finding(
             "program-library-missing",
             subject=failure.name,
@@ -135,6 +138,7 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
             message=failure.message,
             packages=packages,
             capability=drivers.capability if drivers is not None else None,
+            directory=wheels,
         )
         yield softened(found, unseen_libraries(preflight))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpubind.errors import UsageError
+from gpubind.errors import UsageError, one_of
 
 if TYPE_CHECKING:
     from gpubind.runtimes.record import Runtime
@@ -77,7 +77,7 @@ QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
 def known_runtime(name: str) -> Runtime:
     """The runtime called *name*. Errors: `UsageError` (code `unknown-backend`)."""
     if name not in RUNTIMES:
-        hint = "known: " + ", ".join((*RUNTIMES, "auto"))
+        hint = one_of((*RUNTIMES, "auto"), name)
         raise UsageError("unknown-backend", f"unknown runtime `{name}`", hint=hint)
     return RUNTIMES[name]
 

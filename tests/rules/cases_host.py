@@ -17,7 +17,7 @@ from gpubind.host.base import Ignored
 from gpubind.model import CAPABILITIES
 from rules.situations import Case, Situation, without
 
-GRAPHICS = {"caps": ("compute", "utility", "graphics"), "caps_explicit": True}
+GRAPHICS = {"caps": ("compute", "utility", "graphics")}
 INFORMATION = "/proc/driver/nvidia/gpus/0000:01:00.0/information"
 CAPABILITIES_OF_GPU0 = "/proc/driver/nvidia/capabilities/gpu0/mig"
 DEVICES = "Character devices:\n195 nvidia\n226 drm\n235 nvidia-uvm\n"

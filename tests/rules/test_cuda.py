@@ -6,8 +6,9 @@ from typing import Any, Optional
 
 import pytest
 from build.driver import kernel, rhel
-from build.images import image, sandbox
+from build.images import glibc, image, sandbox
 from build.trees import Spec
+from image.cuda_trees import SITE, conda, torch
 from planner.cases_compat import COMPAT, NOTE, NOTE_13, built_for, package
 
 from gpubind.model import CudaNote, Finding
@@ -125,3 +126,18 @@ def test_a_requirement_of_the_image_is_told_once(name: str, value: str, more: st
     lines = [f'export {name}="{value}"', *([f"export {more}"] if more else [])]
     situation = Situation((rhel("550.54.14"), dict(kernel("550.54.14"))), image(built_for("12.4.0", "\n".join(lines))))
     assert [one.code for one in found(situation) if "require" in one.code] == ([code] if code else [])
+
+
+def test_a_cuda_that_pip_put_in_and_that_is_too_new_is_an_error_that_names_its_file() -> None:
+    finding = said({**glibc(), **torch(SITE, "2.9.1+cu130", "13.0")})["cuda-too-new"]
+    assert finding.severity == "error"
+    assert (
+        finding.what == f"{SITE}/torch/version.py in the image is for CUDA 13.0, the driver 550.54.14 serves up to 12.4"
+    )
+
+
+def test_a_cuda_that_is_too_new_beside_one_that_works_is_a_warning() -> None:
+    old = conda("/opt/conda", "cudatoolkit-11.8.0-h6a678d5_0")
+    finding = said({**glibc(), **torch(SITE, "2.9.1+cu130", "13.0"), **old})["cuda-too-new"]
+    assert finding.severity == "warning"
+    assert "programs for CUDA 11.8" in finding.what

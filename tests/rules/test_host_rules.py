@@ -133,7 +133,7 @@ def test_excluded_gpus_are_an_error_if_there_is_no_other(excluded: int) -> None:
 def test_nvml_that_was_asked_for_by_name_and_is_missing_is_an_error() -> None:
     parts = lacking("/usr/lib64/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.550.54.14")
     assert severities("no-nvml", Situation(parts)) == ["warning"]
-    by_name = {"caps": ("compute", "utility"), "caps_explicit": True}
+    by_name = {"caps": ("compute", "utility")}
     assert severities("no-nvml", Situation(parts, request=by_name)) == ["error"]
 
 
@@ -363,7 +363,7 @@ def test_what_graphics_lacks_matters_to_who_asked_for_it() -> None:
 
 
 def test_graphics_alone_brings_the_gbm_backend_though_it_is_a_library_of_compute() -> None:
-    request = {"caps": ("graphics",), "caps_explicit": True}
+    request = {"caps": ("graphics",)}
     parts = lacking("/usr/lib64/gbm/nvidia-drm_gbm.so")
     assert "gbm-backend-missing" not in [f.code for f in found(Situation(parts, request=request))]
 
@@ -487,9 +487,9 @@ NO_DRI: Spec = {
     ("request_", "wanted"),
     [
         pytest.param({}, ["note", "note"], id="by-default"),
-        pytest.param({"caps": ("compute", "utility"), "caps_explicit": True}, [], id="not-planned"),
-        pytest.param({"caps": ("compute", "graphics"), "caps_explicit": True}, ["warning", "warning"], id="by-name"),
-        pytest.param({"caps": ("compute", "display"), "caps_explicit": True}, ["warning", "warning"], id="implied"),
+        pytest.param({"caps": ("compute", "utility")}, [], id="not-planned"),
+        pytest.param({"caps": ("compute", "graphics")}, ["warning", "warning"], id="by-name"),
+        pytest.param({"caps": ("compute", "display")}, ["warning", "warning"], id="implied"),
     ],
 )
 def test_nodes_of_graphics_matter_to_whoever_asked_for_graphics(request_: dict[str, Any], wanted: list[str]) -> None:
@@ -499,14 +499,14 @@ def test_nodes_of_graphics_matter_to_whoever_asked_for_graphics(request_: dict[s
 def test_a_forbidden_gpu_is_an_error_whatever_is_asked_for() -> None:
     parts = healthy({"/dev/nvidia0": Node("char", 195, 0, 0o600)})
     for caps in (("compute",), ("graphics",), ("utility",)):
-        request = {"caps": caps, "caps_explicit": True}
+        request = {"caps": caps}
         assert severities("device-permission", Situation(parts, request=request)) == ["error"]
 
 
 def test_a_wrong_number_of_a_node_that_nobody_wants_does_not_count() -> None:
     parts = healthy({"/dev/nvidia-uvm": Node("char", 510, 0)})
     assert severities("device-number", Situation(parts)) == ["error"]
-    utility = {"caps": ("utility",), "caps_explicit": True}
+    utility = {"caps": ("utility",)}
     assert severities("device-number", Situation(parts, request=utility)) == []
 
 

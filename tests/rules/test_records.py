@@ -44,7 +44,7 @@ BUILT = {
 
 def asked(machine: Host, vendors: tuple[str, ...], **request: Any) -> tuple[Plan, tuple[Finding, ...]]:
     """All that can be asked for *vendors*: a plan for an image, and what check says of it."""
-    wanted = Request(vendors=vendors, caps=CAPABILITIES, caps_explicit=True, **request)  # type: ignore[arg-type]
+    wanted = Request(vendors=vendors, caps=CAPABILITIES, **request)  # type: ignore[arg-type]
     opened = image(glibc())
     made = plan(machine, wanted, image=opened)
     findings = check(preflight(machine, made, opened, backend="podman", program="/bin/sh"))

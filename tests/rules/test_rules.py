@@ -98,8 +98,7 @@ def test_a_copy_of_a_stub_on_the_host_is_called_a_stub_and_no_collision() -> Non
 @pytest.mark.parametrize(
     ("request_", "severity"),
     [
-        pytest.param({"caps": ("graphics",), "caps_explicit": False}, "note", id="by-default"),
-        pytest.param({"caps": ("graphics",), "caps_explicit": True}, "warning", id="by-name"),
+        pytest.param({"caps": ("graphics",)}, "warning", id="by-name"),
         pytest.param({}, "warning", id="compute-and-utility-are-among-them"),
     ],
 )
