@@ -11,6 +11,7 @@ from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
 from build.trees import Dir, File, Hidden, Item, Link, Spec
 
+from gpubind.budget import one_command
 from gpubind.errors import FormatError, NothingToBindError
 from gpubind.host import ListFile
 from gpubind.model import CAPABILITIES, HostFile, Inventory, Request, RootedPath
@@ -344,7 +345,7 @@ def test_a_directory_that_a_container_has_of_its_own_is_rejected(entry: str) -> 
 def test_patterns_are_bounded_all_together() -> None:
     wide: dict[str, Item] = {f"/a/{number}": Dir() for number in range(300)}
     patterns = "".join(f"/a/*/x{number}*\n" for number in range(100))
-    with pytest.raises(FormatError) as caught:
+    with one_command(), pytest.raises(FormatError) as caught:
         inventory(ubuntu(), kernel(), wide, listfile=patterns.encode())
     assert caught.value.code == "wide-glob"
 
