@@ -109,7 +109,7 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
 def _findings_pages() -> dict[str, str]:
     """The sections of docs/findings.md by code, each with the code as its first line."""
     page = read_data("docs/findings.md").decode("utf-8")
-    sections = re.findall(r"^## (.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    sections = re.findall(r"^## ([a-z].*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     return {section.partition("\n")[0]: section.rstrip() + "\n" for section in sections}
 
 

@@ -584,7 +584,6 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
         (("plan", "--vendor-neutral", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--userspace", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--nv", "--rocm", "--list", "/dev/null", "--host", HOST), "list-for-two", 2),
-        (("plan", "--rocm", "--host", HOST), "not-recorded", 4),
         (("plan", "--nv", "--host", "mi300x-rocm62"), "nothing-to-bind", 3),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,

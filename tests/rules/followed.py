@@ -190,4 +190,12 @@ FOLLOWED: dict[str, Followed] = {
     "other-driver-version": Followed("remove the version that is not used", Situation(healthy())),
     "stale-cdi": with_parts("stale-cdi", "make it anew", cases_host.cdi()),
     "stub-libcuda": Followed("remove it", Situation(healthy())),
+    "gpudirect-not-asked": Followed(
+        "NVIDIA_GDRCOPY=enabled",
+        CASES["gpudirect-not-asked"].fires._replace(
+            facts={"environ": {"NVIDIA_GDRCOPY": "enabled", "NVIDIA_MOFED": "enabled"}}
+        ),
+    ),
+    "udocker-tools": almost("udocker-tools", "UDOCKER_USE_PROOT_EXECUTABLE=/usr/bin/proot"),
+    "writable-by-others": almost("writable-by-others", "let root own it"),
 }

@@ -19,7 +19,7 @@ from rules.cases_image import SELF_MADE, compat, cuda, needing
 from rules.situations import Situation, found, without
 
 LIBCUDA, NVML = f"/usr/lib64/libcuda.so.{V}", f"/usr/lib64/libnvidia-ml.so.{V}"
-CUDA_JOB: dict[str, Any] = {"caps": ("compute", "utility"), "caps_explicit": True}
+CUDA_JOB: dict[str, Any] = {"caps": ("compute", "utility")}
 PROGRAM: Spec = {SELF_MADE: File(elf(kind=2, needed=("libcuda.so.1", "libnvidia-ml.so.1", "libc.so.6")), 0o755)}
 NEEDS_NVML: Spec = needing("libnvidia-opticalflow", needed=("libnvidia-ml.so.1", "libc.so.6"))
 OTHER = "535.54.03"
