@@ -5,6 +5,7 @@ No `from __future__ import annotations`: see options.py.
 
 import os
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, vendors_of
@@ -37,6 +38,8 @@ class Wanted(NamedTuple):
     quiet: bool
     verbose: bool
     allow_writable: bool
+    own: Mapping[str, str] = MappingProxyType({})
+    """The runtime's own options, before its subcommand."""
 
 
 class Looked(NamedTuple):
@@ -103,7 +106,7 @@ def ready_for(
     from gpubind.preparation import host_for, layout_of, line_words_of, staged, words_of
 
     image = looked.image
-    start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host)
+    start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host, wanted.own)
     start = start._replace(allow_writable=wanted.allow_writable)
     host = host_for(looked.host, start, image)
     plan = _plan(options, host, image, layout_of(start, host, image), wanted)
@@ -189,7 +192,8 @@ def _look_at(
     machine, form = host.uname.machine, image_form(image)
     has_prefix = form in ("layout", "archive", "registry") and form in runtime.images
     if runtime.store is not None and not has_prefix and not image.startswith(("/", ".")):
-        return open_image(f"{runtime.store}:{image}", machine) if remote_of(runtime, environ) is None else None
+        elsewhere = wanted.own.keys() & set(runtime.other_stores) or remote_of(runtime, environ) is not None
+        return None if elsewhere else open_image(f"{runtime.store}:{image}", machine)
     _need_form(image, runtime)
     if not has_prefix and (os.path.isdir(image) or not runtime.fetches):
         opened = open_image(image, machine)
