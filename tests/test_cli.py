@@ -419,7 +419,7 @@ def test_check_of_one_error_is_not_long(tmp_path: Path) -> None:
     words = ("check", "--nv", "--host", HOST, "--only", "cuda-too-new", "--image", images(tmp_path))
     lines = gpubind(*words).stdout.splitlines()
     assert lines[0].startswith(f"error: {tmp_path}/image (glibc "[:90])
-    assert [line for line in lines[1:] if line.startswith("error: ")][0].startswith("error: cuda-too-new: ")
+    assert next(line for line in lines[1:] if line.startswith("error: ")).startswith("error: cuda-too-new: ")
     assert len(lines) <= 15
 
 

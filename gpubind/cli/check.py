@@ -178,7 +178,8 @@ def _runtime(backend: Optional[str], options: PlanOptions, image: Optional[str])
 def _rendered(chosen: str, report: "Report", output: Optional[str], verbose: bool) -> str:
     if chosen != "text":
         return CHECK_DOCUMENTS[chosen].render(report)
-    from gpubind.cli.output import has_colour, width
-    from gpubind.documents.checked import render_check_text
+    from gpubind.cli.output import has_colour, is_terminal, width
+    from gpubind.documents.checked import WIDTH, render_check_text
 
-    return render_check_text(report, verbose=verbose, width=width(), colour=has_colour(output))
+    columns = width() if output is None and is_terminal() else WIDTH
+    return render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))

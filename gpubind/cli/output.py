@@ -34,8 +34,8 @@ def is_terminal() -> bool:
 
 
 def width() -> int:
-    """Columns for running text: the terminal's, but no fewer than can be read, and no more; 100 where there is none."""
-    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
+    """Columns for running text: the terminal's, but no fewer than can be read, and no more; 80 where there is none."""
+    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((80, 24)).columns))
 
 
 def has_colour(path: Optional[str]) -> bool:
