@@ -251,12 +251,12 @@ def _no_such_form(image: str, runtime: "Runtime") -> HostReadError:
 
 def _checked(start: "Preflight", wanted: Wanted) -> None:
     """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
-    from gpubind.cli.settings import ignored_codes
+    from gpubind.cli.settings import ignored_findings
     from gpubind.documents.report import report_of
     from gpubind.documents.text import printable
     from gpubind.rules import check
 
-    outcome = report_of(start.plan, check(start), ignored_codes(()))
+    outcome = report_of(start.plan, check(start), ignored_findings(()))
     if not wanted.quiet:
         report(outcome.findings, brief=not wanted.verbose)
         for finding, reason in outcome.ignored:
