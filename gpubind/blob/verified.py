@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Optional
 
-from gpubind.blob.base import Blob
+from gpubind.blob.base import Blob, Bytes
 from gpubind.errors import FormatError
 
 ALGORITHMS = ("sha256", "sha384", "sha512")
@@ -15,7 +15,7 @@ STEP = 1 << 20
 
 def verify(data: bytes, digest: str, label: str) -> None:
     """Hold *data* against its *digest*, `sha256:...`. Errors: `FormatError` (code `bad-oci`)."""
-    verified = Verified(_Bytes(data), digest, label)
+    verified = Verified(Bytes(data), digest, label)
     verified.finish()
 
 
@@ -24,7 +24,7 @@ class Verified(Blob):
 
     def __init__(self, blob: Blob, digest: str, label: str) -> None:
         self.label = label
-        self.quick = blob.quick
+        self.quick, self.restarts = blob.quick, blob.restarts
         self._blob = blob
         algorithm, _, self._wanted = digest.partition(":")
         self._hash = hashlib.new(algorithm) if algorithm in ALGORITHMS else None
@@ -51,13 +51,3 @@ class Verified(Blob):
         if found != self._wanted:
             why = f"its digest is {self._hash.name}:{found}, not the one by which it is named"
             raise FormatError("bad-oci", "malformed image description", place="byte 0", why=why).in_file(self.label)
-
-
-class _Bytes(Blob):
-    label = ""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return self._data[offset : offset + size]
