@@ -64,7 +64,7 @@ def test_what_costs_too_much_only_after_it_was_opened_is_started_too(
     monkeypatch.setitem(BOUNDS, "lookups", BOUNDS["lookups"]._replace(amount=taken + 60))
     monkeypatch.setenv("PATH", f"{machine}:{os.environ['PATH']}")
     for backend in ("apptainer", "bwrap"):
-        words = ("--nv", "--root", root, "--dev-root", root, "--dry-run", "--backend", backend, directory, "true")
+        words = ("--nv", "--root", root, "--dev-root", root, "--dry-run", "--backend", backend, directory, "/bin/sh")
         assert cli.main(["exec", *words]) == 0, capfd.readouterr().err
         made = capfd.readouterr()
         assert "libcuda.so.1" in made.out

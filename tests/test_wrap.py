@@ -193,3 +193,16 @@ def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
     rooms = {"gpubind", "gpubind.cli", "gpubind.cli.main", "gpubind.cli.passing", "gpubind.errors", "gpubind.execute"}
     assert ours == {*rooms, "gpubind.wrap", "gpubind.wrap.unasked"}
     assert not {"typer", "json", "subprocess", "argparse", "inspect"} & set(loaded)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's programs are anybody's")
+def test_root_starts_a_program_of_others_by_its_path_and_not_by_its_name(machine: Machine) -> None:
+    os.chown(machine.directory / "apptainer", 12345, 12345)
+    line = ("exec", "--nv", "img.sif", "true")
+    host = driver(machine)
+    done = machine.run(*host, "--", "apptainer", *line)
+    assert (done.returncode, machine.started) == (125, None)
+    path = str(machine.directory / "apptainer")
+    assert f"`gpubind wrap -- {path} ...`" in done.stderr
+    done = machine.run("-q", *host, "--", path, *line)
+    assert (done.returncode, (machine.started or [""])[0]) == (42, path)
