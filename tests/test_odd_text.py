@@ -51,7 +51,7 @@ def test_a_record_with_half_a_character_is_refused_and_bytes_that_are_not_utf_8_
     assert caught.value.code == "bad-record"
 
 
-@pytest.mark.parametrize("form", ["text", "table", "github", "json", "junit"])
+@pytest.mark.parametrize("form", ["text", "tsv", "github", "json", "junit"])
 def test_half_a_character_in_an_image_is_no_bug_in_any_document(tmp_path: Path, form: str) -> None:
     blobs = Blobs()
     config = blobs.image([packed(tar(dict(glibc("2.36"))))], ["LD_LIBRARY_PATH=/a\ud800", "PATH=\udcff"])

@@ -5,6 +5,7 @@ No `from __future__ import annotations`: see options.py.
 
 import os
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Optional, TypeVar
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, vendors_of
@@ -49,6 +50,8 @@ class Wanted(NamedTuple):
     quiet: bool
     verbose: bool
     allow_writable: bool
+    own: Mapping[str, str] = MappingProxyType({})
+    """The runtime's own options, before its subcommand."""
 
 
 class Looked(NamedTuple):
@@ -139,7 +142,7 @@ def ready_for(
     from gpubind.preparation import host_for, layout_of, line_words_of, staged, words_of
 
     image = looked.image
-    start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host)
+    start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host, wanted.own)
     start = start._replace(allow_writable=wanted.allow_writable)
     host = host_for(looked.host, start, image)
     plan = _plan(options, host, image, layout_of(start, host, image), wanted)
@@ -224,8 +227,8 @@ def _look_at(
     machine, form = host.uname.machine, image_form(image)
     has_prefix = form in ("layout", "archive", "registry") and form in runtime.images
     if runtime.store is not None and not has_prefix and not image.startswith(("/", ".")):
-        is_here = remote_of(runtime, environ) is None
-        return _opened(f"{runtime.store}:{image}", machine, runtime, wanted, DAMAGE) if is_here else None
+        elsewhere = wanted.own.keys() & set(runtime.other_stores) or remote_of(runtime, environ) is not None
+        return None if elsewhere else _opened(f"{runtime.store}:{image}", machine, runtime, wanted, DAMAGE)
     _need_form(image, runtime)
     if not has_prefix and (os.path.isdir(image) or not runtime.fetches):
         opened = _opened(image, machine, runtime, wanted, DAMAGE)
@@ -309,12 +312,12 @@ def _no_such_form(image: str, runtime: "Runtime") -> HostReadError:
 
 def _checked(start: "Preflight", wanted: Wanted) -> None:
     """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
-    from gpubind.cli.settings import ignored_codes
+    from gpubind.cli.settings import ignored_findings
     from gpubind.documents.report import report_of
     from gpubind.documents.text import printable
     from gpubind.rules import check
 
-    outcome = report_of(start.plan, check(start), ignored_codes(()))
+    outcome = report_of(start.plan, check(start), ignored_findings(()))
     if not wanted.quiet:
         report(outcome.findings, brief=not wanted.verbose)
         for finding, reason in outcome.ignored:

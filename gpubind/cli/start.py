@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -20,10 +20,11 @@ from gpubind.cli.options import (
 from gpubind.cli.output import complain
 from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
 from gpubind.documents.text import printable
-from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, UsageError
+from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, RuntimeLimitError, UsageError
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
+    from gpubind.preparation import Chosen
     from gpubind.runtimes.record import Command, Runtime
     from gpubind.runtimes.start import Action
 
@@ -91,7 +92,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     from gpubind.runtimes.record import Call
 
     environ = callers_environ()
-    runtime, words = _chosen(wanted, environ, words)
+    runtime, words = _chosen(action, wanted, environ, words)
     own, words = _own_options(runtime, action, words)
     argv = _need_argv(action, words)
     image = words[0]
@@ -157,17 +158,37 @@ def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
     return argv
 
 
-def _chosen(wanted: Wanted, environ: Mapping[str, str], words: tuple[str, ...]) -> tuple["Runtime", tuple[str, ...]]:
-    """The runtime that --backend names, and *words*, which begin with IMAGE, as that takes them.
+def _chosen(
+    action: "Action", wanted: Wanted, environ: Mapping[str, str], words: tuple[str, ...]
+) -> tuple["Runtime", tuple[str, ...]]:
+    """The runtime that --backend names, and *words* with IMAGE as that takes it; options of the runtime's may stand
+    before it.
 
     Errors: `UsageError`, `RuntimeLimitError` (code `no-runtime`).
     """
-    from gpubind.preparation import choose_runtime
     from gpubind.runtimes import known_runtime
 
     if wanted.backend != "auto":
         return known_runtime(wanted.backend), words
-    chosen = choose_runtime(words[0], environ)
+    chosen, at = _automatic(action, words, environ)
     if wanted.verbose:
         complain(f"note: backend: {chosen.runtime.name}, {printable(chosen.why)}\n")
-    return chosen.runtime, (chosen.image, *words[1:])
+    return chosen.runtime, (*words[:at], chosen.image, *words[at + 1 :])
+
+
+def _automatic(action: "Action", words: tuple[str, ...], environ: Mapping[str, str]) -> tuple["Chosen", int]:
+    """What --backend auto comes to, and where IMAGE stands in *words*.
+
+    Whose options stand before it decides where it stands, and the image decides whose they are: the first runtime
+    counts that reads them and is the one for the image behind them.
+    """
+    from gpubind.preparation import choose_runtime
+    from gpubind.wrap.command import own_options
+
+    for name in RUNTIMES if words[0].startswith("-") else ():
+        with suppress(UsageError, RuntimeLimitError):
+            _, rest = own_options(name, action, words)
+            chosen = choose_runtime(rest[0], environ) if rest else None
+            if chosen is not None and chosen.runtime.name == name:
+                return chosen, len(words) - len(rest)
+    return choose_runtime(words[0], environ), 0

@@ -77,7 +77,7 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     from gpubind.wrap.command import arguments_of, printed
 
     runtime = RUNTIMES[made.runtime]
-    wanted = wanted._replace(arguments=arguments_of(made))
+    wanted = wanted._replace(arguments=arguments_of(made), own=made.own)
     with closing(look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])) as looked:
         command = all_the_same(looked, wanted, lambda looked: _planned(options, made, looked, wanted, environ))
     if command is None:

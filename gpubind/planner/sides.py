@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.findings import cases_of, finding, worst
 from gpubind.model import Capability, Decision, Finding, HostFile, Request, Severity, Side
-from gpubind.names import known
+from gpubind.names import is_unused, known
 
 if TYPE_CHECKING:
     from gpubind.ldso.verdict import ImageFit, Unfit
@@ -192,7 +192,7 @@ def _refusals(refused: Sequence[tuple[HostFile, Unfit]], request: Request) -> It
         by_code.setdefault(_CODES.get(unfit.rule, "image-without-glibc"), []).append((file, unfit))
     for code, several in by_code.items():
         if code == "image-libc" or len(several) == 1:
-            for file, unfit in several:
+            for file, unfit in (one for one in several if not is_unused(one[0].name)):
                 yield _refusal(code, file, unfit, _severity(file, request), file.name, f"{file.name} is")
         else:
             severity = worst(_severity(file, request) for file, _ in several)

@@ -53,6 +53,18 @@ def asked(preflight: Preflight) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if known[rule.needs])
 
 
+def applying(preflight: Preflight) -> tuple[Rule, ...]:
+    """Of the rules `asked`, those about the vendors of the plan, and about what it was made like."""
+    request = preflight.plan.request
+    vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or {"nvidia", "amd"}
+    of_program = {"like": request.like is not None, "udocker": preflight.backend == "udocker"}
+    return tuple(
+        rule
+        for rule in asked(preflight)
+        if texts()[rule.code].get("vendor") in (None, *vendors) and of_program.get(rule.code.partition("-")[0], True)
+    )
+
+
 def check(preflight: Preflight) -> tuple[Finding, ...]:
     """Everything to be said about a start: what planning found, then what the rules find; errors first, by code."""
     findings = [*preflight.plan.findings, *(preflight.words.findings if preflight.words else ())]

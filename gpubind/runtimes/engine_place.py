@@ -1,7 +1,8 @@
 """Where the daemon of docker or podman is: on this machine, or on another one.
 
-Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName), `cli/context/store/metadatastore.go`;
-podman-remote(1) 5.4.
+What the program's own options say, before its subcommand, counts before the environment; so does what they say of
+where its files are. Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName),
+`cli/context/store/metadatastore.go`; podman-remote(1) 5.4; both were run.
 """
 
 from __future__ import annotations
@@ -10,9 +11,35 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
+from gpubind.runtimes.flags import parse_bool
+
 HERE = "unix://"
 """How the address of a socket of this machine begins."""
 NO_CONTEXT = ("", "default")
+DOCKER_STORES = ("config", "context", "host")
+PODMAN_STORES = (
+    *("connection", "context", "host", "imagestore", "module", "remote", "root", "runroot", "storage-driver"),
+    *("storage-opt", "url"),
+)
+"""Own options with which the program may have other images than without them."""
+
+
+def remote_podman(
+    environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+) -> Optional[str]:
+    """What sends podman to another machine's service: an option of *own*, or a variable; None if nothing does.
+
+    A connection by name, also the default one of --remote, may lead anywhere.
+    """
+    address = own.get("url") or own.get("host")
+    if address:
+        return None if address.startswith(HERE) else f"--{'url' if own.get('url') else 'host'}={address}"
+    for name in ("connection", "context"):
+        if own.get(name):
+            return f"--{name}={own[name]}"
+    if parse_bool(own.get("remote", "")) and not environ.get("CONTAINER_HOST"):
+        return "--remote"
+    return remote_by_variable(environ, read)
 
 
 def remote_by_variable(environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
@@ -29,11 +56,24 @@ def remote_by_variable(environ: Mapping[str, str], read: Callable[[str], Optiona
     return None if is_here else f"DOCKER_CONTEXT={context}"
 
 
-def remote_of(environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
-    """As `remote_by_variable`, or the context that `docker context use` has chosen.
+def remote_docker(
+    environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+) -> Optional[str]:
+    """What sends docker to another machine's daemon: an option of *own*, a variable, or the context that
+    `docker context use` has chosen; None if nothing does.
 
     *read* gives the text of a file of this machine, or None.
     """
+    address, context = own.get("host"), own.get("context")
+    if address:
+        return None if address.startswith(HERE) else f"--host={address}"
+    if own.get("config"):
+        environ = {**environ, "DOCKER_CONFIG": own["config"]}
+    if context and context not in NO_CONTEXT:
+        is_here = (_address(context, environ, read) or "").startswith(HERE)
+        return None if is_here else f"--context={context}"
+    if context:
+        environ = {**environ, "DOCKER_CONTEXT": context}
     by_variable = remote_by_variable(environ, read)
     if by_variable is not None or environ.get("DOCKER_HOST") or environ.get("DOCKER_CONTEXT"):
         return by_variable

@@ -88,7 +88,7 @@ _DOCKER = Program(
 
 _PODMAN_LEFT = table(tables.PODMAN_ANYWHERE)
 """Those that podman takes behind the subcommand, too."""
-_PODMAN = table("config= connection/c= help module= noout remote/r url= version/v").also(_PODMAN_LEFT)
+_PODMAN = table("config= connection/c= context= help host/H= module= noout remote/r url= version/v").also(_PODMAN_LEFT)
 _PODMAN_RUN = table(tables.PODMAN_RUN).also(_PODMAN_LEFT)
 _PODMAN_EXEC = table(
     """

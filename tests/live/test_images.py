@@ -36,7 +36,7 @@ def checked(machine: Machine, reference: str, *, user: bool = True) -> dict[str,
 def without_kind(document: dict[str, Any]) -> dict[str, Any]:
     """The document but for what names the form, and the settings that an archive's configuration adds."""
     facts = {key: value for key, value in document["image"].items() if key not in ("kind", "env")}
-    return {**document, "image": facts}
+    return {**document, "image": facts, "checked": {**document["checked"], "image": None}}
 
 
 @pytest.mark.parametrize("name", FORMS)
