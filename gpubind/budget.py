@@ -31,7 +31,7 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "read": Bound(1 << 30, "bytes are read", 8 << 10),
+    "read": Bound(1 << 30, "bytes are read", 40 << 10),
     "unpacked": Bound(256 << 20, "bytes are unpacked", 40 << 10),
     "entries": Bound(300_000, "files are listed in layers", 1),
     "lookups": Bound(300_000, "paths are looked up"),
@@ -88,6 +88,12 @@ class one_command:  # noqa: N801  # as `contextlib.suppress` is
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._token is not None:
             _current.reset(self._token)
+
+
+def renew(times: int = 1) -> None:
+    """Let the command that runs begin anew, with *times* the usual bounds: the first try came to nothing."""
+    if _current.get() is not None:
+        _current.set(Budget(times))
 
 
 def bounded(verb: _Verb) -> _Verb:

@@ -195,6 +195,19 @@ def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
     assert not {"typer", "json", "subprocess", "argparse", "inspect"} & set(loaded)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's programs are anybody's")
+def test_root_starts_a_program_of_others_by_its_path_and_not_by_its_name(machine: Machine) -> None:
+    os.chown(machine.directory / "apptainer", 12345, 12345)
+    line = ("exec", "--nv", "img.sif", "true")
+    host = driver(machine)
+    done = machine.run(*host, "--", "apptainer", *line)
+    assert (done.returncode, machine.started) == (125, None)
+    path = str(machine.directory / "apptainer")
+    assert f"`gpubind wrap -- {path} ...`" in done.stderr
+    done = machine.run("-q", *host, "--", path, *line)
+    assert (done.returncode, (machine.started or [""])[0]) == (42, path)
+
+
 @pytest.mark.parametrize("line", [
     "docker -H tcp://node7:2375 run --gpus all img", "docker --context node7 run --gpus all img",
     "podman --remote run --gpus all img", "podman --url ssh://node7 run --gpus all img",

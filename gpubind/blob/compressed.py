@@ -159,6 +159,8 @@ class Gzip(Unpacked):
 class Zstd(Unpacked):
     """A zstd file, of one frame or several; going back starts from the beginning."""
 
+    restarts = True
+
     def __init__(self, packed: Blob) -> None:
         super().__init__(packed)
         self._restart()

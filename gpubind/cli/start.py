@@ -18,14 +18,14 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.cli.output import complain
-from gpubind.cli.ready import Wanted, look_at, look_into, need_this_machine, ready_for
+from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
 from gpubind.documents.text import printable
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, RuntimeLimitError, UsageError
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.preparation import Chosen
-    from gpubind.runtimes.record import Runtime
+    from gpubind.runtimes.record import Command, Runtime
     from gpubind.runtimes.start import Action
 
 HELP = {
@@ -99,13 +99,18 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     if image.startswith("-"):  # the runtime would take it for an option
         image = f"./{image}"
     wanted = wanted._replace(arguments=(*wanted.arguments, *own))
-    with closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked:
+    token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
+
+    def planned(looked: Looked) -> "Command":
         ready = ready_for(options, looked, wanted, environ)
         tree = looked.image.tree if looked.image is not None else None
-        token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
         call = Call(looked.program, action, image, tree, argv, token, _is_terminal())
         made = ready.runtime.command(call, ready.start, ready.words)
         look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
+        return made
+
+    with closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked:
+        made = all_the_same(looked, wanted, planned)
     if wanted.dry_run:
         import shlex
 

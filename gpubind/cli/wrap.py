@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 import typer
 
 from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, takes_plan_options
-from gpubind.cli.ready import Looked, Wanted, look_at, look_into, need_this_machine, ready_for
+from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     runtime = RUNTIMES[made.runtime]
     wanted = wanted._replace(arguments=arguments_of(made), own=made.own)
     with closing(look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])) as looked:
-        command = _planned(options, made, looked, wanted, environ)
+        command = all_the_same(looked, wanted, lambda looked: _planned(options, made, looked, wanted, environ))
     if command is None:
         _become(made.words, environ, dry_run=wanted.dry_run)  # as it is: the program's own flag goes on, too
     elif wanted.dry_run:

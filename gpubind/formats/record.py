@@ -275,6 +275,8 @@ def _parse_stat(entry: _Object) -> Stat:
     rdev = entry.numbers("rdev", (0, 0))
     if len(rdev) != 2:
         raise _malformed("rdev is [major, minor]", entry.place)
+    if kind not in ("char", "block"):
+        rdev = (0, 0)  # nothing else has numbers, and none are written
     owners = entry.number("uid", 0, least=-1), entry.number("gid", 0, least=-1)
     return Stat(kind, int(mode, 8), *owners, entry.number("size", 0), *rdev)
 

@@ -348,3 +348,8 @@ def test_a_value_of_another_type_anywhere_gives_a_value_or_a_place(data: st.Data
         holder = inner
     holder[key] = data.draw(_JSON)
     answers(use, json.dumps(document).encode())
+
+
+def test_only_device_nodes_have_numbers() -> None:
+    read = parse_record(json.dumps(entry({"size": 1, "rdev": [195, 0]})).encode())
+    assert parse_record(dump_record(read, "1.0").encode()) == read
