@@ -189,7 +189,8 @@ def test_a_check_knows_that_the_user_accepts_what_can_be_written(tmp_path: Path,
     words = ("check", "--root", str(tmp_path / "root"), "--backend", backend, "--image", str(tmp_path / "image"))
     env = {**programs_in(tmp_path, backend)}
     refused, accepted = gpubind(*words, env=env).stdout, gpubind(*words, "--allow-writable", env=env).stdout
-    assert ("--allow-writable" in refused, "--allow-writable" in accepted) == (True, False)
+    assert "--allow-writable was given" not in refused
+    assert "--allow-writable was given" in accepted
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from gpubind.findings import texts
 from gpubind.model import Finding, Severity
 from gpubind.planner import finding_order
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
+from gpubind.runtimes import RUNTIMES
 
 HOSTS = ("amd", "cdi", "companions", "driver", "graphics", "mig", "nodes", "platform", "runtime", "services")
 IMAGES = ("cuda", "image", "libraries", "manifests", "program")
@@ -54,10 +55,10 @@ def asked(preflight: Preflight) -> tuple[Rule, ...]:
 
 
 def applying(preflight: Preflight) -> tuple[Rule, ...]:
-    """Of the rules `asked`, those about the vendors of the plan, and about what it was made like."""
+    """Of the rules `asked`, those about the vendors of the plan, its runtime, and what it was made like."""
     request = preflight.plan.request
     vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or {"nvidia", "amd"}
-    of_program = {"like": request.like is not None, "udocker": preflight.backend == "udocker"}
+    of_program = {"like": request.like is not None, **{name: name == preflight.backend for name in RUNTIMES}}
     return tuple(
         rule
         for rule in asked(preflight)
