@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from live.containers import CONTAINERS, Case, image, start
+from live.containers import CONTAINERS, MOUNTED_IMAGES, Case, image, start
 from live.machine import RIG, Machine, here
 
 pytestmark = pytest.mark.live
@@ -51,7 +51,7 @@ def test_an_image_of_podmans_store_is_the_same_as_its_archive(trixie: Machine) -
     stored = checked(trixie, "podman:rig:gl", user=False)
     assert stored["image"]["kind"] == "podman"
     assert without_kind(stored) == without_kind(archive)
-    assert trixie.run(["podman", "image", "mount"]).stdout.strip() == ""
+    assert trixie.run(["sh", "-c", MOUNTED_IMAGES]).stdout == ""
 
 
 def test_an_image_that_the_store_lacks_is_named(trixie: Machine) -> None:
