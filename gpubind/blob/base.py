@@ -41,9 +41,7 @@ class FileBlob(Blob):
         self._descriptor = descriptor
         found = os.fstat(descriptor)
         self._size = found.st_size
-        budget = current()
-        if budget is not None:
-            budget.grant((found.st_dev, found.st_ino), self._size)
+        self._key = found.st_dev, found.st_ino
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
@@ -57,6 +55,9 @@ class FileBlob(Blob):
         size = min(size, self._size - offset)  # as it was when it was opened
         if size <= 0:
             return b""
+        budget = current()
+        if budget is not None:
+            budget.grant(self._key, self._size)  # a later command than that which opened it has a budget of its own
         spend("read", size)
         try:
             data = os.pread(self._descriptor, size, offset)

@@ -127,6 +127,8 @@ def all_the_same(looked: Looked, wanted: Wanted, make: Callable[[Looked], T]) ->
         if looked.image is None or wanted.check:
             raise
         is_blind = _can_be_blind(looked.runtime)
+        if not (is_blind or isinstance(error, BoundError)):
+            raise
         renew(1 if is_blind else TIMES_LIMIT)
         made = make(looked._replace(image=None) if is_blind else looked)
         if is_blind and not wanted.quiet:

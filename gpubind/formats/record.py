@@ -220,7 +220,11 @@ def parse_record(data: bytes) -> Record:
             for item in top.children("runs", [])
         ),
     )
-    if b"\\u" in data and with_whole_characters(value, STRAY_HALVES) != value:  # surrogate escapes are no such halves
+    try:
+        has_half = b"\\u" in data and with_whole_characters(value, STRAY_HALVES) != value  # no surrogate escape is one
+    except RecursionError as error:
+        raise _malformed("nested too deeply", "") from error
+    if has_half:
         raise _malformed("half of a surrogate pair in a string", "")
     return record
 
