@@ -23,8 +23,8 @@ from gpubind.runtimes.start import Start
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 TEXT_LIMIT = 1 << 20
 """Bytes of an environment file, or of a runtime's configuration, that are read."""
-_BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 _BY_SCHEME: dict[str, ImageForm] = {"docker": "registry"}
+_BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 
 
 def image_form(image: str) -> Optional[ImageForm]:
@@ -57,7 +57,8 @@ def begin(
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
     version, site = None, None
-    is_here = program is not None and host.local is not None
+    is_live = host.local is not None
+    is_here = program is not None and is_live
     if program is not None and program.startswith("/") and runtime.identify is not None:
         identity = runtime.identify(probe_version(program))
         runtime, version = RUNTIMES[identity.name], identity.version
@@ -81,12 +82,12 @@ def begin(
         pid=os.getpid() if is_here else None,
         home=_home(),
         working_directory=here,
-        nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
+        nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))) if is_live else (),
         is_root=host.identity.euid == 0,
-        inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)),
+        inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)) if is_live else (),
         tools=tuple(map(HostPath, filter(os.path.exists, runtime.tools(environ)))) if is_here else None,
         uid=os.geteuid() if is_here else None,
-        remote=remote_of(runtime, environ, own) if host.local is not None else None,
+        remote=remote_of(runtime, environ, own) if is_live else None,
         has_selinux=is_here and _enforces_selinux(),
         has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
     )

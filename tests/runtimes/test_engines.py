@@ -158,16 +158,23 @@ def test_what_is_handed_on_is_counted_as_the_caller_counts(program: str) -> None
     assert (env["CUDA_VISIBLE_DEVICES"], env["CUDA_DEVICE_ORDER"]) == ("1,x", "PCI_BUS_ID")
 
 
-@BOTH
-@pytest.mark.parametrize("environ", [
-    {"DOCKER_HOST": "tcp://node7:2375"}, {"DOCKER_HOST": "ssh://node7"}, {"CONTAINER_HOST": "ssh://node7/run/x.sock"},
-    {"CONTAINER_CONNECTION": "node7"}, {"DOCKER_CONTEXT": "node7"},
+@pytest.mark.parametrize(("program", "environ"), [
+    ("docker", {"DOCKER_HOST": "tcp://node7:2375"}), ("docker", {"DOCKER_HOST": "ssh://node7"}),
+    ("docker", {"DOCKER_CONTEXT": "node7"}),
+    ("podman", {"CONTAINER_HOST": "ssh://node7/run/x.sock"}), ("podman", {"CONTAINER_CONNECTION": "node7"}),
 ])  # fmt: skip
 def test_a_daemon_on_another_machine_is_refused(program: str, environ: dict[str, str]) -> None:
     place = RUNTIMES[program].remote_of(environ, NO_FILES.get, {})
     assert place == "=".join(*environ.items())
     with pytest.raises(RuntimeLimitError, match="remote-engine"):
         make(begun(program, remote=place))
+
+
+def test_neither_reads_the_others_variables() -> None:
+    dockers = {"DOCKER_HOST": "ssh://node7", "DOCKER_CONTEXT": "node7"}
+    assert RUNTIMES["podman"].remote_of(dockers, NO_FILES.get, {}) is None
+    podmans = {"CONTAINER_HOST": "ssh://node7", "CONTAINER_CONNECTION": "node7"}
+    assert RUNTIMES["docker"].remote_of(podmans, NO_FILES.get, {}) is None
 
 
 def test_a_daemon_behind_a_socket_of_this_machine_is_not_remote() -> None:
