@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from textwrap import TextWrapper
 
 from gpubind.documents.report import Checked, Report, not_counted, verdict
-from gpubind.documents.text import driver_name, printable, render_finding
+from gpubind.documents.text import driver_version, printable, render_finding
 from gpubind.findings import counted, texts
 from gpubind.model import Finding, ImageFacts
 
@@ -18,7 +18,7 @@ WIDTH = 100
 THEMES = {
     "access": "devices",
     "cuda": "CUDA",
-    "extras": "",
+    "extras": "not usable in the container",
     "host": "this host",
     "image": "the image",
     "runtime": "the runtime",
@@ -61,8 +61,8 @@ def _what(report: Report) -> str:
     plan, checked = report.plan, report.checked
     drivers = []
     for planned in () if plan.request.like else plan.drivers:
-        name, _, cuda = driver_name(planned).partition(", ")
-        drivers.append(f"{name} ({cuda})" if cuda else name)
+        cuda = planned.driver.cuda_max
+        drivers.append(driver_version(planned) + (f" (CUDA {cuda})" if cuda else ""))
     gpus = sum(gpu.chosen for gpu in plan.gpus)
     here = " and ".join(drivers) or (f"like {plan.request.like}" if plan.drivers else "a host without a GPU driver")
     here += f", {counted(gpus, 'GPU')}" if gpus else ""
@@ -93,7 +93,7 @@ def _folded(theme: str, notes: list[Finding], width: int) -> Iterable[str]:
         subjects = list(dict.fromkeys(note.subject.rpartition("/")[2] for note in notes))
         more = len(subjects) - _NAMED
         named = ", ".join(subjects[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        text = f"display, video and debuggers lack {named}: fine unless the job draws or is debugged"
+        text = f"{THEMES[theme]}: {named}; most jobs need none of it"
     else:
         more = len(notes) - 1
         text = f"{THEMES[theme]}: {notes[0].what}" + (f"; and {counted(more, 'other note')}" if more else "")

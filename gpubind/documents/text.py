@@ -73,15 +73,20 @@ def summary(plan: Plan) -> str:
 
 def driver_name(planned: PlannedDriver, like: Optional[str] = None) -> str:
     """A driver, with the newest CUDA that it serves: `nvidia 550.163.01, CUDA 12.4`."""
+    cuda = planned.driver.cuda_max
+    return f"like {like}" if like else driver_version(planned) + (f", CUDA {cuda}" if cuda else "")
+
+
+def driver_version(planned: PlannedDriver) -> str:
+    """A driver and its version: `nvidia 550.163.01`."""
     driver = planned.driver
     if driver.vendor == "other":
         return planned.source.detail or driver.vendor
-    version = driver.version or ("" if like else "of unknown version")
+    version = driver.version or "of unknown version"
     if driver.vendor == "amd":
         version = f"ROCm {version}"
     assumed = " (assumed)" if driver.version_assumed and driver.version else ""
-    cuda = f", CUDA {driver.cuda_max}" if driver.cuda_max else ""
-    return f"like {like}" if like else f"{driver.vendor} {version}".strip() + assumed + cuda
+    return f"{driver.vendor} {version}{assumed}"
 
 
 def render_finding(finding: Finding) -> str:

@@ -34,6 +34,7 @@ from gpubind.model import (
     Vendor,
 )
 from gpubind.planner.placement import SINGULARITY
+from gpubind.sources.search import ldconfig
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
@@ -61,7 +62,8 @@ def like_plan(host: Host, request: Request) -> Plan:
         looked_up = [look_up(one, cache) for one in lists]
     else:
         # ldconfig -p fails, and with it everything: programs and plain files are lost, too.
-        findings.append(_no_ldcache(flavour, vendors[0], str(cache) if isinstance(cache, Missing) else cache.why))
+        why = str(cache) if isinstance(cache, Missing) else cache.why
+        findings.append(_no_ldcache(flavour, vendors[0], host.driver.root, why))
     binds = [bind for lookup in looked_up for bind in lookup.binds]
     binds += _sockets(host.dev) if "nvidia" in vendors else []
     placed = [(bind, _mount(host, bind)) for bind in binds]
@@ -97,7 +99,7 @@ def _vendors(request: Request, flavour: Flavour) -> tuple[tuple[Vendor, ...], li
     return VENDORS[:1], [finding("like-one-vendor", subject="--rocm", program=flavour.program)]
 
 
-def _no_ldcache(flavour: Flavour, vendor: Vendor, why: str) -> Finding:
+def _no_ldcache(flavour: Flavour, vendor: Vendor, root: HostPath, why: str) -> Finding:
     return finding(
         "like-ldcache",
         subject=LD_CACHE_PATH,
@@ -105,6 +107,7 @@ def _no_ldcache(flavour: Flavour, vendor: Vendor, why: str) -> Finding:
         where=LD_CACHE_PATH,
         program=flavour.program,
         detail=why,
+        ldconfig=ldconfig(root),
     )
 
 

@@ -163,7 +163,7 @@ FOLLOWED: dict[str, Followed] = {
     "userspace-conflict": almost("userspace-conflict", "in the image"),
     "userspace-left-out": almost("userspace-left-out", "one with a C library as new as the host's"),
     "userspace-missing": almost("userspace-missing", "use an image with ROCm"),
-    "vendor-neutral-missing": almost("vendor-neutral-missing", "install it in the image"),
+    "vendor-neutral-missing": almost("vendor-neutral-missing", "install its packages in the image"),
     # Files and packages of the host.
     "bad-cdi": with_parts("bad-cdi", "make it anew", cases_host.cdi()),
     "bad-filelist": Followed("install the driver's package again", Situation(healthy())),
