@@ -11,7 +11,6 @@ from gpubind.findings import texts
 from gpubind.model import Finding, Severity
 from gpubind.planner import finding_order
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
-from gpubind.runtimes import RUNTIMES
 
 HOSTS = ("amd", "cdi", "companions", "driver", "graphics", "mig", "nodes", "platform", "runtime", "services")
 IMAGES = ("cuda", "image", "libraries", "manifests", "program")
@@ -58,11 +57,11 @@ def applying(preflight: Preflight) -> tuple[Rule, ...]:
     """Of the rules `asked`, those about the vendors of the plan, its runtime, and what it was made like."""
     request = preflight.plan.request
     vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or {"nvidia", "amd"}
-    of_program = {"like": request.like is not None, **{name: name == preflight.backend for name in RUNTIMES}}
+    plans_of = (None, preflight.backend, "like" if request.like is not None else None)
     return tuple(
         rule
         for rule in asked(preflight)
-        if texts()[rule.code].get("vendor") in (None, *vendors) and of_program.get(rule.code.partition("-")[0], True)
+        if texts()[rule.code].get("vendor") in (None, *vendors) and texts()[rule.code].get("of") in plans_of
     )
 
 

@@ -62,7 +62,6 @@ UUIDS = "GPU-00000001-1111-2222-3333-444444444444"
 STORE = recorded_tree({NIX: File(elf("ld-linux-x86-64.so.2", kind=3), 0o755)})
 NIX_BIND = Brought((UserBind(HostPath("/nix"), ContainerPath("/nix")),))
 NEWER = {"libc.so.6": ("GLIBC_2.38",)}
-NEEDING_X11: Spec = {f"{LIB}/libX11.so.6": elf("libX11.so.6")}
 MANIFESTS: Spec = {
     "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": (
         '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}'
