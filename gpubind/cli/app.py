@@ -12,12 +12,14 @@ import typer
 
 from gpubind import __version__
 from gpubind.cli import check, explain, start, wrap
+from gpubind.cli.command import Command, Group
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
     CdiHook,
     ImageOption,
     Like,
+    Output,
     PlanOptions,
     StageDir,
     make_plan,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from gpubind.model import Plan
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -77,7 +80,7 @@ def gpubind(
 Strict = Annotated[bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 if there is an error finding.")]
 
 
-@app.command()
+@app.command(cls=Command)
 @takes_plan_options
 def plan(
     options: PlanOptions,
@@ -89,7 +92,7 @@ def plan(
             "--format",
             metavar="FORMAT",
             envvar="GPUBIND_FORMAT",
-            help=", ".join((*FORMATS, *PLAN_FORMATS)) + "; with sh, too, arguments are quoted for a shell. [table]",
+            help=", ".join((*FORMATS, *PLAN_FORMATS)) + "; add --format sh to quote arguments for a shell. [table]",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -97,14 +100,16 @@ def plan(
     allow_writable: AllowWritable = False,
     cdi_hook: CdiHook = None,
     stage_dir: StageDir = None,
-    output: Annotated[
-        Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
-    ] = None,
+    output: Output = None,
     strict: Strict = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings on standard error.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also show what was left out, and why.")] = False,
 ) -> None:
-    """Say what a container needs of this host: binds, device nodes, environment."""
+    """Say what a container needs of this host, and why.
+
+    That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
+    --nv or --rocm name one.
+    """
     from gpubind.cli.output import is_terminal, report, write_document
 
     chosen, quoted = _format(format_ or [], json)
@@ -137,7 +142,7 @@ def plan(
         raise typer.Exit(EXIT_FINDING)
 
 
-@app.command()
+@app.command(cls=Command)
 def record(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")
@@ -149,7 +154,7 @@ def record(
     description: Annotated[str, typer.Option(metavar="TEXT", help="A line that says which host this is.")] = "",
     hostname: Annotated[bool, typer.Option("--hostname", help="Keep this machine's name in the record.")] = False,
 ) -> None:
-    """Capture this host, so that plans for it can be made anywhere with --host FILE.
+    """Write this host to a file, for --host FILE anywhere.
 
     A record holds listings, facts and small texts of a fixed set of places; no file bodies, no user names, no
     environment but PATH, ROCM_PATH, CUDA_MPS_PIPE_DIRECTORY and the variables that choose GPUs: CUDA_VISIBLE_DEVICES,

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Optional
 
 import typer
 
+from gpubind.cli.command import Command
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
     ImageOption,
     Like,
+    Output,
     PlanOptions,
     make_plan,
     open_host_of,
@@ -42,7 +44,7 @@ class Asked(NamedTuple):
 
 def add_to(app: typer.Typer) -> None:
     """Give *app* the command check."""
-    app.command()(takes_plan_options(check))
+    app.command(cls=Command)(takes_plan_options(check))
 
 
 def check(
@@ -68,10 +70,8 @@ def check(
         typer.Option("--format", metavar="FORMAT", help=", ".join(CHECK_FORMATS) + ". [text]"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    output: Annotated[
-        Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
-    ] = None,
-    only: Annotated[Codes, typer.Option(metavar="CODE", help="Count these findings alone. Repeatable.")] = None,
+    output: Output = None,
+    only: Annotated[Codes, typer.Option(metavar="CODE", help="Count only these findings. Repeatable.")] = None,
     ignore: Annotated[
         Codes,
         typer.Option(metavar="CODE[:SUBJECT][=REASON]", help="Do not count these findings. Repeatable."),
@@ -82,7 +82,10 @@ def check(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the verdict and its codes only.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show notes in full.")] = False,
 ) -> None:
-    """Say, before a job starts, what will not work here or in this image, and what to do. Exit 1 on an error."""
+    """Say before a job starts what will not work, and what to do.
+
+    Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started.
+    """
     from gpubind.cli.output import write_document
     from gpubind.cli.settings import ignored_findings, known_codes
     from gpubind.documents.report import report_of, verdict, verdict_line

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from gpubind.cli.command import Command
 from gpubind.cli.options import (
     ImageOption,
     Like,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Give *app* the command explain."""
-    app.command()(takes_plan_options(explain))
+    app.command(cls=Command)(takes_plan_options(explain))
 
 
 def explain(
@@ -38,7 +39,7 @@ def explain(
     image: ImageOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print gpubind.explain/1.")] = False,
 ) -> None:
-    """Say what a code or a message means, or why a file is in the plan or not, and which rule decided."""
+    """Say what a code or a message means, or why a file is in the plan."""
     from gpubind.cli.output import width, write_document
     from gpubind.documents import explained
     from gpubind.explanation import codes, explain_code, explain_message

@@ -34,8 +34,7 @@ Like = Annotated[
     Optional[str],
     typer.Option(
         metavar="FLAVOUR",
-        help="Plan exactly what that program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, "
-        "singularity.",
+        help="Plan what this program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
     ),
 ]
 ImageOption = Annotated[
@@ -47,21 +46,21 @@ ImageOption = Annotated[
     ),
 ]
 BackendArguments = Annotated[
-    Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
+    Optional[list[str]], typer.Option(metavar="ARGUMENT", help="An argument for the runtime itself. Repeatable.")
 ]
 CdiHook = Annotated[
     Optional[str],
     typer.Option(
         metavar="FILE",
-        help="With --format cdi: where nvidia-cdi-hook is on the host; it then tells the container's ld cache of the "
-        "libraries, which lie in a directory of their own.",
+        help="With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
+        "container's ld cache.",
     ),
 ]
 AllowWritable = Annotated[
     bool,
     typer.Option(
         "--allow-writable",
-        help="Bind files that you can write, by a runtime that has no read-only bind.",
+        help="Bind files that you may write, with a runtime that has no read-only bind.",
     ),
 ]
 RequireGpu = Annotated[
@@ -72,6 +71,9 @@ CheckFirst = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")]
+Output = Annotated[
+    Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
+]
 StageDir = Annotated[
     Optional[str],
     typer.Option(
@@ -104,7 +106,7 @@ class PlanOptions(NamedTuple):
     source: Annotated[
         str,
         typer.Option(
-            metavar="SOURCE", envvar="GPUBIND_SOURCE", help="Who names the files: " + ", ".join(SOURCES) + "."
+            metavar="SOURCE", envvar="GPUBIND_SOURCE", help="What names the driver's files: " + ", ".join(SOURCES) + "."
         ),
     ] = "auto"
     cdi_device: Annotated[
@@ -119,7 +121,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="DIR",
             envvar="GPUBIND_CDI_DIR",
-            help="Where CDI specs are, below --dev-root; the later first. Repeatable. [/etc/cdi, /var/run/cdi]",
+            help="Where CDI specs are, below --dev-root; the last directory wins. Repeatable. [/etc/cdi, /var/run/cdi]",
         ),
     ] = None
     list_: Annotated[
@@ -151,7 +153,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_VENDOR_NEUTRAL",
-            help="Whose libglvnd and OpenCL loader: auto, host or image.",
+            help="Whose copy of libglvnd and of the OpenCL loader the container uses: auto, host or image.",
         ),
     ] = "auto"
     gpus: Annotated[
@@ -168,7 +170,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_USERSPACE",
-            help="Whose ROCm: auto, host or image.",
+            help="Whose ROCm the container uses: auto, host or image.",
         ),
     ] = "auto"
     cuda_compat: Annotated[
@@ -176,7 +178,8 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_CUDA_COMPAT",
-            help="Whose libcuda, if the image has one for CUDA's forward compatibility: auto, host or image.",
+            help="Whose libcuda the container uses, if the image has one for CUDA's forward compatibility: auto, "
+            "host or image.",
         ),
     ] = "auto"
     libdir: Annotated[

@@ -14,6 +14,7 @@ from gpubind.model import Finding, Severity
 
 NARROWEST, WIDEST = 40, 100
 """Columns of running text, whatever the terminal has."""
+HELP_WIDEST = 120
 
 
 def write_document(text: str, path: Optional[str]) -> None:
@@ -36,6 +37,11 @@ def is_terminal() -> bool:
 def width() -> int:
     """Columns for running text: the terminal's, but no fewer than can be read, and no more; 80 where there is none."""
     return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((80, 24)).columns))
+
+
+def help_width() -> int:
+    """Columns for help: the terminal's, but no fewer than can be read, and no more than two columns of text need."""
+    return max(NARROWEST, min(HELP_WIDEST, shutil.get_terminal_size((80, 24)).columns))
 
 
 def has_colour(path: Optional[str]) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from gpubind.cli.command import Command
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from gpubind.runtimes.start import Action
 
 HELP = {
-    "exec": "Plan, then run CMD in a container of IMAGE: this process becomes the runtime's.",
-    "run": "Plan, then run what IMAGE runs by default, with arguments.",
+    "exec": "Plan, then run CMD in a container of IMAGE.",
+    "run": "Plan, then run what IMAGE runs by default.",
     "shell": "Plan, then start a shell in a container of IMAGE.",
 }
 
@@ -39,7 +40,9 @@ def add_to(app: typer.Typer) -> None:
     """Give *app* the commands exec, run and shell."""
     settings = {"allow_interspersed_args": False, "ignore_unknown_options": False}
     for action, text in HELP.items():
-        app.command(name=action, help=text, context_settings=settings)(takes_plan_options(_starter(action)))
+        app.command(name=action, cls=Command, help=text, context_settings=settings)(
+            takes_plan_options(_starter(action))
+        )
 
 
 def _starter(action: Any) -> Callable[..., None]:
