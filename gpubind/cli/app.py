@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from gpubind import __version__
-from gpubind.cli import check, explain, start, wrap
+from gpubind.cli import check, explain, gpus, start, wrap
 from gpubind.cli.command import Command, Group
 from gpubind.cli.options import (
     AllowWritable,
@@ -73,7 +73,7 @@ def gpubind(
     if settings:
         formats = [settings.pop("format")] if "format" in settings else []
         defaults = {{"list": "list_"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
-        context.default_map = dict.fromkeys(("explain", "check", "exec", "run", "shell", "wrap"), defaults)
+        context.default_map = dict.fromkeys(("explain", "check", "exec", "run", "shell", "wrap", "gpus"), defaults)
         context.default_map["plan"] = {**defaults, "format_": formats}
 
 
@@ -169,6 +169,7 @@ def record(
     write_document(record_host(host, description, name), output)
 
 
+gpus.add_to(app)
 explain.add_to(app)
 check.add_to(app)
 start.add_to(app)

@@ -22,6 +22,7 @@ SHORT = 12
 COMMON = {
     "plan": ("--nv", "--caps", "--gpus", "--image", "--format"),
     "check": ("--nv", "--caps", "--gpus", "--image", "--program"),
+    "gpus": ("--nv", "--rocm", "--gpus", "--host", "--json"),
     "explain": ("--nv", "--rocm", "--image", "--host", "--json"),
     "record": ("--output", "--description", "--hostname", "--root", "--dev-root"),
     "exec": ("--nv", "--gpus", "--backend", "--check", "--dry-run"),
@@ -54,6 +55,10 @@ EXAMPLES = {
         ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
         ("in one line, for a scheduler", "gpubind check -q --nv"),
     ),
+    "gpus": (
+        ("list them", "gpubind gpus"),
+        ("see what a choice comes to", "gpubind gpus --gpus 1 --host debian13-nvidia550"),
+    ),
     "explain": (
         ("why a file is in the plan", "gpubind explain libcuda.so.1"),
         ("what a message means", 'gpubind explain "version GLIBC_2.34 not found"'),
@@ -85,6 +90,7 @@ _COMMON_CODES = (
 EXIT_CODES: dict[str, Rows] = {
     "plan": (("0", "done"), ("1", "an error finding, with --strict"), *_COMMON_CODES),
     "check": (("0", "ok"), ("1", "an error; with --strict also a warning"), *(_COMMON_CODES[i] for i in (0, 2, 3))),
+    "gpus": (("0", "done"), *_COMMON_CODES[:3]),
     "explain": (("0", "done"), *_COMMON_CODES[:3]),
     "record": (("0", "done"), *(_COMMON_CODES[i] for i in (0, 2))),
     "exec": _STARTS,

@@ -73,7 +73,7 @@ def _is_size(text: str) -> bool:
 
 def _answer_in_json(words: list[str], error: GpubindError) -> None:
     """Write *error* as a document to standard output, if *words* ask for a JSON document there, and get none."""
-    if words[:1] in (["plan"], ["check"], ["explain"]):
+    if words[:1] in (["plan"], ["check"], ["explain"], ["gpus"]):
         from gpubind.cli.output import write_document
         from gpubind.documents.json import render_error_json
 

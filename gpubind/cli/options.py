@@ -6,7 +6,7 @@ they are, and would see strings.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
@@ -188,9 +188,13 @@ class PlanOptions(NamedTuple):
     ] = None
 
 
-def takes_plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    """*command* with the options of `PlanOptions` beside its own; it gets them as its argument `options`."""
-    shared = inspect.signature(PlanOptions).parameters
+def takes_plan_options(command: Callable[..., None], only: Container[str] = PlanOptions._fields) -> Callable[..., None]:
+    """*command* with the options of `PlanOptions` beside its own; it gets them as its argument `options`.
+
+    *only*: the names of those that it takes; the others are at their defaults.
+    """
+    parameters = inspect.signature(PlanOptions).parameters
+    shared = {name: parameter for name, parameter in parameters.items() if name in only}
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     keywords = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared.values()))]
@@ -244,6 +248,19 @@ def make_plan(
     """The plan that the options ask for. Errors: `UsageError` for values that cannot be, and what planning raises."""
     from gpubind.facade import plan
 
+    fixed = layout.libdir if layout is not None and layout.libdir.startswith("/.singularity.d/") else None
+    request = request_of(options, like, fixed)
+    host = host or open_host_of(options)
+    listfile = None
+    if options.list_ is not None:
+        from gpubind.host.open import read_listfile
+
+        listfile = read_listfile(options.list_)
+    return plan(host, request, listfile, image, layout)
+
+
+def request_of(options: PlanOptions, like: Optional[str] = None, fixed_libdir: Optional[str] = None) -> Request:
+    """The request that the options come to. Errors: `UsageError` for values that cannot be."""
     request = Request(
         vendors=vendors_of(options),
         caps=_caps(options.caps),
@@ -259,15 +276,7 @@ def make_plan(
         userspace=options.userspace,  # type: ignore[arg-type]
         cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
     )
-    fixed = layout.libdir if layout is not None and layout.libdir.startswith("/.singularity.d/") else None
-    request = checked(request, has_list=options.list_ is not None, fixed_libdir=fixed, spelled=_option)
-    host = host or open_host_of(options)
-    listfile = None
-    if options.list_ is not None:
-        from gpubind.host.open import read_listfile
-
-        listfile = read_listfile(options.list_)
-    return plan(host, request, listfile, image, layout)
+    return checked(request, has_list=options.list_ is not None, fixed_libdir=fixed_libdir, spelled=_option)
 
 
 _OPTIONS = {

@@ -15,6 +15,8 @@ from gpubind.model import Finding, Severity
 NARROWEST, WIDEST = 40, 100
 """Columns of running text, whatever the terminal has."""
 HELP_WIDEST = 120
+PIPE_WIDTH = 200
+"""Of a table that no terminal shows: a row a line, for grep."""
 
 
 def write_document(text: str, path: Optional[str]) -> None:
@@ -42,6 +44,11 @@ def width() -> int:
 def help_width() -> int:
     """Columns for help: the terminal's, but no fewer than can be read, and no more than two columns of text need."""
     return max(NARROWEST, min(HELP_WIDEST, shutil.get_terminal_size((80, 24)).columns))
+
+
+def table_width(path: Optional[str]) -> int:
+    """Columns for a table that goes to the file *path*, or to standard output if that is None."""
+    return shutil.get_terminal_size((80, 24)).columns if path is None and is_terminal() else PIPE_WIDTH
 
 
 def has_colour(path: Optional[str]) -> bool:
