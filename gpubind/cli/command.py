@@ -6,9 +6,26 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from gpubind.errors import UsageError
+
 
 class Command(TyperCommand):
     """A command of gpubind."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """A parser that refuses an option with a value that is given twice: it would be the last, without a word."""
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_once(args: list[str]) -> Any:
+            values, rest, order = parse(args)
+            for at, param in enumerate(order):
+                if param.param_type_name == "option" and not (param.multiple or param.is_flag) and param in order[:at]:
+                    raise _twice(param)
+            return values, rest, order
+
+        parser.parse_args = parse_once
+        return parser
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of this command."""
@@ -27,3 +44,9 @@ class Group(TyperGroup):
         from gpubind.cli.output import help_width
 
         formatter.write(render_page(overview_of(self, ctx), help_width()))
+
+
+def _twice(param: Any) -> UsageError:
+    name = max(param.opts, key=len)
+    hint = "`check` takes --image and --host several times" if name in ("--image", "--host") else ""
+    return UsageError("given-twice", f"{name} is given twice, and can have one value", hint=hint)

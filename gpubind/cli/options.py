@@ -37,14 +37,12 @@ Like = Annotated[
         help="Plan what this program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
     ),
 ]
-ImageOption = Annotated[
-    Optional[str],
-    typer.Option(
-        metavar="IMAGE",
-        help="The image that will be started: a directory, an OCI bundle, a SIF file, an OCI layout, a docker or OCI "
-        "archive, podman:NAME or docker:NAME.",
-    ),
-]
+IMAGE_HELP = (
+    "The image that will be started: a directory, an OCI bundle, a SIF file, an OCI layout, a docker or OCI archive, "
+    "podman:NAME or docker:NAME."
+)
+HOST_HELP = "Plan for a recorded host: a record, or one that ships."
+ImageOption = Annotated[Optional[str], typer.Option(metavar="IMAGE", help=IMAGE_HELP)]
 BackendArguments = Annotated[
     Optional[list[str]], typer.Option(metavar="ARGUMENT", help="An argument for the runtime itself. Repeatable.")
 ]
@@ -146,7 +144,7 @@ class PlanOptions(NamedTuple):
     ] = None
     host: Annotated[
         Optional[str],
-        typer.Option("--host", metavar="FILE|NAME", help="Plan for a recorded host: a record, or one that ships."),
+        typer.Option("--host", metavar="FILE|NAME", help=HOST_HELP),
     ] = None
     vendor_neutral: Annotated[
         str,
@@ -191,17 +189,19 @@ class PlanOptions(NamedTuple):
 def takes_plan_options(command: Callable[..., None], only: Container[str] = PlanOptions._fields) -> Callable[..., None]:
     """*command* with the options of `PlanOptions` beside its own; it gets them as its argument `options`.
 
-    *only*: the names of those that it takes; the others are at their defaults.
+    *only*: the names of those that it takes; the others, and one that it has itself, are at their defaults.
     """
     parameters = inspect.signature(PlanOptions).parameters
     shared = {name: parameter for name, parameter in parameters.items() if name in only}
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
+    for parameter in own:
+        shared.pop(parameter.name, None)
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     keywords = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared.values()))]
 
     def with_options(context: typer.Context, **values: Any) -> None:
         options = PlanOptions(**{name: values.pop(name) for name in shared})
-        if options.host is not None:
+        if options.host is not None or values.get("host"):
             # A root that a site or variable sets is meant for this machine, not for a recorded one.
             options = options._replace(
                 root=options.root if _typed(context, "root") else None,

@@ -6,10 +6,10 @@ import json
 
 import jsonschema
 import pytest
+from gpus.hosts import HOSTS, uuid
 
 from gpubind.data import read_data
 from gpubind.documents.gpus import Listed, list_gpus, render_gpus_json, render_gpus_table
-from gpus.hosts import HOSTS, uuid
 
 
 def listed(host: str, gpus: str = "all") -> tuple[Listed, ...]:
