@@ -50,6 +50,10 @@ def check(
         Optional[str],
         typer.Option(metavar="PATH", help="Also check the program that will run, as it is found in the container."),
     ] = None,
+    as_user: Annotated[
+        Optional[str],
+        typer.Option("--as-user", metavar="NAME", help="Whether this user may open the device nodes and files. [you]"),
+    ] = None,
     format_: Annotated[
         Optional[str],
         typer.Option("--format", metavar="FORMAT", help=", ".join(CHECK_FORMATS) + ". [text]"),
@@ -80,7 +84,7 @@ def check(
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
-    asked = asked_of(backend, backend_arg, allow_writable, program, like, only, ignore)
+    asked = asked_of(backend, backend_arg, allow_writable, program, like, as_user, only, ignore)
     reports = reports_of(options, image or [None], host or [None], asked)
     write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=verbose), output)
     worst = verdict(finding for report in reports for finding in report.findings)

@@ -30,6 +30,8 @@ class Asked(NamedTuple):
     allow_writable: bool
     program: Optional[str]
     like: Optional[str]
+    user: Optional[str]
+    """Who may open the nodes and files, or may not; None is the caller."""
     only: tuple[str, ...]
     """The codes that count; all of them if there are none."""
     reasons: Reasons
@@ -42,12 +44,13 @@ def asked_of(
     allow_writable: bool,
     program: Optional[str],
     like: Optional[str],
+    user: Optional[str],
     only: Optional[Sequence[str]],
     ignore: Optional[Sequence[str]],
 ) -> Asked:
     """The values of the options, as what is asked. Errors: `UsageError` for codes that no finding has."""
     codes, reasons = known_codes(only or ()), ignored_findings(ignore or ())
-    return Asked(backend, tuple(arguments or ()), allow_writable, program, like, codes, reasons)
+    return Asked(backend, tuple(arguments or ()), allow_writable, program, like, user, codes, reasons)
 
 
 def reports_of(
@@ -64,6 +67,8 @@ def reports_of(
                 renew()  # each check has the bounds that it would have alone
             there = options._replace(host=host_name)
             host = open_host_of(there)
+            if asked.user is not None:
+                host = host.as_user(asked.user)
             key = name, host.uname.machine
             if key not in opened:
                 opened[key] = open_image_of(name, host)
@@ -74,11 +79,11 @@ def reports_of(
 def _report(options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: Asked) -> Report:
     start = _preflight(options, reference, host, image, asked)
     rules = ((rule.code, rule.needs) for rule in applying(start))
-    checked = _checked(options, reference, start, asked.program)
+    checked = _checked(options, reference, start, asked)
     return report_of(start.plan, check_start(start), asked.reasons, rules, checked=checked, only=asked.only)
 
 
-def _checked(options: PlanOptions, reference: Optional[str], start: Preflight, program: Optional[str]) -> Checked:
+def _checked(options: PlanOptions, reference: Optional[str], start: Preflight, asked: Asked) -> Checked:
     from gpubind.formats.os_release import parse_os_release
 
     system = glibc = None
@@ -92,8 +97,9 @@ def _checked(options: PlanOptions, reference: Optional[str], start: Preflight, p
         image=reference,
         system=system,
         glibc=glibc,
-        program=program,
+        program=asked.program,
         runtime=start.backend,
+        user=asked.user,
     )
 
 

@@ -39,7 +39,7 @@ GROUPS = {
     "Which host": ("--host", "--root", "--dev-root", "--description", "--hostname"),
     "The image": ("--image", "--program", "--vendor-neutral", "--userspace", "--cuda-compat", "--libdir"),
     "The start": (
-        *("--backend", "--backend-arg", "--allow-writable", "--check", "--require-gpu", "--dry-run"),
+        *("--as-user", "--backend", "--backend-arg", "--allow-writable", "--check", "--require-gpu", "--dry-run"),
         *("--cdi-hook", "--stage-dir"),
     ),
     "What counts": ("--only", "--ignore", "--strict"),

@@ -29,6 +29,8 @@ class Checked(NamedTuple):
     """The release of its glibc, `2.31`, whose newest symbols may be older; None if no file is called so."""
     program: Optional[str] = None
     runtime: Optional[str] = None
+    user: Optional[str] = None
+    """Of --as-user."""
 
 
 class Report(NamedTuple):
