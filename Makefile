@@ -3,7 +3,7 @@
 # make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
 # make fuzz   N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
 # make bench  speed, as ratios in one run
-# make dist   the wheel, the source archive and gpubind.pyz (one file, any Python >= 3.9), in dist/
+# make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/
 # make fix    format and mend what ruff can
 
 PYTHON ?= python3
@@ -44,6 +44,7 @@ dist: $(VENV)/installed-test
 	$(PIP) 'hatchling>=1.26'
 	$(BIN)/python -m hatchling build -d dist
 	$(BIN)/python packaging/pyz.py dist/gpubind.pyz
+	$(BIN)/python packaging/man.py dist/gpubind.1
 
 fix: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .

@@ -71,4 +71,4 @@ def test_a_command_line_builds_the_options_of_its_own_command_alone() -> None:
     assert len(application(["plan", "--nv"]).registered_commands) == 1
     assert application(["--version"]).registered_commands == application(["-V"]).registered_commands == []
     assert application(["pln"]).registered_commands == app.registered_commands
-    assert len(app.registered_commands) == 9
+    assert len(app.registered_commands) == 10

@@ -92,7 +92,9 @@ def plan(
             "--format",
             metavar="FORMAT",
             envvar="GPUBIND_FORMAT",
-            help=", ".join((*FORMATS, *PLAN_FORMATS)) + "; add --format sh to quote arguments for a shell. [table]",
+            help="What to print: "
+            + ", ".join((*FORMATS, *PLAN_FORMATS))
+            + "; add --format sh to quote arguments for a shell. [table]",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -174,6 +176,22 @@ explain.add_to(app)
 check.add_to(app)
 start.add_to(app)
 wrap.add_to(app)
+
+
+@app.command(cls=Command)
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
+) -> None:
+    """Print the completion script for a shell.
+
+    In bash: eval "$(gpubind completion bash)". In zsh: source <(gpubind completion zsh). In fish: gpubind completion
+    fish | source.
+    """
+    from gpubind.cli.output import write_document
+    from gpubind.cli.shells import script_of
+
+    group = typer.main.get_command(app)
+    write_document(script_of(shell, group, group.make_context("gpubind", [], resilient_parsing=True)), None)
 
 
 def application(words: Sequence[str]) -> typer.Typer:

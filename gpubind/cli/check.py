@@ -56,7 +56,7 @@ def check(
     ] = None,
     format_: Annotated[
         Optional[str],
-        typer.Option("--format", metavar="FORMAT", help=", ".join(CHECK_FORMATS) + ". [text]"),
+        typer.Option("--format", metavar="FORMAT", help="What to print: " + ", ".join(CHECK_FORMATS) + ". [text]"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Output = None,

@@ -29,8 +29,9 @@ COMMON = {
     "run": ("--nv", "--gpus", "--backend", "--check", "--dry-run"),
     "shell": ("--nv", "--gpus", "--backend", "--check", "--dry-run"),
     "wrap": ("--nv", "--gpus", "--caps", "--check", "--dry-run"),
+    "completion": (),
 }
-"""The five options of a command that most people want."""
+"""The five options of a command that most people want; completion has none."""
 GROUPS = {
     "Which GPUs and files": (
         *("--nv", "--rocm", "--caps", "--gpus", "--cdi-device", "--cdi-dir", "--source", "--list", "--library-path"),
@@ -74,6 +75,7 @@ EXAMPLES = {
         ("start a command line that you have", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
         ("always", "alias singularity='gpubind wrap -- singularity'"),
     ),
+    "completion": (("in ~/.bashrc", 'eval "$(gpubind completion bash)"'),),
 }
 _STARTS = (
     ("125", "gpubind could not start the container"),
@@ -97,6 +99,7 @@ EXIT_CODES: dict[str, Rows] = {
     "run": _STARTS,
     "shell": _STARTS,
     "wrap": _STARTS,
+    "completion": (("0", "done"), _COMMON_CODES[0]),
 }
 _DOCS = (
     "`gpubind explain CODE` prints the page of a finding or an error, `gpubind COMMAND --help` the options of a "

@@ -60,7 +60,11 @@ def _starter(action: Any) -> Callable[..., None]:
         ] = None,
         backend: Annotated[
             str,
-            typer.Option(metavar="RUNTIME", envvar="GPUBIND_BACKEND", help=", ".join(RUNTIMES) + " or auto."),
+            typer.Option(
+                metavar="RUNTIME",
+                envvar="GPUBIND_BACKEND",
+                help="What starts the container: " + ", ".join(RUNTIMES) + " or auto.",
+            ),
         ] = "auto",
         backend_arg: BackendArguments = None,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command instead.")] = False,
