@@ -12,7 +12,7 @@ import typer
 
 from gpubind import __version__
 from gpubind.cli import check, explain, gpus, start, wrap
-from gpubind.cli.command import Command, Group
+from gpubind.cli.command import OwnCommand, OwnGroup
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpubind.model import Plan
 
 app = typer.Typer(
-    cls=Group,
+    cls=OwnGroup,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -80,7 +80,7 @@ def gpubind(
 Strict = Annotated[bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 if there is an error finding.")]
 
 
-@app.command(cls=Command)
+@app.command(cls=OwnCommand)
 @takes_plan_options
 def plan(
     options: PlanOptions,
@@ -112,7 +112,7 @@ def plan(
     That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
     --nv or --rocm name one.
     """
-    from gpubind.cli.output import is_terminal, report, write_document
+    from gpubind.cli.output import report, write_document
 
     chosen, quoted = _format(format_ or [], json)
     if backend_arg and chosen not in PLAN_FORMATS:
@@ -136,7 +136,7 @@ def plan(
     else:
         host = open_host_of(options)
         made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
-        text = _render(made, chosen, verbose, colour=output is None and is_terminal())
+        text = _render(made, chosen, output, verbose=verbose)
     write_document(text, output)
     if not quiet and chosen != "json":
         report(made.findings)
@@ -144,7 +144,7 @@ def plan(
         raise typer.Exit(EXIT_FINDING)
 
 
-@app.command(cls=Command)
+@app.command(cls=OwnCommand)
 def record(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")
@@ -178,7 +178,7 @@ start.add_to(app)
 wrap.add_to(app)
 
 
-@app.command(cls=Command)
+@app.command(cls=OwnCommand)
 def completion(
     shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
 ) -> None:
@@ -225,9 +225,10 @@ def _format(formats: list[str], json: bool) -> tuple[str, bool]:
     return name, quoted
 
 
-def _render(plan: "Plan", chosen: str, verbose: bool, *, colour: bool) -> str:
+def _render(plan: "Plan", chosen: str, output: Optional[str], *, verbose: bool) -> str:
     if chosen in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
-    from gpubind.cli.render import render_table
+    from gpubind.cli.output import has_colour, table_width
+    from gpubind.documents.plan_table import render_plan_table
 
-    return render_table(plan, verbose=verbose, colour=colour)
+    return render_plan_table(plan, table_width(output), verbose=verbose, colour=has_colour(output))

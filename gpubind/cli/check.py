@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from gpubind.cli.command import Command
+from gpubind.cli.command import OwnCommand
 from gpubind.cli.options import (
     HOST_HELP,
     IMAGE_HELP,
@@ -28,7 +28,7 @@ _EACH = " Repeatable: each image is checked on each host."
 
 def add_to(app: typer.Typer) -> None:
     """Give *app* the command check."""
-    app.command(cls=Command)(takes_plan_options(check))
+    app.command(cls=OwnCommand)(takes_plan_options(check))
 
 
 def check(

@@ -59,7 +59,7 @@ def reports_of(
     """The outcome for each of *images* on each of *hosts*; None is no image, and this machine."""
     from gpubind.budget import renew
 
-    reports = []
+    reports: list[Report] = []
     opened: dict[tuple[Optional[str], str], Optional[Image]] = {}
     for name in images:
         for host_name in hosts:

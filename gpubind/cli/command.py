@@ -9,18 +9,19 @@ from typer.core import TyperCommand, TyperGroup
 from gpubind.errors import UsageError
 
 
-class Command(TyperCommand):
+class OwnCommand(TyperCommand):
     """A command of gpubind."""
 
     def make_parser(self, ctx: Any) -> Any:
         """A parser that refuses an option with a value that is given twice: it would be the last, without a word."""
-        parser = super().make_parser(ctx)
+        parser: Any = super().make_parser(ctx)
         parse = parser.parse_args
 
-        def parse_once(args: list[str]) -> Any:
+        def parse_once(args: list[str]) -> tuple[Any, Any, list[Any]]:
             values, rest, order = parse(args)
-            for at, param in enumerate(order):
-                if param.param_type_name == "option" and not (param.multiple or param.is_flag) and param in order[:at]:
+            said = [param for param in order if param.param_type_name == "option" and not param.multiple]
+            for at, param in enumerate(said):
+                if not param.is_flag and param in said[:at]:
                     raise _twice(param)
             return values, rest, order
 
@@ -35,7 +36,7 @@ class Command(TyperCommand):
         formatter.write(render_page(page_of(self, ctx), help_width()))
 
 
-class Group(TyperGroup):
+class OwnGroup(TyperGroup):
     """gpubind itself."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from gpubind.cli.command import Command
+from gpubind.cli.command import OwnCommand
 from gpubind.cli.options import (
     ImageOption,
     Like,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Give *app* the command explain."""
-    app.command(cls=Command)(takes_plan_options(explain))
+    app.command(cls=OwnCommand)(takes_plan_options(explain))
 
 
 def explain(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpubind.cli.command import Command
+from gpubind.cli.command import OwnCommand
 from gpubind.cli.options import PlanOptions, open_host_of, request_of, takes_plan_options
 
 TAKEN = ("nv", "rocm", "gpus", "host", "root", "dev_root")
@@ -12,7 +12,7 @@ TAKEN = ("nv", "rocm", "gpus", "host", "root", "dev_root")
 
 def add_to(app: typer.Typer) -> None:
     """Give *app* the command gpus."""
-    app.command(cls=Command)(takes_plan_options(gpus, TAKEN))
+    app.command(cls=OwnCommand)(takes_plan_options(gpus, TAKEN))
 
 
 def gpus(

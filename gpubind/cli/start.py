@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from gpubind.cli.command import Command
+from gpubind.cli.command import OwnCommand
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -40,7 +40,7 @@ def add_to(app: typer.Typer) -> None:
     """Give *app* the commands exec, run and shell."""
     settings = {"allow_interspersed_args": False, "ignore_unknown_options": False}
     for action, text in HELP.items():
-        app.command(name=action, cls=Command, help=text, context_settings=settings)(
+        app.command(name=action, cls=OwnCommand, help=text, context_settings=settings)(
             takes_plan_options(_starter(action))
         )
 
@@ -119,13 +119,21 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     with closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked:
         made = all_the_same(looked, wanted, planned)
     if wanted.dry_run:
-        import shlex
-
         from gpubind.cli.output import write_document
 
-        write_document(shlex.join(made.argv) + "\n", None)
+        write_document(_shown(made.argv, image, argv), None)
         return
     execute(written(made), made.environ)
+
+
+def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
+    """The command line *words*, for a reader and a shell: an option a line, then IMAGE and the command in the last."""
+    from gpubind.runtimes.lines import an_option_a_line
+
+    behind = len(words) - len(command) if command and words[-len(command) :] == command else len(words)
+    for before in ("--", image):
+        behind -= words[behind - 1] == before
+    return an_option_a_line(words, 1, behind)
 
 
 def _is_terminal() -> bool:

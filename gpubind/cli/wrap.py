@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 
 import typer
 
-from gpubind.cli.command import Command
+from gpubind.cli.command import OwnCommand
 from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, takes_plan_options
 from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError
@@ -31,7 +31,7 @@ The plan takes the place of the runtime's GPU flags. A line that asks for no GPU
 def add_to(app: typer.Typer) -> None:
     """Give *app* the command wrap."""
     settings = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-    app.command(name="wrap", cls=Command, help=HELP, context_settings=settings)(takes_plan_options(wrap))
+    app.command(name="wrap", cls=OwnCommand, help=HELP, context_settings=settings)(takes_plan_options(wrap))
 
 
 def wrap(

@@ -1,6 +1,7 @@
 """Tables for people, in as many columns as there are. Nothing breaks inside a name.
 
-Where the rows are too wide, each becomes a few lines: its first cell, and the others below with their titles.
+Where rows are too wide, the first cell has a line of its own; where the others alone are, too, a row becomes a list:
+its first cell, and the others below with their titles.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import NamedTuple, Union
 from gpubind.documents.text import printable
 
 GAP = "  "
+NARROWEST = 24
+"""Columns that the first cells have at least; with fewer, a list is easier to read."""
 _STAY = "\x00"  # stands for a space at which no line may end
 
 
@@ -51,7 +54,10 @@ def table_lines(
     shown = [at for at, equal in enumerate(is_equal) if not equal]
     wide = {at: max(len(columns[at].title), *(len(row[at]) for row in cells)) for at in shown}
     indent = GAP if any(isinstance(row, Heading) for row in rows) else ""
-    fits = len(indent) + sum(wide.values()) + len(GAP) * (len(shown) - 1) <= width
+    others = sum(wide[at] + len(GAP) for at in shown[1:])
+    room = max(width - len(indent) - others, 0)
+    fits = room >= min(wide[0], NARROWEST)
+    wide[0] = min(wide[0], room)
     lines = [_styled(_line([columns[at].title for at in shown], shown, columns, wide), "1", colour)] if fits else []
     body = iter(cells)
     for row in rows:
@@ -59,7 +65,11 @@ def table_lines(
             lines.append(_styled(printable(row.text), "36", colour))
         elif fits:
             cell = next(body)
-            lines.append(indent + _line([cell[at] for at in shown], shown, columns, wide))
+            is_long = len(cell[0]) > wide[0]
+            lines += [indent + cell[0]] if is_long else []
+            lines.append(
+                indent + _line(["" if is_long else cell[0], *(cell[at] for at in shown[1:])], shown, columns, wide)
+            )
         else:
             cell = next(body)
             told = [f"{columns[at].title} {cell[at]}" for at in shown[1:] if cell[at]]

@@ -7,12 +7,12 @@ what worked before works as before.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from posixpath import basename
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import UsageError
+from gpubind.runtimes.lines import an_option_a_line
 from gpubind.wrap.gpus import (
     GpuRequest,
     charliecloud_request,
@@ -167,13 +167,7 @@ def printed(wrapped: Wrapped, words: Sequence[str]) -> str:
     """*words*, which `rewritten` made of *wrapped*, for a reader and a shell: each option with its value on a line."""
     before = len(wrapped.words[: wrapped.program_at + 1]) + len(wrapped.subcommand)
     behind = len(words) - len(wrapped.words[wrapped.place :])
-    lines = [list(words[:before])]
-    for word in words[before:behind]:
-        if word.startswith("-"):
-            lines.append([])
-        lines[-1].append(word)
-    lines.append(list(words[behind:]))
-    return " \\\n  ".join(shlex.join(line) for line in lines if line) + "\n"
+    return an_option_a_line(words, before, behind)
 
 
 def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collection[str] = ()) -> tuple[str, ...]:
