@@ -28,7 +28,7 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError, one_of
+from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, EXIT_USAGE, GpubindError, UsageError, one_of
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     cls=OwnGroup,
     add_completion=False,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,6 +61,11 @@ def gpubind(
     ] = False,
 ) -> None:
     """Runs before every command: defaults from configuration files."""
+    if context.invoked_subcommand is None:
+        from gpubind.cli.output import complain
+
+        complain(f"{context.get_help()}\n")
+        raise typer.Exit(EXIT_USAGE)
     from gpubind.cli.settings import read_settings
 
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from gpubind.errors import UsageError
+from gpubind.errors import UsageError, one_of
 
 
 class OwnCommand(TyperCommand):
@@ -38,6 +38,14 @@ class OwnCommand(TyperCommand):
 
 class OwnGroup(TyperGroup):
     """gpubind itself."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that *args* begin with. Errors: `UsageError` (code `unknown-command`)."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            hint = one_of(known, args[0])
+            raise UsageError("unknown-command", f"unknown command `{args[0]}`", hint=hint)
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of gpubind: its commands."""

@@ -28,7 +28,8 @@ def main(argv: Optional[list[str]] = None) -> int:
         from gpubind.cli.app import application
 
         with one_command(times_of(os.environ.get(VARIABLE))):
-            application(words)(args=argv, prog_name="gpubind")
+            status = application(words)(args=argv, prog_name="gpubind", standalone_mode=False)
+        return status if isinstance(status, int) else 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     except StdoutClosedError as error:
@@ -36,11 +37,7 @@ def main(argv: Optional[list[str]] = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return error.exit_code
     except GpubindError as error:
-        from gpubind.cli.output import render_error
-
-        _complain(render_error(error))
-        _answer_in_json(words, error)
-        return error.exit_code
+        return _told(error, words)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except OSError as error:
@@ -55,9 +52,21 @@ def main(argv: Optional[list[str]] = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback
         if _is_interrupt(error):
             return EXIT_INTERRUPTED
+        if hasattr(error, "format_message"):  # typer's own, of whatever module its version has
+            from gpubind.cli.wrong_use import wrong_use
+
+            return _told(wrong_use(error, words), words)
         _complain(_bug(error))
         return EXIT_BUG
-    return 0
+
+
+def _told(error: GpubindError, words: list[str]) -> int:
+    """Tell *error*; the exit code."""
+    from gpubind.cli.output import render_error
+
+    _complain(render_error(error))
+    _answer_in_json(words, error)
+    return error.exit_code
 
 
 def _is_interrupt(error: Optional[BaseException]) -> bool:
