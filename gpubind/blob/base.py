@@ -82,7 +82,7 @@ def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBl
     try:
         kind = os.stat(path, dir_fd=place, follow_symlinks=place is None).st_mode
         if not stat.S_ISREG(kind):
-            why = "it is no regular file"
+            why = "it is not a regular file"
             raise HostReadError("no-image", "the image cannot be read", where=label, why=why)
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(path, flags if place is None else flags | os.O_NOFOLLOW, dir_fd=place)
@@ -90,7 +90,7 @@ def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBl
         raise _unreadable(label, error) from error
     blob = FileBlob(descriptor, label)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced in between
-        raise HostReadError("no-image", "the image cannot be read", where=label, why="it is no regular file")
+        raise HostReadError("no-image", "the image cannot be read", where=label, why="it is not a regular file")
     return blob
 
 

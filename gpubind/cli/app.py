@@ -121,9 +121,11 @@ def plan(
 
     chosen, quoted = _format(format_ or [], json)
     if backend_arg and chosen not in PLAN_FORMATS:
-        raise UsageError("argument-without-runtime", "--backend-arg is for the formats of a runtime's words alone")
+        raise UsageError(
+            "argument-without-runtime", "--backend-arg is only for formats that print a runtime's arguments"
+        )
     if cdi_hook is not None and chosen != "cdi":
-        raise UsageError("hook-without-cdi", "--cdi-hook is for --format cdi alone")
+        raise UsageError("hook-without-cdi", "--cdi-hook is only for --format cdi")
     if chosen in LASTING:
         if like is not None:
             what = "no CDI spec" if chosen == "cdi" else f"not for --format {chosen}"
@@ -133,7 +135,9 @@ def plan(
         made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stage_dir))
     elif chosen in PLAN_FORMATS:
         if like is not None:
-            raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
+            raise UsageError(
+                "like-in-words", "--like shows what a program would bind; it has no arguments for a runtime"
+            )
         from gpubind.cli.words import WordsOf, plan_in_words
 
         words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stage_dir)
@@ -223,10 +227,12 @@ def _format(formats: list[str], json: bool) -> tuple[str, bool]:
     name = "json" if json else chosen[0] if chosen else "table"
     if name not in (*FORMATS, *PLAN_FORMATS):
         known = one_of((*FORMATS, *PLAN_FORMATS), name)
-        raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"{known}, and sh on top of words")
+        raise UsageError(
+            "unknown-format", f"unknown format `{name}`", hint=f"{known}, and sh beside the name of a runtime"
+        )
     quoted = "sh" in formats
     if quoted and name not in QUOTABLE:
-        raise UsageError("two-formats", f"--format sh quotes a runtime's words; `{name}` has none")
+        raise UsageError("two-formats", f"--format sh quotes a runtime's arguments; `{name}` has none")
     return name, quoted
 
 

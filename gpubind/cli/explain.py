@@ -76,7 +76,7 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     near = near_names(name, () if made is None else [decision.subject for decision in made.decisions])
     raise UsageError(
         "unknown-code",
-        f"`{name}` is no code and no message that gpubind knows, and no source names a file that is called so",
+        f"`{name}` is neither a code nor a message that gpubind knows, and no file of the plan has this name",
         where="" if explanation is None else "looked in " + ", ".join(explanation.searched),
         hint="did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else "",
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 import typer
 
 from gpubind.documents import LASTING
+from gpubind.errors import UsageError
 from gpubind.model import (
     CAPABILITIES,
     VENDORS,
@@ -207,12 +208,37 @@ def takes_plan_options(command: Callable[..., None], only: Container[str] = Plan
                 root=options.root if _typed(context, "root") else None,
                 dev_root=options.dev_root if _typed(context, "dev_root") else None,
             )
-        command(options=options, **values)
+        try:
+            command(options=options, **values)
+        except UsageError as error:
+            error.where = error.where or _origin(context, _OPTION_OF.get(error.code, ""))
+            raise
 
     functools.update_wrapper(with_options, command)
     with_options.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     with_options.__annotations__ = {p.name: p.annotation for p in keywords}
     return with_options
+
+
+_OPTION_OF = {
+    "unknown-backend": "backend",
+    "unknown-capability": "caps",
+    "unknown-gpu": "gpus",
+    "unknown-source": "source",
+}
+"""The option whose value an error is about."""
+
+
+def _origin(context: typer.Context, option: str) -> str:
+    """The variable or the configuration file that the value of *option* comes from; empty for the command line."""
+    source = context.get_parameter_source(option) if option else None
+    if source is not None and source.name == "ENVIRONMENT":
+        return f"the variable GPUBIND_{option.upper()}"
+    if source is not None and source.name == "DEFAULT_MAP":
+        from gpubind.cli.settings import file_of
+
+        return f"`{option}` in {file_of(option)}"
+    return ""
 
 
 def _typed(context: typer.Context, name: str) -> bool:

@@ -52,7 +52,7 @@ def _starter(action: Any) -> Callable[..., None]:
             str,
             typer.Argument(
                 metavar="[-- RUNTIME_OPTIONS...] IMAGE",
-                help="The image, as the runtime takes it. The runtime's own options may stand before it, behind a --.",
+                help="The image, as the runtime takes it. The runtime's own options may stand before it, after a --.",
             ),
         ],
         command: Annotated[
@@ -165,7 +165,7 @@ def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
     """The command in *words*, which begin with IMAGE. Errors: `UsageError` where IMAGE or a command is missing."""
     if not words:
         raise UsageError(
-            "no-command", "no IMAGE stands behind the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
+            "no-command", "there is no IMAGE after the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
         )
     argv = words[2:] if words[1:2] == ("--",) else words[1:]
     if action == "exec" and not argv:

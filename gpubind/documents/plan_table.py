@@ -20,7 +20,7 @@ PLURALS: dict[Kind, str] = {
 KINDS = tuple(PLURALS)
 BUNDLED = ("library", "binary")
 """What lands in a directory of its own, whatever directory it comes from."""
-_BINDS = (Column("name in the container", kept=True), Column("size", right=True), Column("named by"), Column("host"))
+_BINDS = (Column("name in the container", kept=True), Column("size", right=True), Column("listed by"), Column("host"))
 _NODES = (
     Column("device node", kept=True),
     Column("number", kept=True),

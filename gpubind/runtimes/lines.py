@@ -29,7 +29,7 @@ def raw(made: Words, program: str) -> str:
         if _NOT_RAW.search(word):
             raise RuntimeLimitError(
                 "not-raw",
-                "a word of this plan does not survive an unquoted substitution",
+                "an argument of this plan does not survive an unquoted substitution",
                 where=word,
                 why="it holds white space, a quote, a backslash or a wildcard",
                 hint=f"use `gpubind exec`, `eval` with `--format {program} --format sh`, or `--format {program}-env`",

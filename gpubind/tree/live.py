@@ -124,7 +124,7 @@ class LiveTree(OpenedTree):
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)
-        return Missing("unreadable", "it is no regular file any more")
+        return Missing("unreadable", "it is not a regular file any more")
 
     def _place_of(self, path: str) -> tuple[int, str]:
         """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`."""
@@ -167,7 +167,7 @@ class LiveTree(OpenedTree):
 def _no_root(root: str, error: Exception) -> HostReadError:
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
     if isinstance(error, NotADirectoryError):
-        why = "it is no directory"
+        why = "it is not a directory"
     elif isinstance(error, FileNotFoundError):
         why = "it does not exist"
     return HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")
