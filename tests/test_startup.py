@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import gpubind
 from gpubind.data import HOSTS
@@ -39,6 +40,15 @@ def test_plan_json_loads_nothing_heavy() -> None:
     assert (loaded & HEAVY) - typers_own == set()
     assert not {"rich", "elftools", "pydantic"} & loaded
     assert len(loaded - typers_own) < MODULES_OF_OURS
+
+
+def test_rich_is_loaded_for_a_table_alone(tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    host, backend = ("--host", HOSTS[0]), ("--backend", "apptainer")
+    assert "rich" in modules_after("plan", "--nv", "-q", *host)
+    assert "rich" not in modules_after("check", "-q", *host)
+    assert "rich" not in modules_after("exec", "-q", "--dry-run", *host, *backend, str(tmp_path / "image"), "ls")
+    assert "rich" not in modules_after("gpus", "--json", *host)
 
 
 def test_what_chooses_gpus_is_loaded_where_somebody_chooses_them() -> None:

@@ -240,6 +240,9 @@ def _render(plan: "Plan", chosen: str, output: Optional[str], *, verbose: bool) 
     if chosen in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
     from gpubind.cli.output import has_colour, table_width
-    from gpubind.documents.plan_table import render_plan_table
+    from gpubind.cli.render import render_tables
+    from gpubind.documents.plan_table import plan_tables
+    from gpubind.documents.text import summary
 
-    return render_plan_table(plan, table_width(output), verbose=verbose, colour=has_colour(output))
+    tables = plan_tables(plan, verbose=verbose)
+    return render_tables(tables, table_width(output), summary(plan), colour=has_colour(output))

@@ -101,18 +101,12 @@ def _format(asked: Optional[str]) -> str:
 
 
 def _rendered(chosen: str, reports: list["Report"], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
-    from gpubind.cli.output import has_colour, is_terminal, table_width, width
+    from gpubind.cli.output import has_colour, is_terminal, width
     from gpubind.documents.checked import WIDTH, render_check_text
     from gpubind.documents.report import verdict_line
 
     if len(reports) > 1:
-        from gpubind.documents.several import render_several, render_several_lines, render_several_text
-
-        if quiet:
-            return render_several_lines(reports)
-        if chosen != "text":
-            return render_several(chosen, reports)
-        return render_several_text(reports, table_width(output), verbose=verbose, colour=has_colour(output))
+        return _several(chosen, reports, output, quiet=quiet, verbose=verbose)
     (report,) = reports
     if quiet:
         return verdict_line(report)
@@ -120,3 +114,19 @@ def _rendered(chosen: str, reports: list["Report"], output: Optional[str], *, qu
         return CHECK_DOCUMENTS[chosen].render(report)
     columns = width() if output is None and is_terminal() else WIDTH
     return render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))
+
+
+def _several(chosen: str, reports: list["Report"], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
+    from gpubind.cli.output import has_colour, table_width
+    from gpubind.documents.several import render_several, render_several_lines, render_several_text, verdicts_table
+
+    if quiet:
+        return render_several_lines(reports)
+    if chosen != "text":
+        return render_several(chosen, reports)
+    if verbose:
+        return render_several_text(reports, colour=has_colour(output))
+    from gpubind.cli.render import render_tables
+
+    table = render_tables([verdicts_table(reports)], table_width(output), colour=has_colour(output))
+    return table + "-v shows each check in full\n"

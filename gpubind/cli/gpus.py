@@ -25,13 +25,17 @@ def gpus(
     is read from files: no driver library and no program of the driver's is asked.
     """
     from gpubind.cli.output import has_colour, table_width, write_document
-    from gpubind.documents.gpus import list_gpus, render_gpus_json, render_gpus_table
+    from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
     from gpubind.sources.vendors import read_inventories
 
     host = open_host_of(options)
     found = read_inventories(host, request_of(options))
     listed = list_gpus(found.inventories, options.gpus, host.environ)
     if json:
-        write_document(render_gpus_json(listed), None)
+        text = render_gpus_json(listed)
     else:
-        write_document(render_gpus_table(listed, table_width(None), colour=has_colour(None)), None)
+        from gpubind.cli.render import render_tables
+
+        table = render_tables([gpus_table(listed)], table_width(None), colour=has_colour(None))
+        text = table or "no GPU is here\n"
+    write_document(text, None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from gpubind import __version__
-from gpubind.documents.table import Column, Row, table_lines
+from gpubind.documents.table import Column, Row, Table, table_of
 from gpubind.gpus.selection import select
 from gpubind.model import DeviceNode, Gpu, Inventory, MigDevice
 from gpubind.plain import plain, text_of
@@ -72,10 +72,8 @@ def render_gpus_json(gpus: Sequence[Listed]) -> str:
     return text_of(plain({"schema": SCHEMA, "gpubind": __version__, "gpus": [listed.to_dict() for listed in gpus]}))
 
 
-def render_gpus_table(gpus: Sequence[Listed], width: int, *, colour: bool = False) -> str:
+def gpus_table(gpus: Sequence[Listed]) -> Table:
     """A row a GPU, and below it one for each of its MIG devices, called as `--gpus` takes it."""
-    if not gpus:
-        return "no GPU is here\n"
     rows: list[Row] = []
     for listed in gpus:
         gpu = listed.gpu
@@ -85,4 +83,4 @@ def render_gpus_table(gpus: Sequence[Listed], width: int, *, colour: bool = Fals
         for part in gpu.mig:
             about = ("MIG device", part.uuid or UNKNOWN, "", "", "")
             rows.append((f"{name}:{part.gi}/{part.ci}", gpu.vendor, *about, _YES_NO[part in listed.mig]))
-    return "".join(line + "\n" for line in table_lines(_COLUMNS, rows, width, colour=colour))
+    return table_of(_COLUMNS, rows)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Union
 
-from gpubind.documents.table import Column, Heading, Row, table_lines
-from gpubind.documents.text import summary
+from gpubind.documents.table import Column, Heading, Row, Table, table_of
 from gpubind.model import CAPABILITIES, Kind, Mount, Plan
 from gpubind.sources.nodes import natural
 
@@ -34,25 +33,17 @@ _VARIABLES = (Column("variable"), Column("operation"), Column("value", kept=True
 _LEFT_OUT = (Column("not in the plan"), Column("verdict"), Column("rule"), Column("why"))
 
 
-def render_plan_table(plan: Plan, width: int, *, verbose: bool = False, colour: bool = False) -> str:
-    """The plan as tables of *width* columns: binds, devices, environment; then the summary line.
-
-    *verbose*: also what is not in the plan.
-    """
+def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
+    """The plan as tables: binds, devices, environment; *verbose*: also what is not in the plan."""
     bundled = [mount for mount in plan.mounts if mount.kind in BUNDLED]
     others = [mount for mount in plan.mounts if mount.kind not in BUNDLED]
     tables = [
-        (_BINDS, _binds(bundled)),
-        (_BINDS, _binds(others)),
-        (_NODES, _nodes(plan)),
-        (_VARIABLES, _variables(plan)),
+        table_of(_BINDS, _binds(bundled)),
+        table_of(_BINDS, _binds(others)),
+        table_of(_NODES, _nodes(plan)),
+        table_of(_VARIABLES, _variables(plan)),
     ]
-    if verbose:
-        tables.append((_LEFT_OUT, _left_out(plan)))
-    blocks = [table_lines(columns, rows, width, colour=colour) for columns, rows in tables]
-    lines = [line for block in blocks if block for line in (*block, "")]
-    last = summary(plan)
-    return "".join(line + "\n" for line in (*lines, f"\x1b[1m{last}\x1b[0m" if colour else last))
+    return [*tables, table_of(_LEFT_OUT, _left_out(plan))] if verbose else tables
 
 
 def _binds(mounts: list[Mount]) -> list[Union[Row, Heading]]:

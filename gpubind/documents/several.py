@@ -9,7 +9,7 @@ from gpubind.documents import CHECK_DOCUMENTS
 from gpubind.documents.checked import render_check_text
 from gpubind.documents.junit import render_suites
 from gpubind.documents.report import Report, check_document, verdict_line
-from gpubind.documents.table import Column, Row, table_lines
+from gpubind.documents.table import Column, Row, Table, table_of
 from gpubind.documents.text import printable
 
 
@@ -25,15 +25,11 @@ def render_several(form: str, reports: Sequence[Report]) -> str:
     )
 
 
-def render_several_text(reports: Sequence[Report], width: int, *, verbose: bool = False, colour: bool = False) -> str:
-    """A table of the verdicts, images by hosts; *verbose*: each check in full."""
-    if verbose:
-        return "\n".join(
-            f"{printable(name_of(report))}\n{render_check_text(report, verbose=True, colour=colour)}"
-            for report in reports
-        )
-    lines = table_lines(*_matrix(reports), width, colour=colour)
-    return "".join(line + "\n" for line in lines) + "-v shows each check in full\n"
+def render_several_text(reports: Sequence[Report], *, colour: bool = False) -> str:
+    """Each check in full, below what was checked."""
+    return "\n".join(
+        f"{printable(name_of(report))}\n{render_check_text(report, verbose=True, colour=colour)}" for report in reports
+    )
 
 
 def render_several_lines(reports: Sequence[Report]) -> str:
@@ -47,8 +43,8 @@ def name_of(report: Report) -> str:
     return f"{checked.image} on {checked.host}" if checked.image else str(checked.host)
 
 
-def _matrix(reports: Sequence[Report]) -> tuple[list[Column], list[Row]]:
-    """The rows are images and the columns hosts; where there is one image or one host, a row is a check."""
+def verdicts_table(reports: Sequence[Report]) -> Table:
+    """The verdicts, images by hosts; where there is one image or one host, a row is a check."""
     images = list(dict.fromkeys(report.checked.image for report in reports))
     hosts = list(dict.fromkeys(report.checked.host for report in reports))
     cells = {
@@ -56,10 +52,10 @@ def _matrix(reports: Sequence[Report]) -> tuple[list[Column], list[Row]]:
         for report in reports
     }
     if len(images) == 1:
-        return _columns("host", "verdict"), [(str(host), cells[images[0], host]) for host in hosts]
+        return _table(("host", "verdict"), [(str(host), cells[images[0], host]) for host in hosts])
     titles = map(str, hosts) if len(hosts) > 1 else ["verdict"]
-    return _columns("image", *titles), [(str(image), *(cells[image, host] for host in hosts)) for image in images]
+    return _table(("image", *titles), [(str(image), *(cells[image, host] for host in hosts)) for image in images])
 
 
-def _columns(*titles: str) -> list[Column]:
-    return [Column(title, kept=True) for title in titles]
+def _table(titles: Sequence[str], rows: Sequence[Row]) -> Table:
+    return table_of([Column(title, kept=True) for title in titles], rows)

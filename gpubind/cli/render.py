@@ -1,0 +1,135 @@
+"""Tables for people, laid out by rich. The only module that imports rich.
+
+Nothing breaks inside a name: a column is at least as wide as its longest word. Where all columns together are too wide
+then, a row becomes a list: its first cell, and the others below it with their titles.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from textwrap import TextWrapper
+from typing import Optional
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from gpubind.documents.table import Column, Heading, Row, Table
+
+GAP = 2
+HEADING = "cyan"
+INDENT = " " * 4
+"""Of the cells below the first one, where a row is a list."""
+
+
+def render_tables(tables: Iterable[Table], width: int, last: str = "", *, colour: bool = False) -> str:
+    """*tables* that have rows, in lines of *width* columns, but for words that are longer; then the line *last*."""
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    blocks = [_block(table, console) for table in tables if table.rows]
+    if last:
+        with console.capture() as captured:
+            _say(last, console, style="bold")
+        blocks.append(captured.get())
+    return "\n".join(blocks)
+
+
+def _block(table: Table, console: Console) -> str:
+    widths = _widths(table, console.width)
+    with console.capture() as captured:
+        if widths is None:
+            _list(table, console)
+        else:
+            _grid(table, widths, console)
+        if table.same:
+            _say("each: " + ", ".join(table.same), console)
+    return "".join(line.rstrip() + "\n" for line in captured.get().splitlines())
+
+
+def _widths(table: Table, width: int) -> Optional[list[int]]:
+    """The width of each column: that of its longest word at least, and as much of all it has as there is room for.
+
+    None: not even the words have room. rich could share out the room, but may go below the least width of a column.
+    """
+    indent = _indent(table)
+    whole, least = [], []
+    for at, column in enumerate(table.columns):
+        cells = [column.title, *(row[at] for row in table.rows if not isinstance(row, Heading))]
+        more = indent if at == 0 else 0
+        whole.append(more + max(map(cell_len, cells)))
+        words = cells if column.right else [word for cell in cells for word in cell.split()]
+        least.append(more + max(map(cell_len, words)))
+    spare = width - sum(least) - GAP * (len(least) - 1)
+    if spare < 0:
+        return None
+    for at in sorted(range(len(least)), key=lambda at: whole[at] - least[at]):
+        given = min(whole[at] - least[at], spare)
+        least[at] += given
+        spare -= given
+    return least
+
+
+def _indent(table: Table) -> int:
+    """How far rows stand to the right of their headings."""
+    return GAP if any(isinstance(row, Heading) for row in table.rows) else 0
+
+
+def _grid(table: Table, widths: Sequence[int], console: Console) -> None:
+    """A grid for the rows below each heading, all with the same widths; the titles stand above the first."""
+    grid = _columns(table.columns, widths, show_header=True)
+    for row in table.rows:
+        if isinstance(row, Heading):
+            _print_grid(grid, console)
+            grid = _columns(table.columns, widths, show_header=False)
+            _say(row.text, console, style=HEADING)
+        else:
+            grid.add_row(Padding(Text(row[0]), (0, 0, 0, _indent(table))), *map(Text, row[1:]))
+    _print_grid(grid, console)
+
+
+def _columns(columns: Sequence[Column], widths: Sequence[int], *, show_header: bool) -> Grid:
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", show_header=show_header)
+    for column, width in zip(columns, widths):
+        grid.add_column(Text(column.title), justify="right" if column.right else "left", width=width)
+    return grid
+
+
+def _print_grid(grid: Grid, console: Console) -> None:
+    if grid.row_count or grid.show_header:
+        console.print(grid)
+
+
+def _list(table: Table, console: Console) -> None:
+    for row in table.rows:
+        if isinstance(row, Heading):
+            _say(row.text, console, style=HEADING)
+        else:
+            _row(row, table, console)
+
+
+def _row(row: Row, table: Table, console: Console) -> None:
+    indent = " " * _indent(table)
+    _say(row[0], console, indent)
+    for column, cell in zip(table.columns[1:], row[1:]):
+        if cell:
+            _say(f"{column.title} {cell}", console, indent + INDENT)
+
+
+def _say(text: str, console: Console, indent: str = "", style: str = "") -> None:
+    """Print *text* in lines that end between words. A word that is longer than a line is whole."""
+    wrapper = TextWrapper(console.width, initial_indent=indent, subsequent_indent=indent)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    for line in wrapper.wrap(text):
+        console.print(Text(line, style), soft_wrap=True)
