@@ -13,6 +13,7 @@ import typer
 from gpubind import __version__
 from gpubind.cli import check, explain, gpus, start, wrap
 from gpubind.cli.command import OwnCommand, OwnGroup
+from gpubind.cli.completion import get_ready, plan_formats, script_of, shells
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -97,6 +98,7 @@ def plan(
             "--format",
             metavar="FORMAT",
             envvar="GPUBIND_FORMAT",
+            autocompletion=plan_formats,
             help="What to print: "
             + ", ".join((*FORMATS, *PLAN_FORMATS))
             + "; add --format sh to quote arguments for a shell. [table]",
@@ -189,7 +191,7 @@ wrap.add_to(app)
 
 @app.command(cls=OwnCommand)
 def completion(
-    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
+    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", autocompletion=shells, help="The shell.")],
 ) -> None:
     """Print the completion script for a shell.
 
@@ -197,10 +199,8 @@ def completion(
     fish | source.
     """
     from gpubind.cli.output import write_document
-    from gpubind.cli.shells import script_of
 
-    group = typer.main.get_command(app)
-    write_document(script_of(shell, group, group.make_context("gpubind", [], resilient_parsing=True)), None)
+    write_document(script_of(shell), None)
 
 
 def application(words: Sequence[str]) -> typer.Typer:
@@ -208,6 +208,7 @@ def application(words: Sequence[str]) -> typer.Typer:
 
     The options of each further command would cost every start some milliseconds.
     """
+    get_ready()
     commands = {
         command.name or getattr(command.callback, "__name__", ""): command for command in app.registered_commands
     }

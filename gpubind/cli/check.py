@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from gpubind.cli.command import OwnCommand
+from gpubind.cli.completion import check_formats, findings, hosts, runtimes
 from gpubind.cli.options import (
     HOST_HELP,
     IMAGE_HELP,
@@ -34,13 +35,14 @@ def add_to(app: typer.Typer) -> None:
 def check(
     options: PlanOptions,
     image: Annotated[Texts, typer.Option(metavar="IMAGE", help=IMAGE_HELP + _EACH)] = None,
-    host: Annotated[Texts, typer.Option(metavar="FILE|NAME", help=HOST_HELP + _EACH)] = None,
+    host: Annotated[Texts, typer.Option(metavar="FILE|NAME", autocompletion=hosts, help=HOST_HELP + _EACH)] = None,
     like: Like = None,
     backend: Annotated[
         Optional[str],
         typer.Option(
             metavar="RUNTIME",
             envvar="GPUBIND_BACKEND",
+            autocompletion=runtimes,
             help="What will start the container: " + ", ".join(RUNTIMES) + ". [not known]",
         ),
     ] = None,
@@ -56,14 +58,23 @@ def check(
     ] = None,
     format_: Annotated[
         Optional[str],
-        typer.Option("--format", metavar="FORMAT", help="What to print: " + ", ".join(CHECK_FORMATS) + ". [text]"),
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            autocompletion=check_formats,
+            help="What to print: " + ", ".join(CHECK_FORMATS) + ". [text]",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Output = None,
-    only: Annotated[Texts, typer.Option(metavar="CODE", help="Count only these findings. Repeatable.")] = None,
+    only: Annotated[
+        Texts, typer.Option(metavar="CODE", autocompletion=findings, help="Count only these findings. Repeatable.")
+    ] = None,
     ignore: Annotated[
         Texts,
-        typer.Option(metavar="CODE[:SUBJECT][=REASON]", help="Do not count these findings. Repeatable."),
+        typer.Option(
+            metavar="CODE[:SUBJECT][=REASON]", autocompletion=findings, help="Do not count these findings. Repeatable."
+        ),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 on a warning, too.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -19,6 +20,8 @@ class OwnCommand(TyperCommand):
 
         def parse_once(args: list[str]) -> tuple[Any, Any, list[Any]]:
             values, rest, order = parse(args)
+            if ctx.resilient_parsing:  # a shell asks for completions
+                return values, rest, order
             said = [param for param in order if param.param_type_name == "option" and not param.multiple]
             for at, param in enumerate(said):
                 if not param.is_flag and param in said[:at]:
@@ -27,6 +30,19 @@ class OwnCommand(TyperCommand):
 
         parser.parse_args = parse_once
         return parser
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """The options that begin with *incomplete*, each with the first sentence of its help: a shell shows a line.
+
+        None in a command line for the container: those are another program's.
+        """
+        arguments = [param for param in self.get_params(ctx) if param.param_type_name == "argument"]
+        if not ctx.allow_interspersed_args and any(ctx.params.get(param.name) for param in arguments):
+            return []
+        items = super().shell_complete(ctx, incomplete)
+        for item in items:
+            item.help = re.split(r"\.( |$)| \[|: ", item.help or "", maxsplit=1)[0]
+        return items
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of this command."""
@@ -42,7 +58,7 @@ class OwnGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that *args* begin with. Errors: `UsageError` (code `unknown-command`)."""
         known = self.list_commands(ctx)
-        if args[0] not in known and not args[0].startswith("-"):
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             hint = one_of(known, args[0])
             raise UsageError("unknown-command", f"unknown command `{args[0]}`", hint=hint)
         return super().resolve_command(ctx, args)

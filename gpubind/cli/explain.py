@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from gpubind.cli.command import OwnCommand
+from gpubind.cli.completion import every_code
 from gpubind.cli.options import (
     ImageOption,
     Like,
@@ -31,6 +32,7 @@ def explain(
         Optional[str],
         typer.Argument(
             metavar="[NAME|CODE|MESSAGE]",
+            autocompletion=every_code,
             help="A soname, file name, path, device node or pattern; a code; or a message that a program printed. "
             "[every code]",
         ),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
+from gpubind.cli.completion import capabilities, choices_of_gpus, flavours, hosts, sides, sources
 from gpubind.documents import LASTING
 from gpubind.errors import UsageError
 from gpubind.model import (
@@ -35,6 +36,7 @@ Like = Annotated[
     Optional[str],
     typer.Option(
         metavar="FLAVOUR",
+        autocompletion=flavours,
         help="Plan what this program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
     ),
 ]
@@ -97,6 +99,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="LIST",
             envvar="GPUBIND_CAPS",
+            autocompletion=capabilities,
             help="Driver capabilities, separated by commas: "
             + ", ".join(CAPABILITIES)
             + ", or all. [all but compat32]",
@@ -105,7 +108,10 @@ class PlanOptions(NamedTuple):
     source: Annotated[
         str,
         typer.Option(
-            metavar="SOURCE", envvar="GPUBIND_SOURCE", help="What names the driver's files: " + ", ".join(SOURCES) + "."
+            metavar="SOURCE",
+            envvar="GPUBIND_SOURCE",
+            autocompletion=sources,
+            help="What names the driver's files: " + ", ".join(SOURCES) + ".",
         ),
     ] = "auto"
     cdi_device: Annotated[
@@ -145,13 +151,14 @@ class PlanOptions(NamedTuple):
     ] = None
     host: Annotated[
         Optional[str],
-        typer.Option("--host", metavar="FILE|NAME", help=HOST_HELP),
+        typer.Option("--host", metavar="FILE|NAME", autocompletion=hosts, help=HOST_HELP),
     ] = None
     vendor_neutral: Annotated[
         str,
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_VENDOR_NEUTRAL",
+            autocompletion=sides,
             help="Whose copy of libglvnd and of the OpenCL loader the container uses: auto, host or image.",
         ),
     ] = "auto"
@@ -160,6 +167,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="all|none|LIST",
             envvar="GPUBIND_GPUS",
+            autocompletion=choices_of_gpus,
             help="Which GPUs: indexes, UUIDs or beginnings of them, PCI addresses, minor:N, MIG devices (G:gi/ci), "
             "render nodes. [what the environment says: SLURM_STEP_GPUS, CUDA_VISIBLE_DEVICES, ...; else all]",
         ),
@@ -169,6 +177,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_USERSPACE",
+            autocompletion=sides,
             help="Whose ROCm the container uses: auto, host or image.",
         ),
     ] = "auto"
@@ -177,6 +186,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_CUDA_COMPAT",
+            autocompletion=sides,
             help="Whose libcuda the container uses, if the image has one for CUDA's forward compatibility: auto, "
             "host or image.",
         ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from gpubind.cli.command import OwnCommand
+from gpubind.cli.completion import runtimes
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -63,6 +64,7 @@ def _starter(action: Any) -> Callable[..., None]:
             typer.Option(
                 metavar="RUNTIME",
                 envvar="GPUBIND_BACKEND",
+                autocompletion=runtimes,
                 help="What starts the container: " + ", ".join(RUNTIMES) + " or auto.",
             ),
         ] = "auto",
