@@ -236,6 +236,19 @@ def _format(formats: list[str], json: bool) -> tuple[str, bool]:
     return name, quoted
 
 
+def _need_fitting(chosen: str, has_arguments: bool, cdi_hook: Optional[str], like: Optional[str]) -> None:
+    """Errors: `UsageError` for options that say nothing to the format *chosen*."""
+    if has_arguments and chosen not in PLAN_FORMATS:
+        raise UsageError(
+            "argument-without-runtime", "--backend-arg is only for formats that print a runtime's arguments"
+        )
+    if cdi_hook is not None and chosen != "cdi":
+        raise UsageError("hook-without-cdi", "--cdi-hook is only for --format cdi")
+    if like is not None and (chosen in LASTING or chosen in PLAN_FORMATS):
+        what = f"--like shows what a program would bind; it is not for --format {chosen}"
+        raise UsageError("like-in-words", what)
+
+
 def _render(plan: "Plan", chosen: str, output: Optional[str], *, verbose: bool) -> str:
     if chosen in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
