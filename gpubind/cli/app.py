@@ -120,24 +120,12 @@ def plan(
     from gpubind.cli.output import report, write_document
 
     chosen, quoted = _format(format_ or [], json)
-    if backend_arg and chosen not in PLAN_FORMATS:
-        raise UsageError(
-            "argument-without-runtime", "--backend-arg is only for formats that print a runtime's arguments"
-        )
-    if cdi_hook is not None and chosen != "cdi":
-        raise UsageError("hook-without-cdi", "--cdi-hook is only for --format cdi")
+    _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
     if chosen in LASTING:
-        if like is not None:
-            what = "no CDI spec" if chosen == "cdi" else f"not for --format {chosen}"
-            raise UsageError("like-in-words", f"--like shows what a program would bind; it is {what}")
         from gpubind.cli.lasting import Asked, plan_to_last
 
         made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stage_dir))
     elif chosen in PLAN_FORMATS:
-        if like is not None:
-            raise UsageError(
-                "like-in-words", "--like shows what a program would bind; it has no arguments for a runtime"
-            )
         from gpubind.cli.words import WordsOf, plan_in_words
 
         words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stage_dir)

@@ -29,7 +29,7 @@ def test_files_stand_below_their_directory_and_a_column_of_equals_is_said_once()
     place = "/usr/lib/x86_64-linux-gnu/nvidia/current/"
     at = lines.index(f"libraries for utility, from {place}")
     assert re.fullmatch(r"  libnvidia-cfg.so.1 +389.6 KiB  libnvidia-cfg.so.550.163.01", lines[at + 1])
-    assert "each: named by liblist" in lines
+    assert "each: listed by liblist" in lines
     assert not any("0666" in line for line in lines if line.startswith("each: "))  # MIG's nodes have other modes
 
 
