@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "packaging"))
 
-from man import man_page
+from man import man_page  # packaging is no package
 from test_help import COMMANDS, pages
 
 

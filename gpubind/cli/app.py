@@ -122,24 +122,12 @@ def plan(
     from gpubind.cli.output import report, write_document
 
     chosen, quoted = _format(format_ or [], json)
-    if backend_arg and chosen not in PLAN_FORMATS:
-        raise UsageError(
-            "argument-without-runtime", "--backend-arg is only for formats that print a runtime's arguments"
-        )
-    if cdi_hook is not None and chosen != "cdi":
-        raise UsageError("hook-without-cdi", "--cdi-hook is only for --format cdi")
+    _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
     if chosen in LASTING:
-        if like is not None:
-            what = "no CDI spec" if chosen == "cdi" else f"not for --format {chosen}"
-            raise UsageError("like-in-words", f"--like shows what a program would bind; it is {what}")
         from gpubind.cli.lasting import Asked, plan_to_last
 
         made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stage_dir))
     elif chosen in PLAN_FORMATS:
-        if like is not None:
-            raise UsageError(
-                "like-in-words", "--like shows what a program would bind; it has no arguments for a runtime"
-            )
         from gpubind.cli.words import WordsOf, plan_in_words
 
         words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stage_dir)
@@ -235,6 +223,19 @@ def _format(formats: list[str], json: bool) -> tuple[str, bool]:
     if quoted and name not in QUOTABLE:
         raise UsageError("two-formats", f"--format sh quotes a runtime's arguments; `{name}` has none")
     return name, quoted
+
+
+def _need_fitting(chosen: str, has_arguments: bool, cdi_hook: Optional[str], like: Optional[str]) -> None:
+    """Errors: `UsageError` for options that say nothing to the format *chosen*."""
+    if has_arguments and chosen not in PLAN_FORMATS:
+        raise UsageError(
+            "argument-without-runtime", "--backend-arg is only for formats that print a runtime's arguments"
+        )
+    if cdi_hook is not None and chosen != "cdi":
+        raise UsageError("hook-without-cdi", "--cdi-hook is only for --format cdi")
+    if like is not None and (chosen in LASTING or chosen in PLAN_FORMATS):
+        what = f"--like shows what a program would bind; it is not for --format {chosen}"
+        raise UsageError("like-in-words", what)
 
 
 def _render(plan: "Plan", chosen: str, output: Optional[str], *, verbose: bool) -> str:

@@ -25,6 +25,33 @@ if TYPE_CHECKING:
 
 Texts = Optional[list[str]]
 _EACH = " Repeatable: each image is checked on each host."
+Backend = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="RUNTIME",
+        envvar="GPUBIND_BACKEND",
+        autocompletion=runtimes,
+        help="What will start the container: " + ", ".join(RUNTIMES) + ". [not known]",
+    ),
+]
+Format = Annotated[
+    Optional[str],
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        autocompletion=check_formats,
+        help="What to print: " + ", ".join(CHECK_FORMATS) + ". [text]",
+    ),
+]
+Only = Annotated[
+    Texts, typer.Option(metavar="CODE", autocompletion=findings, help="Count only these findings. Repeatable.")
+]
+Ignore = Annotated[
+    Texts,
+    typer.Option(
+        metavar="CODE[:SUBJECT][=REASON]", autocompletion=findings, help="Do not count these findings. Repeatable."
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,15 +64,7 @@ def check(
     image: Annotated[Texts, typer.Option(metavar="IMAGE", help=IMAGE_HELP + _EACH)] = None,
     host: Annotated[Texts, typer.Option(metavar="FILE|NAME", autocompletion=hosts, help=HOST_HELP + _EACH)] = None,
     like: Like = None,
-    backend: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="RUNTIME",
-            envvar="GPUBIND_BACKEND",
-            autocompletion=runtimes,
-            help="What will start the container: " + ", ".join(RUNTIMES) + ". [not known]",
-        ),
-    ] = None,
+    backend: Backend = None,
     backend_arg: BackendArguments = None,
     allow_writable: AllowWritable = False,
     program: Annotated[
@@ -56,26 +75,11 @@ def check(
         Optional[str],
         typer.Option("--as-user", metavar="NAME", help="Whether this user may open the device nodes and files. [you]"),
     ] = None,
-    format_: Annotated[
-        Optional[str],
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            autocompletion=check_formats,
-            help="What to print: " + ", ".join(CHECK_FORMATS) + ". [text]",
-        ),
-    ] = None,
+    format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Output = None,
-    only: Annotated[
-        Texts, typer.Option(metavar="CODE", autocompletion=findings, help="Count only these findings. Repeatable.")
-    ] = None,
-    ignore: Annotated[
-        Texts,
-        typer.Option(
-            metavar="CODE[:SUBJECT][=REASON]", autocompletion=findings, help="Do not count these findings. Repeatable."
-        ),
-    ] = None,
+    only: Only = None,
+    ignore: Ignore = None,
     strict: Annotated[
         bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 on a warning, too.")
     ] = False,

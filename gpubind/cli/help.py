@@ -132,7 +132,7 @@ def page_of(command: Any, context: Any) -> Page:
     for title, names in grouped.items():
         sections.append((title, tuple(options[name] for name in names if name in options)))
     return Page(
-        usage=_usage(command, context),
+        usage=" ".join([context.command_path, "[OPTIONS]", *(metavar for metavar, _ in arguments)]),
         text=_paragraphs(command.help),
         sections=tuple(section for section in sections if section[1]),
         examples=EXAMPLES[command.name],
@@ -146,7 +146,7 @@ def overview_of(group: Any, context: Any) -> Page:
     rows = tuple((name, _paragraphs(command.help)[0]) for name, command in commands)
     options = tuple(_option(param) for param in group.get_params(context))
     return Page(
-        usage=_usage(group, context),
+        usage=f"{context.command_path} [OPTIONS] COMMAND [ARGS]...",
         text=_paragraphs(group.help),
         sections=(("Commands", rows), ("Options", options), ("Hosts that ship, for --host", _hosts())),
         examples=(
@@ -178,10 +178,6 @@ def render_page(page: Page, width: int) -> str:
 def _hosts() -> Rows:
     about = ("NVIDIA 550.163.01, two GPUs", "eight AMD MI300X, ROCm 6.2; made up")
     return tuple(zip(HOSTS, about))
-
-
-def _usage(command: Any, context: Any) -> str:
-    return " ".join([context.command_path, *command.collect_usage_pieces(context)])
 
 
 def _paragraphs(text: str) -> tuple[str, ...]:

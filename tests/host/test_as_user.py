@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from build.driver import V, rhel
-from build.trees import Dir, File, make_tree
+from build.trees import Dir, File, Spec, make_tree
 from test_cli import gpubind
 
 from gpubind.errors import UsageError
@@ -47,7 +47,7 @@ def test_the_users_of_this_machine_are_those_that_may_log_in() -> None:
 
 
 def test_what_modes_forbid_is_forbidden_and_what_is_absent_is_absent(tmp_path: Path) -> None:
-    tree = {
+    tree: Spec = {
         **USERS,
         "/open": File(b"1", 0o644),
         "/closed": File(b"2", 0o600),
