@@ -4,34 +4,21 @@ The loader and the C library share data whose layout changes with each release (
 one: a newer loader over the image's own, a newer copy over each file of the family that the image has, at its real
 path. A program of the image finds them under the names that it always used.
 
-Source: glibc `Makeconfig`, `shlib-versions`, `elf/rtld.c`, `iconv/gconv_conf.c`; the file lists of Debian's libc6,
-libc-bin and libc6-i386, Fedora's glibc and glibc-common.
+Source: glibc `elf/rtld.c`, `iconv/gconv_conf.c`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.formats.elf import ElfIdent
+from gpubind.formats.glibc import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, is_loader, is_member
 from gpubind.ldso.hwcaps import LEVELS
-from gpubind.ldso.loader import LIBC, Loader
+from gpubind.ldso.loader import Loader
 from gpubind.model import Found, Missing, RootedPath
 
-_LOADER = re.compile(r"ld(-linux(-[\w-]+)?|64)?\.so\.\d+")
-_LIBRARY = re.compile(
-    r"lib(c|m|mvec|dl|pthread|rt|util|resolv|anl|nsl|thread_db|BrokenLocale|c_malloc_debug"
-    r"|nss_(files|dns|compat|hesiod|db|nis|nisplus))\.so\.\d+"
-    r"|lib(memusage|pcprofile|SegFault)\.so"
-)
-_OTHERS = ("libnsl.so.2", "libnsl.so.3")
-"""libnsl's later versions, and what builds on them, are a project of their own."""
-CORE = (LIBC, "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libresolv.so.2")
-"""What programs are linked with: an image's older copy of one fails with a newer C library."""
-PROGRAMS = ("getconf", "getent", "iconv", "iconvconfig", "ldconfig", "ldd", "locale", "localedef", "pldd", "sprof")
 _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
-AUDIT = "audit/sotruss-lib.so"
 
 
 class Part(NamedTuple):
@@ -61,11 +48,6 @@ def family(loader: Loader) -> dict[str, tuple[RootedPath, ...]]:
     return {name: tuple(found[name]) for name in sorted(found)}
 
 
-def is_member(name: str) -> bool:
-    """Whether a library of that name is exchanged with the loader."""
-    return name not in _OTHERS and (_LOADER.fullmatch(name) or _LIBRARY.fullmatch(name)) is not None
-
-
 def parts(host: Loader, image: Loader, *, is_companion: bool = False) -> tuple[Part, ...]:
     """Where each file of the host's glibc goes in the image, by target.
 
@@ -87,13 +69,7 @@ def parts(host: Loader, image: Loader, *, is_companion: bool = False) -> tuple[P
 def lacks(host: Loader, image: Loader) -> tuple[str, ...]:
     """What the image's programs are linked with and the host's glibc has not: without it nothing can be exchanged."""
     ours, theirs = family(host), family(image)
-    return tuple(name for name in theirs if name not in ours and (name in CORE or _LOADER.fullmatch(name)))
-
-
-def stay(host: Loader, image: Loader) -> dict[str, RootedPath]:
-    """The image's libraries of the family that the host has none of, by name: they stay beside a newer C library."""
-    ours = family(host)
-    return {name: paths[0] for name, paths in family(image).items() if name not in ours}
+    return tuple(name for name in theirs if name not in ours and (name in CORE or is_loader(name)))
 
 
 def _directories(loader: Loader) -> Iterator[str]:
@@ -109,9 +85,9 @@ def _modules(host: Loader, image: Loader) -> Iterator[Part]:
     tree = host.tree.lenient
     for directory in dict.fromkeys(path.rpartition("/")[0] for path in family(host).get(LIBC, ())):
         for place in dict.fromkeys((directory, f"/usr{directory}")):
-            ours, theirs = tree.find(f"{place}/gconv"), image.tree.find(f"{place}/gconv")
+            ours, theirs = tree.find(f"{place}/{CONVERTERS}"), image.tree.find(f"{place}/{CONVERTERS}")
             if isinstance(ours, Found) and isinstance(theirs, Found) and ours.stat.kind == theirs.stat.kind == "dir":
-                yield Part("gconv", "directory", ours.path, theirs.path)
+                yield Part(CONVERTERS, "directory", ours.path, theirs.path)
             module, own = tree.find(f"{place}/{AUDIT}"), image.tree.find(f"{place}/{AUDIT}")
             if isinstance(module, Found) and isinstance(own, Found):
                 yield Part("sotruss-lib.so", "library", module.path, own.path)

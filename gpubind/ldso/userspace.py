@@ -69,7 +69,7 @@ def fit_userspace(
     files = tuple(files)
     files_of = {name: file for file in files for name in file.names}
     kept, unfit = _loadable(host, files, image, facts, forced)
-    newer = {name: host.elf(file.path) for file in libc if not file.compat32 for name in file.names}
+    newer = {name: host.lenient.elf(file.path) for file in libc if not file.compat32 for name in file.names}
     defined = _definitions(_image_container(image, facts), newer)
     conflicts: list[Conflict] = []
     unneeded: dict[RootedPath, Theirs] = {}

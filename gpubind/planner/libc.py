@@ -54,12 +54,12 @@ def libc_side(request: Request, fit: Optional[ImageFit]) -> Sided:
 
 
 def _findings(bridge: Bridge, fit: ImageFit) -> Iterator[Finding]:
-    facts = {"version": bridge.version, "own": fit.facts.libc_version}
+    version, own = bridge.version, fit.facts.libc_version
     if bridge.refused:
         case, about = bridge.refused
-        yield finding("libc-refused", subject=LIBC, case=case, about=about, **facts)
+        yield finding("libc-refused", subject=LIBC, case=case, about=about, version=version, own=own)
     elif bridge.acts:
-        yield finding("libc-host", subject=LIBC, **facts)
+        yield finding("libc-host", subject=LIBC, version=version, own=own)
 
 
 def _is_needed(file: HostFile, request: Request) -> bool:
