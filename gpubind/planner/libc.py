@@ -26,7 +26,7 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
 
     Where there is no newer one for the image's architecture, nothing is said, and nothing changes.
     """
-    bridge = _bridge(host, files, image, fit)
+    bridge = _bridge(host, files if "compat32" in request.capabilities else (), image, fit)
     if bridge is None or bridge.refused:
         return fit._replace(libc=bridge if request.libc == "host" else None)
     userspace = request.userspace if "amd" in request.vendors else None
