@@ -40,7 +40,7 @@ def _read(ident: ElfIdent, data: bytes) -> PrivateSymbols:
     order = "<" if ident.order == "little" else ">"
     sections = _sections(ident, order, data)
     symbols, strings = sections[SHT_DYNSYM]
-    numbers = set()
+    numbers: set[int] = set()
     for kind, versions in ((SHT_GNU_VERDEF, _definitions), (SHT_GNU_VERNEED, _needs)):
         if kind in sections:
             content, names = sections[kind]

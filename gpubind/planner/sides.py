@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
-from gpubind.findings import cases_of, finding, worst
+from gpubind.findings import cases_of, counted, finding, worst
 from gpubind.model import Capability, Decision, Finding, HostFile, Request, RootedPath, Severity, Side
 from gpubind.names import is_unused, known
 
@@ -131,10 +131,10 @@ def _group(
         own = f"the image brings its own: {runtime}" if runtime else None
         return Group(name, members, compat32, request.userspace, own)
     if name == "libc":
-        acts = fit is not None and fit.libc is not None and fit.libc.acts
-        return Group(
-            name, members, compat32, request.libc, None if acts else "nothing that was asked for needs the host's"
-        )
+        bridge = fit.libc if fit is not None else None
+        helps = 0 if bridge is None else len(bridge.helps)
+        own = f"the image's programs run on their own; on the host's {counted(helps, 'file')} more would load"
+        return Group(name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", own)
     refused = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
     return Group(
         name,
