@@ -54,7 +54,7 @@ PROGRAMS = {
 }
 
 
-def ran(script):
+def ran(script: str) -> "list[object]":
     """The exit status of *script* and what it printed."""
     done = subprocess.run(
         ["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -62,7 +62,7 @@ def ran(script):
     return [done.returncode, done.stdout.decode("utf-8", "replace")]
 
 
-def refused(path):
+def refused(path: str) -> str:
     """What the loader has against the library at *path*, in a process of its own; empty if it loads."""
     here, there = os.pipe()
     child = os.fork()
@@ -78,7 +78,7 @@ def refused(path):
     return said or ("" if os.waitpid(child, 0)[1] == 0 else "crashed")
 
 
-def main():
+def main() -> None:
     paths = [*glob.glob("/.gpubind/libs/*.so*"), *glob.glob("/.singularity.d/libs/*.so*")]
     once = {(facts.st_dev, facts.st_ino): path for path in sorted(paths) for facts in [os.stat(path)]}
     answers = {os.path.basename(path): refused(path) for path in sorted(once.values())}
