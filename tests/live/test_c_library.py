@@ -9,6 +9,7 @@ from live.containers import CONTAINERS, Case, image, start
 from live.machine import RIG, Bind, Machine, document
 from live.test_engines import Engine
 from live.test_engines import start as start_engine
+from live.test_plain_runtimes import IMAGES, WAYS, Way
 
 pytestmark = pytest.mark.live
 
@@ -18,6 +19,7 @@ CASES = [
     Case("apptainer", "bullseye.sif", True),
     Case("apptainer", "bookworm-sb", False),
 ]
+PLAIN = ("ch-run-user", "proot-user", "systemd-nspawn-root")
 ROCM = """
 import ctypes
 calls = (("libamdhip64.so.5", "hipInit", 0), ("libhsa-runtime64.so.1", "hsa_init"), ("libcuda.so.1", "cuInit", 0))
@@ -52,6 +54,24 @@ def test_a_driver_root_brings_its_own_c_library(trixie: Machine) -> None:
 def test_a_rocm_of_a_newer_distribution_starts_with_auto(trixie: Machine) -> None:
     case = Case("apptainer", "bullseye-sb", True, (*VENDORS, "--libc", "auto"))
     assert start(trixie, case, "python3", "-c", ROCM).stdout.split("\n")[0] == "[101, 4104, 100]"
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if str(way) in PLAIN], ids=str)
+def test_every_plain_runtime_binds_over_the_images_own_loader(trixie: Machine, way: Way) -> None:
+    words = [
+        "exec",
+        "--backend",
+        way.backend,
+        *way.options,
+        *VENDORS,
+        *HOSTS,
+        f"{IMAGES}/bullseye",
+        "python3",
+        "-c",
+        ROCM,
+    ]
+    said = trixie.tried(*words, user=way.user, driver=True, binds=[Bind(f"{RIG}/ct", IMAGES)]).stdout
+    assert said.split("\n")[0] == "[101, 4104, 100]"
 
 
 def test_an_image_as_new_as_the_host_gets_the_plan_that_it_got(trixie: Machine) -> None:

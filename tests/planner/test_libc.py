@@ -85,7 +85,8 @@ def test_glibcs_own_programs_and_converters_go_with_it() -> None:
     made = exchanged(planned(image(*MERGED, *both), *both, libc="host"))
     assert {"/usr/bin/iconv", "/usr/bin/getconf", f"{LIB}/gconv"} <= {*made}
     kinds = {
-        str(mount.target): (mount.kind, mount.options) for mount in planned(image(*MERGED, *both), *both, libc="host").mounts
+        str(mount.target): (mount.kind, mount.options)
+        for mount in planned(image(*MERGED, *both), *both, libc="host").mounts
     }
     assert kinds[f"{LIB}/gconv"] == ("directory", ("ro", "nosuid", "nodev"))  # modules are run from there
 
