@@ -10,9 +10,9 @@ Source: glibc `elf/rtld.c`, `iconv/gconv_conf.c`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.elf import ElfIdent
+from gpubind.formats.elf import ElfIdent, NotElf
 from gpubind.formats.glibc import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, is_loader, is_member
 from gpubind.ldso.hwcaps import LEVELS
 from gpubind.ldso.loader import Loader
@@ -35,17 +35,19 @@ class Part(NamedTuple):
 
 def family(loader: Loader) -> dict[str, tuple[RootedPath, ...]]:
     """The loader and the libraries of the glibc for programs of one architecture, by name: the resolved files."""
-    tree = loader.tree.lenient
     found: dict[str, dict[RootedPath, None]] = {}
-    for directory in _directories(loader):
-        for name in tree.names(directory):
-            if not is_member(name):
-                continue
-            path = tree.resolve(f"{directory}/{name}")
-            ident = path if isinstance(path, Missing) else tree.ident(path)
-            if isinstance(path, str) and isinstance(ident, ElfIdent) and ident.arch == loader.arch:
-                found.setdefault(name, {})[path] = None
+    for name, path, ident in _members(loader):
+        if isinstance(path, str) and isinstance(ident, ElfIdent) and ident.arch == loader.arch:
+            found.setdefault(name, {})[path] = None
     return {name: tuple(found[name]) for name in sorted(found)}
+
+
+def unrecorded(loader: Loader) -> tuple[str, ...]:
+    """The names in the same places of which a record of a host has no more than the name."""
+    members = _members(loader)
+    return tuple(
+        sorted({name for name, _, ident in members if isinstance(ident, Missing) and ident.why == "unrecorded"})
+    )
 
 
 def parts(host: Loader, image: Loader, *, is_companion: bool = False) -> tuple[Part, ...]:
@@ -70,6 +72,18 @@ def lacks(host: Loader, image: Loader) -> tuple[str, ...]:
     """What the image's programs are linked with and the host's glibc has not: without it nothing can be exchanged."""
     ours, theirs = family(host), family(image)
     return tuple(name for name in theirs if name not in ours and (name in CORE or is_loader(name)))
+
+
+def _members(
+    loader: Loader,
+) -> Iterator[tuple[str, Union[RootedPath, Missing], Union[ElfIdent, NotElf, Missing]]]:
+    """What is called as a part of a glibc, where the loader looks: the name, the resolved file, what that is."""
+    tree = loader.tree.lenient
+    for directory in _directories(loader):
+        for name in tree.names(directory):
+            if is_member(name):
+                path = tree.resolve(f"{directory}/{name}")
+                yield name, path, path if isinstance(path, Missing) else tree.ident(path)
 
 
 def _directories(loader: Loader) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Optional
 from gpubind.arch import architecture, library_token
 from gpubind.findings import finding
 from gpubind.ldso.fit import fit_files
-from gpubind.ldso.glibc import Part, lacks, parts
+from gpubind.ldso.glibc import Part, lacks, parts, unrecorded
 from gpubind.ldso.loader import LIBC, Loader
 from gpubind.ldso.verdict import Bridge, ImageFit
 from gpubind.ldso.versions import numbers
@@ -80,6 +80,9 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
     if own is None or arch is None or ours.glibc is None or numbers(ours.glibc.version) <= numbers(own.version):
         return None
     made = Bridge(ours.glibc.version, ())
+    unknown = unrecorded(ours)
+    if unknown:
+        return made._replace(refused=("unrecorded", ", ".join(unknown)))
     missing = lacks(ours, image)
     if missing:
         return made._replace(refused=("lacks", ", ".join(missing)))

@@ -14,6 +14,9 @@ from build.images import MUSL, STATIC, glibc, image
 from build.trees import File, Item, Link, Spec
 
 from gpubind.facade import plan
+from gpubind.formats.record import dump_record, parse_record
+from gpubind.host.recorded import RecordedHost
+from gpubind.host.survey import survey
 from gpubind.image import Image
 from gpubind.ldso.container import Container
 from gpubind.model import Plan, Request
@@ -215,3 +218,23 @@ def test_one_plan_for_two_vendors_has_it_once() -> None:
     assert len(exchanged(made)) == len([mount for mount in made.mounts if mount.rule == "libc"])
     assert [finding.code for finding in made.findings].count("libc-host") == 1
     assert not [decision for decision in made.decisions if decision.rule == "collision"]
+
+
+def test_of_an_older_record_nothing_is_exchanged_and_that_is_said() -> None:
+    machine = survey(host(ubuntu(), kernel(), HOSTS))
+    there = machine.driver.directories[LIB]
+    kept = {name: entry for name, entry in there.entries.items() if name != "libm.so.6"}
+    older = {**machine.driver.directories, LIB: there._replace(entries=kept, others=(*there.others, "libm.so.6"))}
+    again = RecordedHost(machine._replace(driver=machine.driver._replace(directories=older)), "test")
+    made = plan(again, Request(libc="host"), image=image(*MERGED))
+    assert exchanged(made) == {}
+    (finding,) = [finding for finding in made.findings if finding.code == "libc-refused"]
+    assert finding.why == "the record of the host has no facts of libm.so.6"
+
+
+def test_a_record_of_today_plans_as_its_host_does() -> None:
+    machine = host(ubuntu(), kernel(), HOSTS, NEEDS_NEWER, converters(), programs("getconf"))
+    again = RecordedHost(parse_record(dump_record(survey(machine), "1").encode()), "test")
+    opened = image(*MERGED, converters(), programs("getconf"))
+    made = plan(again, Request(libc="host"), image=opened)
+    assert exchanged(made) == exchanged(plan(machine, Request(libc="host"), image=opened)) != {}
