@@ -89,17 +89,17 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
     words = library_token(ours.glibc.path), library_token(own.path)
     if words[0] != words[1] and not image.tree.has("/etc/ld.so.cache"):
         return made._replace(refused=("directories", f"{words[0]} and {words[1]}"))
-    found = [_file(host, part, arch) for part in parts(ours, image)]
+    found = [_file(host, part, arch, made.version) for part in parts(ours, image)]
     arch32 = architecture(arch).compat32
     if arch32 is not None and any(file.compat32 for file in files):
         both = ours.of(arch32), image.of(arch32)
         if all(loader.glibc is not None for loader in both) and not lacks(*both):
-            more = (_file(host, part, arch32) for part in parts(*both, is_companion=True))
+            more = (_file(host, part, arch32, made.version) for part in parts(*both, is_companion=True))
             found += [file._replace(compat32=True) for file in more]
     return made._replace(files=tuple(found))
 
 
-def _file(host: Tree, part: Part, arch: str) -> HostFile:
+def _file(host: Tree, part: Part, arch: str, version: str) -> HostFile:
     """*part* as a file that a container gets: over the image's own, or among the libraries of the plan."""
     about = host.lenient.stat(part.path)
     is_library = part.kind == "library"
@@ -116,7 +116,7 @@ def _file(host: Tree, part: Part, arch: str) -> HostFile:
         size=0 if isinstance(about, Missing) else _size(about),
         source=host.real(part.path),
         named_by=NAMED_BY,
-        named_at=part.name,
+        named_at=f"glibc {version}",
         found_by=part.path.rpartition("/")[0],
         family="libc",
         options=_READ_ONLY,

@@ -133,7 +133,7 @@ def _group(
     if name == "libc":
         bridge = fit.libc if fit is not None else None
         helps = 0 if bridge is None else len(bridge.helps)
-        own = f"the image's programs run on their own; on the host's {counted(helps, 'file')} more would load"
+        own = f"the image's programs run on their own; with --libc host {counted(helps, 'file')} more would load"
         return Group(name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", own)
     refused = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
     return Group(
