@@ -22,9 +22,8 @@ SOURCE = "cdi"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 NVIDIA = "nvidia.com/gpu"
 ALL = "all"
-
-_parsed = lru_cache(maxsize=8)(parse_cdi)
-"""By its bytes: a check reads the same specs for each rule about them, and parsing is what that costs."""
+SPECS_LIMIT = 4 << 20
+"""Bytes of all specs together; a host's have a few hundred kilobytes."""
 
 
 class Loaded(NamedTuple):
@@ -77,9 +76,12 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
     devices: dict[str, tuple[Loaded, CdiDevice]] = {}
     conflicts: dict[str, tuple[str, str]] = {}
     broken: dict[str, str] = {}
+    left = SPECS_LIMIT
     for directory in directories:
         in_this: dict[str, str] = {}
-        for path, loaded in _read_directory(host.dev, directory):
+        for path, data in _read_directory(host.dev, directory):
+            left -= len(data) if isinstance(data, bytes) else 0
+            loaded = _loaded(path, data) if left >= 0 else f"all specs together have more than {SPECS_LIMIT} bytes"
             if isinstance(loaded, str):
                 broken[path] = loaded
                 continue
@@ -94,8 +96,8 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
     return Registry(directories, tuple(specs), usable, conflicts, broken)
 
 
-def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[Loaded, str]]]:
-    """The spec files in *directory*, each with its spec, or with why it counts for nothing."""
+def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[bytes, str]]]:
+    """The spec files in *directory*, each with its bytes, or with why it counts for nothing."""
     names = tree.list(directory)
     if isinstance(names, Missing):
         if names.why not in ("absent", "unrecorded"):
@@ -106,14 +108,19 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[Loa
         if isinstance(here, Stat) and here.kind == "dir":
             continue
         data = tree.read(path, SIZE_LIMIT)
-        if isinstance(data, Missing):
-            if data.why != "unrecorded":
-                yield path, str(data)
-            continue
-        try:
-            yield path, Loaded(path, _parsed(data))
-        except FormatError as error:
-            yield path, f"{error.place}: {error.why}" if error.place else error.why
+        if not isinstance(data, Missing):
+            yield path, data
+        elif data.why != "unrecorded":
+            yield path, str(data)
+
+
+@lru_cache(maxsize=64)
+def _loaded(path: str, data: Union[bytes, str]) -> Union[Loaded, str]:
+    """The spec of *data*, or why it counts for nothing. A check asks again for each rule, and parsing takes its time."""
+    try:
+        return data if isinstance(data, str) else Loaded(path, parse_cdi(data))
+    except FormatError as error:
+        return f"{error.place}: {error.why}" if error.place else error.why
 
 
 def choose(host: Host, request: Request) -> Union[Choice, PassedOver]:
