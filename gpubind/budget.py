@@ -34,7 +34,7 @@ BOUNDS = {
     "read": Bound(1 << 30, "bytes are read", 40 << 10),
     "unpacked": Bound(256 << 20, "bytes are unpacked", 40 << 10),
     "entries": Bound(200_000, "files are listed in layers", 1),
-    "lookups": Bound(300_000, "paths are looked up"),
+    "lookups": Bound(200_000, "paths are looked up"),
     "listings": Bound(20_000, "directories are listed for patterns"),
     "facts": Bound(200_000, "names and versions are read from ELF files"),
     "texts": Bound(64 << 20, "bytes of names are kept"),

@@ -48,7 +48,9 @@ def _cost(name: str, path: Path) -> Cost:
 def _ending(cost: Cost) -> str:
     """In the words of the table."""
     error = re.match(r"error: ([a-z-]+): ", cost.stderr)
-    return f"`{error.group(1)}`" if cost.status > 1 and error else "an answer"
+    bound = re.search(r"bound (`[a-z]+`)", cost.stderr)
+    said = f"`{error.group(1)}`" if cost.status > 1 and error else "an answer"
+    return f"{said}, {bound.group(1)}" if bound else said
 
 
 def _title(name: str) -> str:

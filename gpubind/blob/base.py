@@ -13,6 +13,9 @@ from gpubind.errors import HostReadError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+READ_LEAST = 4 << 10
+"""Bytes that a read counts for at least: many small ones take their time, too."""
+
 
 class Blob:
     """Bytes at offsets. *label* names them in errors; *quick* says whether going back costs nothing, *restarts* whether
@@ -58,7 +61,7 @@ class FileBlob(Blob):
         budget = current()
         if budget is not None:
             budget.grant(self._key, self._size)  # a later command than that which opened it has a budget of its own
-        spend("read", size)
+        spend("read", max(size, READ_LEAST))
         try:
             data = os.pread(self._descriptor, size, offset)
             while len(data) < size:

@@ -262,6 +262,39 @@ def three_hundred_layers_of_zstd_with_a_library_each(path: Path) -> str:
     return write(path / "image", oci_layout([zstd(program), *(zstd(tar({f"/lib/{n}": elf(n)})) for n in names)]))
 
 
+@greedy
+def maps_of_sparse_files_in_512_layers(path: Path) -> str:
+    import json
+    import tarfile
+
+    info = tarfile.TarInfo("a")
+    info.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[482] = 1
+    header[148:156] = b"%06o\0 " % (sum(header) - sum(header[148:156]) + 8 * 32)
+    block = bytes(504) + b"\1" + bytes(7)
+    member = bytes(header) + block * 4000 + bytes(512)
+    files = docker_archive([tar(BASE, end=False) + member * 7])
+    manifest = json.loads(files["manifest.json"])
+    manifest[0]["Layers"] *= 512
+    files["manifest.json"] = json.dumps(manifest).encode()
+    (path / "image.tar").write_bytes(archived(files))
+    return str(path / "image.tar")
+
+
+@greedy
+def records_before_members_in_512_layers(path: Path) -> str:
+    import json
+
+    record = hostile.pax(b"%d a=%s\n" % (1 << 20, b"x" * ((1 << 20) - 11)))
+    files = docker_archive([tar(BASE, end=False) + record * 14 + tar({"/a": "a"})])
+    manifest = json.loads(files["manifest.json"])
+    manifest[0]["Layers"] *= 512
+    files["manifest.json"] = json.dumps(manifest).encode()
+    (path / "image.tar").write_bytes(archived(files))
+    return str(path / "image.tar")
+
+
 for name in (
     "squashfs_of_one_great_directory",
     "squashfs_of_seven_directories_with_one_great_listing",

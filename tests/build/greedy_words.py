@@ -5,8 +5,9 @@ which command takes them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from build.driver import V, kernel, libraries
@@ -20,7 +21,7 @@ class Words(NamedTuple):
     """What gpubind is called with."""
 
     arguments: tuple[str, ...]
-    environ: dict[str, str] = {}
+    environ: Mapping[str, str] = MappingProxyType({})
 
 
 GREEDY_WORDS: dict[str, Callable[[Path], Words]] = {}

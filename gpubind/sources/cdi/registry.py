@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError, UsageError
@@ -24,6 +25,7 @@ NVIDIA = "nvidia.com/gpu"
 ALL = "all"
 SPECS_LIMIT = 4 << 20
 """Bytes of all specs together; a host's have a few hundred kilobytes."""
+CONFLICTS_TOLD = 100
 
 
 class Loaded(NamedTuple):
@@ -116,7 +118,7 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
 
 @lru_cache(maxsize=64)
 def _loaded(path: str, data: Union[bytes, str]) -> Union[Loaded, str]:
-    """The spec of *data*, or why it counts for nothing. A check asks again for each rule, and parsing takes its time."""
+    """The spec of *data*, or why it counts for nothing. Each rule asks again, and parsing takes its time."""
     try:
         return data if isinstance(data, str) else Loaded(path, parse_cdi(data))
     except FormatError as error:
@@ -170,7 +172,7 @@ def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[
     """The findings about files that count for nothing, and about conflicts; *used* is what a plan is made of."""
     kinds = {name.kind for name in used}
     findings = [finding("bad-cdi", subject=path, where=path, why=why) for path, why in registry.broken.items()]
-    for name, (first, second) in registry.conflicts.items():
+    for name, (first, second) in islice(registry.conflicts.items(), CONFLICTS_TOLD):
         severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
         findings.append(finding("cdi-conflict", severity=severity, subject=name, where=f"{first}, {second}"))
     return findings
