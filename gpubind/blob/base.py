@@ -25,6 +25,8 @@ class Blob:
     label: str
     quick = True
     restarts = False
+    place = 0
+    """Where it starts in the packed archive that it is a part of; 0 for what is in none."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """The *size* bytes at *offset*; fewer only where the blob ends."""
@@ -103,6 +105,7 @@ class Part(Blob):
     def __init__(self, blob: Blob, start: int, size: int, label: str = "") -> None:
         self.label = label or blob.label
         self.quick, self.restarts = blob.quick, blob.restarts
+        self.place = 0 if blob.quick else blob.place + start
         self._blob, self._start, self._size = blob, start, size
 
     @property
