@@ -16,6 +16,8 @@ from gpubind.errors import BoundError
 VARIABLE = "GPUBIND_BOUNDS"
 """The variable that gives a command as many times of each bound."""
 TIMES_LIMIT = 1000
+LINKS_LIMIT = 40
+"""Links on the way to one file. Source: Linux, fs/namei.c, MAXSYMLINKS."""
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.budget import BOUNDS
+from gpubind.budget import BOUNDS, LINKS_LIMIT
 from gpubind.cli import settings
 from gpubind.formats import cdi, ldcache, liblist, oci, record, shell, yaml
 from gpubind.formats import json as json_format
@@ -20,7 +20,7 @@ from gpubind.image import oci as images
 from gpubind.image import tar as archives
 from gpubind.ldso import container
 from gpubind.sources.cdi import registry
-from gpubind.tree import base, ldsoconf, live
+from gpubind.tree import ldsoconf, live
 from gpubind.tree.glob import GLOB_LIMIT
 from gpubind.tree.ldcache import LD_CACHE_LIMIT
 
@@ -82,7 +82,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "records before a member of an archive": (str(archives.RECORDS_LIMIT),),
     "unpacking one blob": ("200", "64 MiB"),
     "squashfs": (f"{squashfs.NAMES_LIMIT:,}", _bytes(squashfs.LISTED_LIMIT), _bytes(squashfs.FILE_UNPACKED_LIMIT)),
-    "links on the way to a file": (str(base.LINKS_LIMIT),),
+    "links on the way to a file": (str(LINKS_LIMIT),),
     "directories that one pattern lists": (f"{GLOB_LIMIT:,}",),
     "directories that stay open": (str(live.DIRECTORIES_LIMIT),),
     "what a helper program prints": (_bytes(programs.OUTPUT_LIMIT),),

@@ -13,7 +13,7 @@ from posixpath import normpath
 from typing import NamedTuple, Optional
 
 from gpubind.blob.base import Blob
-from gpubind.budget import spend
+from gpubind.budget import LINKS_LIMIT, spend
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfIdent, parse_ident
 from gpubind.formats.tar import TarHeader
@@ -24,7 +24,6 @@ STEPS_LIMIT = 10_000_000
 """Names in all the paths of all members, and what whiteouts walk over: one of 400,000 files has about 4 million."""
 PATH_LIMIT = 4096  # PATH_MAX: nobody can unpack longer ones
 NAME_LIMIT = 255
-LINKS_LIMIT = 40
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 IDENT_SIZE = 20  # all that parse_ident wants of an ELF file
