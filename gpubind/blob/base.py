@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
-import stat
 from typing import TYPE_CHECKING, Optional
 
+from gpubind.blob.regular import open_regular
 from gpubind.budget import current, spend
 from gpubind.errors import HostReadError
 
@@ -85,18 +86,12 @@ def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBl
     """
     label = label or path
     try:
-        kind = os.stat(path, dir_fd=place, follow_symlinks=place is None).st_mode
-        if not stat.S_ISREG(kind):
-            why = "it is no regular file"
-            raise HostReadError("no-image", "the image cannot be read", where=label, why=why)
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        descriptor = os.open(path, flags if place is None else flags | os.O_NOFOLLOW, dir_fd=place)
+        return FileBlob(open_regular(path, place), label)
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
+            why = "it is no regular file"
+            raise HostReadError("no-image", "the image cannot be read", where=label, why=why) from error
         raise _unreadable(label, error) from error
-    blob = FileBlob(descriptor, label)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced in between
-        raise HostReadError("no-image", "the image cannot be read", where=label, why="it is no regular file")
-    return blob
 
 
 class Part(Blob):
