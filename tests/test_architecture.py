@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "gpubind"
 ROOMS = (
     "errors",
     "model",
+    "memo",
     "arch",
     "formats",
     "data",
@@ -45,7 +46,7 @@ ROOMS = (
     "cli",
     "__main__",
 )
-IO_ROOMS = {"data", "blob", "tree", "host", "image", "stage", "execute", "caller", "cli", "__main__"}
+IO_ROOMS = {"memo", "data", "blob", "tree", "host", "image", "stage", "execute", "caller", "cli", "__main__"}
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}
 FUNCTION_LINES = 60

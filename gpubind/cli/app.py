@@ -106,8 +106,10 @@ def plan(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also show what was left out, and why.")] = False,
 ) -> None:
     """Say what a container needs of this host: binds, device nodes, environment."""
-    from gpubind.cli.output import is_terminal, report, write_document
+    from gpubind.cli.output import is_terminal, report, tell_of_memo, write_document
 
+    if verbose:
+        tell_of_memo()
     chosen, quoted = _format(format_ or [], json, terminal=output is None and is_terminal())
     if backend_arg and chosen not in PLAN_FORMATS:
         raise UsageError("argument-without-runtime", "--backend-arg is for the formats of a runtime's words alone")

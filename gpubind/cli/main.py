@@ -8,14 +8,17 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Optional
 
 from gpubind.errors import EXIT_BUG, EXIT_UNREADABLE, GpubindError, StdoutClosedError
 
 
-def main(argv: Optional[list[str]] = None) -> int:
-    """Run `gpubind` with *argv*; the exit code. Never lets an exception out."""
-    try:
+def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextManager[object]] = None) -> int:
+    """Run `gpubind` with *argv*, while *recorder* looks on; the exit code. Never lets an exception out."""
+
+    def run() -> None:
         words = sys.argv[1:] if argv is None else argv
         if words[:1] == ["wrap"]:
             from gpubind.cli.passing import pass_through
@@ -23,7 +26,27 @@ def main(argv: Optional[list[str]] = None) -> int:
             pass_through(words)
         from gpubind.cli.app import application
 
-        application(words)(args=argv, prog_name="gpubind")
+        with recorder or nullcontext():
+            application(words)(args=argv, prog_name="gpubind")
+
+    return _guarded(run)
+
+
+def print_again(data: bytes) -> int:
+    """Print the document *data*, which could not be printed a moment ago, and tell why not; the exit code."""
+
+    def write() -> None:
+        from gpubind.cli.output import write_document
+
+        write_document(data.decode("utf-8", "surrogateescape"), None)
+
+    return _guarded(write)
+
+
+def _guarded(work: Callable[[], None]) -> int:
+    """Do *work*; the exit code. Every error is told here, and none gets out."""
+    try:
+        work()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     except StdoutClosedError as error:

@@ -10,6 +10,7 @@ from typing import Optional
 
 from gpubind.documents.text import printable, render_finding
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
+from gpubind.memo.asked import cannot_sign, why_not_served, wrote
 from gpubind.model import Finding, Severity
 
 
@@ -22,6 +23,7 @@ def write_document(text: str, path: Optional[str]) -> None:
     if path is None or path == "-":
         _to_stdout(data)
     else:
+        cannot_sign("a file is written")
         _to_file(data, path)
 
 
@@ -41,6 +43,18 @@ def render_error(error: GpubindError, severity: Severity = "error") -> str:
 
 def complain(text: str) -> None:
     """Write *text* to standard error, if there is one."""
+    wrote(text)
+    _say(text)
+
+
+def tell_of_memo() -> None:
+    """With -v: say that no memo has answered, and why. One that does says so itself."""
+    why = why_not_served()
+    if why is not None:
+        _say(f"memo: not served: {printable(why)}\n")
+
+
+def _say(text: str) -> None:
     if sys.stderr is not None:
         try:
             sys.stderr.write(text)
@@ -64,6 +78,7 @@ def report(findings: Iterable[Finding], *, notes: bool = True) -> None:
 def _to_stdout(data: bytes) -> None:
     if sys.stdout is None:
         raise StdoutClosedError("stdout-closed", "standard output is closed")
+    wrote(data)
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()

@@ -17,8 +17,10 @@ from gpubind.cli.options import (
     Verbose,
     takes_plan_options,
 )
+from gpubind.cli.output import tell_of_memo
 from gpubind.cli.ready import Wanted, look_at, look_into, need_this_machine, ready_for
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, UsageError
+from gpubind.memo.asked import has_command
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
@@ -88,6 +90,8 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     from gpubind.preparation import written
     from gpubind.runtimes.record import Call
 
+    if wanted.verbose:
+        tell_of_memo()
     environ = callers_environ()
     runtime = _runtime(wanted.backend, environ, words[0])
     own, words = _own_options(runtime, action, words)
@@ -103,6 +107,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
         call = Call(looked.program, action, image, tree, argv, token, _is_terminal())
         made = ready.runtime.command(call, ready.start, ready.words)
         look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
+    has_command(argv, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if wanted.dry_run:
         import shlex
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.host.base import RunResult
+from gpubind.memo.asked import cannot_sign
 from gpubind.model import Missing
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def start_program(
     """*program*, started as *argv*: it reads nothing, and has no environment but a PATH, the C locale and *environ*."""
     import subprocess
 
+    cannot_sign(f"`{argv[0]}` was asked")
     try:
         return subprocess.Popen(
             argv,

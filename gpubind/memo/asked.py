@@ -1,0 +1,138 @@
+"""What the rest of gpubind tells the recorder, if one is at work: what is printed, and what no trace can sign."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Optional, Union
+
+from gpubind.memo.reading import ask_own_locale
+
+if TYPE_CHECKING:
+    from gpubind.memo.trace import Recorder
+
+recorder: Optional[Recorder] = None
+"""What writes down this command's questions; None where nobody does."""
+
+
+def wrote(text: Union[str, bytes]) -> None:
+    """*text* was written: bytes to standard output, or a line to standard error."""
+    if recorder is not None:
+        recorder.printed.append(text)
+
+
+def cannot_sign(why: str) -> None:
+    """The answer depends on what no signature tells, or the command does more than to answer: it is not kept."""
+    if recorder is not None:
+        recorder.refuse(why)
+
+
+def asked_program(path: str) -> None:
+    """The program *path* was asked for its version, which it has in itself."""
+    if recorder is not None:
+        recorder.program(path)
+
+
+def own_locale() -> bool:
+    """Whether Python has set LC_CTYPE for itself (PEP 538), which no container is to inherit."""
+    return ask_own_locale("") if recorder is None else recorder.own_locale()
+
+
+def why_not_served() -> Optional[str]:
+    """Why no memo has answered, for a user who wants to know: the answer then tells of itself next time, too."""
+    if recorder is None:
+        return None
+    recorder.verbose = True
+    return recorder.why
+
+
+def has_command(command: tuple[str, ...], *, is_looked_at: bool) -> None:
+    """The user's words end with *command*, for the container; the first word counts if *is_looked_at*."""
+    if recorder is not None:
+        recorder.command, recorder.looks_at_program = command, is_looked_at
+
+
+def becomes(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> None:
+    """The process is about to be the program *path*: the last moment to keep the answer."""
+    if recorder is not None:
+        recorder.become = (path, argv, environ)
+        recorder.done(0)
+
+
+class AskedEnviron(dict[str, str]):
+    """The caller's environment, which tells what is asked of it. A copy of it tells the same.
+
+    What a copy is to be without, or has more, is no question but part of an answer.
+    """
+
+    def __init__(self, values: Mapping[str, str], told: Recorder) -> None:
+        super().__init__(values)
+        self._told = told
+        self.changed: frozenset[str] = frozenset()
+        """The names that are no longer the caller's own."""
+
+    def _tell(self, name: object) -> None:
+        if isinstance(name, str) and name not in self.changed:
+            self._told.variable(name)
+
+    def __getitem__(self, name: str) -> str:
+        self._tell(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Optional[str] = None) -> Optional[str]:  # type: ignore[override]
+        self._tell(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self._tell(name)
+        return super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self._told.variables()
+        return super().__iter__()
+
+    def keys(self) -> Collection[str]:  # type: ignore[override]
+        return list(self)
+
+    def items(self) -> Collection[tuple[str, str]]:  # type: ignore[override]
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Collection[str]:  # type: ignore[override]
+        return [self[name] for name in self]
+
+    def setdefault(self, name: str, default: str = "") -> str:
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def __setitem__(self, name: str, value: str) -> None:
+        self.changed |= {name}
+        super().__setitem__(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self.changed |= {name}
+        super().__delitem__(name)
+
+    def copy(self) -> AskedEnviron:
+        made = AskedEnviron({}, self._told)
+        dict.update(made, self.untold())
+        made.changed = self.changed
+        return made
+
+    def untold(self) -> dict[str, str]:
+        """All of it, without telling."""
+        return {name: dict.__getitem__(self, name) for name in dict.keys(self)}
+
+    def without(self, names: Collection[str]) -> AskedEnviron:
+        """A copy that lacks *names*."""
+        made = self.copy()
+        made.changed |= frozenset(names)
+        for name in names:
+            dict.pop(made, name, None)
+        return made
+
+
+def without(environ: Mapping[str, str], names: Collection[str]) -> Mapping[str, str]:
+    """*environ* without *names*. What goes on as it is has not been asked for."""
+    if isinstance(environ, AskedEnviron):
+        return environ.without(names)
+    return {name: value for name, value in environ.items() if name not in names}
