@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
 from gpubind.memo.reading import ask_own_locale
@@ -122,17 +123,17 @@ class AskedEnviron(dict[str, str]):
         """All of it, without telling."""
         return {name: dict.__getitem__(self, name) for name in dict.keys(self)}
 
-    def without(self, names: Collection[str]) -> AskedEnviron:
-        """A copy that lacks *names*."""
-        made = self.copy()
-        made.changed |= frozenset(names)
-        for name in names:
-            dict.pop(made, name, None)
-        return made
 
-
-def without(environ: Mapping[str, str], names: Collection[str]) -> Mapping[str, str]:
-    """*environ* without *names*. What goes on as it is has not been asked for."""
-    if isinstance(environ, AskedEnviron):
-        return environ.without(names)
-    return {name: value for name, value in environ.items() if name not in names}
+def changed(
+    environ: Mapping[str, str], *, unset: Collection[str] = (), values: Mapping[str, str] = MappingProxyType({})
+) -> Mapping[str, str]:
+    """*environ* without the names in *unset*, and with *values*. What goes on as it is has not been asked for."""
+    if not isinstance(environ, AskedEnviron):
+        return {**{name: value for name, value in environ.items() if name not in unset}, **values}
+    made = environ.copy()
+    made.changed |= frozenset(unset)
+    for name in unset:
+        dict.pop(made, name, None)
+    for name, value in values.items():
+        made[name] = value
+    return made
