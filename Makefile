@@ -20,11 +20,11 @@ test: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 live: $(VENV)/installed-test
 	tests/live/rig/build
-	$(BIN)/python -m pytest -m live tests/live
+	$(BIN)/python -m pytest -m live -n auto --dist loadfile --durations 40 tests/live
 
 bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py

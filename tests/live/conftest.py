@@ -80,7 +80,9 @@ def dependencies(rig: str, python: str) -> str:
 
 
 def _requirements() -> list[str]:
-    """What pyproject.toml names, without what only some interpreters need, and without linters and type checkers."""
+    """What pyproject.toml names, without what only some interpreters need, and without what only this machine runs:
+    linters, type checkers, tests side by side.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -88,8 +90,8 @@ def _requirements() -> list[str]:
     with open(f"{CHECKOUT}/pyproject.toml", "rb") as file:
         project = tomllib.load(file)["project"]
     lines = [*project["dependencies"], *project["optional-dependencies"]["test"]]
-    linters = ("ruff", "mypy", "types-")
-    return sorted(line for line in lines if "python_version" not in line and not line.startswith(linters))
+    here_alone = ("ruff", "mypy", "types-", "pytest-xdist")
+    return sorted(line for line in lines if "python_version" not in line and not line.startswith(here_alone))
 
 
 def _text(path: str) -> str:

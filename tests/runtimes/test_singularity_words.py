@@ -197,11 +197,14 @@ UNDECIDED = image(glibc(), sandbox("export LD_LIBRARY_PATH=$(cat /a)"))
 UNEXPANDED = image(glibc(), sandbox("export LD_LIBRARY_PATH=$HOME/lib"))
 
 
+OPENED = {"none": None, "sandbox": SANDBOX, "valued": VALUED, "plain": PLAIN, "undecided": UNDECIDED}
+
+
 def library_path(opened: Optional[Image], begun: Start) -> dict[str, str]:
     return {name: value for name, value in env(words(make(opened), begun)).items() if "LD_LIBRARY_PATH" in name}
 
 
-@pytest.mark.parametrize("opened", [None, SANDBOX, VALUED, PLAIN, UNDECIDED], ids=str)
+@pytest.mark.parametrize("opened", OPENED.values(), ids=OPENED)
 @pytest.mark.parametrize("facts", [{}, {"program": "singularity"}, {"version": None}], ids=str)
 def test_the_containers_own_shell_puts_the_images_value_behind_ours(
     opened: Optional[Image], facts: dict[str, Any]
