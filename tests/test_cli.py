@@ -21,6 +21,7 @@ from build.trees import make_tree
 from gpubind.data import HOSTS, read_data
 
 HOST = HOSTS[0]
+BARE = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
 
 
 def gpubind(
@@ -48,13 +49,7 @@ def test_in_a_pipe_the_plan_is_text_and_findings_go_to_stderr() -> None:
 
 def test_on_a_terminal_the_plan_is_a_table() -> None:
     leader, follower = pty.openpty()
-    environ = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "GPUBIND_MEMO": "off",
-        "TERM": "xterm",
-        "COLUMNS": "100",
-    }
+    environ = {**BARE, "TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(
         [sys.executable, "-m", "gpubind", "plan", "-q", "--host", HOST], stdout=follower, env=environ
     ) as process:

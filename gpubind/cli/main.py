@@ -24,6 +24,11 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
             from gpubind.cli.passing import pass_through
 
             pass_through(words)
+        if words == ["--version"]:  # who asks for that needs no parser
+            from gpubind.cli.output import write_version
+
+            write_version()
+            return
         from gpubind.cli.app import application
 
         with recorder or nullcontext():

@@ -9,9 +9,27 @@ from typing import TYPE_CHECKING, Optional, Union
 from gpubind.memo.reading import ask_own_locale
 
 if TYPE_CHECKING:
-    from gpubind.memo.trace import Recorder
+    from typing import Protocol
 
-recorder: Optional[Recorder] = None
+    class Listener(Protocol):
+        """What is told: `gpubind.memo.trace.Recorder`."""
+
+        printed: list[Union[str, bytes]]
+        verbose: bool
+        why: str
+        command: Optional[tuple[str, ...]]
+        looks_at_program: bool
+        become: Optional[tuple[str, tuple[str, ...], Mapping[str, str]]]
+
+        def refuse(self, why: str) -> None: ...
+        def program(self, path: str) -> None: ...
+        def own_locale(self) -> bool: ...
+        def variable(self, name: str) -> None: ...
+        def variables(self) -> None: ...
+        def finish(self, status: int) -> None: ...
+
+
+recorder: Optional[Listener] = None
 """What writes down this command's questions; None where nobody does."""
 
 
@@ -56,7 +74,7 @@ def becomes(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> Non
     """The process is about to be the program *path*: the last moment to keep the answer."""
     if recorder is not None:
         recorder.become = (path, argv, environ)
-        recorder.done(0)
+        recorder.finish(0)
 
 
 class AskedEnviron(dict[str, str]):
@@ -65,7 +83,7 @@ class AskedEnviron(dict[str, str]):
     What a copy is to be without, or has more, is no question but part of an answer.
     """
 
-    def __init__(self, values: Mapping[str, str], told: Recorder) -> None:
+    def __init__(self, values: Mapping[str, str], told: Listener) -> None:
         super().__init__(values)
         self._told = told
         self.changed: frozenset[str] = frozenset()

@@ -22,7 +22,6 @@ def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) 
     """Run the command line *words*, and keep what it answers under one of *keys*. *why* no memo served."""
 
     def done(status: int) -> None:
-        recorder.stop()
         with contextlib.suppress(OSError):
             keep(recorder, words, keys, status)
 
@@ -33,7 +32,7 @@ def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) 
     recorder.why = why
     status = main(words, recorder)
     if status in (0, 1) and any(isinstance(text, bytes) for text in recorder.printed):
-        done(status)
+        recorder.finish(status)
     return status
 
 

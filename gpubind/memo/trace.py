@@ -44,13 +44,17 @@ class Recorder:
         """The end of the user's words that is for the container; None if they have no such end."""
         self.looks_at_program = False
         self.become: Optional[tuple[str, tuple[str, ...], Any]] = None
-        self.done = done
-        """What is told when the answer is there: the exit code."""
+        self._done = done
         self._callers = dict(os.environ)
         self.environ = AskedEnviron(self._callers, self)
         self._here = os.getcwd()
         self._file_systems = FileSystems()
         self._kept: list[tuple[Any, str, Any]] = []
+
+    def finish(self, status: int) -> None:
+        """The answer is there, with exit code *status*: nothing is looked at any more."""
+        self.stop()
+        self._done(status)
 
     def refuse(self, why: str) -> None:
         self.refused = self.refused or why

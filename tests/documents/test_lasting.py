@@ -26,12 +26,8 @@ ICD: Spec = {
 
 def gpubind(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GPUBIND_", "APPTAINER", "CUDA_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "gpubind", *words],
-        capture_output=True,
-        text=True,
-        env={**kept, "GPUBIND_MEMO": "off", **environ},
-    )
+    around = {**kept, "GPUBIND_MEMO": "off", **environ}
+    return subprocess.run([sys.executable, "-m", "gpubind", *words], capture_output=True, text=True, env=around)
 
 
 @pytest.fixture
