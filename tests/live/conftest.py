@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -58,24 +59,25 @@ def interpreters(rig: str) -> dict[str, Machine]:
 
 
 def dependencies(rig: str, python: str) -> str:
-    """A directory with what gpubind and its unit tests import, for that version of Python; made once."""
+    """A directory with what gpubind and its unit tests import, for that version of Python; made once, never changed:
+    tests of another checkout may be using it.
+    """
     wanted = [*_requirements(), *BACKPORTS.get(python, ())]
-    directory = f"{rig}/python/{python}"
+    directory = f"{rig}/python/{python}-{zlib.crc32(' '.join(wanted).encode()):08x}"
     os.makedirs(f"{rig}/python", exist_ok=True)
     with open(f"{rig}/python/lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp = f"{directory}/requirements"
-        if not os.path.exists(stamp) or _text(stamp) != "\n".join(wanted):
-            shutil.rmtree(directory, ignore_errors=True)
+        if not os.path.isdir(directory):
+            part = f"{directory}.part"
+            shutil.rmtree(part, ignore_errors=True)
             wheels = ["--python-version", python, "--implementation", "cp", "--only-binary", ":all:"]
             for platform in ("manylinux2014_x86_64", "manylinux_2_17_x86_64"):
                 wheels += ["--platform", platform]
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", directory, *wheels, *wanted]
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", part, *wheels, *wanted]
             done = subprocess.run(pip, capture_output=True, text=True)
             if done.returncode != 0:
                 pytest.fail(f"pip cannot install for Python {python}:\n{done.stderr}", pytrace=False)
-            with open(stamp, "w") as file:
-                file.write("\n".join(wanted))
+            os.rename(part, directory)
     return directory
 
 
@@ -92,8 +94,3 @@ def _requirements() -> list[str]:
     lines = [*project["dependencies"], *project["optional-dependencies"]["test"]]
     here_alone = ("ruff", "mypy", "types-", "pytest-xdist")
     return sorted(line for line in lines if "python_version" not in line and not line.startswith(here_alone))
-
-
-def _text(path: str) -> str:
-    with open(path) as file:
-        return file.read()
