@@ -2,6 +2,7 @@
 # make test   linters, types, unit tests
 # make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
 # make bench  speed, as ratios in one run
+# make law    the law of the memo after 5,000 changes
 # make fix    format and mend what ruff can
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 HOST   := debian13-nvidia550
 
-.PHONY: demo test live bench fix clean
+.PHONY: demo test live bench law fix clean
 
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
@@ -29,6 +30,10 @@ live: $(VENV)/installed-test
 bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/starts.py
+	$(BIN)/python benchmarks/memo.py
+
+law: $(VENV)/installed-test
+	GPUBIND_LAW_CHANGES=5000 $(BIN)/python -m pytest tests/memo
 
 fix: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .

@@ -220,7 +220,9 @@ def application(words: Sequence[str]) -> typer.Typer:
 
 
 def _names(of: typer.Typer) -> "dict[str, CommandInfo]":
-    return {command.name or getattr(command.callback, "__name__", ""): command for command in of.registered_commands}
+    return {
+        str(command.name or getattr(command.callback, "__name__", "")): command for command in of.registered_commands
+    }
 
 
 def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, bool]:
