@@ -37,10 +37,16 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
 
 
 def probe_version(program: str) -> str:
-    """What `PROGRAM --version` prints; empty if it does not answer."""
-    import subprocess
+    """What `PROGRAM --version` prints; empty if it does not answer. An ELF file is asked once, while it stays."""
+    from gpubind.memo.versions import version_of
 
     asked_program(program)
+    return version_of(program, _probe)
+
+
+def _probe(program: str) -> str:
+    import subprocess
+
     try:
         done = subprocess.run(
             (program, "--version"), stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False

@@ -12,6 +12,11 @@ import posix  # `os` may be a recorder's
 import stat
 import sys
 
+try:
+    from _blake2 import blake2b  # hashlib would load OpenSSL
+except ImportError:
+    from hashlib import blake2b
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,9 +44,7 @@ def memo_keys(words: Sequence[str]) -> tuple[str, ...]:
 
     None where there can be no memo: for another command, or where it is turned off.
     """
-    if not words or words[0] not in COMMANDS or os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
-        return ()
-    if not hasattr(os, "getuid") or os.getuid() != os.geteuid() or os.getgid() != os.getegid():
+    if not words or words[0] not in COMMANDS or not is_on():
         return ()
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
@@ -65,6 +68,12 @@ def memo_keys(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def is_on() -> bool:
+    """Whether anything is kept: the user may turn it off, and a program with rights of others keeps nothing."""
+    is_own = os.getuid() == os.geteuid() and os.getgid() == os.getegid()
+    return is_own and os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
+
+
 def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, bytes, str]:
     """Answer *words* by a memo: the exit code, or no return at all where another program takes over.
 
@@ -77,7 +86,7 @@ def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, bytes, str]
             continue
         try:
             for number, key in enumerate(keys):
-                memo = _read(place, key)
+                memo = read_memo(place, key)
                 if memo is None:
                     continue
                 rest = tuple(words[number + 1 :]) if number < WORDS_LIMIT else ()
@@ -123,31 +132,31 @@ def directories() -> Iterator[str]:
 def open_directory(path: str) -> Optional[int]:
     """The directory *path*, opened, if it is nobody else's and nobody else may look into it."""
     try:
-        place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        place = posix.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
-    found, above = os.fstat(place), os.lstat(os.path.dirname(path))
+    found, above = posix.fstat(place), posix.lstat(os.path.dirname(path))
     are_mine = found.st_uid == above.st_uid == os.geteuid()
     if are_mine and not found.st_mode & 0o077 and not above.st_mode & 0o022:
         return place
-    os.close(place)
+    posix.close(place)
     return None
 
 
-def _read(place: int, name: str) -> Optional[dict[str, Any]]:
+def read_memo(place: int, name: str) -> Optional[dict[str, Any]]:
     """The memo *name*; None if it is not there, not ours, or not whole."""
     try:
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
+        file = posix.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
     except OSError:
         return None
     try:
-        found = os.fstat(file)
+        found = posix.fstat(file)
         mine = found.st_uid == os.geteuid() and not found.st_mode & 0o077
         if not stat.S_ISREG(found.st_mode) or not mine or not len(MAGIC) < found.st_size <= SIZE_LIMIT:
             return None
         data = b""
         while len(data) < found.st_size:
-            more = os.read(file, found.st_size - len(data))
+            more = posix.read(file, found.st_size - len(data))
             if not more:
                 break
             data += more
@@ -155,7 +164,7 @@ def _read(place: int, name: str) -> Optional[dict[str, Any]]:
     except OSError:
         return None
     finally:
-        os.close(file)
+        posix.close(file)
 
 
 def packed(memo: dict[str, Any]) -> bytes:
@@ -181,11 +190,7 @@ def unpacked(data: bytes) -> Optional[dict[str, Any]]:
 
 
 def digest(data: bytes) -> bytes:
-    """A short hash of *data*. hashlib would load OpenSSL."""
-    try:
-        from _blake2 import blake2b
-    except ImportError:
-        from hashlib import blake2b
+    """A short hash of *data*."""
     return blake2b(data, digest_size=_DIGEST_SIZE).digest()
 
 
@@ -202,13 +207,13 @@ def first_change(trace: dict[str, Any]) -> Optional[str]:
     return None
 
 
-def _facts(found: os.stat_result) -> tuple[int, ...]:
+def facts(found: os.stat_result) -> tuple[int, ...]:
     """What is told of a file by its looks: not when it was written, and of a directory not how large it is."""
     size = 0 if stat.S_ISDIR(found.st_mode) else found.st_size
     return found.st_mode, found.st_uid, found.st_gid, found.st_rdev, size
 
 
-def _signature(found: os.stat_result) -> tuple[int, ...]:
+def signature(found: os.stat_result) -> tuple[int, ...]:
     """What changes whenever a file is written, or replaced by another."""
     return (
         *(found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid),
@@ -218,14 +223,14 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
 
 def ask_lstat(path: str) -> Union[tuple[int, ...], int]:
     try:
-        return _facts(posix.lstat(path))
+        return facts(posix.lstat(path))
     except OSError as error:
         return error.errno or 0
 
 
 def ask_stat(path: str) -> Union[tuple[int, ...], int]:
     try:
-        return _facts(posix.stat(path))
+        return facts(posix.stat(path))
     except OSError as error:
         return error.errno or 0
 
@@ -240,7 +245,7 @@ def ask_link(path: str) -> Union[str, int]:
 def ask_written(path: str) -> Union[tuple[int, ...], int]:
     """A file or directory by its times, where the file system keeps honest ones."""
     try:
-        return _signature(posix.stat(path))
+        return signature(posix.stat(path))
     except OSError as error:
         return error.errno or 0
 
@@ -250,7 +255,7 @@ def ask_opened(path: str) -> Union[tuple[int, ...], int]:
     try:
         file = posix.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
-            return _signature(posix.fstat(file))
+            return signature(posix.fstat(file))
         finally:
             posix.close(file)
     except OSError as error:
@@ -290,8 +295,13 @@ def ask_access(question: tuple[str, int, bool]) -> bool:
     return posix.access(path, mode, effective_ids=effective)
 
 
-def ask_variable(name: str) -> Optional[str]:
-    return os.environ.get(name)
+def ask_variable(name: str) -> Optional[bytes]:
+    """A variable, by the hash of its value: a memo holds no secret that the answer does not."""
+    return hash_of(os.environ.get(name))
+
+
+def hash_of(value: Optional[str]) -> Optional[bytes]:
+    return value if value is None else digest(value.encode("utf-8", "surrogateescape"))
 
 
 def ask_variables(_: str) -> tuple[str, ...]:

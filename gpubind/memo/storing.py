@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import posix  # what is kept here is no question
 import sys
 from collections.abc import Callable
 from typing import Any, Optional, Union
@@ -144,20 +145,18 @@ def write(name: str, data: bytes) -> None:
 
 
 def _made(directory: str) -> Optional[int]:
-    """*directory*, opened, and made if its parent is there; None if it cannot be."""
-    parent = os.path.dirname(directory)
+    """*directory*, opened; it and the one above it are made if they are not there. None if that cannot be."""
     try:
-        if parent.endswith("/.cache/gpubind") or os.path.isdir(os.path.dirname(parent)):
-            os.makedirs(parent, mode=0o700, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(directory, 0o700)
+        for path in (os.path.dirname(directory), directory):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
     except OSError:
         return None
     return reading.open_directory(directory)
 
 
 def _drop_oldest(place: int) -> None:
-    with os.scandir(place) as entries:
+    with posix.scandir(place) as entries:
         files = sorted((one.stat(follow_symlinks=False).st_mtime_ns, one.name, one.stat().st_size) for one in entries)
     total = sum(size for _, _, size in files)
     count = len(files)

@@ -68,7 +68,7 @@ class Recorder:
 
     def variable(self, name: str) -> None:
         if name not in self.questions["variable"]:
-            self.note("variable", name, self._callers.get(name))
+            self.note("variable", name, reading.hash_of(self._callers.get(name)))
 
     def variables(self) -> None:
         self.note("variables", "", tuple(sorted(self._callers)))
@@ -100,13 +100,13 @@ class Recorder:
             self.note("stat", path, error.errno or 0)
             return
         if stat.S_ISDIR(found.st_mode):
-            self.note("stat", path, reading._facts(found))
+            self.note("stat", path, reading.facts(found))
             return
         if not stat.S_ISREG(found.st_mode):
             self.refuse(f"no regular file: {path}")
             return
         trust = self._file_systems.trust(path, found.st_dev)
-        young = _is_young(found, now)
+        young = is_young(found, now)
         if trust == "none" or (young and found.st_size <= SMALL):
             answer = reading.ask_content(path)
             if answer == ():
@@ -117,7 +117,7 @@ class Recorder:
         elif trust == "opened":
             self.note("opened", path, reading.ask_opened(path))
         else:
-            self.note("written", path, reading._signature(found))
+            self.note("written", path, reading.signature(found))
 
     def listed(self, path: str) -> None:
         """The directory *path* is about to be listed."""
@@ -129,10 +129,10 @@ class Recorder:
         except OSError as error:
             self.note("names", path, error.errno or 0)
             return
-        if self._file_systems.trust(path, found.st_dev) != "times" or _is_young(found, now):
+        if self._file_systems.trust(path, found.st_dev) != "times" or is_young(found, now):
             self.note("names", path, reading.ask_names(path))
         else:
-            self.note("written", path, reading._signature(found))
+            self.note("written", path, reading.signature(found))
 
     # Standing where `os` stands.
 
@@ -197,7 +197,7 @@ class Recorder:
         raise OSError(answer, os.strerror(answer))
 
 
-def _is_young(found: os.stat_result, now: int) -> bool:
+def is_young(found: os.stat_result, now: int) -> bool:
     last = max(found.st_ctime_ns, found.st_mtime_ns if found.st_mtime_ns <= now else 0)
     return last > now - (YOUNG_NS if found.st_ctime_ns % 1_000_000_000 else COARSE_NS)
 
@@ -215,7 +215,7 @@ def _looks_of(kind: str) -> Callable[[Recorder, Any], Any]:
                     told.note("stat" if follows else "lstat", named, error.errno or 0)
                 raise
             if named is not None:
-                told.note("stat" if follows else "lstat", named, reading._facts(found))
+                told.note("stat" if follows else "lstat", named, reading.facts(found))
             return found
 
         return look

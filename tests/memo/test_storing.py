@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from build.memo import Bench, bench_in
 
-from gpubind.memo import asked, reading, storing, trace
+from gpubind.memo import asked, reading, storing, trace, versions
 
 MEMO = {"trace": {}, "printed": [], "verbose": False, "status": 0, "become": None, "rest": None}
 
@@ -171,3 +171,24 @@ def test_afterwards_nothing_is_looked_at_any_more() -> None:
         assert os.stat is not before[0]
         assert os.access in os.supports_effective_ids
     assert (os.stat, os.open, open, os.environ, os.access in os.supports_effective_ids) == before
+
+
+def test_a_program_is_asked_for_its_version_once_as_long_as_it_is_the_same(bench: Bench) -> None:
+    program, asked_for = bench.work / "program", []
+
+    def ask(path: str) -> str:
+        asked_for.append(path)
+        return f"version {len(asked_for)}"
+
+    def version() -> str:
+        bench.settle()
+        return versions.version_of(str(program), ask)
+
+    program.write_bytes(b"\x7fELF one")
+    assert (version(), version()) == ("version 1", "version 1")
+    found = program.stat()
+    program.write_bytes(b"\x7fELF two")
+    os.utime(program, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert (version(), version()) == ("version 2", "version 2")
+    program.write_bytes(b"#!/bin/sh\n")
+    assert (version(), version()) == ("version 3", "version 4")
