@@ -62,13 +62,15 @@ def a_touch(bench: Bench, rng: random.Random) -> None:
 def a_line(bench: Bench, rng: random.Random) -> None:
     """Of a text of /proc or /sys: a digit, so that its size stays."""
     paths = [path for path in _files(bench) if "/host/proc/" in path or "/host/sys/" in path]
+    if not paths:
+        return
     path = rng.choice(paths)
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
     digits = [at for at, letter in enumerate(text) if letter.isdigit()]
     if digits:
         at = rng.choice(digits)
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text[:at] + str(rng.randrange(10)) + text[at + 1 :])
 
 
