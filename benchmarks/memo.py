@@ -74,7 +74,7 @@ for number in range(runs + 3):
         if number >= 3:
             times[name].append((time.perf_counter() - begin) * 1e3)
 together = {}
-for name in ("memo: exec, apptainer, sandbox", "apptainer words", "cold: exec, apptainer, sandbox"):
+for name in ("memo: exec, apptainer, sandbox", "apptainer words"):
     begin = time.perf_counter()
     for process in [start(*commands[name]) for _ in range(at_once)]:
         process.wait()

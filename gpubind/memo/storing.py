@@ -23,7 +23,7 @@ def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) 
     """Run the command line *words*, and keep what it answers under one of *keys*. *why* no memo served."""
 
     def done(status: int) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # a full disk; an answer of a type that marshal does not know
             keep(recorder, words, keys, status)
 
     try:
