@@ -3,6 +3,7 @@
 # make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
 # make bench  speed, as ratios in one run
 # make law    the law of the memo after 5,000 changes
+# make dist   the wheel, the source archive and gpubind.pyz (one file, any Python >= 3.9), in dist/
 # make fix    format and mend what ruff can
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 HOST   := debian13-nvidia550
 
-.PHONY: demo test live bench law fix clean
+.PHONY: demo test live bench law dist fix clean
 
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
@@ -24,8 +25,10 @@ test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n auto
 
 live: $(VENV)/installed-test
-	tests/live/rig/build
+	rm -rf .live-seen
+	PYTHON=$(BIN)/python tests/live/rig/build
 	$(BIN)/python -m pytest -m live -n auto --dist loadfile --durations 40 tests/live
+	PYTHONPATH=tests $(BIN)/python -m live.table
 
 bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py
@@ -35,12 +38,17 @@ bench: $(VENV)/installed-test
 law: $(VENV)/installed-test
 	GPUBIND_LAW_CHANGES=5000 $(BIN)/python -m pytest tests/memo
 
+dist: $(VENV)/installed-test
+	$(PIP) 'hatchling>=1.26'
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python packaging/pyz.py dist/gpubind.pyz
+
 fix: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build .live-seen .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Downloads fail now and then; three tries. pip first: 23.2 chooses wrong wheels for another Python's directory, as the
 # live tests need them.

@@ -161,6 +161,10 @@ def _own_layout(start: Start) -> Layout:
     return GPUBIND
 
 
+def _no_tools(environ: Mapping[str, str]) -> tuple[str, ...]:
+    return ()
+
+
 def _no_remote(environ: Mapping[str, str]) -> Optional[str]:
     return None
 
@@ -204,6 +208,8 @@ class Runtime(NamedTuple):
     """Patterns of the nodes in /dev that it brings beside the plan's."""
     inits: tuple[str, ...] = ()
     """Programs that it can make the first of a container, by the place where packages have them."""
+    tools: Callable[[Mapping[str, str]], tuple[str, ...]] = _no_tools
+    """Files of which one must be there beside its program, by the caller's environment."""
     store: Optional[Literal["podman", "docker"]] = None
     """Whose images it starts by a name that has no `/` or `.` in front: those of that program's own store."""
     remote_of: Callable[[Mapping[str, str]], Optional[str]] = _no_remote

@@ -63,6 +63,8 @@ class Start(NamedTuple):
     """Whether the caller is root of the host; of another machine's caller nothing is known."""
     inits: tuple[HostPath, ...] = ()
     """What this host has of the runtime's `inits`."""
+    tools: Optional[tuple[HostPath, ...]] = None
+    """What this host has of the runtime's `tools`; None if nobody looked."""
     uid: Optional[int] = None
     """The caller's; None if nobody starts anything here."""
     has_selinux: bool = False

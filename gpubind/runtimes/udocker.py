@@ -3,7 +3,8 @@
 Its R modes bind directories alone, and are refused. /dev is the host's, whole. What `-e` sets takes the place of the
 image's own value, and nobody looks at that: so libraries lie where every loader looks, and no search path is set.
 
-Source: udocker 1.3.17 `cli.py`, `engine/proot.py`, `engine/runc.py`, `utils/uenv.py`, `utils/uvolume.py`.
+Source: udocker 1.3.17 `cli.py`, `config.py`, `tools.py`, `engine/proot.py`, `engine/runc.py`, `utils/uenv.py`,
+`utils/uvolume.py`; 1.3.17 was run, in mode P1.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from gpubind.tree import Tree
 
 MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 """The mode of containers for which `udocker setup` says none."""
+PROOT = "UDOCKER_USE_PROOT_EXECUTABLE"
+"""The PRoot of the P modes: `UDOCKER` for that of its own tools, nothing for that in PATH."""
 VALUED = (
     "-v", "--volume", "-e", "--env", "--env-file", "-u", "--user", "-w", "--workdir", "-p", "--publish", "--novol",
     "--cpuset-cpus", "--name", "--kernel", "--device", "--location", "--platform", "--pull", "--httpproxy",
@@ -51,6 +54,18 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
         if option in ("-e", "--env"):
             env.update(assigned(value, environ))
     return Options(values, env, image=tuple(rest), incomplete=incomplete)
+
+
+def tools(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Any of these will do: the PRoot that the environment names, the tools that `udocker install` brought, or a
+    configuration, which may say where others are.
+    """
+    home = environ.get("UDOCKER_DIR") or f"{environ.get('HOME', '')}/.udocker"
+    configured = ("/etc/udocker.conf", f"{home}/udocker.conf")
+    named = environ.get(PROOT, "UDOCKER")
+    if named == "UDOCKER":
+        return (f"{environ.get('UDOCKER_LIB') or f'{home}/lib'}/VERSION", *configured)
+    return (named,) if named else tuple(f"{path}/proot" for path in environ.get("PATH", "").split(":"))
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
@@ -81,6 +96,8 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
 
 
 def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
+    if start.tools == ():
+        yield finding("udocker-tools", subject="udocker", where=", ".join(tools(start.environ)))
     yield from shared_dev(plan, "always")
     if edits.binds:
         yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
@@ -130,6 +147,7 @@ UDOCKER = Runtime(
     limits=Limits(no_read_only_bind=True),
     options_of=read_options,
     overrides=_overrides,
+    tools=tools,
     layout=_layout,
     words=words,
     command=command,

@@ -7,6 +7,7 @@
 | `GO_FLAG` | urfave/cli 1.22 on Go's `flag` | runc |
 | `COUNTED` | none: each option has its number of words | bwrap |
 | `PROOT` | PRoot 5.1 `src/cli/cli.c` | proot |
+| `UDOCKER` | udocker 1.3 `cmdparser.py`: each option whole, its value behind `=` or in the next word | udocker |
 | `SINGLE_DASH` | one dash or two before a long name | mpirun, bsub |
 """
 
@@ -288,6 +289,21 @@ def _proot(known: Table, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
     return Step((Option(found.name, value, (word,), at),), at + 1)
 
 
+def _udocker(known: Table, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+    word = argv[at]
+    name, equals, value = word.partition("=")
+    found = known.names.get(name[2:]) if name.startswith("--") else known.letters.get(name[1:])
+    if found is None:
+        return Trouble("unknown", at)
+    if equals:
+        if not found.takes:
+            return Trouble("needless-value", at)
+        return Step((Option(found.name, value, (word,), at),), at + 1)
+    if found.takes and argv[at + 1 : at + 2] and argv[at + 1].startswith("-"):
+        return Trouble("no-value", at)
+    return _with_words(found, argv, at)
+
+
 def _single_dash(known: Table, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
     word = argv[at]
     name, equals, value = (word[2:] if word.startswith("--") else word[1:]).partition("=")
@@ -308,4 +324,5 @@ GETOPT_PERMUTING = Reader(_getopt, permutes=True)
 GO_FLAG = Reader(_go_flag, permutes=True)
 COUNTED = Reader(_counted, dash=True)
 PROOT = Reader(_proot, terminator=False)
+UDOCKER = Reader(_udocker, terminator=False)
 SINGLE_DASH = Reader(_single_dash)

@@ -2,8 +2,8 @@
 
 Sources: `--help` of docker 26.1.5, podman 5.4.2, crun 1.21, runc 1.1.15, ch-run 0.38, bubblewrap 0.12, Apptainer 1.4.5,
 systemd-nspawn 257 and proot 5.1.0, and what each of them said to options that `--help` hides; ch-run(1) 0.45 for --cdi;
-the reference of `docker run` for --use-api-socket. Apptainer's and SingularityCE's are `singularity_options.FLAGS`,
-docker's and podman's of `run` are in `engine_options`.
+the reference of `docker run` for --use-api-socket; `cli.py` and `umain.py` of udocker 1.3.17. Apptainer's and
+SingularityCE's are `singularity_options.FLAGS`, docker's and podman's of `run` are in `engine_options`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,19 @@ from typing import Literal, NamedTuple
 
 from gpubind.runtimes.engine_options import DOCKER_RUN, PODMAN_ANYWHERE, PODMAN_RUN
 from gpubind.runtimes.singularity_options import FLAGS
-from gpubind.wrap.options import COUNTED, GETOPT, GETOPT_PERMUTING, GO_FLAG, PFLAG, PROOT, Known, Reader, Table, table
+from gpubind.wrap.options import (
+    COUNTED,
+    GETOPT,
+    GETOPT_PERMUTING,
+    GO_FLAG,
+    PFLAG,
+    PROOT,
+    UDOCKER,
+    Known,
+    Reader,
+    Table,
+    table,
+)
 
 Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
 """What follows the options: an image and a command; an image and an instance's name; a container's name, with the
@@ -31,7 +43,7 @@ class Start(NamedTuple):
 class Program(NamedTuple):
     """A runtime's command line."""
 
-    family: Literal["singularity", "docker", "podman", "ch-run", "bundle", "rootfs"]
+    family: Literal["singularity", "docker", "podman", "ch-run", "udocker", "bundle", "rootfs"]
     """Whose words for GPUs it has."""
     reader: Reader
     subcommands: dict[tuple[str, ...], Start]
@@ -224,6 +236,24 @@ _PROOT = Program(
     },
 )
 
+_UDOCKER = Program(
+    "udocker",
+    UDOCKER,
+    {
+        ("run",): Start(
+            table(
+                """
+                bindhome containerauth cpuset-cpus= device= dns= dns-search= dri entrypoint= env/e= env-file= help
+                hostauth hostenv httpproxy= index= kernel= location= name= netcoop nobanner nometa nosysdirs novol=
+                platform= publish-all/P publish/p= pull= registry= rm user/u= volume/v= volumes-from= workdir/w= /i
+                /t /a
+                """
+            )
+        )
+    },
+    table("allow-root config= debug/D help/h insecure quiet/q repo= version/V"),
+)
+
 PROGRAMS: dict[str, Program] = {
     "apptainer": _SINGULARITY,
     "singularity": _SINGULARITY,
@@ -236,6 +266,7 @@ PROGRAMS: dict[str, Program] = {
     "bwrap": _BWRAP,
     "systemd-nspawn": _NSPAWN,
     "proot": _PROOT,
+    "udocker": _UDOCKER,
 }
 """By the name of the program."""
 
@@ -249,6 +280,5 @@ OTHERS = {
     "sarus": "see docs/wrap.md for the words to paste",
     "sbatch": "put `gpubind wrap --` into the script, right before the runtime's name",
     "shifter": "see docs/wrap.md for the words to paste",
-    "udocker": "use `gpubind exec --backend udocker`",
 }
 """Programs that start containers, too, whose command lines are not read here; what to do instead."""

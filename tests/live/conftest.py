@@ -11,9 +11,11 @@ import shutil
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterator
 
 import pytest
 
+from live import table
 from live.machine import CHECKOUT, DRIVER, RIG, Machine
 
 BACKPORTS = {"3.9": ("tomli", "exceptiongroup", "typing-extensions")}
@@ -26,7 +28,8 @@ def rig() -> str:
     if os.geteuid() != 0:
         pytest.fail("the live tests need root: they enter root file systems", pytrace=False)
     stamps = os.path.join(RIG, "stamps")
-    targets = ("containers", "host", "sandboxes", "images", "gl", "sifs", "archives", "runtimes", "nv535", "flat550")
+    targets = ["containers", "host", "sandboxes", "images", "gl", "sifs", "archives", "runtimes", "udocker"]
+    targets += ["nv535", "flat550"]
     missing = [target for target in targets if not os.path.exists(f"{stamps}/{target}")]
     if missing:
         pytest.fail(f"{RIG} has no {', '.join(missing)}: run tests/live/rig/build", pytrace=False)
@@ -56,6 +59,20 @@ def interpreters(rig: str) -> dict[str, Machine]:
     """Plain systems by their Python: the oldest that gpubind serves, and two newer ones."""
     suites = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
     return {python: Machine(f"{rig}/ct/{suite}", dependencies(rig, python)) for python, suite in suites.items()}
+
+
+@pytest.fixture
+def shows(request: pytest.FixtureRequest) -> Iterator[table.Shows]:
+    """What the test calls for each fact of docs/runtimes-tested.md that it has seen, behind its assertions."""
+    facts: list[table.Fact] = []
+
+    def show(row: str, asked: str, said: str = table.YES) -> None:
+        assert row in table.ROWS
+        assert asked in table.ASKED
+        facts.append(table.Fact(row, asked, said))
+
+    yield show
+    table.write(request.node.nodeid, facts)
 
 
 def dependencies(rig: str, python: str) -> str:

@@ -30,6 +30,11 @@ class Case(NamedTuple):
         return "-".join((self.backend, self.image, "user" if self.user else "root", *self.options))
 
     @property
+    def suite(self) -> str:
+        """The release in its image."""
+        return self.image.replace(".", "-").partition("-")[0]
+
+    @property
     def libdir(self) -> str:
         """Where the driver's libraries are in it."""
         return LIBDIRS[self.backend]
@@ -99,3 +104,17 @@ def readable(directory: str) -> str:
     """*directory*, open to the ordinary user: pytest's own are for their owner only."""
     os.chmod(directory, 0o755)
     return directory
+
+
+def listing(root: str) -> dict[str, tuple[int, ...]]:
+    """Everything below *root* with what writing to it would change; but /tmp, which other tests use, and what a link
+    to a file changes, which they make.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for directory, directories, files in os.walk(root):
+        if directory == root:
+            directories.remove("tmp")
+        for name in (".", *directories, *files):
+            facts = os.lstat(os.path.join(directory, name))
+            found[os.path.join(directory, name)] = (facts.st_mode, facts.st_uid, facts.st_size, facts.st_mtime_ns)
+    return found

@@ -21,6 +21,7 @@ import pytest
 
 from live.containers import PROBE
 from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
+from live.table import Shows
 
 pytestmark = pytest.mark.live
 
@@ -161,46 +162,58 @@ def test_a_line_of_their_own_gives_the_driver_that_exec_gives(
 
 
 @cases(ALL)
-def test_the_driver_runs_and_finds_no_gpu(trixie: Machine, bundles: Bind, case: Started) -> None:
+def test_the_driver_runs_and_finds_no_gpu(trixie: Machine, bundles: Bind, case: Started, shows: Shows) -> None:
     assert look(trixie, bundles, case)["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
+    shows(case.runtime, case.suite)
 
 
 @cases(ALL)
-def test_no_library_and_no_program_wants_a_newer_c_library(trixie: Machine, bundles: Bind, case: Started) -> None:
+def test_no_library_and_no_program_wants_a_newer_c_library(
+    trixie: Machine, bundles: Bind, case: Started, shows: Shows
+) -> None:
     report = look(trixie, bundles, case)
     assert len(report["libraries"]) > 30
     assert [why for why in report["unloadable"].values() if "cannot open shared object file" not in why] == []
     assert [line for lines in report["unlinked"].values() for line in lines if VERSION.search(line)] == []
+    shows(case.runtime, f"{case.suite} loads")
 
 
 @cases(ALL)
-def test_the_bundles_own_search_paths_are_kept(trixie: Machine, bundles: Bind, case: Started) -> None:
+def test_the_bundles_own_search_paths_are_kept(trixie: Machine, bundles: Bind, case: Started, shows: Shows) -> None:
     environ = look(trixie, bundles, case)["environ"]
     assert environ["LD_LIBRARY_PATH"] == "/.gpubind/libs:/opt/own/lib"
     assert environ["PATH"] == "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/.gpubind/bin"
+    shows(case.runtime, "the image's")
+    shows(case.runtime, "the user's", "is that of config.json")
 
 
 @cases(ALL)
-def test_every_mount_of_the_driver_is_read_only(trixie: Machine, bundles: Bind, case: Started) -> None:
+def test_every_mount_of_the_driver_is_read_only(trixie: Machine, bundles: Bind, case: Started, shows: Shows) -> None:
     mounts = look(trixie, bundles, case)["mounts"]
     assert "/.gpubind/libs/libcuda.so.1" in mounts
     assert {path: options for path, (options, _) in mounts.items() if "ro" not in options.split(",")} == {}
     refusals = {"EACCES", "EROFS"} if case.user else {"EROFS"}
     assert {answer for _, answer in mounts.values()} <= refusals
+    shows(case.runtime, "read-only")
+    shows(case.runtime, "a write fails")
 
 
 @cases(ALL)
-def test_the_planned_nodes_are_there_and_usable_and_no_other_is(trixie: Machine, bundles: Bind, case: Started) -> None:
+def test_the_planned_nodes_are_there_and_usable_and_no_other_is(
+    trixie: Machine, bundles: Bind, case: Started, shows: Shows
+) -> None:
     devices = look(trixie, bundles, case)["devices"]
     assert {path: devices.get(path) for path in PUBLIC_NODES} == dict.fromkeys(PUBLIC_NODES, "ENXIO")
     assert "/dev/kfd" not in devices
+    shows(case.runtime, "chosen ones usable")
 
 
 @cases(SOME)
-def test_a_gpu_that_is_not_chosen_has_no_node(trixie: Machine, bundles: Bind, case: Started) -> None:
+def test_a_gpu_that_is_not_chosen_has_no_node(trixie: Machine, bundles: Bind, case: Started, shows: Shows) -> None:
     command = ("sh", "-c", "ls /dev/nvidia[0-9]; ! echo > /.gpubind/x")
     done = start(trixie, bundles, case, *command, options=("--gpus", "1"))
     assert done.stdout == "/dev/nvidia1\n"
+    shows(case.runtime, "others absent")
 
 
 @cases(SOME)
@@ -210,35 +223,41 @@ def test_a_gpu_that_is_not_chosen_has_no_node(trixie: Machine, bundles: Bind, ca
     ids=["42", "0", "no program", "not there"],
 )
 def test_the_exit_code_is_the_childs(
-    trixie: Machine, bundles: Bind, case: Started, command: tuple[str, ...], status: int
+    trixie: Machine, bundles: Bind, case: Started, command: tuple[str, ...], status: int, shows: Shows
 ) -> None:
     start(trixie, bundles, case, *command, status=status)
+    shows(case.runtime, "exit code")
 
 
 @cases(SOME)
 @pytest.mark.parametrize("signal", ["TERM", "INT"])
-def test_a_signal_comes_through(trixie: Machine, bundles: Bind, case: Started, signal: str) -> None:
+def test_a_signal_comes_through(trixie: Machine, bundles: Bind, case: Started, signal: str, shows: Shows) -> None:
     words = shlex.join(["python3", "-m", "gpubind", *exec_words(case), "-q", case.bundle])
     # A shell has its background jobs ignore SIGINT, and what ignores it passes that on.
     listening = "import os, signal, sys; signal.signal(2, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
     words = f"python3 -c {shlex.quote(listening)} {words}"
     script = SIGNALLED.format(state=STATE, start=words, signal=signal)
     assert shell(trixie, bundles, case, script).stdout.splitlines() == ["ended 7", "ready", "got it"]
+    shows(case.runtime, f"SIG{signal}")
 
 
 @cases(SOME)
-def test_input_output_and_a_terminal_are_the_childs(trixie: Machine, bundles: Bind, case: Started) -> None:
+def test_input_output_and_a_terminal_are_the_childs(
+    trixie: Machine, bundles: Bind, case: Started, shows: Shows
+) -> None:
     words = shlex.join(["python3", "-m", "gpubind", *exec_words(case), "-q", case.bundle])
     piped = shell(trixie, bundles, case, f"mkdir -m 700 {STATE}; echo through | {words} cat | cat")
     assert piped.stdout == "through\n"
     inside = f"{words} sh -c 'test -t 0 && test -t 1 && echo a terminal'"
     typed = shell(trixie, bundles, case, f"mkdir -m 700 {STATE}; script -qec {shlex.quote(inside)} /dev/null")
     assert "a terminal" in typed.stdout
+    shows(case.runtime, "standard input")
+    shows(case.runtime, "terminal")
 
 
 @cases(SOME)
 def test_what_is_left_are_empty_mount_points_and_the_staged_configuration(
-    trixie: Machine, bundles: Bind, case: Started
+    trixie: Machine, bundles: Bind, case: Started, shows: Shows
 ) -> None:
     look(trixie, bundles, case)
     there = f"{bundles.source}/{case}"
@@ -257,6 +276,7 @@ def test_what_is_left_are_empty_mount_points_and_the_staged_configuration(
     assert {path for path in left if path.startswith("/.gpubind")} == {"/.gpubind"}
     assert {path: size for path, size in left.items() if size} == {}
     assert {*before} <= {*entries(f"{there}/rootfs")}
+    shows(case.runtime, "nothing left", "empty mount points in the rootfs; the edited config.json in ~/.cache/gpubind")
 
 
 @cases(SOME)

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from live.containers import CONTAINERS, PROBE, image
+from live.containers import CONTAINERS, PROBE, image, listing
 from live.machine import CHECKOUT, ENTER, PYTHON_ENV, RIG, ROOT_PATH, Bind, Machine
+from live.table import Shows
 from live.test_exec import PUBLIC_NODES, VERSION
-from live.test_exec_process import listing
 
 pytestmark = pytest.mark.live
 
-DAEMON = "/var/tmp/gpubind-dockerd"
+DAEMON = f"/var/tmp/gpubind-dockerd-{os.getpid()}"
 SOCKET = f"unix://{DAEMON}/socket"
 SUITES = ("bullseye", "bookworm")
 OWN = "/own/lib"
@@ -30,6 +30,11 @@ CONFIGURATION = (f"ENV LD_LIBRARY_PATH={OWN}", "WORKDIR /opt", 'ENTRYPOINT ["/bi
 IMPORT = """
 tar -C /srv/ct/{suite} --exclude=./tmp/* --exclude=./var/* --exclude=./root/* --exclude=./usr/share/doc/* \
 --exclude=./usr/share/locale/* --exclude=./usr/share/man/* -c . | {program} import {changes} - engines:{suite}
+"""
+COMMIT = """
+made=$(podman create --network=none rig:gl)
+podman commit --quiet {changes} $made engines:gl
+podman rm $made
 """
 MIGRATED = 'podman system migrate > /dev/null 2>&1; "$@"; s=$?; podman system migrate > /dev/null 2>&1; exit $s'
 """An ordinary user's podman leaves a process that pins its mounts, and those of one run are not the next one's."""
@@ -57,6 +62,11 @@ class Engine(NamedTuple):
         return tuple(f"--backend-arg={word}" for word in words)
 
     @property
+    def row(self) -> str:
+        """Which row of docs/runtimes-tested.md it is."""
+        return "docker" if self.program == "docker" else f"podman, {'rootless' if self.user else 'root'}"
+
+    @property
     def has_configuration(self) -> bool:
         """Whether the image is one that was imported with `CONFIGURATION`."""
         return self.image.startswith("engines:")
@@ -65,6 +75,7 @@ class Engine(NamedTuple):
 STORED = [Engine(p, f"engines:{s}", u) for p, u in (("docker", False), ("podman", True)) for s in SUITES]
 DIRECTORIES = [Engine("podman", image(suite)) for suite in SUITES]
 ROOTS = Engine("podman", "rig:gl")
+ROOTS_CONFIGURED = Engine("podman", "engines:gl")
 EACH = [
     Engine("docker", "engines:bookworm"),
     Engine("podman", image("bookworm")),
@@ -88,12 +99,14 @@ def stores(trixie: Machine) -> Iterator[Machine]:
         daemon = subprocess.Popen([ENTER, trixie.root, "dockerd", *words], env=around, cwd="/", stdout=log, stderr=log)
     try:
         _wait_for(f"{directory}/socket", daemon)
+        changes = shlex.join([word for line in CONFIGURATION for word in ("--change", line)])
         for engine in STORED:
             _, _, suite = engine.image.partition(":")
-            changes = shlex.join([word for line in CONFIGURATION for word in ("--change", line)])
             run(trixie, engine, "sh", "-ec", IMPORT.format(program=engine.program, suite=suite, changes=changes))
+        run(trixie, ROOTS, "sh", "-ec", COMMIT.format(changes=changes))
         yield trixie
     finally:
+        run(trixie, ROOTS, "podman", "rmi", "--force", ROOTS_CONFIGURED.image)
         daemon.terminate()
         daemon.wait(60)
         shutil.rmtree(directory)
@@ -138,17 +151,21 @@ def look(machine: Machine, engine: Engine) -> dict[str, Any]:
 
 
 @engines([*STORED, *DIRECTORIES, ROOTS])
-def test_the_driver_runs_and_finds_no_gpu(stores: Machine, engine: Engine) -> None:
+def test_the_driver_runs_and_finds_no_gpu(stores: Machine, engine: Engine, shows: Shows) -> None:
     report = look(stores, engine)
     assert report["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
     assert len(report["libraries"]) > 30
     other = {name: why for name, why in report["unloadable"].items() if "cannot open shared object file" not in why}
     assert other == {}
     assert [line for lines in report["unlinked"].values() for line in lines if VERSION.search(line)] == []
+    for suite in SUITES:
+        if engine.image.endswith(suite):
+            shows(engine.row, suite)
+            shows(engine.row, f"{suite} loads")
 
 
 @engines([*STORED, *DIRECTORIES, ROOTS])
-def test_every_mount_is_read_only_and_each_node_is_usable(stores: Machine, engine: Engine) -> None:
+def test_every_mount_is_read_only_and_each_node_is_usable(stores: Machine, engine: Engine, shows: Shows) -> None:
     report = look(stores, engine)
     mounts = {path: found for path, found in report["mounts"].items() if not path.endswith("-init")}
     assert "/.gpubind/libs/libcuda.so.1" in mounts
@@ -156,6 +173,8 @@ def test_every_mount_is_read_only_and_each_node_is_usable(stores: Machine, engin
     assert {answer for _, answer in mounts.values()} <= ({"EACCES", "EROFS"} if engine.user else {"EROFS"})
     assert {path: report["devices"].get(path) for path in PUBLIC_NODES} == dict.fromkeys(PUBLIC_NODES, "ENXIO")
     assert "/dev/kfd" not in report["devices"]
+    for asked in ("read-only", "a write fails", "chosen ones usable"):
+        shows(engine.row, asked)
 
 
 @engines([STORED[0], STORED[-1], ROOTS])
@@ -172,18 +191,22 @@ def test_a_line_of_their_own_gives_the_driver_that_exec_gives(
 
 
 @engines(EACH)
-def test_chosen_nodes_alone_are_there(stores: Machine, engine: Engine) -> None:
+def test_chosen_nodes_alone_are_there(stores: Machine, engine: Engine, shows: Shows) -> None:
     script = "for n in 0 1; do test -e /dev/nvidia$n && echo $n; done; echo $CUDA_VISIBLE_DEVICES"
     assert start(stores, engine, "sh", "-c", script, options=["--gpus", "1"]) == "1\n0\n"
+    shows(engine.row, "others absent")
 
 
-@engines(EACH)
-def test_the_images_value_and_the_users_are_kept(stores: Machine, engine: Engine) -> None:
+@engines([*EACH, ROOTS_CONFIGURED])
+def test_the_images_value_and_the_users_are_kept(stores: Machine, engine: Engine, shows: Shows) -> None:
     script = "import ctypes, os; print(os.environ['LD_LIBRARY_PATH'], ctypes.CDLL('libcuda.so.1').cuInit(0))"
     own = f":{OWN}" if engine.has_configuration else ""
     assert start(stores, engine, "python3", "-c", script) == f"/.gpubind/libs{own} 100\n"
     users = ["--backend-arg=-e", "--backend-arg=LD_LIBRARY_PATH=/users"]
     assert start(stores, engine, "python3", "-c", script, options=users) == f"/users:/.gpubind/libs{own} 100\n"
+    shows(engine.row, "the user's")
+    if own:
+        shows(engine.row, "the image's")
 
 
 @engines(EACH)
@@ -201,8 +224,9 @@ def test_run_has_the_images_entrypoint(stores: Machine, engine: Engine) -> None:
 
 @engines(EACH)
 @pytest.mark.parametrize(("command", "status"), [("exit 0", 0), ("exit 42", 42), ("exit 255", 255)])
-def test_the_exit_code_is_the_childs(stores: Machine, engine: Engine, command: str, status: int) -> None:
+def test_the_exit_code_is_the_childs(stores: Machine, engine: Engine, command: str, status: int, shows: Shows) -> None:
     start(stores, engine, "sh", "-c", command, options=["-q"], status=status)
+    shows(engine.row, "exit code")
 
 
 @engines(EACH)
@@ -226,27 +250,33 @@ rm $out
 
 @engines(EACH)
 @pytest.mark.parametrize(("signal", "status"), [("TERM", 143), ("INT", 130)])
-def test_a_signal_to_the_process_ends_the_child(stores: Machine, engine: Engine, signal: str, status: int) -> None:
+def test_a_signal_to_the_process_ends_the_child(
+    stores: Machine, engine: Engine, signal: str, status: int, shows: Shows
+) -> None:
     script = SIGNALLED.format(start=shlex.join([*gpubind(engine)[:-1], "-q", engine.image]), signal=signal)
     assert run(stores, engine, "sh", "-ec", script).stdout == f"ended {status}\n"
+    shows(engine.row, f"SIG{signal}")
 
 
 @engines(EACH)
-def test_standard_input_is_the_childs_and_so_is_a_terminal(stores: Machine, engine: Engine) -> None:
+def test_standard_input_is_the_childs_and_so_is_a_terminal(stores: Machine, engine: Engine, shows: Shows) -> None:
     piped = f"echo through | {shlex.join(gpubind(engine, 'cat', options=['-q']))} | cat"
     assert run(stores, engine, "sh", "-ec", piped).stdout == "through\n"
     asks = ["sh", "-c", "test -t 0 && test -t 1 && echo a terminal"]
     words = ["script", "-qec", shlex.join(gpubind(engine, *asks, options=["-q"])), "/dev/null"]
     assert "a terminal\n" in run(stores, engine, *words).stdout  # beside what the terminal echoes
+    shows(engine.row, "standard input")
+    shows(engine.row, "terminal")
 
 
 @engines([*EACH, ROOTS])
-def test_nothing_is_left(stores: Machine, engine: Engine) -> None:
+def test_nothing_is_left(stores: Machine, engine: Engine, shows: Shows) -> None:
     before = listing(f"{RIG}/ct/bookworm")
     command = shlex.join(gpubind(engine, "sh", "-c", "echo > /x; ! echo > /.gpubind/libs/libcuda.so.1", options=["-q"]))
     left = f"{engine.program} ps --all --quiet" + ("; podman image mount" if engine == ROOTS else "")
     assert run(stores, engine, "sh", "-ec", f"{command}; {left}").stdout == ""
     assert listing(f"{RIG}/ct/bookworm") == before
+    shows(engine.row, "nothing left")
 
 
 @engines([EACH[0], EACH[2]])

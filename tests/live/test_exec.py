@@ -8,6 +8,7 @@ import pytest
 
 from live.containers import CONTAINERS, Case, image, look, start
 from live.machine import Machine
+from live.table import Shows
 
 pytestmark = pytest.mark.live
 
@@ -51,6 +52,7 @@ MINIMAL_DEV = [case for case in (*PLAIN, *CONTAINED) if case not in WHOLE_DEV]
 
 PUBLIC_NODES = ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm")
 """Nodes that everybody may open."""
+GPUS = "/dev/nvidia[0-9]"
 NODES = (*PUBLIC_NODES, "/dev/dri/card0", "/dev/dri/renderD128", "/dev/nvidia-caps/nvidia-cap1")
 
 
@@ -59,16 +61,20 @@ def cases(listed: list[Case]) -> pytest.MarkDecorator:
 
 
 @cases(PLAIN + DISPLAY)
-def test_the_driver_runs_and_finds_no_gpu(trixie: Machine, case: Case) -> None:
+def test_the_driver_runs_and_finds_no_gpu(trixie: Machine, case: Case, shows: Shows) -> None:
     assert look(trixie, case)["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
+    if case.suite != "trixie":
+        shows(case.backend, case.suite)
 
 
 @cases(PLAIN)
-def test_a_library_lacks_nothing_but_libraries_that_the_image_lacks(trixie: Machine, case: Case) -> None:
+def test_a_library_lacks_nothing_but_libraries_that_the_image_lacks(trixie: Machine, case: Case, shows: Shows) -> None:
     report = look(trixie, case)
     assert len(report["libraries"]) > 30
     other = {name: why for name, why in report["unloadable"].items() if "cannot open shared object file" not in why}
     assert other == {}
+    if case.suite != "trixie":
+        shows(case.backend, f"{case.suite} loads")
 
 
 @cases(DISPLAY)
@@ -107,18 +113,21 @@ def test_a_sif_without_a_c_library_starts(trixie: Machine) -> None:
 
 
 @cases(PLAIN + DISPLAY + CONTAINED)
-def test_every_mount_of_the_driver_is_read_only(trixie: Machine, case: Case) -> None:
+def test_every_mount_of_the_driver_is_read_only(trixie: Machine, case: Case, shows: Shows) -> None:
     mounts = look(trixie, case)["mounts"]
     assert f"{case.libdir}/libcuda.so.1" in mounts
     assert {path: options for path, (options, _) in mounts.items() if "ro" not in options.split(",")} == {}
     refusals = {"EACCES", "EROFS"} if case.user else {"EROFS"}
     assert {answer for _, answer in mounts.values()} <= refusals
+    shows(case.backend, "read-only")
+    shows(case.backend, "a write fails")
 
 
 @cases(PLAIN + CONTAINED)
-def test_a_node_is_there_and_usable(trixie: Machine, case: Case) -> None:
+def test_a_node_is_there_and_usable(trixie: Machine, case: Case, shows: Shows) -> None:
     devices = look(trixie, case)["devices"]
     assert {path: devices.get(path) for path in PUBLIC_NODES} == dict.fromkeys(PUBLIC_NODES, "ENXIO")
+    shows(case.backend, "chosen ones usable")
 
 
 @cases(MINIMAL_DEV)
@@ -128,9 +137,18 @@ def test_a_container_with_a_dev_of_its_own_has_the_planned_nodes_alone(trixie: M
     assert "/dev/kfd" not in devices
 
 
-def test_a_container_with_the_whole_dev_is_said_to_have_it(trixie: Machine) -> None:
-    done = start(trixie, Case("apptainer", "bookworm-sb", True, ("-v",)), "true")
+def test_a_container_with_the_whole_dev_is_said_to_have_it(trixie: Machine, shows: Shows) -> None:
+    done = start(trixie, Case("apptainer", "bookworm-sb", True, ("-v", "--gpus", "1")), "sh", "-c", f"echo {GPUS}")
     assert "devices-not-isolated" in done.stderr
+    assert done.stdout == "/dev/nvidia0 /dev/nvidia1\n"
+    shows("apptainer", "others absent", "with --contain; else /dev is the host's")
+
+
+@cases([Case("bwrap", "bookworm", user) for user in (True, False)] + CONTAINED[:1])
+def test_a_gpu_that_is_not_chosen_has_no_node(trixie: Machine, case: Case, shows: Shows) -> None:
+    chosen = case._replace(options=(*case.options, "--gpus", "1"))
+    assert start(trixie, chosen, "sh", "-c", f"echo {GPUS}").stdout == "/dev/nvidia1\n"
+    shows(case.backend, "others absent")
 
 
 def test_bubblewrap_starts_directories_alone(trixie: Machine) -> None:

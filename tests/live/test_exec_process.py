@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 
 import pytest
 
-from live.containers import CONTAINERS, Case, exec_words, image, start
+from live.containers import CONTAINERS, Case, exec_words, image, listing, start
 from live.machine import PYTHON_ENV, RIG, Machine
+from live.table import Shows
 
 pytestmark = pytest.mark.live
 
 BACKEND = pytest.mark.parametrize("backend", ["bwrap", "apptainer"])
 WHO = pytest.mark.parametrize("user", [False, True], ids=["root", "user"])
 
-NUMBERS = {"HUP": 1, "TERM": 15}
+NUMBERS = {"HUP": 1, "INT": 2, "TERM": 15}
 
 SIGNALLED = """
 ready=/tmp/ready.$$
-{start} sh -c 'echo $$ > '$ready'; exec sleep 9' > /dev/null &
+env --default-signal=INT {start} sh -c 'echo $$ > '$ready'; exec sleep 9' > /dev/null &
 pid=$!
 until [ -s $ready ]; do sleep 0.05; kill -0 $pid; done
 child=$(cat $ready)
@@ -44,7 +44,7 @@ def test_bubblewrap_leaves_the_image_as_it_was(trixie: Machine, user: bool) -> N
 
 @BACKEND
 @WHO
-def test_no_mount_and_no_process_is_left(trixie: Machine, backend: str, user: bool) -> None:
+def test_no_mount_and_no_process_is_left(trixie: Machine, backend: str, user: bool, shows: Shows) -> None:
     words = gpubind(backend, user=user)
     script = f"""
         marked() {{ grep -l MARKED=$MARK /proc/[0-9]*/environ 2> /dev/null; }}
@@ -53,33 +53,41 @@ def test_no_mount_and_no_process_is_left(trixie: Machine, backend: str, user: bo
         cat /proc/self/mountinfo | cmp - /dev/shm/before && marked || echo nothing is left
     """
     assert shell(trixie, script, user=user).splitlines() == ["nothing is left"]
+    shows(backend, "nothing left")
 
 
 @BACKEND
 @WHO
 @pytest.mark.parametrize("status", [0, 1, 42, 255])
-def test_the_exit_code_is_the_childs(trixie: Machine, backend: str, user: bool, status: int) -> None:
+def test_the_exit_code_is_the_childs(trixie: Machine, backend: str, user: bool, status: int, shows: Shows) -> None:
     start(trixie, Case(backend, "bookworm", user), "sh", "-c", f"exit {status}", status=status)
+    shows(backend, "exit code")
 
 
 @BACKEND
 @WHO
-@pytest.mark.parametrize("signal", ["TERM", "HUP"])
-def test_a_signal_to_the_process_ends_the_child(trixie: Machine, backend: str, user: bool, signal: str) -> None:
+@pytest.mark.parametrize("signal", ["TERM", "HUP", "INT"])
+def test_a_signal_to_the_process_ends_the_child(
+    trixie: Machine, backend: str, user: bool, signal: str, shows: Shows
+) -> None:
     started, *ended = shell(trixie, signalled(backend, user=user, signal=signal), user=user).splitlines()
     assert started.startswith({"bwrap": "/usr/bin/bwrap", "apptainer": "Apptainer runtime parent"}[backend])
     assert ended == [f"ended {128 + NUMBERS[signal]}"]
+    if signal != "HUP":
+        shows(backend, f"SIG{signal}")
 
 
 @BACKEND
-def test_standard_input_and_output_are_the_childs(trixie: Machine, backend: str) -> None:
+def test_standard_input_and_output_are_the_childs(trixie: Machine, backend: str, shows: Shows) -> None:
     assert shell(trixie, f"echo through | {gpubind(backend, user=True)} cat | cat", user=True) == "through\n"
+    shows(backend, "standard input")
 
 
 @BACKEND
-def test_a_terminal_is_the_childs(trixie: Machine, backend: str) -> None:
+def test_a_terminal_is_the_childs(trixie: Machine, backend: str, shows: Shows) -> None:
     inside = f"{gpubind(backend, user=True)} sh -c 'test -t 0 && test -t 1 && echo a terminal'"
     assert shell(trixie, f"script -qec {shlex.quote(inside)} /dev/null", user=True) == "a terminal\n"
+    shows(backend, "terminal")
 
 
 @WHO
@@ -131,14 +139,3 @@ def shell(machine: Machine, script: str, *, user: bool) -> str:
     """What *script* says on the machine."""
     binds = [*machine.modules, CONTAINERS]
     return machine.run(["sh", "-ec", script], user=user, driver=True, binds=binds, env=PYTHON_ENV).stdout
-
-
-def listing(root: str) -> dict[str, tuple[int, ...]]:
-    """Everything below *root* with what changes when a file or a directory does."""
-    found: dict[str, tuple[int, ...]] = {}
-    for directory, directories, files in os.walk(root):
-        for name in (".", *directories, *files):
-            facts = os.lstat(os.path.join(directory, name))
-            shape = (facts.st_mode, facts.st_uid, facts.st_gid, facts.st_size, facts.st_nlink)
-            found[os.path.join(directory, name)] = (*shape, facts.st_mtime_ns, facts.st_ctime_ns)
-    return found

@@ -1,10 +1,9 @@
-"""Charliecloud, systemd-nspawn, PRoot and udocker: what a container of each gets, and how it ends."""
+"""Charliecloud, systemd-nspawn and PRoot: what a container of each gets, and how it ends."""
 
 from __future__ import annotations
 
 import functools
 import json
-import os
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -12,8 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from live.containers import PROBE, gone_wrong
+from live.containers import PROBE, gone_wrong, listing
 from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
+from live.table import Shows
 
 pytestmark = pytest.mark.live
 
@@ -83,11 +83,15 @@ def gpubind(way: Way, name: str = "bookworm", *options: str) -> str:
 
 @WAY
 @IMAGE
-def test_the_driver_answers_and_no_library_fails_for_the_c_library(trixie: Machine, way: Way, name: str) -> None:
+def test_the_driver_answers_and_no_library_fails_for_the_c_library(
+    trixie: Machine, way: Way, name: str, shows: Shows
+) -> None:
     report = look(trixie, way, name)
     assert report["status"] == {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
     assert [why for why in report["unloadable"].values() if "GLIBC" in why] == []
     assert report["environ"]["LD_LIBRARY_PATH"].split(":")[-1] == "/.gpubind/libs"
+    shows(way.backend, name)
+    shows(way.backend, f"{name} loads")
 
 
 LINES = {
@@ -113,46 +117,63 @@ def test_a_line_of_its_own_gives_the_driver_that_exec_gives(trixie: Machine, way
 
 @WAY
 @IMAGE
-def test_no_file_of_the_driver_can_be_written_where_that_is_promised(trixie: Machine, way: Way, name: str) -> None:
-    answers = {answer for _, answer in look(trixie, way, name)["mounts"].values()}
+def test_no_file_of_the_driver_can_be_written_where_that_is_promised(
+    trixie: Machine, way: Way, name: str, shows: Shows
+) -> None:
+    answers = look(trixie, way, name)["opened"]
     if way.read_only:
-        assert answers <= {"EROFS"}
+        assert answers == ["EROFS"]
+        shows(way.backend, "read-only")
+        shows(way.backend, "a write fails")
     elif way.user:
-        assert answers <= {"EACCES"}
+        assert answers == ["EACCES"]
+        shows(way.backend, "a write fails")
         done = trixie.tried(*words(way, name, "-v"), "true", user=True, driver=True, binds=BINDS)
         assert "note: no-read-only-bind" in done.stderr
 
 
-def test_root_is_told_what_a_container_could_write(trixie: Machine) -> None:
+def test_root_is_told_what_a_container_could_write(trixie: Machine, shows: Shows) -> None:
     for way in WAYS:
         if "--allow-writable" in way.options:
             plain = way._replace(options=tuple(word for word in way.options if word != "--allow-writable"))
             assert "writable-bind" in start(trixie, plain, "bookworm", "true", status=125).stderr
+            shows(way.backend, "read-only", "no such bind; the modes count")
+            shows(way.backend, "a write fails", "for root refused before the start, or --allow-writable")
 
 
 @WAY
-def test_nodes_can_be_opened(trixie: Machine, way: Way) -> None:
+def test_nodes_can_be_opened(trixie: Machine, way: Way, shows: Shows) -> None:
     devices = look(trixie, way, "bookworm")["devices"]
     assert {devices[f"/dev/{name}"] for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")} == {"ENXIO"}
+    shows(way.backend, "chosen ones usable")
 
 
 @WAY
-def test_only_chosen_nodes_are_there_where_dev_is_isolated(trixie: Machine, way: Way) -> None:
+def test_only_chosen_nodes_are_there_where_dev_is_isolated(trixie: Machine, way: Way, shows: Shows) -> None:
     there = shell(trixie, way, f"{gpubind(way, 'bookworm', '--gpus', '1')} sh -c 'echo /dev/nvidia[0-9]'").split()
     assert there == (["/dev/nvidia1"] if way.isolated else ["/dev/nvidia0", "/dev/nvidia1"])
+    shows(way.backend, "others absent", "yes" if way.isolated else "/dev is the host's")
 
 
 @WAY
-def test_the_images_own_libraries_and_the_users_stay_in_the_search_path(trixie: Machine, way: Way) -> None:
-    env = {"LD_LIBRARY_PATH": "/users/lib"} if way.environment else {}
+def test_the_images_own_libraries_and_the_users_stay_in_the_search_path(
+    trixie: Machine, way: Way, shows: Shows
+) -> None:
+    users = "LD_LIBRARY_PATH=/users/lib"
+    if not way.environment:
+        way = way._replace(options=(*way.options, f"--backend-arg=--setenv={users}"))
+    env = dict([users.split("=")]) if way.environment else {}
     value = start(trixie, way, "bookworm-path-sb", "sh", "-c", "echo $LD_LIBRARY_PATH", env=env).stdout.strip()
-    assert value.split(":") == [*env.values(), "/.gpubind/libs", "/opt/own/lib"]
+    assert value.split(":") == ["/users/lib", "/.gpubind/libs", "/opt/own/lib"]
+    shows(way.backend, "the image's")
+    shows(way.backend, "the user's")
 
 
 @WAY
 @pytest.mark.parametrize("status", [0, 1, 42, 255])
-def test_the_exit_code_is_the_childs(trixie: Machine, way: Way, status: int) -> None:
+def test_the_exit_code_is_the_childs(trixie: Machine, way: Way, status: int, shows: Shows) -> None:
     start(trixie, way, "bookworm", "sh", "-c", f"exit {status}", status=status)
+    shows(way.backend, "exit code")
 
 
 @WAY
@@ -183,25 +204,31 @@ did, too."""
 
 @WAY
 @pytest.mark.parametrize(("signal", "number"), [("TERM", 15), ("INT", 2)])
-def test_a_signal_to_the_process_ends_the_child(trixie: Machine, way: Way, signal: str, number: int) -> None:
+def test_a_signal_to_the_process_ends_the_child(
+    trixie: Machine, way: Way, signal: str, number: int, shows: Shows
+) -> None:
     words = f"setsid {gpubind(way)}" if way.group else gpubind(way)
     script = SIGNALLED.format(start=words, number=number, to="-" if way.group else "")
     assert shell(trixie, way, script).splitlines() == [f"ended {way.killed or 128 + number}"]
+    to = "to the process group alone, " if way.group else ""
+    shows(way.backend, f"SIG{signal}", f"{to}exit {way.killed}" if way.killed else "yes")
 
 
 @WAY
-def test_standard_input_and_output_are_the_childs(trixie: Machine, way: Way) -> None:
+def test_standard_input_and_output_are_the_childs(trixie: Machine, way: Way, shows: Shows) -> None:
     assert shell(trixie, way, f"echo through | {gpubind(way)} cat | cat") == "through\n"
+    shows(way.backend, "standard input")
 
 
 @WAY
-def test_a_terminal_is_the_childs(trixie: Machine, way: Way) -> None:
+def test_a_terminal_is_the_childs(trixie: Machine, way: Way, shows: Shows) -> None:
     inside = f"{gpubind(way)} sh -c 'test -t 0 && test -t 1 && echo a terminal'"
     assert "a terminal" in shell(trixie, way, f"script -qec {shlex.quote(inside)} /dev/null")
+    shows(way.backend, "terminal")
 
 
 @WAY
-def test_the_image_stays_as_it_was_and_nothing_is_left(trixie: Machine, way: Way) -> None:
+def test_the_image_stays_as_it_was_and_nothing_is_left(trixie: Machine, way: Way, shows: Shows) -> None:
     before = listing(f"{RIG}/ct/bookworm")
     script = f"""
         cat /proc/self/mountinfo > /dev/shm/before
@@ -211,6 +238,7 @@ def test_the_image_stays_as_it_was_and_nothing_is_left(trixie: Machine, way: Way
     """
     assert shell(trixie, way, script).splitlines() == ["nothing is left"]
     assert listing(f"{RIG}/ct/bookworm") == before
+    shows(way.backend, "nothing left")
 
 
 @WAY
@@ -226,13 +254,3 @@ def test_a_container_gets_the_same_bytes_or_the_name_is_said(trixie: Machine, wa
     report = json.loads(done.stdout)
     assert report["b'plain'"]["same"] == ["libcuda.so.1", "libnvidia-ml.so.1"]
     assert gone_wrong(report) == {}
-
-
-def listing(root: str) -> dict[str, tuple[int, ...]]:
-    """Everything below *root*, with what writing to it would change; others may link to it meanwhile."""
-    found: dict[str, tuple[int, ...]] = {}
-    for directory, directories, files in os.walk(root):
-        for name in (".", *directories, *files):
-            facts = os.lstat(os.path.join(directory, name))
-            found[os.path.join(directory, name)] = (facts.st_mode, facts.st_uid, facts.st_size, facts.st_mtime_ns)
-    return found

@@ -9,6 +9,7 @@ import pytest
 
 from live.containers import CONTAINERS, Case, image, library_path, privileges, readable, start
 from live.machine import CHECKOUT, PYTHON_ENV, Bind, Machine
+from live.table import Shows
 
 pytestmark = pytest.mark.live
 
@@ -90,11 +91,15 @@ def test_variables_serve_every_later_start(trixie: Machine, form: str) -> None:
 
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("user", [True], ids=["user"])
-def test_the_drivers_directory_comes_first_and_nothing_is_empty(trixie: Machine, name: str, user: bool) -> None:
+def test_the_drivers_directory_comes_first_and_nothing_is_empty(
+    trixie: Machine, name: str, user: bool, shows: Shows
+) -> None:
     elements = library_path(trixie, Case("apptainer", name, user))
     assert elements[0] == LIBDIR
     assert "" not in elements
     assert (OWN in elements) == (name == "bookworm-path-sb")
+    if OWN in elements:
+        shows("apptainer", "the image's")
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -106,11 +111,12 @@ def test_a_variable_of_the_users_stays_in_front(trixie: Machine, name: str) -> N
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_an_option_of_the_users_stays_in_front(trixie: Machine, name: str) -> None:
+def test_an_option_of_the_users_stays_in_front(trixie: Machine, name: str, shows: Shows) -> None:
     option = ("--backend-arg=--env", "--backend-arg=LD_LIBRARY_PATH=/x")
     elements = library_path(trixie, Case("apptainer", name, True, option))
     assert elements[:2] == ["/x", LIBDIR]
     assert "" not in elements
+    shows("apptainer", "the user's")
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -148,9 +154,10 @@ def test_nothing_is_made_inside_what_the_user_binds(trixie: Machine, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bubblewrap_keeps_the_images_own_value_and_not_the_hosts(trixie: Machine) -> None:
+def test_bubblewrap_keeps_the_images_own_value_and_not_the_hosts(trixie: Machine, shows: Shows) -> None:
     case = Case("bwrap", "bookworm-path-sb", True)
     assert library_path(trixie, case, env={"LD_LIBRARY_PATH": "/host/lib"}) == ["/.gpubind/libs", OWN]
+    shows("bwrap", "the image's")
 
 
 def site(machine: Machine, directory: Path, always: str) -> Bind:

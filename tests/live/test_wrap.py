@@ -11,6 +11,7 @@ import pytest
 
 from live.containers import CONTAINERS, PROBE, Case, image, look, start
 from live.machine import PYTHON_ENV, Machine
+from live.table import Shows
 
 pytestmark = pytest.mark.live
 
@@ -84,13 +85,17 @@ def test_the_driver_works_as_under_exec(trixie: Machine, name: str, user: bool) 
     [(), ("--unshare-ipc", "--clearenv"), ("--setenv", "LD_LIBRARY_PATH", "/mine"), ("--chdir", "/tmp", "--")],
     ids=" ".join,
 )
-def test_the_driver_works_in_bubblewraps_line(trixie: Machine, options: tuple[str, ...], user: bool) -> None:
+def test_the_driver_works_in_bubblewraps_line(
+    trixie: Machine, options: tuple[str, ...], user: bool, shows: Shows
+) -> None:
     before = listing(trixie)
     seen = json.loads(wrap(trixie, *bwrap_line(*options), "/usr/bin/python3", "-c", SEEN, user=user))
     assert seen[0] == 100
     assert {"nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"} < set(seen[3])
     assert seen[2]["LD_LIBRARY_PATH"] == ("/mine:" if "LD_LIBRARY_PATH" in options else "") + "/.gpubind/libs"
     assert listing(trixie) == before
+    if "LD_LIBRARY_PATH" in options:
+        shows("bwrap", "the user's")
 
 
 def test_a_writable_root_stays_as_it_is(trixie: Machine) -> None:

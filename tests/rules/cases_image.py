@@ -272,6 +272,10 @@ RUNTIMES: dict[str, Case] = {
         Situation(HOST, backend="udocker", start=Start(program="udocker")),
         Situation(HOST, backend="podman", start=Start(program="podman")),
     ),
+    "udocker-tools": Case(
+        Situation(HOST, backend="udocker", start=Start(program="udocker", tools=())),
+        Situation(HOST, backend="udocker", start=Start(program="udocker", tools=(HostPath("/usr/bin/proot"),))),
+    ),
 }
 
 CASES = {**IMAGES, **PLANS, **PROGRAMS, **RUNTIMES}

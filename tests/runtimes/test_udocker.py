@@ -13,7 +13,7 @@ from gpubind.model import EnvVar, HostPath, Request
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import Call
 from gpubind.runtimes.start import Start
-from gpubind.runtimes.udocker import UDOCKER, command, read_options, words
+from gpubind.runtimes.udocker import UDOCKER, command, read_options, tools, words
 
 
 def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
@@ -80,3 +80,25 @@ def test_a_container_is_run_by_its_name() -> None:
 
 def test_an_option_without_its_value_is_noticed() -> None:
     assert read_options("udocker", ["--volume"], {}).incomplete == "--volume"
+
+
+@pytest.mark.parametrize(
+    ("environ", "first"),
+    [
+        ({"HOME": "/h"}, "/h/.udocker/lib/VERSION"),
+        ({"HOME": "/h", "UDOCKER_DIR": "/d"}, "/d/lib/VERSION"),
+        ({"HOME": "/h", "UDOCKER_LIB": "/l"}, "/l/VERSION"),
+        ({"HOME": "/h", "UDOCKER_USE_PROOT_EXECUTABLE": "UDOCKER"}, "/h/.udocker/lib/VERSION"),
+        ({"HOME": "/h", "UDOCKER_USE_PROOT_EXECUTABLE": "/usr/bin/proot"}, "/usr/bin/proot"),
+        ({"PATH": "/a:/b", "UDOCKER_USE_PROOT_EXECUTABLE": ""}, "/a/proot"),
+    ],
+)
+def test_the_tools_are_looked_for_where_udocker_does(environ: dict[str, str], first: str) -> None:
+    assert tools(environ)[0] == first
+
+
+def test_missing_tools_are_said_before_the_start() -> None:
+    environ = {"UDOCKER_USE_PROOT_EXECUTABLE": "/nowhere/proot"}
+    said = {finding.code: finding for finding in make(environ=environ, tools=()).findings}
+    assert (said["udocker-tools"].severity, said["udocker-tools"].where) == ("warning", "/nowhere/proot")
+    assert "udocker-tools" not in {finding.code for finding in make().findings}

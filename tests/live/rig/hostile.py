@@ -42,6 +42,7 @@ NAMES = (
 LIBRARIES = ("libcuda.so.550.163.01", "libnvidia-ml.so.550.163.01")
 DRIVER = "/usr/lib/x86_64-linux-gnu/nvidia/current"
 IN_CONTAINER = """d=/.gpubind/libs; test -e $d/libcuda.so.1 || d=/.singularity.d/libs
+test -e $d/libcuda.so.1 || d=/usr/lib/x86_64-linux-gnu
 sha256sum $d/libcuda.so.1 $d/libnvidia-ml.so.1"""
 
 

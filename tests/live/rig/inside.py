@@ -4,6 +4,7 @@
 `status`       what the driver says (cuInit 100 is "no device", nvmlInit 9 "driver not loaded"), and nvidia-smi's exit
 `unloadable`   the libraries in the driver's directory that dlopen refuses, and why; `libraries`: all of them
 `unlinked`     the driver's programs for which the loader does not find everything, and what
+`opened`       what opening those libraries for writing says
 `devices`      each GPU node: what opening it says; ENXIO is "there and usable, but no driver owns it"
 """
 
@@ -17,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from typing import Optional
 
 DIRECTORIES = ("/.gpubind/libs", "/.singularity.d/libs")
@@ -39,6 +41,7 @@ def main() -> None:
             "nvidia-smi": exit_of("nvidia-smi"),
         },
         "libraries": list(refused),
+        "opened": sorted({opened(path) for path in libraries}),
         "unloadable": {name: why for name, why in refused.items() if why},
         "unlinked": {path: lines for path, lines in linked.items() if lines},
         "devices": {path: opened(path) for path in nodes()},
@@ -61,11 +64,16 @@ def driver_mounts() -> dict[str, str]:
 
 def opened(path: str) -> str:
     """What opening it for writing says: the name of the error, or "opened". Nothing is written."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
-    except OSError as error:
-        return errno.errorcode[error.errno or 0]
-    return "opened"
+    for _ in range(100):
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno != errno.ETXTBSY:  # another container runs that program of the host's right now
+                return errno.errorcode[error.errno or 0]
+            time.sleep(0.1)
+        else:
+            return "opened"
+    return "ETXTBSY"
 
 
 def nodes() -> list[str]:

@@ -1,0 +1,142 @@
+"""python -m live.table [--update]: hold docs/runtimes-tested.md against what the live tests saw, or write it anew.
+
+Each test writes its facts into a file of its own (`shows` in conftest.py), so several processes may run them. A fact is
+about a runtime and one thing that was asked of it: `yes`, or in few words what is otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import glob
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from live.machine import CHECKOUT
+
+SEEN = f"{CHECKOUT}/.live-seen"
+PAGE = f"{CHECKOUT}/docs/runtimes-tested.md"
+YES = "yes"
+
+ROWS = (
+    "apptainer",
+    "bwrap",
+    "docker",
+    "podman, root",
+    "podman, rootless",
+    "crun",
+    "runc",
+    "ch-run",
+    "systemd-nspawn",
+    "proot",
+    "udocker, P1",
+)
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "version": ("version",),
+    "cuInit 100": ("bullseye", "bookworm"),
+    "no GLIBC failure": ("bullseye loads", "bookworm loads"),
+    "LD_LIBRARY_PATH is kept": ("the image's", "the user's"),
+    "nodes": ("chosen ones usable", "others absent"),
+    "mounts": ("read-only", "a write fails"),
+    "the child's exit code": ("exit code",),
+    "signals end the child": ("SIGTERM", "SIGINT"),
+    "standard input": ("standard input",),
+    "terminal": ("terminal",),
+    "nothing left behind": ("nothing left",),
+}
+"""Title -> what is asked."""
+ASKED = tuple(asked for several in COLUMNS.values() for asked in several)
+
+TEXT = """# Runtimes, as tested
+
+The live tests wrote this page (`make live` holds it against what they saw; [CONTRIBUTING](../CONTRIBUTING.md) says how
+to write it anew). On a Debian host with the NVIDIA driver 550.163.01 and no GPU, `gpubind exec` and `gpubind wrap`
+started containers of bullseye (glibc 2.31) and bookworm (2.36) by each runtime. There `cuInit` of the real driver says
+100, no device, where it was found and loaded, and opening a node that nobody's driver owns says ENXIO.
+
+`yes`, or what is otherwise:
+
+{table}
+What each runtime is given, and why, stands in [runtimes](runtimes.md).
+"""
+
+
+class Fact(NamedTuple):
+    """What a test saw."""
+
+    row: str
+    asked: str
+    said: str
+
+
+class Shows(Protocol):
+    """What a test calls when its assertions hold."""
+
+    def __call__(self, row: str, asked: str, said: str = YES) -> None: ...
+
+
+def write(test: str, facts: Iterable[Fact]) -> None:
+    """Keep the *facts* of that test, in place of earlier ones."""
+    os.makedirs(SEEN, exist_ok=True)
+    with open(f"{SEEN}/{hashlib.sha256(test.encode()).hexdigest()[:20]}.json", "w") as file:
+        json.dump({"test": test, "facts": list(facts)}, file)
+
+
+def read() -> list[Fact]:
+    """The facts of all tests."""
+    facts: list[Fact] = []
+    for path in glob.glob(f"{SEEN}/*.json"):
+        with open(path) as file:
+            facts += [Fact(*fact) for fact in json.load(file)["facts"]]
+    return facts
+
+
+def untested(facts: Iterable[Fact]) -> list[str]:
+    """What no test has seen of which runtime."""
+    seen = {(fact.row, fact.asked) for fact in facts}
+    return [f"{row}: {asked}" for row in ROWS for asked in ASKED if (row, asked) not in seen]
+
+
+def page(facts: Iterable[Fact]) -> str:
+    """The whole page."""
+    facts = list(facts)
+    lines = [("", *COLUMNS), ("---",) * (1 + len(COLUMNS))]
+    lines += [(row, *(_cell(facts, row, asked) for asked in COLUMNS.values())) for row in ROWS]
+    return TEXT.format(table="".join(f"| {' | '.join(line)} |\n" for line in lines))
+
+
+def _cell(facts: Iterable[Fact], row: str, asked: tuple[str, ...]) -> str:
+    said = {
+        one: "; ".join(sorted({fact.said for fact in facts if (fact.row, fact.asked) == (row, one)} - {YES}))
+        for one in asked
+    }
+    told = [f"{one}: {what}" if len(asked) > 1 else what for one, what in said.items() if what]
+    return "; ".join(told) or YES
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="table", description=__doc__)
+    parser.add_argument("--update", action="store_true", help="write the page anew")
+    options = parser.parse_args()
+    facts = read()
+    missing = untested(facts)
+    if missing:
+        sys.stderr.write("no live test has seen:\n" + "".join(f"  {one}\n" for one in missing))
+        return 1
+    made = page(facts)
+    if options.update:
+        with open(PAGE, "w") as file:
+            file.write(made)
+        return 0
+    with open(PAGE) as file:
+        there = file.read()
+    sys.stderr.writelines(difflib.unified_diff(there.splitlines(True), made.splitlines(True), PAGE, "as seen"))
+    return int(there != made)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""The page docs/runtimes-tested.md is made of what the live tests saw."""
+
+from __future__ import annotations
+
+from live.table import ASKED, PAGE, ROWS, Fact, page, untested
+
+ALL = [Fact(row, asked, "yes") for row in ROWS for asked in ASKED]
+
+
+def test_what_no_test_has_seen_is_named() -> None:
+    assert untested(ALL) == []
+    assert untested([fact for fact in ALL if fact[:2] != ("crun", "SIGINT")]) == ["crun: SIGINT"]
+
+
+def test_what_is_otherwise_is_told_with_what_was_asked() -> None:
+    told = [Fact("proot", "SIGINT", "exit 255"), Fact("proot", "SIGINT", "yes"), Fact("proot", "terminal", "none")]
+    line = next(line for line in page([*ALL, *told]).splitlines() if line.startswith("| proot"))
+    assert line == f"| proot |{' yes |' * 7} SIGINT: exit 255 | yes | none | yes |"
+
+
+def test_the_page_has_a_full_row_for_each_runtime() -> None:
+    with open(PAGE) as file:
+        rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in file if line.startswith("|")]
+    del rows[1]
+    assert [row[0] for row in rows] == ["", *ROWS]
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert all(cell for row in rows[1:] for cell in row)
