@@ -33,7 +33,14 @@ def test_a_damaged_memo_is_none(bench: Bench) -> None:
     words = bench.commands()["plan"]
     file = kept(bench, words)
     whole, right = file.read_bytes(), bench.without(words)
-    for damaged in (b"", whole[:100], whole[:-1], whole + b"x", whole[:500] + b"\0" + whole[501:], b"x" + whole[1:]):
+    for damaged in (
+        b"",
+        whole[:100],
+        whole[:-1],
+        whole + b"x",
+        whole[:500] + bytes([whole[500] ^ 1]) + whole[501:],
+        b"x" + whole[1:],
+    ):
         file.write_bytes(damaged)
         served = bench.served
         assert bench.with_memo(words) == right
