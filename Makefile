@@ -1,6 +1,7 @@
 # make demo   plan and check for a bundled recorded host; needs only Python >= 3.9 with venv
 # make test   linters, types, unit tests
 # make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
+# make fuzz   N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
 # make bench  speed, as ratios in one run
 # make law    the law of the memo after 5,000 changes
 # make dist   the wheel, the source archive and gpubind.pyz (one file, any Python >= 3.9), in dist/
@@ -11,7 +12,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 HOST   := debian13-nvidia550
 
-.PHONY: demo test live bench law dist fix clean
+N      ?= 100000
+
+.PHONY: demo test live fuzz bench law dist fix clean
 
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
@@ -29,6 +32,9 @@ live: $(VENV)/installed-test
 	PYTHON=$(BIN)/python tests/live/rig/build
 	$(BIN)/python -m pytest -m live -n auto --dist loadfile --durations 40 tests/live
 	PYTHONPATH=tests $(BIN)/python -m live.table
+
+fuzz: $(VENV)/installed-test
+	PYTHONPATH=tests:. nice $(BIN)/python -m fuzz --cases $(N) $(if $(SEED),--seed $(SEED))
 
 bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py

@@ -1,14 +1,43 @@
-"""`python -m gpubind`, and the console script. The memo answers first: nothing heavy is loaded before it is asked."""
+"""`python -m gpubind`, and the console script. The memo answers first: nothing heavy is loaded before it is asked.
+
+An interrupt ends both at once, silently, with 130.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from _signal import SIGINT, default_int_handler, getsignal, signal  # type: ignore[import-not-found]  # `signal` is slow
 
 from gpubind.memo.reading import memo_keys, serve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from types import FrameType
+    from typing import Any, NoReturn, Optional, Union
+
+    from gpubind.memo.reading import Start
+
+INTERRUPTED = 130
+
+
+def _end(number: int, frame: Optional[FrameType]) -> NoReturn:
+    os._exit(INTERRUPTED)
+
+
+def _tell(unraisable: Any) -> None:
+    """What an object's end raises is lost; an interrupt is not to be."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(unraisable)
+
+
+IS_HEARD = getsignal(SIGINT) is default_int_handler
+"""Not where the caller ignores it, as a shell does for what runs behind its back."""
+if IS_HEARD:
+    # While modules are loaded and when the interpreter ends, Python makes errors of all kinds of an interrupt.
+    signal(SIGINT, _end)
+    sys.unraisablehook = _tell
 
 
 def main(argv: Optional[list[str]] = None) -> int:
@@ -16,18 +45,28 @@ def main(argv: Optional[list[str]] = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     keys = memo_keys(words)
     served = serve(words, keys) if keys else ""
-    if isinstance(served, int):
-        return served
-    from gpubind.cli.main import main as run
-    from gpubind.cli.main import print_again
+    return served if isinstance(served, int) else _cold(words, keys, served)
 
-    if isinstance(served, bytes):
-        return print_again(served)
-    if not keys:
-        return run(words)
+
+def _cold(words: list[str], keys: tuple[str, ...], served: Union[bytes, str, Start]) -> int:
+    """The command line without a memo; an interrupt lets everybody clean up."""
+    from gpubind.cli.main import main as run
+    from gpubind.cli.main import print_again, start_again
     from gpubind.memo.storing import run_and_keep
 
-    return run_and_keep(run, words, keys, served)
+    try:
+        if IS_HEARD:
+            signal(SIGINT, default_int_handler)
+        if isinstance(served, bytes):
+            return print_again(served)
+        if isinstance(served, tuple):
+            return start_again(*served)
+        return run_and_keep(run, words, keys, served) if keys else run(words)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        if IS_HEARD:
+            signal(SIGINT, _end)
 
 
 if __name__ == "__main__":

@@ -8,27 +8,49 @@ from collections.abc import Iterable, Mapping
 from glob import glob
 from typing import Optional
 
-from gpubind.errors import UsageError
+from gpubind.errors import HostReadError, UsageError
 from gpubind.execute import probe_version
+from gpubind.host import Host
 from gpubind.host.open import read_file
+from gpubind.image.bundle import is_bundle
 from gpubind.model import HostPath, Plan
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.flags import Options
-from gpubind.runtimes.record import Runtime
+from gpubind.runtimes.record import ImageForm, Runtime
 from gpubind.runtimes.start import Start
 
 TEXT_LIMIT = 1 << 20
 """Bytes of an environment file, or of a runtime's configuration, that are read."""
+_BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
+_BY_SCHEME: dict[str, ImageForm] = {"docker": "registry"}
 
 
-def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], environ: Mapping[str, str]) -> Start:
-    """A start by *runtime*: version, configuration, the user's own options, values and directories.
+def image_form(image: str) -> Optional[ImageForm]:
+    """How *image*, a word of a command line's, names an image; None for a path to nothing.
+
+    What is here counts before what its name looks like. Any other word is a name that a store may know.
+    """
+    kind, colon, rest = image.partition(":")
+    if os.path.exists(image):
+        return "file" if not os.path.isdir(image) else "bundle" if is_bundle(image) else "directory"
+    if colon and rest.startswith("//"):
+        return _BY_SCHEME.get(kind, "source")
+    if colon and kind in _BY_PREFIX:
+        return _BY_PREFIX[kind]
+    return None if not image or image.startswith(("/", ".", "-")) or image.endswith(".sif") else "reference"
+
+
+def begin(
+    runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], environ: Mapping[str, str], host: Host
+) -> Start:
+    """A start by *runtime* on *host*: version, configuration, the user's own options, values and directories.
 
     *program* is the path of its program, None where it is not to be asked; *arguments* are the user's own options for
     it, and *environ* is the caller's environment.
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
     version, site = None, None
+    is_here = program is not None and host.local is not None
     if program is not None and program.startswith("/") and runtime.identify is not None:
         identity = runtime.identify(probe_version(program))
         runtime, version = RUNTIMES[identity.name], identity.version
@@ -48,18 +70,31 @@ def begin(runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], 
         env_files=values,
         has_unread_env_files=unread,
         directories=frozenset(path for path in (environ.get("HOME"), here) if path and os.path.isdir(path)),
-        machine=os.uname().machine if program is not None else None,
-        pid=os.getpid() if program is not None else None,
+        machine=host.uname.machine,
+        pid=os.getpid() if is_here else None,
         home=_home(),
         working_directory=here,
         nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
-        is_root=os.geteuid() == 0,
+        is_root=host.identity.euid == 0,
         inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)),
-        tools=tuple(map(HostPath, filter(os.path.exists, runtime.tools(environ)))) if program is not None else None,
-        uid=os.geteuid() if program is not None else None,
-        has_selinux=program is not None and _enforces_selinux(),
-        has_terminal=program is not None and all(map(os.isatty, (0, 1, 2))),
+        tools=tuple(map(HostPath, filter(os.path.exists, runtime.tools(environ)))) if is_here else None,
+        uid=os.geteuid() if is_here else None,
+        remote=remote_of(runtime, environ) if host.local is not None else None,
+        has_selinux=is_here and _enforces_selinux(),
+        has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
     )
+
+
+def remote_of(runtime: Runtime, environ: Mapping[str, str]) -> Optional[str]:
+    """What sends *runtime* to another machine's daemon; None if nothing does."""
+    return runtime.remote_of(environ, _text_if_there)
+
+
+def _text_if_there(path: str) -> Optional[str]:
+    try:
+        return _text(read_file(path, TEXT_LIMIT))
+    except HostReadError:
+        return None
 
 
 def writable_files(plan: Plan) -> frozenset[str]:

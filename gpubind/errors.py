@@ -6,6 +6,7 @@ Nothing here prints or exits; `gpubind.cli` renders errors, in one place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Optional
 
 EXIT_OK = 0
@@ -20,6 +21,7 @@ EXIT_STDOUT_CLOSED = 120
 EXIT_NOT_STARTED = 125
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
+EXIT_INTERRUPTED = 130
 
 
 class GpubindError(Exception):
@@ -38,6 +40,16 @@ class GpubindError(Exception):
     def __str__(self) -> str:
         """One line: the code, what, and where."""
         return f"{self.code}: {self.what}" + (f" ({self.where})" if self.where else "")
+
+
+def one_of(known: Iterable[str], wrong: str) -> str:
+    """The hint about *wrong*, which is none of the *known* words: those that it is like, and all."""
+    from difflib import get_close_matches  # where there is a mistake, time does not matter
+
+    known = tuple(known)
+    near = get_close_matches(wrong.lower(), known, n=2)
+    asked = f"did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
+    return asked + "known: " + ", ".join(known)
 
 
 class UsageError(GpubindError):
@@ -90,6 +102,12 @@ class CommandError(GpubindError):
 
 class OutputError(GpubindError):
     """A file that was asked for cannot be written."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+class BoundError(GpubindError):
+    """One command would spend more on an image or a host than it may: see `gpubind.budget`."""
 
     exit_code = EXIT_UNREADABLE
 

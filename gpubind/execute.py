@@ -9,7 +9,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
 from gpubind.errors import CommandError, RuntimeLimitError, StartError
@@ -19,21 +19,36 @@ PROBE_TIMEOUT_S = 10.0
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
-    """The absolute path of program *name*, by PATH; None if there is none. Relative PATH entries do not count."""
-    for directory in environ.get("PATH", os.defpath).split(":"):
-        path = f"{directory}/{name}"
-        if directory.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return None
+    """The absolute path of program *name*, by PATH; None if there is none.
+
+    Relative PATH entries do not count, nor, for root, programs that others than root could change.
+    """
+    from gpubind.host.trust import is_obeyed
+
+    return next((path for path in _programs(name, environ) if is_obeyed(path)), None)
 
 
 def need_program(name: str, environ: Mapping[str, str]) -> str:
     """As `find_program`. Errors: `RuntimeLimitError` (code `no-runtime`) if there is none."""
     path = find_program(name, environ)
     if path is None:
+        ignored = next(_programs(name, environ), None)
+        what, where, why = f"`{name}` is not in PATH", environ.get("PATH", ""), ""
         hint = f"install {name}, load its module, or choose another runtime with --backend"
-        raise RuntimeLimitError("no-runtime", f"`{name}` is not in PATH", where=environ.get("PATH", ""), hint=hint)
+        if ignored is not None:
+            what, where = f"`{name}` is not started as root", ignored
+            why = "others than root could change the program, or a directory above it"
+            hint = "let root alone write there, or install it where that is so"
+        raise RuntimeLimitError("no-runtime", what, where=where, why=why, hint=hint)
     return path
+
+
+def _programs(name: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """The programs *name* in the absolute directories of PATH, the first first."""
+    for directory in environ.get("PATH", os.defpath).split(":"):
+        path = f"{directory}/{name}"
+        if directory.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
+            yield path
 
 
 def probe_version(program: str) -> str:

@@ -1,10 +1,13 @@
-"""Why is a file in the plan, or not? All Decisions about a name. And what does a finding mean? Its page."""
+"""Why is a file in the plan, or not? All Decisions about a name. What does a code mean? Its page. And what does a
+message mean that somebody saw? Its row of data/messages.json, and the findings that foretell it."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import NamedTuple, Optional
 
 from gpubind.data import read_data
@@ -19,6 +22,18 @@ class Explanation(NamedTuple):
     """Each thing that matches, with everything decided about it; empty if no source names it."""
     searched: tuple[str, ...]
     """Where files were looked for, in order."""
+
+
+class Message(NamedTuple):
+    """What programs say when a GPU or a library cannot be used."""
+
+    message: str
+    like: tuple[str, ...]
+    """Regular expressions, one of which is found in what the user saw; case does not count."""
+    means: str
+    do: str
+    codes: tuple[str, ...]
+    """The findings that foretell it."""
 
 
 def explain(plan: Plan, name: str) -> Explanation:
@@ -46,15 +61,62 @@ def explain(plan: Plan, name: str) -> Explanation:
 
 def explain_code(code: str) -> Optional[str]:
     """The section of docs/findings.md about *code*, or the row of docs/errors.md; None if there is neither."""
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code):
-        return None
+    code = code.lower()
+    if code in _findings_pages():
+        return _findings_pages()[code]
+    row = next((row for row in _errors() if row[0] == code), None)
+    return None if row is None else f"{code}\n\nan error, exit {row[1]}\n\n{row[2]}\n"
+
+
+@lru_cache(maxsize=1)
+def messages() -> tuple[Message, ...]:
+    """Every message that is known; of several that fit, the first says more."""
+    rows = json.loads(read_data("data/messages.json"))
+    return tuple(Message(**{**row, "like": tuple(row["like"]), "codes": tuple(row["codes"])}) for row in rows)
+
+
+def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
+    """The message that is meant by *seen*, a line of a log or a part of it, and the findings to look at.
+
+    Where no row is about it, the findings whose page quotes it count.
+    """
+    seen = " ".join(seen.split())
+    for message in messages():
+        if any(re.search(pattern, seen, re.IGNORECASE) for pattern in message.like):
+            return message, message.codes
+    is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
+    quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
+    pages = _findings_pages() if is_quotable and len(seen) >= 3 else {}
+    return None, tuple(code for code, page in pages.items() if quoted.search(page.replace("`", "")))
+
+
+def codes() -> tuple[tuple[str, str], ...]:
+    """Every code of a finding or an error, sorted, with what it may be: `error, warning; image`, `exit 2`."""
+    found = {code: page.split("*")[1] for code, page in _findings_pages().items()}
+    return tuple(sorted({**{code: f"exit {status}" for code, status, _ in _errors()}, **found}.items()))
+
+
+def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Those of *known*, and of the codes, that *name* was probably to be; the nearest first, three at most."""
+    from difflib import get_close_matches  # only where a name means nothing
+
+    every = (*(code for code, _ in codes()), *known)
+    folded = {one.lower(): one for one in reversed(every)}
+    return tuple(folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.75))
+
+
+@lru_cache(maxsize=1)
+def _findings_pages() -> dict[str, str]:
+    """The sections of docs/findings.md by code, each with the code as its first line."""
     page = read_data("docs/findings.md").decode("utf-8")
-    match = re.search(rf"^## {code}\n.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
-    if match:
-        return match.group().rstrip()[len("## ") :] + "\n"
+    sections = re.findall(r"^## ([a-z].*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return {section.partition("\n")[0]: section.rstrip() + "\n" for section in sections}
+
+
+def _errors() -> list[tuple[str, str, str]]:
+    """The rows of docs/errors.md: code, exit status, meaning."""
     page = read_data("docs/errors.md").decode("utf-8")
-    row = re.search(rf'^\| <a id="{code}"></a>`{code}` \| (\d+) \| (.*) \|$', page, re.MULTILINE)
-    return f"{code}\n\nan error, exit {row[1]}\n\n{row[2]}\n" if row else None
+    return re.findall(r'^\| <a id="(.*?)"></a>`.*?` \| (\d+) \| (.*) \|$', page, re.MULTILINE)
 
 
 def _texts(decision: Decision) -> list[str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
-from gpubind.errors import UsageError
+from gpubind.budget import bounded
+from gpubind.errors import UsageError, one_of
+from gpubind.findings import finding
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
-from gpubind.model import Finding, Plan, Request
+from gpubind.model import Finding, Plan, Request, Severity
 from gpubind.planner import make_plan
 from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.request import checked
 from gpubind.sources.vendors import read_inventories
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from gpubind.runtimes.edits import Words
     from gpubind.runtimes.start import Start
 
-__all__ = ["check", "open_host", "open_image", "open_runtime", "plan", "plan_json", "record", "words"]
+__all__ = ["check", "open_host", "open_image", "open_runtime", "plan", "record", "render", "words"]
 
 
 def open_image(reference: str, machine: Optional[str] = None) -> Image:
@@ -42,6 +45,7 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
     return start_on(host, known_runtime(backend), tuple(arguments))
 
 
+@bounded
 def plan(
     host: Host,
     request: Request,
@@ -55,9 +59,11 @@ def plan(
 
     *layout* is where things land there; without it, where the runtime of *start* has them, or below /.gpubind.
     *listfile* takes the place of the list file in force.
-    Errors: `NothingToBindError` when the host has no driver library and no device of any vendor that is asked for;
-    `FormatError` (with the file named) for a malformed list file; `HostReadError`.
+    Errors: `UsageError` for a request that cannot be answered (`gpubind.request.checked`); `NothingToBindError` when
+    the host has no driver library and no device of any vendor that is asked for; `FormatError` (with the file named)
+    for a malformed list file; `HostReadError`.
     """
+    request = checked(request, has_list=listfile is not None)
     if start is not None:
         from gpubind.preparation import host_for, layout_of
 
@@ -65,7 +71,8 @@ def plan(
     if request.like is not None:
         from gpubind.like import like_plan
 
-        return like_plan(host, request)
+        made = like_plan(host, request)
+        return made._replace(findings=(*made.findings, *_ignored(host)))
     found = read_inventories(host, request, listfile)
     request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
     fit = None
@@ -79,9 +86,19 @@ def plan(
             fit = fit_compat(host.driver, files, image.loader, fit)
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
-    return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=found.findings)
+    return make_plan(
+        found.inventories, request, layout or GPUBIND, fit, environ=environ, found=(*found.findings, *_ignored(host))
+    )
 
 
+def _ignored(host: Host) -> Iterator[Finding]:
+    """What did not count, for this is root's command and others than root could change it."""
+    for kind, path, part in host.ignored():
+        severity: Severity = "warning" if kind == "file" else "note"
+        yield finding("writable-by-others", subject=path, case=kind, severity=severity, part=part)
+
+
+@bounded
 def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[Words]:
     """*plan* in the words of the runtime of *start*: options, binds, variables, and what it has to leave out.
 
@@ -93,13 +110,43 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[W
     return words_of(staged(start, plan, image, write=True), plan, image)
 
 
-def plan_json(plan: Plan) -> str:
-    """*plan* as the document `gpubind.plan/1`."""
-    from gpubind.documents.json import render_json
+def render(
+    plan: Plan,
+    form: str,
+    *,
+    image: Optional[Image] = None,
+    start: Optional[Start] = None,
+    host: Optional[Host] = None,
+) -> str:
+    """What `gpubind plan --format FORM` prints of *plan*: `text`, `json`, `paths`, or the words of a runtime:
+    `apptainer`, `podman`, `apptainer-env`, `oci`.
 
-    return render_json(plan)
+    *image* is the one that *plan* is for, if it is for one. *start* is what the plan was made with; without it, a start
+    of that runtime on *host*, or on this machine. Generated files are written to the caller's cache.
+    Errors: `UsageError` (codes `unknown-format`, `other-layout` for a plan whose files lie where no container of that
+    runtime has them, `format-without-image`); `RuntimeLimitError` for what the runtime cannot say; `OutputError`.
+    """
+    from gpubind.documents import PLAN_DOCUMENTS
+    from gpubind.runtimes import PLAN_FORMATS
+
+    if form in PLAN_DOCUMENTS:
+        return PLAN_DOCUMENTS[form].render(plan)
+    if form not in PLAN_FORMATS:
+        hint = one_of((*PLAN_DOCUMENTS, *PLAN_FORMATS), form)
+        raise UsageError("unknown-format", f"unknown format `{form}`", hint=hint)
+    from gpubind.preparation import layout_of, rendered, start_on
+    from gpubind.runtimes import runtime_of_format
+
+    host = host or open_host()
+    runtime = runtime_of_format(form)
+    start = start or start_on(host, runtime, ())
+    if layout_of(start, host, image).name != plan.layout:
+        what = f"the plan is for the layout `{plan.layout}`, and containers of {runtime.name} have another"
+        raise UsageError("other-layout", what, hint=f"plan with start=open_runtime(host, {runtime.name!r})")
+    return rendered(form, start, host, plan, image)[1]
 
 
+@bounded
 def check(
     host: Host,
     plan: Plan,
@@ -107,13 +154,15 @@ def check(
     *,
     backend: Optional[str] = None,
     arguments: Sequence[str] = (),
+    allow_writable: bool = False,
     program: Optional[str] = None,
 ) -> tuple[Finding, ...]:
     """What will not work with *plan* on *host*, in *image* if one is given: errors first, then by code and subject.
 
     *backend* is the name of the runtime that will start it, with the user's own *arguments* for it: the plan should be
-    one for that runtime (see `open_runtime`). *program* is what will run, as the image has it. Errors: `UsageError`
-    (codes `program-without-image`, `unknown-backend`, `incomplete-argument`).
+    one for that runtime (see `open_runtime`). *allow_writable*: a runtime without a read-only bind will do. *program*
+    is what will run, as the image has it. Errors: `UsageError` (codes `program-without-image`, `unknown-backend`,
+    `incomplete-argument`).
     """
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
@@ -124,9 +173,12 @@ def check(
     runtime = known_runtime(backend) if backend is not None else None
     is_started = runtime is not None and plan.request.like is None
     start = start_on(host, runtime, tuple(arguments)) if runtime is not None and is_started else None
+    if start is not None:
+        start = start._replace(allow_writable=allow_writable)
     return check_start(preflight_of(host, plan, image, runtime, start, program))
 
 
+@bounded
 def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:
     """*host* as the text of a record: what `--host FILE` reads."""
     from gpubind.errors import HostReadError

@@ -4,6 +4,9 @@ The file has an entry for each code:
 
 - `needs`: what a start must have for the finding to be possible: `host`, `image`, `runtime` or `program`.
 - `severity`: what the finding may be, worst first. `vendor`: whose it is; null if it is nobody's or differs.
+- `by`: what mends it: the finding's `command`; an `option` or a `variable` of the start; another `image`, or a change
+  in it; files or packages of the `host`; a `person` alone; `nothing`, where nothing is wrong.
+- `follows`: the codes of findings that are its cause: beside one of those, check does not tell it.
 - `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.
 - `cases`: for a finding that has several causes, by name: what differs from the above.
 """
@@ -19,6 +22,7 @@ from gpubind.data import read_data
 from gpubind.model import Finding, Severity, Vendor
 
 TEXTS = "data/findings.json"
+MENDED_BY = ("command", "option", "variable", "image", "host", "person", "nothing")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """Worst first."""
 

@@ -6,7 +6,10 @@ NamedTuples, because a class of them costs a fifth of a frozen dataclass at impo
 from __future__ import annotations
 
 import stat
-from typing import Literal, NamedTuple, NewType, Optional
+from typing import Any, Literal, NamedTuple, NewType, Optional
+
+from gpubind import __version__
+from gpubind.plain import made, malformed, plain, text_of
 
 RootedPath = NewType("RootedPath", str)
 """A path as seen inside a root (driver root, dev root): `/usr/lib64/libcuda.so.1`."""
@@ -96,12 +99,10 @@ class Found(NamedTuple):
 class Request(NamedTuple):
     """What the caller asks for."""
 
-    vendors: tuple[Vendor, ...] = ("nvidia",)
+    vendors: tuple[Vendor, ...] = ()
     """Empty: every vendor found."""
-    caps: tuple[Capability, ...] = DEFAULT_CAPABILITIES
-    """In the order of `CAPABILITIES`."""
-    caps_explicit: bool = False
-    """Whether `--caps` named them: what was asked for by name must not be missing silently."""
+    caps: Optional[tuple[Capability, ...]] = None
+    """None: `DEFAULT_CAPABILITIES`. What is asked for by name must not be missing silently."""
     source: str = "auto"
     """`auto`, `nvidia-container-cli`, `liblist`, `driver` or `cdi`."""
     completion: bool = True
@@ -119,11 +120,22 @@ class Request(NamedTuple):
     cdi_directories: tuple[str, ...] = ()
     """Where CDI specs are, in rising priority; empty: /etc/cdi and /var/run/cdi."""
     cdi_devices: tuple[str, ...] = ()
-    """Qualified names of CDI devices, `nvidia.com/gpu=0`; empty with `source` cdi: every GPU of NVIDIA's."""
+    """Qualified names of CDI devices, `nvidia.com/gpu=0`, which mean `source` cdi; empty with that: every GPU of
+    NVIDIA's."""
     userspace: Side = "auto"
     """Whose ROCm the container uses."""
     cuda_compat: Side = "auto"
     """Whose libcuda the container uses, if its image has one of CUDA's forward compatibility package."""
+
+    @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """What is asked for, by name or not."""
+        return DEFAULT_CAPABILITIES if self.caps is None else self.caps
+
+    @property
+    def caps_explicit(self) -> bool:
+        """Whether the caller named the capabilities."""
+        return self.caps is not None
 
 
 ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker", "bundle"]
@@ -147,6 +159,17 @@ class ImageLibrary(NamedTuple):
     version: Optional[str]
     """Driver version in the file's name, if any."""
     note: Optional[CudaNote] = None
+
+
+class ImageCuda(NamedTuple):
+    """A CUDA toolkit or runtime in an image."""
+
+    version: str
+    """`12.4.1`, or `12.4` where only that is told."""
+    origin: Literal["toolkit", "variable", "pip", "conda", "spack", "easybuild"]
+    """Who put it there; `toolkit`: /usr/local/cuda; `variable`: CUDA_VERSION, where there is no toolkit."""
+    where: str
+    """The file or directory that tells the version, as it is seen in the image; or the name of the variable."""
 
 
 class ImageFacts(NamedTuple):
@@ -176,13 +199,39 @@ class ImageFacts(NamedTuple):
     vendor_neutral: tuple[str, ...]
     """Which of libglvnd's libraries and the OpenCL loader it has, by soname."""
     cuda: Optional[str]
-    """The CUDA toolkit or runtime in it, `12.4.1`."""
+    """The newest CUDA toolkit or runtime in it, `12.4.1`."""
     compat: tuple[ImageLibrary, ...]
     """libcuda of CUDA's forward compatibility package, in /usr/local/cuda/compat; no empty and no damaged files."""
     rocm: Optional[str]
     """The ROCm release in it, `6.1.2`."""
     own_libcuda: Optional[RootedPath] = None
     """The libcuda to which its own LD_LIBRARY_PATH leads before the host's, resolved; None if to none."""
+    every_cuda: tuple[ImageCuda, ...] = ()
+    """Every CUDA toolkit or runtime that was found in it, the newest first."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The member `image` of the documents, without what tells where it lies."""
+        return {
+            "kind": self.kind,
+            "arch": self.arch,
+            "libc": {"family": self.libc_family, "version": self.libc_version},
+            "libstdcxx": self.libstdcxx,
+            "env": self.env,
+            "undecided": list(self.undecided),
+            "driver": [library._asdict() for library in self.driver],
+            "vendor_neutral": list(self.vendor_neutral),
+            "cuda": self.cuda,
+            "compat": plain(self.compat),
+            "rocm": self.rocm,
+        }
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> ImageFacts:
+        """What `to_dict` gave, with what it leaves out empty. Errors: `FormatError` (code `bad-plan`)."""
+        libc = value.get("libc") or {}
+        absent = {"label": "", "loader_directories": (), "singularity": False}
+        named = {"libc_family": libc.get("family"), "libc_version": libc.get("version")}
+        return made(cls, {**value, **named, **absent}, "image")
 
 
 class Gpu(NamedTuple):
@@ -436,6 +485,15 @@ class Finding(NamedTuple):
     hint: Optional[str] = None
     command: Optional[str] = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The member of `findings` in the documents."""
+        return self._asdict()
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Finding:
+        """What `to_dict` gave. Errors: `FormatError` (code `bad-plan`)."""
+        return made(cls, value, "finding")
+
 
 class Inventory(NamedTuple):
     """Everything that the sources found on one host for one vendor."""
@@ -469,6 +527,11 @@ class PlannedDriver(NamedTuple):
     """`ld.so.cache` and directories of the driver root, in order."""
 
 
+PLAN_SCHEMA = "gpubind.plan/1"
+_MEMBERS = ("gpus", "libdir", "libdir32", "mounts", "devices", "env", "decisions", "findings", "digest")
+"""What stands in the document of a plan as it is."""
+
+
 class Plan(NamedTuple):
     """The answer: what a container must get from this host."""
 
@@ -486,6 +549,58 @@ class Plan(NamedTuple):
     findings: tuple[Finding, ...]
     digest: str
     """sha256 over what a container would get, without anything that names the machine."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document `gpubind.plan/1` (data/plan.schema.json), as `json.loads` would give it."""
+        request = self.request
+        asked = {
+            "vendors": request.vendors,
+            "caps": request.capabilities,
+            "caps_explicit": request.caps_explicit,
+            "gpus": request.gpus,
+            "source": request.source,
+            "like": request.like,
+            "layout": self.layout,
+            "vendor_neutral": request.vendor_neutral,
+            "userspace": request.userspace,
+            "libc": "image",
+            "cuda_compat": request.cuda_compat,
+        }
+        drivers = [{**planned.driver._asdict(), "source": planned.source} for planned in self.drivers]
+        members = {name: getattr(self, name) for name in _MEMBERS}
+        image = None if self.image is None else self.image.to_dict()
+        head = {"schema": PLAN_SCHEMA, "gpubind": __version__, "request": asked, "drivers": drivers, "image": image}
+        document: dict[str, Any] = plain({**head, **members})
+        return document
+
+    def to_json(self) -> str:
+        """The same as text, as `gpubind plan --json` prints it."""
+        return text_of(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Plan:
+        """The plan of a document `gpubind.plan/1`; what no document holds of it is empty or at its default.
+
+        Errors: `FormatError` (code `bad-plan`) that names the place of what is not as gpubind writes it.
+        """
+        if document.get("schema") != PLAN_SCHEMA:
+            raise malformed(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
+        asked = document.get("request")
+        if not isinstance(asked, dict):
+            raise malformed("it is not there, or no object", "request")
+        drivers = document.get("drivers")
+        if not isinstance(drivers, list) or not all(isinstance(driver, dict) for driver in drivers):
+            raise malformed("it is not there, or no list of objects", "drivers")
+        image = document.get("image")
+        values = {
+            **document,
+            "request": {**asked, "caps": asked.get("caps") if asked.get("caps_explicit") else None},
+            "layout": asked.get("layout"),
+            "drivers": [{"driver": driver, "source": driver.get("source"), "searched": []} for driver in drivers],
+            "image": None,
+        }
+        plan = made(cls, values, "")
+        return plan if image is None else plan._replace(image=ImageFacts.from_dict(image))
 
     @property
     def generated(self) -> dict[ContainerPath, str]:

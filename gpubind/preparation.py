@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from gpubind.caller import begin, writable_files
-from gpubind.errors import RuntimeLimitError
+from gpubind.caller import begin, image_form, writable_files
+from gpubind.errors import RuntimeLimitError, UsageError
 from gpubind.execute import callers_environ, find_program
 from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
@@ -19,13 +19,24 @@ from gpubind.ldso.brought import Brought
 from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.planner.placement import Layout
 from gpubind.rules import Preflight, preflight
-from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes import RUNTIMES, runtime_of_format
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.record import STAGED_DIRECTORY, Command, Runtime
+from gpubind.runtimes.record import STAGED_DIRECTORY, STORES, Command, ImageForm, Printed, Runtime
 from gpubind.runtimes.start import Start
-from gpubind.stage import stage, stage_alone, stage_skeleton
+from gpubind.stage import stage, stage_alone, stage_in, stage_skeleton
 from gpubind.tree import Tree
 
+WORDS_OF_FORMS: Mapping[Optional[ImageForm], str] = {
+    "directory": "a directory",
+    "file": "a file",
+    "bundle": "an OCI bundle",
+    "layout": "an OCI layout",
+    "archive": "an archive of images",
+    "reference": "an image of a store",
+    "registry": "an image of a registry",
+    "source": "an image of such a source",
+    None: "images",
+}
 USUAL = next(iter(RUNTIMES))
 """What a runtime of which nothing is known is mostly like."""
 
@@ -33,18 +44,57 @@ USUAL = next(iter(RUNTIMES))
 def start_on(host: Host, runtime: Runtime, arguments: tuple[str, ...]) -> Start:
     """A start by *runtime* on *host*, with the facts of this machine; of another machine nothing is known."""
     if host.local is None:
-        return begin(runtime, None, arguments, {})
+        return begin(runtime, None, arguments, {}, host)
     environ = callers_environ()
-    return begin(runtime, find_program(runtime.name, environ), arguments, environ)
+    return begin(runtime, find_program(runtime.name, environ), arguments, environ, host)
 
 
-def first_installed(environ: Mapping[str, str], *, bundle: bool = False) -> Optional[Runtime]:
-    """The runtime that `--backend auto` means: the first whose program is in PATH; None if there is none.
+class Chosen(NamedTuple):
+    """What `--backend auto` comes to."""
 
-    *bundle*: whether the image is an OCI bundle, which some runtimes alone start, and these start nothing else.
+    runtime: Runtime
+    image: str
+    """As the runtime takes it."""
+    why: str
+
+
+def choose_runtime(image: str, environ: Mapping[str, str]) -> Chosen:
+    """The first runtime of the table whose program is in PATH and that starts such an *image*.
+
+    `podman:NAME` and `docker:NAME` are of those programs' own stores. Any other name that is nothing here may be a
+    mistake: where no program with a store is there either, whoever is there says so in its own words.
+    Errors: `RuntimeLimitError` (code `no-runtime`).
     """
-    able = (name for name in RUNTIMES if (RUNTIMES[name].images == ("bundle",)) == bundle)
-    return next((RUNTIMES[name] for name in able if find_program(name, environ)), None)
+    form = image_form(image)
+    store, _, name = image.partition(":")
+    if form == "reference" and store in STORES:
+        found = _first_of([other for other in RUNTIMES if RUNTIMES[other].store == store], image, environ)
+        return Chosen(found, name, "whose store is named with the image")
+    if form == "reference" and not any(find_program(other, environ) for other in _starting(form)):
+        form = None
+    found = _first_of(_starting(form), image, environ)
+    is_name = form == "directory" and found.store is not None and not image.startswith(("/", "."))
+    why = f"the first in PATH of those that start {WORDS_OF_FORMS[form]}"
+    return Chosen(found, f"./{image}" if is_name else image, why)
+
+
+def _starting(form: Optional[ImageForm]) -> Iterator[str]:
+    """The names of the runtimes that start images of *form*, in the order of the table; None: of any but a bundle."""
+    for name in RUNTIMES:
+        if ("bundle" not in RUNTIMES[name].images) if form is None else form in RUNTIMES[name].images:
+            yield name
+
+
+def _first_of(names: Iterable[str], image: str, environ: Mapping[str, str]) -> Runtime:
+    """The first of *names* whose program is in PATH. Errors: `RuntimeLimitError` (code `no-runtime`)."""
+    looked = []
+    for name in names:
+        looked.append(name)
+        if find_program(name, environ):
+            return RUNTIMES[name]
+    why = "such an image is started by " + ", ".join(looked)
+    hint = "install one of them, or name another with --backend"
+    raise RuntimeLimitError("no-runtime", "no runtime for this image is in PATH", where=image, why=why, hint=hint)
 
 
 def layout_of(start: Start, host: Host, image: Optional[Image]) -> Layout:
@@ -76,18 +126,50 @@ def without_choice(host: Host) -> Host:
     return made
 
 
-def staged(start: Start, plan: Plan, image: Optional[Image], *, write: bool) -> Start:
+class Later(NamedTuple):
+    """Who reads a document later, with the generated files to which it points."""
+
+    kept_as: Optional[str]
+    """The format of one that outlives the command: it must not point to what is private, or cleared."""
+    stage_dir: Optional[str]
+    """The directory where generated files may stay; None where the user names no place."""
+
+
+NOT_LATER = Later(None, None)
+
+
+def write_generated(
+    contents: Mapping[ContainerPath, str], environ: Mapping[str, str], later: Later = NOT_LATER
+) -> Mapping[ContainerPath, HostPath]:
+    """Where the generated files of a start, or of a document, are now.
+
+    Errors: `RuntimeLimitError` (code `no-stage-dir`) for a document that is kept and has no place for them,
+    `OutputError`.
+    """
+    if later.stage_dir is not None:
+        return stage_in(contents, later.stage_dir)
+    if contents and later.kept_as is not None:
+        raise RuntimeLimitError(
+            "no-stage-dir",
+            f"the document of --format {later.kept_as} needs generated files, and no place is named where they stay",
+            where=", ".join(sorted(contents)),
+            why="your own cache may be cleared, and nobody else may read it, while the document is still in use",
+            hint="--stage-dir DIR: a directory that is yours alone to write, that everybody may read, and that stays",
+        )
+    return stage(contents, environ)
+
+
+def staged(start: Start, plan: Plan, image: Optional[Image], *, write: bool, later: Later = NOT_LATER) -> Start:
     """*start* with the configuration of *image*, if that is a bundle, and the places of generated files: the plan's and
     its own, which are written if *write*.
 
-    Errors: `OutputError` (code `unwritable-file`).
+    Errors: as `write_generated`.
     """
     runtime = RUNTIMES[start.program]
     contents = {**plan.generated, **runtime.generated(plan, start, _tree(image))}
     places_of_files = runtime.skeleton(plan, start, _tree(image))
-    places: Mapping[ContainerPath, HostPath]
     if write:
-        places = stage(contents, start.environ)
+        places = write_generated(contents, start.environ, later)
     else:
         places = {target: HostPath(f"<generated>{target}") for target in contents}
     start = start._replace(staged=places, bundle=image.bundle if image is not None else None)
@@ -113,6 +195,35 @@ def words_of(start: Start, plan: Plan, image: Optional[Image]) -> Optional[Words
     Errors: `RuntimeLimitError` for what the runtime cannot say.
     """
     return RUNTIMES[start.program].words(plan, start, _tree(image))
+
+
+def rendered(
+    form: str,
+    start: Start,
+    host: Host,
+    plan: Plan,
+    image: Optional[Image],
+    *,
+    quoted: bool = False,
+    later: Later = NOT_LATER,
+) -> tuple[Plan, str]:
+    """*plan* as the format *form* of the runtime of *start*, and the plan with what was found on the way.
+
+    *quoted*: for a shell's `eval`. Generated files are written first. Errors: `UsageError` (code
+    `format-without-image`); `RuntimeLimitError` for what the runtime cannot say; `OutputError`.
+    """
+    runtime = runtime_of_format(form)  # that of *start* may be another program of the same kind
+    start = staged(start, plan, image, write=True, later=later)
+    if host.local is None and start.bundle is not None:
+        start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
+    words = words_of(start, plan, image)
+    if words is None:
+        what = f"--format {form} edits what an image has, and no such image is given"
+        raise UsageError("format-without-image", what, hint=f"give --image: {runtime.image_hint}")
+    plan = plan._replace(findings=(*plan.findings, *words.findings))
+    made = runtime.forms[form]
+    render = made.quoted if quoted and made.quoted else made.render
+    return plan, render(Printed(words, start, host, plan))
 
 
 def line_words_of(start: Start, plan: Plan, image: Optional[Image]) -> tuple[Optional[Words], bool]:
@@ -142,7 +253,7 @@ def preflight_of(
     if runtime is None or start is None:
         name = runtime.name if runtime is not None else None
         is_here = runtime is None and host.local is not None and program is not None
-        brought = _usually_brought(plan) if is_here else None
+        brought = _usually_brought(plan, host) if is_here else None
         return preflight(host, plan, image, backend=name, program=program, brought=brought)
     start = staged(start, plan, image, write=False)
     brought = brought_by(start, plan, image) if host.local is not None else None
@@ -153,11 +264,11 @@ def preflight_of(
     return made
 
 
-def _usually_brought(plan: Plan) -> Optional[Brought]:
+def _usually_brought(plan: Plan, host: Host) -> Optional[Brought]:
     """What a runtime of which nothing is known mostly brings: Apptainer's home, working directory and /tmp."""
     environ = callers_environ()
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
-    return brought_by(begin(RUNTIMES[USUAL], None, (), places), plan, None)
+    return brought_by(begin(RUNTIMES[USUAL], None, (), places, host), plan, None)
 
 
 def _tree(image: Optional[Image]) -> Optional[Tree]:

@@ -14,10 +14,11 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 from gpubind.errors import OutputError
 from gpubind.host.directories import xdg_directory
+from gpubind.host.trust import acts_as_root, is_obeyed, why_not_lasting
 from gpubind.model import ContainerPath, HostPath
 
 LAST_RESORT = "/tmp"
@@ -37,20 +38,31 @@ def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> 
 
 
 def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[ContainerPath, HostPath]:
-    """Write *contents* into *directory*, an absolute path, which everybody may read and which stays.
+    """Write *contents* into *directory*, which everybody may read and which stays.
 
     It is made if it is not there. Errors: `OutputError` (code `unwritable-file`), also for a directory that somebody
-    else could write to.
+    else could write to; for root's, above which somebody else could write, or which not everybody may enter.
     """
     if not contents:
         return {}
     try:
-        return {target: _put(directory, *_named(target, text), 0o755) for target, text in contents.items()}
+        place = os.path.abspath(directory)
+        _need_lasting(place)
+        places = {target: _put(place, *_named(target, text), 0o755) for target, text in contents.items()}
+        _need_lasting(place)
+        return places
     except OSError as error:
         why = error.strerror or str(error)
-        hint = "name a directory that is yours, that stays, and that only you may write to"
+        hint = "name a directory that is yours, that stays, that only you may write to, and that everybody may enter"
         what = "there is no place for generated files"
         raise OutputError("unwritable-file", what, where=directory, why=why, hint=hint) from error
+
+
+def _need_lasting(directory: str) -> None:
+    """Errors: `PermissionError` for a directory of root's that others could change, now or when it is used."""
+    why = why_not_lasting(directory) if acts_as_root() else None
+    if why is not None:
+        raise PermissionError(errno.EACCES, why)
 
 
 def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath:
@@ -61,7 +73,7 @@ def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath
     own = hashlib.sha256(data).hexdigest()
 
     def put(place: str) -> HostPath:
-        os.makedirs(place, mode=0o700, exist_ok=True)
+        _make(place, 0o700)
         os.close(_open_directory(place))
         _put(f"{place}/{own}", name, data, 0o700)
         return HostPath(f"{place}/{own}")
@@ -79,36 +91,38 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
     return _in_first_place(lambda place: _put_skeleton(place, name, wanted), environ)
 
 
-def replace(path: str, data: bytes, mode: Optional[int]) -> None:
-    """Write *data* to the file *path*, which is whole, or stays as it was. *mode*: its permissions; None for those of
-    any new file. Errors: `OSError`.
+def replace(
+    place: int, name: str, data: bytes, mode: Optional[int] = None, owner: Optional[tuple[int, int]] = None
+) -> None:
+    """Write *data* to the file *name* in the open directory *place*; it is whole, or stays as it was.
+
+    *mode*: its permissions; None for those of any new file. *owner*: user and group; None for the caller's.
+    Errors: `OSError`.
     """
-    directory, name = os.path.split(path)
-    place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with _part(place, data, mode) as part:
-            os.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
-    finally:
-        os.close(place)
+    with _part(place, data, mode, owner) as part:
+        os.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
 
 
 def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    _make(directory, 0o700)
     os.close(_open_directory(directory))
     path = f"{directory}/{name}"
     if _skeleton_of(path) == places:
         return HostPath(path)
     part = f"{path}.{os.urandom(16).hex()}"
-    os.mkdir(part, 0o755)
-    for place in places:
-        os.makedirs(os.path.dirname(part + place), mode=0o755, exist_ok=True)
-        os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
     try:
+        os.mkdir(part, 0o755)
+        for place in places:
+            os.makedirs(os.path.dirname(part + place), mode=0o755, exist_ok=True)
+            os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
         os.rename(part, path)
-    except OSError:  # somebody else was faster, or the one that is there is not as it was made
-        if _skeleton_of(path) != places:
+    except OSError:
+        # Somebody else was faster, the one that is there is not as it was made, or there is no room.
+        if _skeleton_of(part) == places != _skeleton_of(path):
             return HostPath(part)
-        shutil.rmtree(part)
+        shutil.rmtree(part, ignore_errors=True)
+        if _skeleton_of(path) != places:
+            raise
     return HostPath(path)
 
 
@@ -130,23 +144,49 @@ def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) 
     return _in_first_place(lambda place: _put(place, name, data, 0o700), environ)
 
 
+class _Place(NamedTuple):
+    path: str
+    base: str
+    """What has to be there already: a home or TMPDIR that does not exist is not made."""
+
+
 def _in_first_place(put: Callable[[str], HostPath], environ: Mapping[str, str]) -> HostPath:
-    """What *put* answers for the first place that serves."""
+    """What *put* answers for the first place that serves; for root, of those that others could not change."""
     places = _places(environ)
     why = ""
     for place in places:
         try:
-            return put(place)
+            if not os.path.isdir(place.base):
+                raise NotADirectoryError(errno.ENOTDIR, f"{place.base} is no directory")
+            if not is_obeyed(place.path):
+                raise PermissionError(errno.EACCES, "others than root could change what is there")
+            return put(place.path)
         except OSError as error:
             why = error.strerror or str(error)
-    raise OutputError("unwritable-file", "there is no place for generated files", where=", ".join(places), why=why)
+    where = ", ".join(place.path for place in places)
+    raise OutputError("unwritable-file", "there is no place for generated files", where=where, why=why)
 
 
-def _places(environ: Mapping[str, str]) -> tuple[str, ...]:
+def _places(environ: Mapping[str, str]) -> tuple[_Place, ...]:
     cache = xdg_directory(environ, "XDG_CACHE_HOME", ".cache")
+    home = "/" if environ.get("XDG_CACHE_HOME", "").startswith("/") else environ.get("HOME", "")
     bases = (base for base in (environ.get("TMPDIR", ""), LAST_RESORT) if base.startswith("/"))
-    private = (f"{base}/gpubind-{os.geteuid()}" for base in bases)
-    return tuple(dict.fromkeys((*([cache] if cache else []), *private)))
+    private = (_Place(f"{base}/gpubind-{os.geteuid()}", base) for base in bases)
+    return tuple(dict.fromkeys((*([_Place(cache, home)] if cache else []), *private)))
+
+
+def _make(directory: str, mode: int) -> None:
+    """Make *directory*, and those above it that are not there, with *mode* whatever the umask says."""
+    if os.path.isdir(directory):
+        return
+    _make(os.path.dirname(directory), mode)
+    with contextlib.suppress(FileExistsError):  # somebody else was faster, or it is no directory: opening it will tell
+        os.mkdir(directory, mode)
+        made = _open_directory(directory)
+        try:
+            os.fchmod(made, mode)
+        finally:
+            os.close(made)
 
 
 def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
@@ -157,7 +197,7 @@ def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
 
 def _put(directory: str, name: str, data: bytes, mode: int) -> HostPath:
     """The file *name* in *directory* that holds *data*, written if it is not there. *mode* is for a new directory."""
-    os.makedirs(directory, mode=mode, exist_ok=True)
+    _make(directory, mode)
     place = _open_directory(directory)
     try:
         if not _holds(place, name, data):
@@ -184,10 +224,10 @@ def _write(place: int, name: str, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _part(place: int, data: bytes, mode: Optional[int]) -> Iterator[str]:
+def _part(place: int, data: bytes, mode: Optional[int], owner: Optional[tuple[int, int]] = None) -> Iterator[str]:
     """The name of a new file with *data* in the directory *place*, which nobody else can have; in the end it is gone.
 
-    *mode*: its permissions; None for those of any new file.
+    *mode*, *owner*: as for `replace`.
     """
     part = f".{os.urandom(16).hex()}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -197,6 +237,8 @@ def _part(place: int, data: bytes, mode: Optional[int]) -> Iterator[str]:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file, rest) :]
+            if owner is not None and owner != _owner(file):
+                os.fchown(file, *owner)
             if mode is not None:
                 os.fchmod(file, mode)
             os.fsync(file)  # a full disk may say so only now, and the name is for good
@@ -206,6 +248,11 @@ def _part(place: int, data: bytes, mode: Optional[int]) -> Iterator[str]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part, dir_fd=place)
+
+
+def _owner(file: int) -> tuple[int, int]:
+    found = os.fstat(file)
+    return found.st_uid, found.st_gid
 
 
 def _name(place: int, part: str, name: str, data: bytes) -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Optional
 
+import jsonschema
 import pytest
 from build.driver import rhel
 from build.elf import elf
@@ -74,6 +75,19 @@ def test_no_color_is_honoured() -> None:
     assert "\x1b[" not in done.stdout
 
 
+def test_colour_can_be_forced_and_no_color_wins() -> None:
+    asked = ("plan", "--host", HOST, "--format", "table")
+    assert "\x1b[" in gpubind(*asked, env={"FORCE_COLOR": "1"}).stdout
+    assert "\x1b[" not in gpubind(*asked, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+
+
+def test_nodes_are_listed_in_the_order_of_their_numbers() -> None:
+    text = gpubind("plan", "--host", "mi300x-rocm62", "--format", "table").stdout
+    cards = [int(number) for number in re.findall(r"/dev/dri/card([0-9]+)", text)]
+    assert len(cards) > 2
+    assert cards == sorted(cards)
+
+
 def test_quiet_reports_no_findings() -> None:
     assert gpubind("plan", "-q", "--host", HOST).stderr == ""
 
@@ -82,6 +96,20 @@ def test_json_reports_nothing_on_stderr() -> None:
     done = gpubind("plan", "--json", "--host", HOST)
     assert done.stderr == ""
     assert json.loads(done.stdout)["schema"] == "gpubind.plan/1"
+
+
+@pytest.mark.parametrize("words", [("--json",), ("--format", "json"), ("--format=json",)])
+def test_where_json_is_asked_for_and_none_can_be_made_the_error_is_json_too(words: tuple[str, ...]) -> None:
+    done = gpubind("plan", *words, "--host", HOST, "--caps", "compue")
+    document = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(json.loads(read_data("data/error.schema.json"))).validate(document)
+    assert (document["code"], document["exit"], done.returncode) == ("unknown-capability", 2, 2)
+    assert done.stderr.startswith("error: unknown-capability")
+
+
+def test_an_error_is_json_only_where_json_would_be(tmp_path: Path) -> None:
+    assert gpubind("plan", "--host", HOST, "--caps", "compue").stdout == ""
+    assert gpubind("plan", "--json", "-o", str(tmp_path / "x"), "--host", HOST, "--caps", "compue").stdout == ""
 
 
 def test_output_writes_the_document_to_a_file_and_nothing_to_stdout(tmp_path: Path) -> None:
@@ -105,7 +133,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--caps", "compute,teleport"), "unknown-capability", 2),
         (("plan", "--caps", ","), "unknown-capability", 2),
         (("plan", "--format", "yaml"), "unknown-format", 2),
-        (("plan", "--json", "--format", "text"), "two-formats", 2),
+        (("plan", "--format", "text", "--format", "paths"), "two-formats", 2),
         (("plan", "--like", "docker", "--host", HOST), "unknown-flavour", 2),
         (("plan", "--host", "nowhere"), "unknown-host", 2),
         (("plan", "--host", HOST, "--root", "/"), "host-with-root", 2),
@@ -308,7 +336,58 @@ def test_explain_tells_who_named_a_file_and_where_it_lands() -> None:
 
 
 def test_explain_says_so_when_nobody_names_it() -> None:
-    assert "no source names it" in gpubind("explain", "libfoo.so.9", "--host", HOST).stdout
+    done = gpubind("explain", "libfoo.so.9", "--host", HOST)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: unknown-code: `libfoo.so.9`")
+    assert "where: looked in ld.so.cache, " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("library-mising", "library-missing"), ("libcudda.so.1", "libcuda.so.1"), ("/dev/nvidia7", "/dev/nvidia1")],
+)
+def test_explain_knows_what_a_mistyped_name_was_to_be(name: str, near: str) -> None:
+    done = gpubind("explain", name, "--host", HOST)
+    assert done.returncode == 2
+    assert f"`{near}`" in done.stderr.partition("hint:")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (("plan", "--host", "debian13-nvidia55"), "debian13-nvidia550"),
+        (("plan", "--host", HOST, "--caps", "compue"), "compute"),
+        (("plan", "--host", HOST, "--format", "Table"), "table"),
+        (("plan", "--host", HOST, "--format", "aptainer"), "apptainer"),
+        (("plan", "--host", HOST, "--source", "drivr"), "driver"),
+        (("plan", "--host", HOST, "--like", "apptaner"), "apptainer"),
+        (("check", "--host", HOST, "--only", "cuda-too-knew"), "cuda-too-new"),
+        (("check", "--host", HOST, "--format", "junti"), "junit"),
+        (("check", "--host", HOST, "--backend", "pdoman"), "podman"),
+    ],
+    ids=lambda value: "" if isinstance(value, tuple) else value,
+)
+def test_an_unknown_value_is_told_what_it_was_to_be(words: tuple[str, ...], near: str) -> None:
+    done = gpubind(*words)
+    assert done.returncode == 2
+    assert f"hint:  did you mean `{near}`" in done.stderr
+
+
+def test_explain_of_a_message_needs_no_host(tmp_path: Path) -> None:
+    done = gpubind("explain", "./solve: /lib/libc.so.6: version `GLIBC_2.34' not found (required by ./solve)")
+    assert done.returncode == 0
+    assert "program-library-version" in done.stdout
+
+
+def test_explain_alone_lists_every_code() -> None:
+    lines = gpubind("explain").stdout.splitlines()
+    assert "cuda-too-new" in {line.split()[0] for line in lines} >= {"unknown-code"}
+
+
+def test_explain_in_json_fits_its_schema() -> None:
+    validator = jsonschema.Draft202012Validator(json.loads(read_data("data/explain.schema.json")))
+    for asked in ([], ["uvm-missing"], ["999"], ["libcuda.so.1"]):
+        validator.validate(json.loads(gpubind("explain", *asked, "--json", "--host", HOST).stdout))
 
 
 def test_record_then_plan_gives_the_same_as_the_record_it_was_made_from(tmp_path: Path) -> None:
@@ -324,7 +403,7 @@ def test_record_then_plan_gives_the_same_as_the_record_it_was_made_from(tmp_path
 def test_version_is_the_packages() -> None:
     import gpubind as package
 
-    assert gpubind("--version").stdout == f"gpubind {package.__version__}\n"
+    assert gpubind("--version").stdout == gpubind("-V").stdout == f"gpubind {package.__version__}\n"
 
 
 def test_check_prints_a_line_a_finding_and_the_verdict() -> None:
@@ -511,7 +590,6 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
         (("plan", "--vendor-neutral", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--userspace", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--nv", "--rocm", "--list", "/dev/null", "--host", HOST), "list-for-two", 2),
-        (("plan", "--rocm", "--json", "--host", HOST), "not-recorded", 4),
         (("plan", "--nv", "--host", "mi300x-rocm62"), "nothing-to-bind", 3),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -591,19 +669,32 @@ def test_a_host_without_gpu_is_a_warning_and_the_container_starts(tmp_path: Path
     empty = tmp_path / "empty"
     empty.mkdir()
     roots = ("--root", str(empty), "--dev-root", str(empty))
-    done = gpubind("exec", *roots, "img", "cmd", env=env)
+    done = gpubind("exec", *roots, "img.sif", "cmd", env=env)
     assert (done.returncode, done.stderr.startswith("warning: nothing-to-bind: ")) == (42, True)
-    assert gpubind("exec", "--require-gpu", *roots, "img", "cmd", env=env).returncode == 125
+    assert ("NVIDIA" in done.stderr, "AMD" in done.stderr) == (True, True)  # nobody was asked for by name
+    assert gpubind("exec", "--require-gpu", *roots, "img.sif", "cmd", env=env).returncode == 125
+
+
+def test_a_start_tells_each_finding_that_counts_in_a_line_and_all_of_all_with_verbose(tmp_path: Path) -> None:
+    env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
+    unloaded = str(make_tree(tmp_path / "root", rhel()).root)
+    words = ("exec", "--nv", "--root", unloaded, "--dev-root", unloaded)
+    (line,) = gpubind(*words, "img.sif", "cmd", env=env).stderr.splitlines()
+    assert line.startswith("error: driver-not-loaded: no NVIDIA kernel module is loaded on this host (hint: load it")
+    assert line.endswith("nvidia-modprobe -u -c=0)")
+    told = gpubind("exec", "-v", *words[1:], "img.sif", "cmd", env=env).stderr
+    assert "  where: " in told
+    assert "note: " in told
 
 
 def test_require_gpu_wants_a_gpu_that_works(tmp_path: Path) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
     words = ("exec", "--require-gpu", "--host", HOST, "--dry-run")
-    assert gpubind(*words, "img", "cmd", env=env).returncode == 0
-    done = gpubind(*words, "--gpus", "none", "img", "cmd", env=env)
+    assert gpubind(*words, "img.sif", "cmd", env=env).returncode == 0
+    done = gpubind(*words, "--gpus", "none", "img.sif", "cmd", env=env)
     assert (done.returncode, done.stderr.startswith("error: gpu-required: ")) == (125, True)
     unloaded = str(make_tree(tmp_path / "root", rhel()).root)
-    done = gpubind("exec", "--require-gpu", "--root", unloaded, "--dev-root", unloaded, "img", "cmd", env=env)
+    done = gpubind("exec", "--require-gpu", "--root", unloaded, "--dev-root", unloaded, "img.sif", "cmd", env=env)
     assert (done.returncode, "driver-not-loaded" in done.stderr) == (125, True)
 
 
@@ -611,7 +702,7 @@ def test_require_gpu_wants_a_gpu_that_works(tmp_path: Path) -> None:
 def test_an_argument_that_would_take_gpubinds_own_words_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
     arguments = [f"--backend-arg={word}" for word in words]
-    done = gpubind("exec", *a_driver(tmp_path), *arguments, "img", "cmd", env=env)
+    done = gpubind("exec", *a_driver(tmp_path), *arguments, "img.sif", "cmd", env=env)
     assert (done.returncode, done.stderr.startswith("error: incomplete-argument: ")) == (2, True)
 
 
@@ -620,7 +711,7 @@ def test_a_start_ends_with_125_where_the_configuration_is_malformed(tmp_path: Pa
     (tmp_path / "gpubind").mkdir()
     (tmp_path / "gpubind" / "config.toml").write_text("caps = [")
     env["XDG_CONFIG_HOME"] = str(tmp_path)
-    assert gpubind("exec", "--host", HOST, "img", "cmd", env=env).returncode == 125
+    assert gpubind("exec", "--host", HOST, "img.sif", "cmd", env=env).returncode == 125
     assert gpubind("plan", "--host", HOST, env=env).returncode == 5
 
 
@@ -710,6 +801,13 @@ def test_what_is_said_of_gpus_is_looked_at_before_the_host(tmp_path: Path) -> No
 def test_a_program_that_is_imitated_chooses_no_gpu() -> None:
     done = gpubind("plan", "--host", HOST, "--gpus", "0", "--like", "apptainer")
     assert (done.returncode, done.stderr.split(": ")[1]) == (2, "like-with-gpus")
+
+
+@pytest.mark.parametrize(("name", "meant"), [("uvm-mising", "uvm-missing"), ("not-recordet", "not-recorded")])
+def test_a_mistyped_code_is_a_mistake_and_the_code_is_told(name: str, meant: str) -> None:
+    done = gpubind("explain", name, "--host", HOST)
+    assert (done.returncode, done.stderr.startswith("error: unknown-code: ")) == (2, True)
+    assert f"`{meant}`" in done.stderr
 
 
 def test_explain_says_why_a_node_is_left_out() -> None:

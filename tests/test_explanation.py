@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from build.driver import host, kernel, rhel
 
-from gpubind.explanation import explain, explain_code
+from gpubind.documents.explained import unmarked
+from gpubind.explanation import Message, explain, explain_code, explain_message, messages, near_names
 from gpubind.facade import plan
 from gpubind.findings import texts
 from gpubind.model import Request
@@ -45,6 +48,90 @@ def test_every_finding_has_its_page(code: str) -> None:
     page = explain_code(code)
     assert page is not None
     assert page.startswith(f"{code}\n")
+
+
+def messages_page() -> str:
+    """docs/messages.md, of the rows of data/messages.json."""
+    lines = [
+        "# I saw this message",
+        "",
+        "What programs say when a GPU or a library cannot be used, what it means, and what to do. "
+        "`gpubind explain` finds the same:",
+        "",
+        '    gpubind explain "version GLIBC_2.34 not found"',
+        "    gpubind explain 999",
+        "    gpubind explain CUDA_ERROR_NO_DEVICE",
+        "",
+        "`gpubind check` says most of it before the job starts; the findings named here foretell the message.",
+    ]
+    for row in messages():
+        about = ", ".join(f"[{code}](findings.md#{code})" for code in row.codes)
+        lines += ["", f"## {row.message}", "", f"{row.means} {row.do}", "", f"Findings: {about}."]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_of_messages_is_what_the_data_gives(update_golden: bool) -> None:
+    page = Path(__file__).parent.parent / "docs" / "messages.md"
+    if update_golden:
+        page.write_text(messages_page())
+    assert page.read_text() == messages_page()
+
+
+@pytest.mark.parametrize("row", messages(), ids=lambda row: row.message[:40])
+def test_a_message_is_found_by_its_own_words_and_names_findings_that_are_there(row: Message) -> None:
+    assert explain_message(row.message)[0] == row
+    assert set(row.codes) <= set(texts())
+    assert list(row.codes) == sorted(row.codes)
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        ("./a.out: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./a.out)", "program-library-version"),
+        ("version GLIBC_2.34 not found", "program-library-version"),
+        ("GLIBC_2.34", "image-libc"),
+        ("/usr/lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found", "library-version"),
+        ("libcuda.so.1: cannot open shared object file", "no-libcuda"),
+        ("ImportError: libcuda.so.1: cannot open shared object file: No such file or directory", "nothing-to-bind"),
+        ("ImportError: libcudnn.so.9: cannot open shared object file", "program-library-missing"),
+        ("Could not load dynamic library 'libcuda.so.1'; dlerror: ...", "no-libcuda"),
+        ("999", "uvm-missing"),
+        ("RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment", "uvm-missing"),
+        ("CUDA_ERROR_NO_DEVICE", "visible-devices-none"),
+        ("cuda_error_no_device", "no-gpu"),
+        ("804", "compat-harmful"),
+        ("Failed to initialize NVML:   Driver/library version mismatch", "driver-mismatch"),
+        ("Error: unresolvable CDI devices nvidia.com/gpu=all", "stale-cdi"),
+        ("808", "mps-active"),
+        ("gbm_create_device fails", "drm-modeset-off"),
+    ],
+)
+def test_a_message_that_somebody_saw_leads_to_its_findings(seen: str, code: str) -> None:
+    assert code in explain_message(seen)[1]
+
+
+@pytest.mark.parametrize("name", ["libcuda.so.1", "libGL.so.1", "/dev/nvidia0", "nvidia-smi", "", "GPU", "libnvidia-*"])
+def test_a_name_is_no_message(name: str) -> None:
+    assert explain_message(name) == (None, ())
+
+
+def test_near_names_ignore_case_and_come_from_codes_and_names() -> None:
+    assert near_names("LIBRARY-MISING", ())[0] == "library-missing"
+    assert near_names("libcudda.so.1", ("libcuda.so.1", "libGL.so.1"))[0] == "libcuda.so.1"
+    assert near_names("qqqqqq", ("libcuda.so.1",)) == ()
+
+
+def test_a_page_has_no_marks_and_fits_and_commands_stay_whole() -> None:
+    for code in texts():
+        text = unmarked(explain_code(code) or "", 80)
+        assert "](" not in text, code
+        assert "``" not in text, code
+        long = [line for line in text.splitlines() if len(line) > 80 and " " in line.strip("`,.;:()")]
+        assert all("`" in line for line in long), long
+
+
+def test_a_code_is_found_whatever_its_case() -> None:
+    assert explain_code("LIBRARY-MISSING") == explain_code("library-missing")
 
 
 @pytest.mark.parametrize("name", ["libcuda.so.1", "no-such-code", "", "../findings"])

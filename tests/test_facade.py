@@ -9,14 +9,16 @@ import pytest
 from build.driver import host, kernel, rhel
 from build.elf import elf
 from build.images import glibc, image
-from build.trees import File
+from build.trees import File, Spec
 
 import gpubind
 from gpubind.data import HOSTS
-from gpubind.errors import UsageError
-from gpubind.model import ContainerPath, Request
+from gpubind.errors import FormatError, UsageError
+from gpubind.model import DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
+from gpubind.request import checked
 
 HOST = gpubind.open_host(HOSTS[0])
+NOTED: Spec = {"/usr/local/cuda/compat/libcuda.so.1": elf("libcuda.so.1", cuda_note=CudaNote("12.8", (535,)))}
 
 
 def codes(*arguments: str, backend: str = "apptainer") -> list[str]:
@@ -85,5 +87,97 @@ def test_a_runtime_that_builds_its_container_of_the_image_has_no_words_without_o
     assert gpubind.words(made, start, opened) is not None
 
 
-def test_json_is_the_plan_document() -> None:
-    assert json.loads(gpubind.plan_json(gpubind.plan(HOST, Request())))["schema"] == "gpubind.plan/1"
+def test_a_plan_comes_back_from_its_document() -> None:
+    for name in HOSTS:
+        document = gpubind.plan(gpubind.open_host(name), Request(), image=image(glibc(), NOTED)).to_dict()
+        assert gpubind.Plan.from_dict(json.loads(json.dumps(document))).to_dict() == document
+
+
+def test_what_comes_back_is_values_again() -> None:
+    made = gpubind.plan(HOST, Request(caps=("compute",)))
+    again = gpubind.Plan.from_dict(json.loads(made.to_json()))
+    assert (again.mounts, again.devices, again.findings) == (made.mounts, made.devices, made.findings)
+    assert (again.request.caps, gpubind.Plan.from_dict(gpubind.plan(HOST, Request()).to_dict()).request.caps) == (
+        ("compute",),
+        None,
+    )
+
+
+def test_a_finding_comes_back_from_its_document() -> None:
+    finding = gpubind.check(HOST, gpubind.plan(HOST, Request()))[0]
+    assert gpubind.Finding.from_dict(finding.to_dict()) == finding
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"schema": "gpubind.plan/2"}, "schema"),
+        ({"request": None}, "request"),
+        ({"drivers": [1]}, "drivers"),
+        ({"mounts": [{}]}, "mounts[0]"),
+        ({"digest": 5}, "digest"),
+        ({"image": {"kind": "tape"}}, "image"),
+    ],
+)
+def test_a_document_that_is_no_plan_is_refused_with_the_place(change: dict[str, object], place: str) -> None:
+    with pytest.raises(FormatError, match="bad-plan") as caught:
+        gpubind.Plan.from_dict({**gpubind.plan(HOST, Request()).to_dict(), **change})
+    assert caught.value.place == place
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "says"),
+    [
+        (Request(caps=("compue",)), "unknown-capability", "compue"),  # type: ignore[arg-type]
+        (Request(caps="compute"), "wrong-type", "caps wants a tuple of strings, not 'compute'"),  # type: ignore[arg-type]
+        (Request(caps=()), "unknown-capability", "caps names no capability"),
+        (Request(vendors=("AMD",)), "unknown-vendor", "AMD"),  # type: ignore[arg-type]
+        (Request(vendors="nvidia"), "wrong-type", "vendors"),  # type: ignore[arg-type]
+        (Request(source="foo"), "unknown-source", "foo"),
+        (Request(vendor_neutral="foo"), "unknown-side", "foo"),  # type: ignore[arg-type]
+        (Request(libdir=ContainerPath("usr/lib")), "not-absolute", "libdir wants an absolute path"),
+        (Request(gpus=0), "wrong-type", "gpus wants a string, not 0"),  # type: ignore[arg-type]
+        (Request(gpus=[0]), "wrong-type", "gpus"),  # type: ignore[arg-type]
+        (Request(gpus="one"), "bad-gpus", "one"),
+        (Request(completion=1), "wrong-type", "completion wants True or False"),  # type: ignore[arg-type]
+        (Request(like="apptainer", gpus="0"), "like-with-gpus", "gpus cannot be used with like"),
+        (Request(cdi_devices=("gpu0",)), "bad-cdi-name", "gpu0"),
+        (Request(cdi_devices=("nvidia.com/gpu=0",), source="driver"), "cdi-with-source", "cdi_devices"),
+        (Request(cdi_devices=("nvidia.com/gpu=0",), gpus="0"), "cdi-with-gpus", "cdi_devices and gpus"),
+    ],
+)
+def test_a_request_that_the_command_line_refuses_is_refused(request_: Request, code: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        gpubind.plan(HOST, request_)
+    assert caught.value.code == code
+    assert says in f"{caught.value.what} {caught.value.why}"
+    assert "--" not in caught.value.what or code == "bad-gpus"
+
+
+def test_a_request_has_the_defaults_of_the_command_line() -> None:
+    request = checked(Request())
+    assert (request.vendors, request.caps_explicit, request.capabilities) == ((), False, DEFAULT_CAPABILITIES)
+    assert Request(caps=("compute",)).caps_explicit
+    assert checked(Request(cdi_devices=("nvidia.com/gpu=0",))).source == "cdi"
+
+
+def test_lists_and_doubled_slashes_have_one_form() -> None:
+    request = checked(Request(caps=["utility", "compute"], libdir=ContainerPath("//opt//lib/")))  # type: ignore[arg-type]
+    assert (request.caps, request.libdir) == (("compute", "utility"), "/opt/lib")
+    assert checked(request) == request
+
+
+def test_a_plan_is_rendered_as_the_command_line_prints_it() -> None:
+    start = gpubind.open_runtime(HOST, "apptainer")
+    made = gpubind.plan(HOST, Request(caps=("utility",)), start=start)
+    assert gpubind.render(made, "json") == made.to_json()
+    said = gpubind.render(made, "apptainer", host=HOST)
+    assert "--bind /usr/lib/" in said
+    assert gpubind.render(made, "apptainer", start=start, host=HOST) == said
+
+
+def test_a_plan_for_other_places_is_not_rendered_for_a_runtime() -> None:
+    with pytest.raises(UsageError, match="other-layout"):
+        gpubind.render(gpubind.plan(HOST, Request()), "apptainer", host=HOST)
+    with pytest.raises(UsageError, match="unknown-format"):
+        gpubind.render(gpubind.plan(HOST, Request()), "apptainerr", host=HOST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import string
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,24 @@ import pytest
 
 import gpubind
 from gpubind.explanation import explain_code
-from gpubind.findings import finding, texts
+from gpubind.findings import MENDED_BY, finding, texts
 from gpubind.model import VENDORS
 from gpubind.names import COMPANIONS
 
 PACKAGE = Path(gpubind.__file__).parent
+DOCS = PACKAGE.parent / "docs" / "findings.md"
+TABLE_BEGINS, TABLE_ENDS = "<!-- what mends it: of data/findings.json -->", "<!-- end -->"
+MEANS = {
+    "command": "a command: the finding has it, mostly for root",
+    "option": "an option of gpubind, or of the runtime",
+    "variable": "a variable of the environment",
+    "image": "another image, or a change in this one",
+    "host": "a file or a package of the host, or the site's configuration",
+    "person": "**a person**: a decision, a reboot, a scheduler, hardware",
+    "nothing": "nobody: it says how things are",
+}
 TOLD = ("what", "why", "hint", "command")
-FIELDS = {*TOLD, "needs", "severity", "vendor", "cases"}
+FIELDS = {*TOLD, "needs", "severity", "by", "follows", "vendor", "cases"}
 
 
 def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
@@ -26,6 +38,7 @@ def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
         assert {*text} <= FIELDS, code
         assert text["needs"] in ("host", "image", "runtime", "program"), code
         assert text["severity"], code
+        assert text["by"] in MENDED_BY, code
         assert {*text["severity"]} <= {"error", "warning", "note"}, code
         assert text.get("vendor") in (None, *VENDORS), code
         for case in text.get("cases", {}).values():
@@ -76,7 +89,9 @@ def test_every_fact_of_a_text_is_given_where_the_finding_is_made() -> None:
 
 
 def test_a_finding_is_filled_in_with_its_facts() -> None:
-    made = finding("gpu-without-driver", subject="0000:17:00.0", where="/sys", gpus="1 NVIDIA GPU")
+    made = finding(
+        "gpu-without-driver", subject="0000:17:00.0", where="/sys", gpus="1 NVIDIA GPU", load="modprobe nvidia"
+    )
     assert made.what == "this host has 1 NVIDIA GPU on its PCI bus, and no NVIDIA driver is loaded"
     assert (made.severity, made.vendor, made.subject) == ("error", "nvidia", "0000:17:00.0")
 
@@ -106,7 +121,28 @@ def test_every_case_is_named_in_the_code() -> None:
 def test_a_codes_page_begins_with_what_its_findings_may_be(code: str) -> None:
     page = explain_code(code)
     assert page is not None
-    assert page.split("\n")[2].startswith(f"*{', '.join(texts()[code]['severity'])}; ")
+    severities, needs = ", ".join(texts()[code]["severity"]), texts()[code]["needs"]
+    assert re.match(rf"\*{severities}; {needs}( \([^)]*\))?\*$", page.split("\n")[2])
+
+
+def test_the_page_says_for_each_code_what_mends_it(request: pytest.FixtureRequest) -> None:
+    """`--update-golden` writes the table anew, of data/findings.json."""
+    page = DOCS.read_text()
+    before, _, rest = page.partition(TABLE_BEGINS)
+    after = rest.partition(TABLE_ENDS)[2]
+    expected = f"{before}{TABLE_BEGINS}\n{table()}\n{TABLE_ENDS}{after}"
+    if request.config.getoption("--update-golden"):
+        DOCS.write_text(expected)
+    assert page == expected
+
+
+def table() -> str:
+    """What mends it, and the codes that it mends."""
+    by = {means: [code for code, text in texts().items() if text["by"] == means] for means in MENDED_BY}
+    rows = [
+        f"| {MEANS[means]} | " + ", ".join(f"[{code}](#{code})" for code in codes) + " |" for means, codes in by.items()
+    ]
+    return "\n".join(["| who mends it, and how | findings |", "| --- | --- |", *rows])
 
 
 def test_no_finding_is_made_without_its_text() -> None:

@@ -21,8 +21,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 NVIDIA = {
     "default": Request(),
-    "compute-utility": Request(caps=("compute", "utility"), caps_explicit=True),
-    "all": Request(caps=CAPABILITIES, caps_explicit=True),
+    "compute-utility": Request(caps=("compute", "utility")),
+    "all": Request(caps=CAPABILITIES),
     "driver": Request(source="driver"),
     "no-completion": Request(completion=False),
     "like-apptainer": Request(like="apptainer"),
@@ -33,8 +33,8 @@ NVIDIA = {
 AMD: dict[str, Request] = {
     "default": Request(vendors=("amd",)),
     "every-vendor": Request(vendors=()),
-    "compute-utility": Request(vendors=("amd",), caps=("compute", "utility"), caps_explicit=True),
-    "utility": Request(vendors=("amd",), caps=("utility",), caps_explicit=True),
+    "compute-utility": Request(vendors=("amd",), caps=("compute", "utility")),
+    "utility": Request(vendors=("amd",), caps=("utility",)),
     "userspace-image": Request(vendors=("amd",), userspace="image"),
     "vendor-neutral-host": Request(vendors=("amd",), vendor_neutral="host"),
     "like-apptainer": Request(vendors=("amd",), like="apptainer"),

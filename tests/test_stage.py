@@ -18,7 +18,7 @@ from build.driver import host, kernel, rhel
 from gpubind.errors import OutputError
 from gpubind.facade import plan
 from gpubind.model import ContainerPath, Request
-from gpubind.stage import replace, stage, stage_in, stage_skeleton
+from gpubind.stage import stage, stage_in, stage_skeleton
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 PLAN = plan(host(rhel(), kernel()), Request())
@@ -86,17 +86,6 @@ def test_a_full_disk_is_an_error_and_leaves_nothing_behind(
     assert [file for _, _, files in os.walk(tmp_path) for file in files] == []
     (path,) = stage(PLAN.generated, environ).values()
     assert Path(path).read_text() == PLAN.generated[ContainerPath(ICD)]
-
-
-def test_a_file_that_is_replaced_is_whole_or_stays_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    replace(str(path), b"old", None)
-    with file_size_limit(1000), pytest.raises(OSError, match="too large"):
-        replace(str(path), bytes(2000), None)
-    assert path.read_bytes() == b"old"
-    replace(str(path), b"new", 0o600)
-    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
-    assert os.listdir(tmp_path) == ["plan.json"]
 
 
 def test_200_writers_in_one_process_write_one_file(tmp_path: Path) -> None:
@@ -182,12 +171,24 @@ def test_a_name_of_any_length_has_room(tmp_path: Path) -> None:
     assert Path(path).read_text() == "{}"
 
 
+@pytest.fixture
+def nobody_special(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules for an ordinary user, whoever runs the tests: root's containers rely on no directory below /tmp."""
+    monkeypatch.setattr("gpubind.stage.acts_as_root", lambda: False)
+
+
+@pytest.mark.usefixtures("nobody_special")
+@pytest.mark.parametrize("umask", [0o022, 0o077])
 @pytest.mark.parametrize("existed", [True, False])
-def test_a_directory_for_documents_is_for_everybody_to_read(tmp_path: Path, existed: bool) -> None:
+def test_a_directory_for_documents_is_for_everybody_to_read(tmp_path: Path, existed: bool, umask: int) -> None:
     directory = tmp_path / "var" / "gpu"
     if existed:
         directory.mkdir(parents=True, mode=0o755)
-    places = stage_in(PLAN.generated, str(directory))
+    before = os.umask(umask)
+    try:
+        places = stage_in(PLAN.generated, str(directory))
+    finally:
+        os.umask(before)
     assert places == stage_in(PLAN.generated, str(directory))
     assert os.path.dirname(places[ContainerPath(ICD)]) == str(directory)
     assert stat.S_IMODE(os.stat(directory).st_mode) == 0o755
@@ -198,12 +199,44 @@ def test_nothing_generated_needs_no_directory_for_documents(tmp_path: Path) -> N
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.usefixtures("nobody_special")
 def test_a_directory_for_documents_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(OutputError) as caught:
         stage_in(PLAN.generated, str(tmp_path))
     assert (caught.value.code, caught.value.where) == ("unwritable-file", str(tmp_path))
     assert "others may write" in caught.value.why
+
+
+def test_root_stages_for_everybody_below_no_directory_that_others_may_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpubind.stage.acts_as_root", lambda: True)
+    with pytest.raises(OutputError) as caught:
+        stage_in(PLAN.generated, str(tmp_path / "new"))
+    assert caught.value.why
+    assert os.listdir(tmp_path) == []
+
+
+def test_root_stages_in_no_place_that_others_could_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpubind.stage.is_obeyed", lambda path: not path.startswith(f"{tmp_path}/theirs/"))
+    (tmp_path / "theirs").mkdir()
+    environ = {"HOME": str(tmp_path / "theirs"), "TMPDIR": str(tmp_path)}
+    (path,) = stage(PLAN.generated, environ).values()
+    assert path.startswith(f"{tmp_path}/gpubind-")
+    assert os.listdir(tmp_path / "theirs") == []
+
+
+@pytest.mark.parametrize("variable", ["HOME", "TMPDIR"])
+def test_a_home_or_tmpdir_that_does_not_exist_is_not_made(tmp_path: Path, variable: str) -> None:
+    (path,) = stage(PLAN.generated, {variable: str(tmp_path / "none")}).values()
+    assert path.startswith("/tmp/gpubind-")
+    assert os.listdir(tmp_path) == []
+
+
+def test_directories_above_the_cache_are_made_private(tmp_path: Path) -> None:
+    stage(PLAN.generated, {"XDG_CACHE_HOME": str(tmp_path / "a" / "b")})
+    assert [stat.S_IMODE(os.stat(tmp_path / made).st_mode) for made in ("a", "a/b")] == [0o700, 0o700]
 
 
 @pytest.mark.parametrize("tmpdir", ["", "relative", "/dev/null"])
@@ -251,3 +284,21 @@ def test_a_skeleton_that_somebody_wrote_into_is_left_alone_for_another(tmp_path:
     other = stage_skeleton(PLACES, environ)
     assert other != made
     assert not Path(other, ".gpubind/libs/more").exists()
+
+
+def test_a_skeleton_that_cannot_be_made_whole_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpubind.stage.LAST_RESORT", str(tmp_path))
+    make = os.makedirs
+    full = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    def makedirs(path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
+        make(path, mode, exist_ok)
+        raise full
+
+    monkeypatch.setattr(os, "makedirs", makedirs)
+    with pytest.raises(OutputError) as caught:
+        stage_skeleton(PLACES, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert caught.value.why == full.strerror
+    assert os.listdir(tmp_path / "cache" / "gpubind") == []

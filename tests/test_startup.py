@@ -19,7 +19,7 @@ HEAVY = {
     "subprocess",
     "tempfile",
 }
-MODULES_OF_OURS = 81  # beside those that typer brings
+MODULES_OF_OURS = 89  # beside those that typer brings
 
 
 def modules_after(*arguments: str) -> set[str]:
@@ -69,7 +69,7 @@ def test_a_command_line_builds_the_options_of_its_own_command_alone() -> None:
     from gpubind.cli.app import application
 
     assert len(application(["plan", "--nv"]).registered_commands) == 1
-    own = ("check", "exec", "run", "shell", "wrap")
+    own = ("check", "exec", "run", "shell", "wrap", "explain")
     assert [len(application([name]).registered_commands) for name in own] == [1] * len(own)
     assert len(application(["pln"]).registered_commands) == 8
 

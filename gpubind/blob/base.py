@@ -7,6 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Optional
 
+from gpubind.budget import current, spend
 from gpubind.errors import HostReadError
 
 if TYPE_CHECKING:
@@ -35,7 +36,11 @@ class FileBlob(Blob):
     def __init__(self, descriptor: int, label: str) -> None:
         self.label = label
         self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
+        found = os.fstat(descriptor)
+        self._size = found.st_size
+        budget = current()
+        if budget is not None:
+            budget.grant((found.st_dev, found.st_ino), self._size)
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
@@ -49,6 +54,7 @@ class FileBlob(Blob):
         size = min(size, self._size - offset)  # as it was when it was opened
         if size <= 0:
             return b""
+        spend("read", size)
         try:
             data = os.pread(self._descriptor, size, offset)
             while len(data) < size:
@@ -61,18 +67,21 @@ class FileBlob(Blob):
         return data
 
 
-def open_blob(path: str, label: str = "") -> FileBlob:
+def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBlob:
     """The regular file *path*; a device or a FIFO is never opened.
+
+    *place*: the open directory that it is in; then *path* is its name in there, and no link is followed.
 
     Errors: `HostReadError` (codes `no-image`, `unreadable-file`).
     """
     label = label or path
     try:
-        kind = os.stat(path).st_mode
+        kind = os.stat(path, dir_fd=place, follow_symlinks=place is None).st_mode
         if not stat.S_ISREG(kind):
             why = "it is no regular file"
             raise HostReadError("no-image", "the image cannot be read", where=label, why=why)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        descriptor = os.open(path, flags if place is None else flags | os.O_NOFOLLOW, dir_fd=place)
     except (OSError, ValueError) as error:
         raise _unreadable(label, error) from error
     blob = FileBlob(descriptor, label)

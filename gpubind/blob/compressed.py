@@ -10,7 +10,8 @@ from bisect import bisect_right
 from typing import Any, Optional
 
 from gpubind.blob.base import Blob, BlobStream
-from gpubind.errors import FormatError, HostReadError
+from gpubind.budget import spend
+from gpubind.errors import FormatError, GpubindError, HostReadError
 
 CHUNK = 1 << 18
 """Bytes that are unpacked, or copied, in one step."""
@@ -21,6 +22,8 @@ CHECKPOINTS_LIMIT = 256  # about 50 KiB each; every second one goes when there a
 BOMB_RATIO = 200  # the densest real layers stay below 20
 BOMB_ALLOWANCE = 64 << 20
 WINDOW_LIMIT = 64 << 20  # what unpacking zstd may need in memory; `zstd -19` needs 8 MiB
+
+ZSTD_EMPTY = 18  # the largest header of a frame, and a checksum
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -65,10 +68,11 @@ class Unpacked(Blob):
             return False
         try:
             chunk = self._next()
-        except (FormatError, HostReadError):
+        except GpubindError:
             raise
         except Exception as error:  # each library has errors of its own
             raise self._damaged(f"{type(error).__name__}: {str(error)[:200]}") from error
+        spend("unpacked", len(chunk))
         self._start, self._chunk = position, chunk
         consumed = self._consumed()
         if position + len(chunk) > BOMB_RATIO * consumed + BOMB_ALLOWANCE:
@@ -173,7 +177,10 @@ class Zstd(Unpacked):
         return self._input.tell()
 
     def _next(self) -> bytes:
-        return self._reader.read(CHUNK)
+        chunk: bytes = self._reader.read(CHUNK)
+        if not chunk and not self._start and not self._chunk and self._consumed() > ZSTD_EMPTY:
+            raise self._damaged("it ends before its first block does")
+        return chunk
 
     def _rewind(self, offset: int) -> None:
         if offset < self._start:

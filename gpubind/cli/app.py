@@ -25,7 +25,7 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError
+from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError, one_of
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
 STARTS = ("exec", "run", "shell")
@@ -57,7 +57,7 @@ def _version(wanted: bool) -> None:
 def gpubind(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("-V", "--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Runs before every command: defaults from configuration files."""
@@ -130,7 +130,7 @@ def plan(
             raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
         from gpubind.cli.words import WordsOf, plan_in_words
 
-        words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable)
+        words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stage_dir)
         made, text = plan_in_words(options, image, words)
     else:
         host = open_host_of(options)
@@ -141,34 +141,6 @@ def plan(
         report(made.findings)
     if strict and any(finding.severity == "error" for finding in made.findings):
         raise typer.Exit(EXIT_FINDING)
-
-
-@app.command()
-@takes_plan_options
-def explain(
-    options: PlanOptions,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|CODE", help="A soname, a file name, a path, or a pattern of those; or a finding's code."
-        ),
-    ],
-    like: Like = None,
-    image: ImageOption = None,
-) -> None:
-    """Say why a file is in the plan or not, and which rule decided; or what a finding means and what to do about it."""
-    from gpubind.cli.output import write_document
-    from gpubind.documents.text import render_explanation
-    from gpubind.explanation import explain as explain_name
-    from gpubind.explanation import explain_code
-
-    page = explain_code(name)
-    if page is not None:
-        write_document(page, None)
-        return
-    host = open_host_of(options)
-    made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
-    write_document(render_explanation(explain_name(made, name)), None)
 
 
 @app.command()
@@ -198,7 +170,7 @@ def record(
     write_document(record_host(host, description, name), output)
 
 
-_MODULES = {"check": "check", **dict.fromkeys(STARTS, "start"), "wrap": "wrap"}
+_MODULES = {"explain": "explain", "check": "check", **dict.fromkeys(STARTS, "start"), "wrap": "wrap"}
 """Where the commands are that have modules of their own."""
 
 
@@ -232,8 +204,8 @@ def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, boo
         raise UsageError("two-formats", "--json and --format, or two formats, exclude each other")
     name = "json" if json else chosen[0] if chosen else ("table" if terminal else "text")
     if name not in (*FORMATS, *PLAN_FORMATS):
-        known = ", ".join((*FORMATS, *PLAN_FORMATS))
-        raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"known: {known}, and sh on top of words")
+        known = one_of((*FORMATS, *PLAN_FORMATS), name)
+        raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"{known}, and sh on top of words")
     quoted = "sh" in formats
     if quoted and name not in QUOTABLE:
         raise UsageError("two-formats", f"--format sh quotes a runtime's words; `{name}` has none")

@@ -1,11 +1,12 @@
 """check: the preflight. No `from __future__ import annotations`: see options.py."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Optional
 
 import typer
 
 from gpubind.cli.options import (
+    AllowWritable,
     BackendArguments,
     ImageOption,
     Like,
@@ -14,9 +15,10 @@ from gpubind.cli.options import (
     open_host_of,
     open_image_of,
     takes_plan_options,
+    vendors_of,
 )
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
-from gpubind.errors import EXIT_FINDING, NothingToBindError, UsageError
+from gpubind.errors import EXIT_FINDING, NothingToBindError, RuntimeLimitError, UsageError, one_of
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
@@ -25,6 +27,16 @@ if TYPE_CHECKING:
     from gpubind.runtimes.record import Runtime
 
 Codes = Optional[list[str]]
+
+
+class Asked(NamedTuple):
+    """The start that is asked about."""
+
+    runtime: Optional["Runtime"]
+    arguments: tuple[str, ...]
+    """The user's own, for the runtime."""
+    allow_writable: bool
+    program: Optional[str]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -45,6 +57,7 @@ def check(
         ),
     ] = None,
     backend_arg: BackendArguments = None,
+    allow_writable: AllowWritable = False,
     program: Annotated[
         Optional[str],
         typer.Option(metavar="PATH", help="Also check the program that will run, as it is found in the container."),
@@ -72,7 +85,7 @@ def check(
     from gpubind.cli.output import write_document
     from gpubind.cli.settings import ignored_codes, known_codes
     from gpubind.documents.report import report_of, verdict
-    from gpubind.rules import asked
+    from gpubind.rules import asked as asked_rules
     from gpubind.rules import check as check_start
 
     chosen = _format("json" if json else format_, output)
@@ -81,8 +94,9 @@ def check(
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     codes, reasons = known_codes(only or ()), ignored_codes(ignore or ())
-    start = _preflight(options, image, like, _runtime(backend, options), tuple(backend_arg or ()), program)
-    rules = tuple(rule for rule in asked(start) if not codes or rule.code in codes)
+    asked = Asked(_runtime(backend, options, image), tuple(backend_arg or ()), allow_writable, program)
+    start = _preflight(options, image, like, asked)
+    rules = tuple(rule for rule in asked_rules(start) if not codes or rule.code in codes)
     findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
     report = report_of(start.plan, findings, reasons, ((rule.code, rule.needs) for rule in rules))
     worst = verdict(report.findings)
@@ -97,7 +111,7 @@ def _format(asked: Optional[str], output: Optional[str]) -> str:
 
     chosen = asked or ("table" if output is None and is_terminal() else "text")
     if chosen not in CHECK_FORMATS:
-        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint="known: " + ", ".join(CHECK_FORMATS))
+        raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(CHECK_FORMATS, chosen))
     return chosen
 
 
@@ -105,9 +119,7 @@ def _preflight(
     options: PlanOptions,
     image: Optional[str],
     like: Optional[str],
-    runtime: Optional["Runtime"],
-    arguments: tuple[str, ...],
-    program: Optional[str],
+    asked: Asked,
 ) -> "Preflight":
     """What the rules look at: the plan for these options, or an empty one where there is nothing to bind."""
     from gpubind.planner import empty_plan
@@ -116,28 +128,32 @@ def _preflight(
     from gpubind.runtimes.start import Start
     from gpubind.sources.vendors import nothing_to_bind
 
-    start, host = None, open_host_of(options)
+    start, host, runtime = None, open_host_of(options), asked.runtime
     opened = open_image_of(image, host)
     layout = GPUBIND if runtime is None else runtime.layout(Start(runtime.name))
     if runtime is not None and like is None:
-        start = start_on(host, runtime, arguments)
+        start = start_on(host, runtime, asked.arguments)._replace(allow_writable=asked.allow_writable)
         host = host_for(host, start, opened)
         layout = layout_of(start, host, opened)
     try:
         plan = make_plan(options, host=host, like=like, image=opened, layout=layout)
     except NothingToBindError as error:
-        plan = empty_plan(layout, opened.facts if opened else None)._replace(findings=(nothing_to_bind(error),))
-    return preflight_of(host, plan, opened, runtime, start, program)
+        plan = empty_plan(layout, opened.facts if opened else None, vendors_of(options))
+        plan = plan._replace(findings=(nothing_to_bind(error),))
+    return preflight_of(host, plan, opened, runtime, start, asked.program)
 
 
-def _runtime(backend: Optional[str], options: PlanOptions) -> Optional["Runtime"]:
+def _runtime(backend: Optional[str], options: PlanOptions, image: Optional[str]) -> Optional["Runtime"]:
     """The runtime that --backend names; None if there is none, or if nobody can know. Errors: `UsageError`."""
-    from gpubind.preparation import first_installed
+    from gpubind.preparation import choose_runtime
     from gpubind.runtimes import known_runtime
 
-    if backend == "auto":
-        return first_installed(os.environ) if options.host is None else None
-    return known_runtime(backend) if backend is not None else None
+    if backend != "auto":
+        return known_runtime(backend) if backend is not None else None
+    try:
+        return choose_runtime(image or "", os.environ).runtime if options.host is None else None
+    except RuntimeLimitError:
+        return None
 
 
 def _rendered(chosen: str, report: "Report", output: Optional[str]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
 from gpubind.documents import LASTING
-from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
+from gpubind.errors import HostReadError, UsageError
 from gpubind.model import ContainerPath, HostPath
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
     cdi_hook: Optional[str]
     """Where nvidia-cdi-hook is, if it is to be used."""
     stage_dir: Optional[str]
-    """Where generated files may stay, as the user wrote it."""
+    """Where generated files may stay, an absolute path."""
 
 
 def plan_to_last(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
@@ -46,9 +46,8 @@ def _as_mounts(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
         why = f"{'a spec' if is_spec else 'it'} cannot add to a search path, and no loader looks there by itself"
         hint = "give --cdi-hook, too, where nvidia-cdi-hook is installed" if is_spec else "leave --libdir out"
         raise UsageError("fixed-libdir", what, why=why, hint=hint)
-    if hook is not None and not (os.path.isabs(hook) and os.access(hook, os.X_OK)):
-        hint = "leave --cdi-hook out: libraries then lie where every loader looks"
-        raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
+    if hook is not None:
+        _need_hook(hook)
     options = _for_every_job(options)
     host = open_host_of(options)
     opened = open_image_of(asked.image, host)
@@ -59,6 +58,18 @@ def _as_mounts(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
     made = make_plan(options, host=host, image=opened, layout=layout)
     more = (HostPath(hook),) if hook else ()
     return made, LASTING[asked.format].document.render(made, _staged(made.generated, asked, {}), *more)
+
+
+def _need_hook(hook: str) -> None:
+    """Errors: `HostReadError` (code `no-cdi-hook`) for one that no runtime could run, or that root's should not."""
+    from gpubind.host.trust import is_obeyed
+
+    hint = "leave --cdi-hook out: libraries then lie where every loader looks"
+    if not (os.path.isabs(hook) and os.access(hook, os.X_OK)):
+        raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
+    if not is_obeyed(hook):
+        why = "others than root could change it, and every container's runtime would run it as root"
+        raise HostReadError("no-cdi-hook", "the program is not root's alone", where=hook, why=why, hint=hint)
 
 
 def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
@@ -75,8 +86,8 @@ def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
     name = next((name for name, program in programs.items() if program), READERS[0])
     # A module is for every caller: what this one's environment says is not in it.
     environ = {} if row.is_kept else RUNTIMES[name].forms[f"{name}-env"].environ_of(callers)
-    start = begin(RUNTIMES[name], programs.get(name), (), environ)
     host = open_host_of(options)
+    start = begin(RUNTIMES[name], programs.get(name), (), environ, host)
     opened = open_image_of(asked.image, host)
     if row.is_kept:
         options, host = _for_every_job(options), without_choice(host)  # each job's own stay as they are
@@ -99,21 +110,8 @@ def _for_every_job(options: PlanOptions) -> PlanOptions:
 def _staged(
     contents: Mapping[ContainerPath, str], asked: Asked, environ: Mapping[str, str]
 ) -> Mapping[ContainerPath, HostPath]:
-    """Where the generated files of a document are now.
+    """Where the generated files of a document are now. Errors: as `write_generated`."""
+    from gpubind.preparation import Later, write_generated
 
-    Errors: `RuntimeLimitError` (code `no-stage-dir`) for a document that is kept and has no place for them,
-    `OutputError`.
-    """
-    from gpubind.stage import stage, stage_in
-
-    if asked.stage_dir is not None:
-        return stage_in(contents, os.path.abspath(asked.stage_dir))
-    if contents and LASTING[asked.format].is_kept:
-        raise RuntimeLimitError(
-            "no-stage-dir",
-            f"the document of --format {asked.format} needs generated files, and no place is named where they stay",
-            where=", ".join(sorted(contents)),
-            why="your own cache may be cleared, and nobody else may read it, while the document is still in use",
-            hint="--stage-dir DIR: a directory that is yours alone to write, that everybody may read, and that stays",
-        )
-    return stage(contents, environ)
+    kept_as = asked.format if LASTING[asked.format].is_kept else None
+    return write_generated(contents, environ, Later(kept_as, asked.stage_dir))

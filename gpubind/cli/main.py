@@ -12,29 +12,34 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Optional
 
-from gpubind.errors import EXIT_BUG, EXIT_UNREADABLE, GpubindError, StdoutClosedError
+from gpubind.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNREADABLE, GpubindError, OutputError, StdoutClosedError
 
 
 def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextManager[object]] = None) -> int:
     """Run `gpubind` with *argv*, while *recorder* looks on; the exit code. Never lets an exception out."""
+    words = sys.argv[1:] if argv is None else argv
 
     def run() -> None:
-        words = sys.argv[1:] if argv is None else argv
         if words[:1] == ["wrap"]:
             from gpubind.cli.passing import pass_through
 
             pass_through(words)
-        if words == ["--version"]:  # who asks for that needs no parser
-            from gpubind.cli.output import write_version
-
-            write_version()
-            return
-        from gpubind.cli.app import application
-
         with recorder or nullcontext():
-            application(words)(args=argv, prog_name="gpubind")
+            for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # libraries of tables make numbers of them
+                if name in os.environ and not _is_size(os.environ[name]):
+                    del os.environ[name]
+            if words in (["--version"], ["-V"]):  # who asks for that needs no parser
+                from gpubind.cli.output import write_version
 
-    return _guarded(run)
+                write_version()
+                return
+            from gpubind.budget import VARIABLE, one_command, times_of
+            from gpubind.cli.app import application
+
+            with one_command(times_of(os.environ.get(VARIABLE))):
+                application(words)(args=argv, prog_name="gpubind")
+
+    return _guarded(run, words)
 
 
 def print_again(data: bytes) -> int:
@@ -45,11 +50,18 @@ def print_again(data: bytes) -> int:
 
         write_document(data.decode("utf-8", "surrogateescape"), None)
 
-    return _guarded(write)
+    return _guarded(write, [])
 
 
-def _guarded(work: Callable[[], None]) -> int:
-    """Do *work*; the exit code. Every error is told here, and none gets out."""
+def start_again(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> int:
+    """Become the program *path*, which could not be started a moment ago, or tell why not; the exit code."""
+    from gpubind.execute import execute
+
+    return _guarded(lambda: execute(argv, environ, path), [])
+
+
+def _guarded(work: Callable[[], None], words: list[str]) -> int:
+    """Do *work* for the command line *words*; the exit code. Every error is told here, and none gets out."""
     try:
         work()
     except SystemExit as stop:
@@ -62,10 +74,13 @@ def _guarded(work: Callable[[], None]) -> int:
         from gpubind.cli.output import render_error
 
         _complain(render_error(error))
+        _answer_in_json(words, error)
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
     except OSError as error:
+        if _is_interrupt(error):
+            return EXIT_INTERRUPTED
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
             _complain(_bug(error))
             return EXIT_BUG
@@ -73,9 +88,35 @@ def _guarded(work: Callable[[], None]) -> int:
         _complain(f"error: unwritable-file: standard output cannot be written\n  why:   {error.strerror}\n")
         return EXIT_UNREADABLE
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback
+        if _is_interrupt(error):
+            return EXIT_INTERRUPTED
         _complain(_bug(error))
         return EXIT_BUG
     return 0
+
+
+def _is_interrupt(error: Optional[BaseException]) -> bool:
+    """Whether *error* came of an interrupt: Python before 3.12 wraps what a class raises while it is made."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < len(text) < 6
+
+
+def _answer_in_json(words: list[str], error: GpubindError) -> None:
+    """Write *error* as a document to standard output, if *words* ask for a JSON document there, and get none."""
+    if words[:1] in (["plan"], ["check"], ["explain"]):
+        from gpubind.cli.output import write_document
+        from gpubind.documents.json import render_error_json
+
+        named = (f"{word}={following}" for word, following in zip(words, words[1:]))
+        is_wanted = not {"--json", "--format=json"}.isdisjoint((*words, *named))
+        to_file = any(word.startswith(("-o", "--output")) for word in words)
+        if is_wanted and not to_file and not isinstance(error, OutputError):
+            write_document(render_error_json(error), None)
 
 
 def _complain(text: str) -> None:

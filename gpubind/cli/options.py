@@ -7,23 +7,22 @@ they are, and would see strings.
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
 from gpubind.documents import LASTING
-from gpubind.errors import UsageError
 from gpubind.model import (
     CAPABILITIES,
-    DEFAULT_CAPABILITIES,
     VENDORS,
     Capability,
     ContainerPath,
     Request,
     RootedPath,
-    Side,
     Vendor,
 )
+from gpubind.request import SOURCES, checked
+from gpubind.runtimes import KEPT
 
 if TYPE_CHECKING:
     from gpubind.host import Host
@@ -78,10 +77,11 @@ StageDir = Annotated[
     typer.Option(
         metavar="DIR",
         envvar="GPUBIND_STAGE_DIR",
-        help="With --format " + ", ".join(LASTING) + ": where generated files may stay, for all who use the document.",
+        help="With --format "
+        + ", ".join((*LASTING, *KEPT))
+        + ": where generated files may stay, for all who use the document.",
     ),
 ]
-SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
 
 
 class PlanOptions(NamedTuple):
@@ -241,106 +241,54 @@ def make_plan(
     """The plan that the options ask for. Errors: `UsageError` for values that cannot be, and what planning raises."""
     from gpubind.facade import plan
 
-    if options.source not in SOURCES:
-        raise UsageError("unknown-source", f"unknown source `{options.source}`", hint="known: " + ", ".join(SOURCES))
-    source = "cdi" if options.cdi_device and options.source == "auto" else options.source
-    if options.cdi_device and source != "cdi":
-        raise UsageError("cdi-with-source", f"--cdi-device cannot be used with --source {source}")
-    if options.cdi_device and like is not None:
-        raise UsageError("cdi-with-source", "--cdi-device cannot be used with --like: those programs read no CDI specs")
-    if options.cdi_device and options.gpus is not None:
-        raise UsageError("cdi-with-gpus", "--cdi-device and --gpus both choose: give one of them")
-    for name in options.cdi_device or ():
-        _qualified(name)
-    sides = get_args(Side)
-    for side in (options.vendor_neutral, options.userspace, options.cuda_compat):
-        if side not in sides:
-            raise UsageError("unknown-side", f"unknown side `{side}`", hint="known: " + ", ".join(sides))
-    if options.libdir and layout is not None and layout.libdir.startswith("/.singularity.d/"):
-        why = "Apptainer and SingularityCE have one directory for libraries from outside"
-        raise UsageError("fixed-libdir", f"--libdir cannot move {layout.libdir}", why=why)
+    request = Request(
+        vendors=vendors_of(options),
+        caps=_caps(options.caps),
+        source=options.source,
+        completion=options.completion,
+        library_path=tuple(RootedPath(path) for path in options.library_path or ()),
+        like=like,
+        libdir=ContainerPath(options.libdir) if options.libdir else None,
+        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # asked by `checked`, as the two below
+        gpus=options.gpus,
+        cdi_directories=tuple(options.cdi_dir or ()),
+        cdi_devices=tuple(options.cdi_device or ()),
+        userspace=options.userspace,  # type: ignore[arg-type]
+        cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
+    )
+    fixed = layout.libdir if layout is not None and layout.libdir.startswith("/.singularity.d/") else None
+    request = checked(request, has_list=options.list_ is not None, fixed_libdir=fixed, spelled=_option)
     host = host or open_host_of(options)
     listfile = None
     if options.list_ is not None:
         from gpubind.host.open import read_listfile
 
-        if source not in ("auto", "liblist"):
-            raise UsageError("list-with-source", f"--list cannot be used with --source {source}")
-        if options.nv and options.rocm:
-            hint = "plan each vendor by itself, or put both lists where gpubind looks for them"
-            raise UsageError("list-for-two", "--list is one vendor's list, and --nv and --rocm are two", hint=hint)
         listfile = read_listfile(options.list_)
-    request = Request(
-        vendors=_vendors(options),
-        caps=_caps(options.caps),
-        caps_explicit=options.caps is not None,
-        source=source,
-        completion=options.completion,
-        library_path=tuple(RootedPath(_absolute("--library-path", path)) for path in options.library_path or ()),
-        like=like,
-        libdir=ContainerPath(_absolute("--libdir", options.libdir)) if options.libdir else None,
-        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # checked above
-        gpus=_gpus(options.gpus, like),
-        cdi_directories=tuple(_absolute("--cdi-dir", path) for path in options.cdi_dir or ()),
-        cdi_devices=tuple(options.cdi_device or ()),
-        userspace=options.userspace,  # type: ignore[arg-type]
-        cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
-    )
     return plan(host, request, listfile, image, layout)
 
 
-def _gpus(text: Optional[str], like: Optional[str]) -> Optional[str]:
-    """The value of --gpus, once it is known to be one: a host without GPUs has no occasion to say that it is not."""
-    if text is None:
-        return None
-    from gpubind.formats.gpu_ids import parse_gpus
-
-    if like is not None:
-        why = "those programs bind no device and choose no GPU"
-        raise UsageError("like-with-gpus", "--gpus cannot be used with --like", why=why)
-    parse_gpus(text)
-    return text
+_OPTIONS = {
+    "cdi_devices": "--cdi-device",
+    "cdi_directories": "--cdi-dir",
+    "listfile": "--list",
+    "vendors": "--nv and --rocm",
+}
 
 
-def _qualified(name: str) -> None:
-    """Errors: `UsageError` (code `bad-cdi-name`) unless *name* is `vendor/class=name`."""
-    from gpubind.errors import FormatError
-    from gpubind.formats.cdi import parse_cdi_name
-
-    try:
-        parse_cdi_name(name)
-    except FormatError as error:
-        hint = "a device's whole name is wanted: nvidia.com/gpu=0"
-        raise UsageError(error.code, error.what, why=error.why, hint=hint) from error
+def _option(field: str) -> str:
+    """The option by which the user says a field of `Request`."""
+    return _OPTIONS.get(field) or "--" + field.replace("_", "-")
 
 
-def _vendors(options: PlanOptions) -> tuple[Vendor, ...]:
+def vendors_of(options: PlanOptions) -> tuple[Vendor, ...]:
     """Those that are asked for by name; else none, which stands for every vendor found."""
     asked: dict[Vendor, bool] = {"nvidia": options.nv, "amd": options.rocm}
-    if not any(asked.values()) and options.list_ is not None:
-        return ("nvidia",)  # a list file is one vendor's
     return tuple(vendor for vendor in VENDORS if asked[vendor])
 
 
-def _caps(text: Optional[str]) -> tuple[Capability, ...]:
-    """`compute,utility` -> the capabilities, in the order of `CAPABILITIES`."""
+def _caps(text: Optional[str]) -> Optional[tuple[Capability, ...]]:
+    """`compute,utility` -> the names, which `checked` asks whether they are capabilities."""
     if text is None:
-        return DEFAULT_CAPABILITIES
-    names = {name.strip() for name in text.split(",")} - {""}
-    if "all" in names:
-        return CAPABILITIES
-    unknown = sorted(names - set(CAPABILITIES))
-    if unknown or not names:
-        what = f"unknown capability `{unknown[0]}`" if unknown else "--caps names no capability"
-        raise UsageError("unknown-capability", what, hint="known: " + ", ".join((*CAPABILITIES, "all")))
-    return tuple(capability for capability in CAPABILITIES if capability in names)
-
-
-def _absolute(option: str, path: str) -> str:
-    """*path* without doubled and trailing slashes, if it is an absolute path that can stand in a search path."""
-    parts = [part for part in path.split("/") if part]
-    plain = path.startswith("/") and parts and not {".", ".."} & set(parts)
-    if not plain or ":" in path or not path.isprintable():
-        why = "it may hold no `.`, `..`, colon or control character"
-        raise UsageError("not-absolute", f"{option} wants an absolute path below /, not `{path}`", why=why)
-    return "/" + "/".join(parts)
+        return None
+    names = sorted({name.strip() for name in text.split(",")} - {""})
+    return CAPABILITIES if "all" in names else tuple(names)  # type: ignore[arg-type]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Iterable
 from typing import Optional
 
-from gpubind.documents.text import printable, render_finding
+from gpubind.documents.text import printable, render_finding, render_line
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
 from gpubind.memo.asked import cannot_sign, why_not_served, wrote
 from gpubind.model import Finding, Severity
@@ -75,11 +74,13 @@ def warn(error: GpubindError) -> None:
     complain(render_error(error, "warning"))
 
 
-def report(findings: Iterable[Finding], *, notes: bool = True) -> None:
-    """Write findings to standard error, with or without those that are mere notes."""
+def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
+    """Write findings to standard error; *brief*: a line each, and none for those that are mere notes."""
     for finding in findings:
-        if notes or finding.severity != "note":
+        if not brief:
             complain(render_finding(finding))
+        elif finding.severity != "note":
+            complain(render_line(finding))
 
 
 def _to_stdout(data: bytes) -> None:
@@ -99,19 +100,10 @@ def _to_stdout(data: bytes) -> None:
 
 
 def _to_file(data: bytes, path: str) -> None:
-    """Nobody ever sees half a file; a device or pipe is written as it is."""
-    from gpubind.stage import replace
+    from gpubind.cli.output_file import write_file
 
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as file:
-                file.write(data)
-            return
-        target = os.path.realpath(path)
-        old = os.stat(target).st_mode & 0o7777 if os.path.exists(target) else None
-        if old is not None and not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, "it is there, and may not be written")
-        replace(target, data, old)
+        write_file(path, data)
     except OSError as error:
         why = error.strerror or str(error)
         raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why) from error

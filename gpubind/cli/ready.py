@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.cli.options import PlanOptions, make_plan, open_host_of
+from gpubind.cli.options import PlanOptions, make_plan, open_host_of, vendors_of
 from gpubind.cli.output import complain, report, warn
 from gpubind.errors import CheckError, CommandError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.runtimes import RUNTIMES
@@ -103,7 +103,7 @@ def ready_for(
     from gpubind.preparation import host_for, layout_of, line_words_of, staged, words_of
 
     image = looked.image
-    start = begin(looked.runtime, looked.program, wanted.arguments, environ)
+    start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host)
     start = start._replace(allow_writable=wanted.allow_writable)
     host = host_for(looked.host, start, image)
     plan = _plan(options, host, image, layout_of(start, host, image), wanted)
@@ -128,14 +128,15 @@ def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Want
     first = program if wanted.check or hides else None
     brought = brought_by(ready.start, plan, image)
     name = looked.runtime.name
-    made = preflight(ready.host, plan, image, backend=name, program=first, brought=brought, words=words)
+    start = ready.start
+    made = preflight(ready.host, plan, image, backend=name, start=start, program=first, brought=brought, words=words)
     if wanted.check:
         _checked(made, wanted)
     elif hides:
         _need_command(made)
     if not (wanted.check or wanted.quiet):
         order = order_findings(made) if image is not None else ()
-        report([*plan.findings, *words.findings, *order], notes=wanted.verbose)
+        report([*plan.findings, *words.findings, *order], brief=not wanted.verbose)
 
 
 def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: Wanted) -> "Plan":
@@ -148,11 +149,12 @@ def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: 
     except NothingToBindError as error:
         if wanted.require_gpu or _asks_by_name(options):
             raise
-        plan = empty_plan(layout, image.facts if image else None)
+        plan = empty_plan(layout, image.facts if image else None, vendors_of(options))
+        told = nothing_to_bind(error)
         if wanted.check:
-            plan = plan._replace(findings=(nothing_to_bind(error),))
+            plan = plan._replace(findings=(told,))
         elif not wanted.quiet:
-            warn(error)
+            report([told._replace(severity="warning")], brief=not wanted.verbose)
     if wanted.require_gpu:
         _need_gpu(plan)
     return plan
@@ -181,42 +183,52 @@ def _look_at(
     image: str, runtime: "Runtime", wanted: Wanted, host: "Host", environ: Mapping[str, str]
 ) -> Optional["Image"]:
     """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
+    from gpubind.caller import image_form, remote_of
     from gpubind.facade import open_image
 
-    machine = host.uname.machine
-    if runtime.store is not None and not image.startswith(("/", ".")):
-        return open_image(f"{runtime.store}:{image}", machine) if runtime.remote_of(environ) is None else None
-    is_name = "reference" in runtime.images and runtime.store is None
+    machine, form = host.uname.machine, image_form(image)
+    has_prefix = form in ("layout", "archive", "registry") and form in runtime.images
+    if runtime.store is not None and not has_prefix and not image.startswith(("/", ".")):
+        return open_image(f"{runtime.store}:{image}", machine) if remote_of(runtime, environ) is None else None
     _need_form(image, runtime)
-    if os.path.isdir(image) or not is_name:
+    if not has_prefix and (os.path.isdir(image) or not runtime.fetches):
         opened = open_image(image, machine)
         _need_kind(opened, image, runtime)
-        if opened.facts.kind not in ("directory", "bundle") and not is_name:
-            opened.close()
-            raise _no_such_form(image, runtime)
         return opened
-    if not os.path.isfile(image):
+    if form not in ("file", "layout", "archive"):
         if wanted.check and not wanted.quiet:
             complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
         return None
     try:
-        return open_image(image, machine)
+        opened = open_image(image, machine)
     except GpubindError as error:
         if wanted.check:
             raise
         if not wanted.quiet:
             warn(error)
         return None
+    if not has_prefix:
+        _need_kind(opened, image, runtime)
+    return opened
+
+
+_PREFIXES = {"oci-layout": "oci", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
 
 
 def _need_kind(opened: "Image", image: str, runtime: "Runtime") -> None:
-    """Errors: `HostReadError` (code `no-image`) for a bundle where a directory is wanted, or the other way round."""
+    """Errors: `HostReadError` (code `no-image`) for what is not of a kind that *runtime* starts by its mere path."""
+    kind = opened.facts.kind
     if opened.bundle is None and runtime.images == ("bundle",):
         what = f"{runtime.title} starts OCI bundles alone, and this is none"
         raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
     if opened.bundle is not None and "bundle" not in runtime.images:
         hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
         raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image, hint=hint)
+    if kind in _PREFIXES and "layout" in runtime.images:
+        what = f"{runtime.title} starts this only where the word before it says what it is"
+        raise HostReadError("no-image", what, where=image, hint=f"`{_PREFIXES[kind]}:{image}`")
+    if kind not in ("directory", "bundle") and not runtime.fetches:
+        raise _no_such_form(image, runtime)
 
 
 def _need_form(image: str, runtime: "Runtime") -> None:
@@ -242,7 +254,7 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
 
     outcome = report_of(start.plan, check(start), ignored_codes(()))
     if not wanted.quiet:
-        report(outcome.findings, notes=wanted.verbose)
+        report(outcome.findings, brief=not wanted.verbose)
         for finding, reason in outcome.ignored:
             complain(f"ignored: {finding.code}: {printable(finding.what)} ({printable(reason)})\n")
     errors = [finding.code for finding in outcome.findings if finding.severity == "error"]

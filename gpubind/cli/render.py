@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 
 from rich.console import Console
 from rich.table import Table
@@ -58,10 +59,11 @@ def render_findings(report: Report, *, colour: bool) -> str:
 
 def _console(colour: bool) -> tuple[io.StringIO, Console]:
     stream = io.StringIO()
+    styled = colour or bool(os.environ.get("FORCE_COLOR") and "NO_COLOR" not in os.environ)
     console = Console(
         file=stream,
-        force_terminal=colour,
-        no_color="NO_COLOR" in os.environ or not colour,
+        force_terminal=styled,
+        no_color="NO_COLOR" in os.environ or not styled,
         width=None if colour else PIPE_WIDTH,
         highlight=False,
         emoji=False,
@@ -106,7 +108,7 @@ def _binds(plan: Plan) -> Table:
 
 def _devices(plan: Plan) -> Table:
     table = _table("device node", "number", "mode", "group", "access", "GPU", "for")
-    for node in plan.devices:
+    for node in sorted(plan.devices, key=lambda node: _numbered(node.target)):
         gpu = "" if node.gpu is None else str(node.gpu)
         access = Text(node.access, style="" if node.access == "rw" else "red")
         group = Text(printable(node.group or str(node.gid)))
@@ -114,6 +116,11 @@ def _devices(plan: Plan) -> Table:
         target = Text("  " + printable(node.target))
         table.add_row(target, number, f"{node.mode:04o}", group, access, gpu, node.capability or "all")
     return table
+
+
+def _numbered(path: str) -> list[tuple[int, str]]:
+    """A key that sorts numbers in *path* as numbers: card9 before card10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", path)]
 
 
 def _environment(plan: Plan) -> Table:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.errors import FormatError, HostReadError, UsageError, one_of
 
 SIZE_LIMIT = 1 << 20
 
@@ -67,25 +67,26 @@ def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
     """The codes in *codes*, words that may hold several. Errors: `UsageError` for one that no finding has."""
     from gpubind.rules import RULES
 
-    known = {rule.code for rule in RULES}
+    known = sorted(rule.code for rule in RULES)
     split = tuple(part for code in codes for part in code.split(","))
     for code in split:
         if code not in known:
-            raise UsageError("unknown-code", f"no finding has the code `{code}`", hint="docs/findings.md has them all")
+            near = one_of(known, code).partition("known: ")[0]
+            hint = near + "`gpubind explain` lists them all"
+            raise UsageError("unknown-code", f"no finding has the code `{code}`", hint=hint)
     return split
 
 
 def _read(path: str) -> dict[str, Any]:
+    from gpubind.host.files import read_if_there
+
     try:
-        if not os.path.isfile(path):  # absent, or in a home that is somebody else's: sudo, cron, a job's prologue
-            return {}
-        with open(path, "rb") as file:
-            data = file.read(SIZE_LIMIT + 1)
+        data = read_if_there(path, SIZE_LIMIT)
     except OSError as error:
         why = error.strerror or str(error)
         raise HostReadError("unreadable-file", "a configuration file cannot be read", where=path, why=why) from error
-    if len(data) > SIZE_LIMIT:
-        raise _malformed(path, f"larger than {SIZE_LIMIT} bytes")
+    if data is None:
+        return {}
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -97,7 +98,7 @@ def _read(path: str) -> dict[str, Any]:
     for key, value in settings.items():
         kind = KEYS.get(key)
         if kind is None:
-            raise _malformed(path, f"unknown key `{key}`", "known: " + ", ".join(KEYS))
+            raise _malformed(path, f"unknown key `{key}`", one_of(KEYS, key))
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if not isinstance(value, kind) or not all(isinstance(item, str) for item in items):
             raise _malformed(path, f"`{key}` is not of type {_TYPES.get(kind, kind.__name__)}")

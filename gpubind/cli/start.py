@@ -17,8 +17,9 @@ from gpubind.cli.options import (
     Verbose,
     takes_plan_options,
 )
-from gpubind.cli.output import tell_of_memo
+from gpubind.cli.output import complain, tell_of_memo
 from gpubind.cli.ready import Wanted, look_at, look_into, need_this_machine, ready_for
+from gpubind.documents.text import printable
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, UsageError
 from gpubind.memo.asked import has_command
 from gpubind.runtimes import RUNTIMES
@@ -93,7 +94,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     if wanted.verbose:
         tell_of_memo()
     environ = callers_environ()
-    runtime = _runtime(wanted.backend, environ, words[0])
+    runtime, words = _chosen(wanted, environ, words)
     own, words = _own_options(runtime, action, words)
     argv = _need_argv(action, words)
     image = words[0]
@@ -155,17 +156,17 @@ def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
     return argv
 
 
-def _runtime(backend: str, environ: Mapping[str, str], image: str) -> "Runtime":
-    """The runtime that --backend names. Errors: `UsageError`, `RuntimeLimitError` (code `no-runtime`)."""
-    from gpubind.errors import RuntimeLimitError
-    from gpubind.image.bundle import is_bundle
-    from gpubind.preparation import first_installed
+def _chosen(wanted: Wanted, environ: Mapping[str, str], words: tuple[str, ...]) -> tuple["Runtime", tuple[str, ...]]:
+    """The runtime that --backend names, and *words*, which begin with IMAGE, as that takes them.
+
+    Errors: `UsageError`, `RuntimeLimitError` (code `no-runtime`).
+    """
+    from gpubind.preparation import choose_runtime
     from gpubind.runtimes import known_runtime
 
-    if backend != "auto":
-        return known_runtime(backend)
-    found = first_installed(environ, bundle=is_bundle(image))
-    if found is None:
-        hint = "install one of them, or name another with --backend"
-        raise RuntimeLimitError("no-runtime", "no container runtime is in PATH: " + ", ".join(RUNTIMES), hint=hint)
-    return found
+    if wanted.backend != "auto":
+        return known_runtime(wanted.backend), words
+    chosen = choose_runtime(words[0], environ)
+    if wanted.verbose:
+        complain(f"note: backend: {chosen.runtime.name}, {printable(chosen.why)}\n")
+    return chosen.runtime, (chosen.image, *words[1:])

@@ -16,6 +16,7 @@ from gpubind.documents.fragment import fixed_env
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.cdi import VERSIONS, is_device_name, parse_cdi, required_version
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor
+from gpubind.runtimes.edits import is_utf8, unsayable_path
 
 KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 HOOK_PROGRAM = "nvidia-cdi-hook"
@@ -28,7 +29,8 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
 
     *staged* says where generated files are. *hook* is where nvidia-cdi-hook is on the host: then the container's ld
     cache is made to know the directory of the libraries.
-    Errors: `RuntimeLimitError` (code `cdi-kinds`) for a plan of several vendors, or of one that has no kind.
+    Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of one that has no kind;
+    `unsayable-path` for a path that is not UTF-8.
     """
     vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers))
     if len(vendors) != 1 or vendors[0] not in KINDS:
@@ -74,11 +76,20 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
 
 def _text(spec: dict[str, Any]) -> str:
     """The spec with the oldest version that has everything in it; read back, so that no wrong one is ever written."""
+    _need_utf8(spec)
     newest = parse_cdi(json.dumps({"cdiVersion": VERSIONS[-1], **spec}).encode())
     document = {"cdiVersion": required_version(newest), **spec}
     text = json.dumps(document, indent=1) + "\n"
     parse_cdi(text.encode())
     return text
+
+
+def _need_utf8(value: Any) -> None:
+    """Errors: `RuntimeLimitError` (code `unsayable-path`): no escape of JSON stands for a byte that is not UTF-8."""
+    if isinstance(value, str) and not is_utf8(value):
+        raise unsayable_path(value, "it is not UTF-8, and a CDI spec is JSON")
+    for member in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+        _need_utf8(member)
 
 
 def _node(node: DeviceNode) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gpubind import __version__
-from gpubind.documents.json import image_document
 from gpubind.documents.text import printable
 from gpubind.model import Finding, Plan
 
@@ -61,9 +60,9 @@ def render_check_json(report: Report) -> str:
         "gpubind": __version__,
         "verdict": verdict(report.findings),
         "plan": report.plan.digest if report.plan.drivers else None,
-        "image": image_document(report.plan.image),
-        "findings": [finding._asdict() for finding in report.findings],
-        "ignored": [{**finding._asdict(), "reason": reason} for finding, reason in report.ignored],
+        "image": None if report.plan.image is None else report.plan.image.to_dict(),
+        "findings": [finding.to_dict() for finding in report.findings],
+        "ignored": [{**finding.to_dict(), "reason": reason} for finding, reason in report.ignored],
     }
     return json.dumps(document, indent=1) + "\n"
 

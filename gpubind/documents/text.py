@@ -11,12 +11,19 @@ from gpubind.model import Decision, Finding, Plan
 if TYPE_CHECKING:
     from gpubind.explanation import Explanation
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff]")
+"""What steers a terminal: control characters, those for the direction of text, and bytes that are not UTF-8 and that
+terminals of eight bits take for control characters."""
 
 
 def printable(text: str) -> str:
     """*text* without characters that could break a line or steer a terminal: file names are input, too."""
-    return _UNPRINTABLE.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+    return _UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code:02x}"
 
 
 def render_text(plan: Plan, *, verbose: bool = False) -> str:
@@ -85,6 +92,14 @@ def render_finding(finding: Finding) -> str:
             lines.append(f"  {label + ':':<7}{printable(value)}")
     lines += [f"         $ {printable(line)}" for line in (finding.command or "").split("\n") if line]
     return "\n".join(lines) + "\n"
+
+
+def render_line(finding: Finding) -> str:
+    """A finding in one line: severity, code, what, and what to do."""
+    command = finding.command if finding.command and "\n" not in finding.command else None
+    todo = ": ".join(part for part in (finding.hint, command) if part)
+    hint = f" (hint: {todo})" if todo else ""
+    return printable(f"{finding.severity}: {finding.code}: {finding.what}{hint}") + "\n"
 
 
 def render_explanation(explanation: Explanation) -> str:

@@ -2,6 +2,7 @@
 
 The rules are those of the CDI project, version 1.1.0 (`specs-go/config.go`, `specs-go/version.go`, `pkg/cdi/spec.go`,
 `pkg/cdi/container-edits.go`, `pkg/parser/parser.go`): decoding is strict, and one wrong field rejects the whole file.
+Annotations are anything: the project means to check their keys, but no release of it does.
 Like the project's own reader, this one does not care whether a file is called `.json` or `.yaml`; it takes a number
 where a string is wanted, and field names in any case (sigs.k8s.io/yaml, Go's encoding/json).
 """
@@ -13,7 +14,6 @@ from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.cdi_fields import (
-    below,
     boolean,
     integer,
     list_of,
@@ -30,12 +30,9 @@ VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.
 """In their order. The first two are known, but no content is ever as old: see `required_version`."""
 HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 SIZE_LIMIT = 1 << 20
-ANNOTATIONS_LIMIT = 256 << 10
 
 _VENDOR_OR_CLASS = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
-_ANNOTATION_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_ANNOTATION_PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 
 
 class CdiNode(NamedTuple):
@@ -261,14 +258,12 @@ def _validate(spec: CdiSpec) -> None:
     fault = _kind_fault(spec.kind)
     if fault:
         raise malformed("kind", fault)
-    _validate_annotations(spec.annotations, "annotations")
     _validate_edits(spec.edits, "containerEdits")
     names: set[str] = set()
     for number, device in enumerate(spec.devices):
         at = f"devices[{number}]"
         if not _DEVICE.fullmatch(device.name):
             raise malformed(f"{at}.name", f"`{device.name}` is no name of a device")
-        _validate_annotations(device.annotations, f"{at}.annotations")
         if device.edits == CdiEdits():
             raise malformed(f"{at}.containerEdits", f"device `{device.name}` has empty edits")
         _validate_edits(device.edits, f"{at}.containerEdits")
@@ -287,20 +282,6 @@ def _kind_fault(kind: str) -> Optional[str]:
         if not _VENDOR_OR_CLASS.fullmatch(text):
             return f"`{text}` is no name of a {what}"
     return None
-
-
-def _validate_annotations(annotations: dict[str, str], at: str) -> None:
-    size = 0
-    for key, value in annotations.items():
-        size += len(key.encode("utf-8", "surrogateescape")) + len(value.encode("utf-8", "surrogateescape"))
-        prefix, slash, name = key.lower().rpartition("/")
-        good = _ANNOTATION_NAME.fullmatch(name) is not None
-        if slash:
-            good = good and len(prefix) < 254 and _ANNOTATION_PREFIX.fullmatch(prefix) is not None
-        if not good:
-            raise malformed(below(at, key), "no key of an annotation")
-    if size > ANNOTATIONS_LIMIT:
-        raise malformed(at, f"{size} bytes of annotations; {ANNOTATIONS_LIMIT} at most")
 
 
 def _validate_edits(edits: CdiEdits, at: str) -> None:

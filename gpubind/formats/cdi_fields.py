@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Optional, TypeVar
 
 from gpubind.errors import FormatError
+from gpubind.formats.yaml import float_text
 
 Value = TypeVar("Value")
 Reader = Callable[[Any, str], Value]
@@ -74,7 +75,7 @@ def string(value: Any, at: str) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return f"{value:.9g}"
+        return float_text(value)
     raise _wrong_type(value, at, "a string")
 
 

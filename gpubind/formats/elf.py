@@ -24,6 +24,7 @@ HEAD_SIZE = 256
 HEADER_LIMIT = 256
 """Bytes of a program or section header; those of 64-bit files have 56 and 64."""
 NEEDED_LIMIT = 4096
+TAGS_LIMIT = NEEDED_LIMIT + 1024  # beside these, about 40
 VER_FLG_WEAK = 2
 PT_DYNAMIC, PT_INTERP, PT_GNU_STACK = 2, 3, 0x6474E551
 PF_X = 1
@@ -170,7 +171,7 @@ def _read_dynamic(
     needed: list[str] = []
     single: dict[str, str] = {}
     flags_1 = 0
-    for tag in _bounded(dynamic.iter_tags(), 16 * NEEDED_LIMIT, "dynamic tags"):
+    for tag in _bounded(dynamic.iter_tags(), TAGS_LIMIT, "dynamic tags"):
         name = tag.entry.d_tag
         if name == "DT_NEEDED":
             needed.append(_text(tag.needed))
@@ -224,13 +225,15 @@ def _wants_executable_stack(
 def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[CudaNote]:
     """The CUDA forward compatibility note in the bytes of its section; None if it is none, or not as it should be.
 
-    Source: CUDA Compatibility guide; owner `NVIDIA Corporation`, description JSON with `CUDA version` and `driver`.
+    A description is taken as far as the section goes: that of CUDA's libcuda for Orin claims more than there is.
+    Sources: CUDA Compatibility guide; owner `NVIDIA Corporation`, description JSON with `CUDA version` and `driver`;
+    nvidia-container-toolkit `cuda-elf-header.go`.
     """
     import json
 
     name_size, size = (int.from_bytes(data[at : at + 4], order) for at in (0, 4))
     start = 12 + (name_size + 3) // 4 * 4
-    if data[12 : 12 + name_size].rstrip(b"\0") != b"NVIDIA Corporation" or len(data) < start + size:
+    if data[12 : 12 + name_size].rstrip(b"\0") != b"NVIDIA Corporation":
         return None
     try:
         said = json.loads(data[start : start + size].rstrip(b"\0"))

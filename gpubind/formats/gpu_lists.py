@@ -31,7 +31,7 @@ class Rule(NamedTuple):
     device_files: bool = False
     """Whether a number is that of a device file, and not an index."""
     cdi_names: bool = False
-    """Whether the names of other devices may be among them: CDI's, and the directories of Kubernetes' plugin."""
+    """Whether the names of other devices may be among them: CDI's, the directories of Kubernetes' plugin, or none."""
     depends_on: str = ""
     """The variable without which the numbers mean something else."""
 
@@ -57,7 +57,7 @@ RULES: dict[str, Rule] = {
 def parse_listed(name: str, rule: Rule) -> Union[GpuId, Literal["other"], None]:
     """One *name* of a list that is read by *rule*; `other` for what is no GPU, None if it is not understood."""
     gpu_id = parse_gpu_id(name)
-    if gpu_id is None and "/" in name and rule.cdi_names:
+    if gpu_id is None and rule.cdi_names and (not name or "/" in name):
         return "other"
     if gpu_id is None or gpu_id.spelling not in rule.spellings:
         return None

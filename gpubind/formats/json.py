@@ -7,12 +7,17 @@ most readers of JSON, null is as good as absent where a member may be absent.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Optional, TypeVar, Union
 
 from gpubind.errors import FormatError
 
 DIGITS_LIMIT = 20  # 64 bits; making a number of digits costs quadratic time
+
+HALVES = re.compile("[\ud800-\udfff]")
+STRAY_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""The same where names may have bytes that are not UTF-8, as surrogate escapes."""
 
 _KINDS = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a fraction", bool: "a boolean"}
 _Object = TypeVar("_Object", bound="JsonObject")
@@ -21,18 +26,33 @@ Malformed = Callable[[str, str], FormatError]
 """A format's error, of why a document is malformed, and where: a key or a byte offset; empty for all of it."""
 
 
-def parse_json(data: bytes, limit: int, malformed: Malformed) -> Any:
-    """The value of *data*, which may have *limit* bytes. Errors: *malformed*: too large, no UTF-8, no JSON."""
+def parse_json(data: bytes, limit: int, malformed: Malformed, *, keeps_halves: bool = False) -> Any:
+    """The value of *data*, which may have *limit* bytes; with whole characters alone, unless it *keeps_halves*.
+
+    Errors: *malformed*: too large, no UTF-8, no JSON.
+    """
     if len(data) > limit:
         raise malformed(f"{len(data)} bytes; {limit} at most", "")
     try:
-        return json.loads(data.decode("utf-8"), parse_int=_integer)
+        value = json.loads(data.decode("utf-8"), parse_int=_integer)
+        return with_whole_characters(value) if b"\\u" in data and not keeps_halves else value
     except RecursionError as error:
         raise malformed("nested too deeply", "") from error
     except UnicodeDecodeError as error:
         raise malformed("not UTF-8", f"byte {error.start}") from error
     except ValueError as error:
         raise malformed(str(error)[:200], f"byte {getattr(error, 'pos', 0)}") from error
+
+
+def with_whole_characters(value: Any, halves: re.Pattern[str] = HALVES) -> Any:
+    """*value* with half characters (`\\ud800`), which no file's name can have, replaced as Go does."""
+    if isinstance(value, str):
+        return halves.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [with_whole_characters(member, halves) for member in value]
+    if isinstance(value, dict):
+        return {halves.sub("\ufffd", key): with_whole_characters(member, halves) for key, member in value.items()}
+    return value
 
 
 def _integer(digits: str) -> Union[int, float]:

@@ -22,6 +22,9 @@ TAG_HWCAPS = 1
 OLD_HEADER, OLD_ENTRY = 16, 12
 NEW_HEADER, NEW_ENTRY = 48, 24
 HWCAP_IS_SUBDIRECTORY = 1 << 30  # bit 62 of the entry's 64-bit hwcap, seen in its upper word
+ENTRIES_LIMIT = 1 << 17  # an installation of everything has about 20,000
+ENTRIES_OF_A_NAME = 64  # one for each architecture and processor
+NAME_LIMIT = 255  # NAME_MAX
 STRING_LIMIT = 4096  # PATH_MAX: longer strings are damage
 EXTENSION_SECTIONS_LIMIT = 64  # two tags are defined
 SUBDIRECTORIES_LIMIT = 1024
@@ -56,6 +59,7 @@ class LdCache:
         self._flags, self._keys, self._values, self._hwcap_low, self._hwcap_high = columns
         self._subdirectories = subdirectories
         self.generator = generator
+        self._named: dict[bytes, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -80,6 +84,20 @@ class LdCache:
                 # startswith() looks past the name's end; the decoded name settles it.
                 if entry.name.startswith(prefixes):
                     yield entry
+
+    def named(self, name: str) -> tuple[LdCacheEntry, ...]:
+        """The entries of that *name*, in file order; of hundreds, which no ldconfig writes, the first ones.
+
+        Whoever asks for one name asks for more: all are sorted at the first question.
+        """
+        if not self._named:
+            for index, key in enumerate(self._keys):
+                start = self._base + key
+                known = self._data[start : start + NAME_LIMIT + 1].partition(b"\0")[0]
+                indexes = self._named.setdefault(known, [])
+                if len(indexes) < ENTRIES_OF_A_NAME:
+                    indexes.append(index)
+        return tuple(map(self._entry, self._named.get(name.encode("utf-8", "surrogateescape")[: NAME_LIMIT + 1], ())))
 
     def _entry(self, index: int) -> LdCacheEntry:
         hwcap = ""
@@ -109,7 +127,7 @@ def parse_ldcache(data: bytes) -> LdCache:
         return _parse_new(data, 0)
     if data.startswith(OLD_MAGIC):
         order = _plausible_order(data, 12, OLD_HEADER, OLD_ENTRY)
-        count = _u32(data, 12, order)
+        count = _count(data, 12, order)
         strings = OLD_HEADER + OLD_ENTRY * count
         combined = (strings + 7) & ~7
         if data.startswith(NEW_MAGIC, combined):
@@ -129,7 +147,7 @@ def _parse_new(data: bytes, base: int) -> LdCache:
     if order_flag == 1:
         raise _damaged("the header marks the cache as invalid", base + 28)
     order = _ORDERS.get(order_flag) or _plausible_order(data, base + 20, base + NEW_HEADER, NEW_ENTRY)
-    count = _u32(data, base + 20, order)
+    count = _count(data, base + 20, order)
     string_length = _u32(data, base + 24, order)
     table_end = base + NEW_HEADER + NEW_ENTRY * count
     if table_end + string_length > len(data):
@@ -199,6 +217,13 @@ def _words(data: bytes, at: int, count: int, order: str) -> array[int]:
     if order != sys.byteorder:
         words.byteswap()
     return words
+
+
+def _count(data: bytes, at: int, order: str) -> int:
+    count = _u32(data, at, order)
+    if count > ENTRIES_LIMIT:
+        raise _damaged(f"{count} entries; no machine has more than {ENTRIES_LIMIT}", at)
+    return count
 
 
 def _u32(data: bytes, at: int, order: str) -> int:

@@ -5,9 +5,10 @@ The superblock of ext2 and its successors is at 1024; images of Singularity 2 ha
 
 from __future__ import annotations
 
+NOT_UNPACKED = {"xz": b"\xfd7zXZ\0", "bzip2": b"BZh"}
+"""First bytes of compressions that are not read here."""
 _MEANINGS = (
-    (0, b"\xfd7zXZ\0", "it is compressed with xz", "unpack it first: `xz -dk`"),
-    (0, b"BZh", "it is compressed with bzip2", "unpack it first: `bzip2 -dk`"),
+    *((0, head, f"it is compressed with {by}", f"unpack it first: `{by} -dk`") for by, head in NOT_UNPACKED.items()),
     (0, b"\x7fELF", "it is a program or a library", ""),
     (0, b"PK\3\4", "it is a zip archive", ""),
     (0, b"QFI\xfb", "it is a disk of a virtual machine", ""),

@@ -18,13 +18,14 @@ DESCRIPTORS_LIMIT = 4096
 ENV_LIMIT = 4096
 NAME_ANNOTATIONS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 
+_SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
 MANIFEST_TYPES = (
     "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
+    _SCHEMA_2,
 )
 CONFIG_TYPES = (
     "application/vnd.oci.image.config.v1+json",
@@ -77,6 +78,11 @@ class DockerImage(NamedTuple):
     config: str
     tags: tuple[str, ...]
     layers: tuple[str, ...]
+
+
+def is_config_type(media_type: str, manifest_type: str) -> bool:
+    """Whether *media_type* is an image's configuration; in a manifest of schema 2, old registries name no type."""
+    return media_type in CONFIG_TYPES or (media_type, manifest_type) == ("application/octet-stream", _SCHEMA_2)
 
 
 def is_layer_type(media_type: str) -> bool:

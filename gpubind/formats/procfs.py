@@ -10,6 +10,10 @@ from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
 
+PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
+MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
+"""The capabilities of GPU instances and compute instances, each with the minor number of its node."""
+
 LINES_LIMIT = 100_000
 
 _NUMBER = r"[0-9]{2,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}"

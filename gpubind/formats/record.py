@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
-from gpubind.formats.json import JsonObject, parse_json
+from gpubind.formats.json import STRAY_HALVES, JsonObject, parse_json, with_whole_characters
 from gpubind.model import CudaNote, HostPath, Missing, Stat
 
 SCHEMA = "gpubind.record/1"
@@ -179,7 +179,8 @@ def parse_record(data: bytes) -> Record:
 
     Errors: `FormatError`: `newer-record` for a schema newer than this code, `bad-record` with the key for the rest.
     """
-    top = _Object(parse_json(data, SIZE_LIMIT, _malformed))
+    value = parse_json(data, SIZE_LIMIT, _malformed, keeps_halves=True)
+    top = _Object(value)
     schema = top.text("schema")
     match = _SCHEMA.fullmatch(schema)
     if match is None:
@@ -194,7 +195,7 @@ def parse_record(data: bytes) -> Record:
             hint="use the gpubind that made it, or a newer one",
         )
     uname, identity, trees = top.child("uname"), top.child("identity"), top.child("trees")
-    return Record(
+    record = Record(
         description=top.text("description", ""),
         hostname=top.optional_text("hostname"),
         driver=_parse_root(trees.child("driver")),
@@ -219,6 +220,9 @@ def parse_record(data: bytes) -> Record:
             for item in top.children("runs", [])
         ),
     )
+    if b"\\u" in data and with_whole_characters(value, STRAY_HALVES) != value:  # surrogate escapes are no such halves
+        raise _malformed("half of a surrogate pair in a string", "")
+    return record
 
 
 def _parse_root(tree: _Object) -> RecordedRoot:

@@ -1,101 +1,87 @@
 """NVIDIA_REQUIRE_*: what an image says it needs of a driver.
 
 An expression is alternatives separated by spaces, each of terms joined by commas, each a property, an operator and a
-value: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. Source: libnvidia-container `src/cli/dsl.c`.
+value: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. It is read from the left, and only as far as it takes to answer:
+what stands behind may be anything. Source: libnvidia-container `src/cli/dsl.c` (`dsl_evaluate`, `evaluate_rule`,
+`dsl_compare_version`), `src/cli/configure.c` (the properties).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import NamedTuple, Optional
+from collections.abc import Iterator, Mapping
+from typing import Optional, Union
 
 from gpubind.errors import FormatError
 
 LENGTH_LIMIT = 1 << 16
-_TERM = re.compile(r"([a-z_]+)(!=|<=|>=|=|<|>)([^\s,=<>!]+)")
-_NUMBERS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}")
+PROPERTIES = ("cuda", "driver", "arch", "brand")
+_TERM = re.compile(r"([^<>=!]+)(=|!=?|<=?|>=?)([^<>=!].*)", re.DOTALL)
+_VERSION = re.compile(r"[0-9]{1,19}(\.+[0-9]{1,19})*\.*", re.ASCII)  # 64 bits hold no more digits for certain
 
 
-class Term(NamedTuple):
-    """One comparison."""
+def holds(text: str, facts: Mapping[str, str]) -> Optional[bool]:
+    """Whether the requirement in *text* holds where the properties have the values in *facts*.
 
-    property: str
-    operator: str
-    value: str
-
-
-Requirement = tuple[tuple[Term, ...], ...]
-"""Alternatives, one of which must hold; of each, every term."""
-
-
-def parse_require(text: str) -> Requirement:
-    """The requirement in *text*; empty for a text without terms, which asks for nothing.
-
-    Errors: `FormatError` (code `bad-require`) with the term.
+    A property that *facts* lacks may have any value: None where the answer depends on that. A text without terms asks
+    for nothing. Errors: `FormatError` (code `bad-require`) with the place, where a malformed term is reached whatever
+    the unknown properties are.
     """
     if len(text) > LENGTH_LIMIT:
         raise _malformed(f"{len(text)} characters", "character 0")
-    alternatives = []
-    for number, alternative in enumerate(text.split(), 1):
-        terms = []
-        for word in alternative.split(","):
-            match = _TERM.fullmatch(word)
-            if match is None:
-                raise _malformed(f"`{word[:60]}` is no comparison", f"alternative {number}")
-            term = Term(*match.groups())
-            numeric = term.property in ("cuda", "driver", "arch")
-            if numeric and not _NUMBERS.fullmatch(term.value):
-                raise _malformed(f"`{term.value[:60]}` is no version", f"alternative {number}")
-            if term.property == "brand" and term.operator not in ("=", "!="):
-                raise _malformed(f"brand cannot be compared by `{term.operator}`", f"alternative {number}")
-            terms.append(term)
-        alternatives.append(tuple(terms))
-    return tuple(alternatives)
+    outcomes = tuple(_outcomes(text, facts))
+    faults = [outcome for outcome in outcomes if isinstance(outcome, FormatError)]
+    if len(faults) == len(outcomes):
+        raise faults[0]
+    return None if faults or len(set(outcomes)) > 1 else outcomes[0] is True
 
 
-def holds(requirement: Requirement, facts: Mapping[str, str]) -> Optional[bool]:
-    """Whether *requirement* holds where the properties have the values in *facts*; None if that decides it not.
-
-    A property that *facts* lacks may be anything.
-    """
-    answers = [_all(tuple(_term(term, facts) for term in terms)) for terms in requirement]
-    if True in answers or not answers:
-        return True
-    return None if None in answers else False
+def _outcomes(text: str, facts: Mapping[str, str]) -> Iterator[Union[bool, FormatError]]:
+    """Each way in which the reading may end, whatever the unknown properties are."""
+    so_far = True
+    for number, alternative in enumerate(filter(None, text.split(" ")), 1):
+        words = [word for word in alternative.split(",") if word]
+        if not words:
+            break  # commas alone end the reading: what was said so far is the answer
+        answers = [_term(word, facts, f"alternative {number}") for word in words]
+        ends = [n for n, answer in enumerate(answers) if answer is False or isinstance(answer, FormatError)]
+        reached = answers[: ends[0] + 1] if ends else answers
+        if reached[-1] is not False:
+            yield reached[-1] or True
+        if all(reached):
+            return
+        so_far = False
+    yield so_far
 
 
 def version_key(text: str) -> tuple[int, ...]:
     """A dotted version for comparison; trailing zeros do not count."""
-    numbers = [int(part) for part in text.split(".")]
+    numbers = [int(part) for part in text.split(".") if part]
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)
 
 
-def _all(answers: tuple[Optional[bool], ...]) -> Optional[bool]:
-    if False in answers:
-        return False
-    return None if None in answers else True
-
-
-def _term(term: Term, facts: Mapping[str, str]) -> Optional[bool]:
-    actual = facts.get(term.property)
-    if actual is None:
+def _term(word: str, facts: Mapping[str, str], place: str) -> Union[bool, FormatError, None]:
+    """What one comparison says; the error if it is none."""
+    match = _TERM.fullmatch(word)
+    if match is None:
+        return _malformed(f"`{word[:60]}` is no comparison", place)
+    name, operator, value = match[1].lower(), match[2], match[3]
+    if name not in PROPERTIES:
+        return _malformed(f"nobody knows a property `{match[1][:60]}`, but {', '.join(PROPERTIES)}", place)
+    actual = facts.get(name)
+    if name == "brand":
+        if operator not in ("=", "!", "!="):
+            return _malformed(f"brand cannot be compared by `{operator}`", place)
+        return None if actual is None else (actual.lower() == value.lower()) == (operator == "=")
+    if not _VERSION.fullmatch(value):
+        return _malformed(f"`{value[:60]}` is no version", place)
+    if actual is None or not _VERSION.fullmatch(actual):
         return None
-    if term.property == "brand":
-        return (actual.lower() == term.value.lower()) == (term.operator == "=")
-    if not (_NUMBERS.fullmatch(actual) and _NUMBERS.fullmatch(term.value)):
-        return None
-    ours, theirs = version_key(actual), version_key(term.value)
-    return {
-        "=": ours == theirs,
-        "!=": ours != theirs,
-        "<": ours < theirs,
-        "<=": ours <= theirs,
-        ">": ours > theirs,
-        ">=": ours >= theirs,
-    }[term.operator]
+    ours, theirs = version_key(actual), version_key(value)
+    order = "<" if ours < theirs else ">" if ours > theirs else "="
+    return order != "=" if operator.startswith("!") else order in operator
 
 
 def _malformed(why: str, place: str) -> FormatError:

@@ -8,11 +8,13 @@ go-yaml's rules (`resolve.go`), each key once, aliases and depth within bounds, 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from gpubind.errors import FormatError
+from gpubind.formats.json import with_whole_characters
 
 DEPTH_LIMIT = 64
 VALUES_LIMIT = 100_000
@@ -23,7 +25,12 @@ _TRUE = ("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"
 _FALSE = ("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE")
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.ASCII)
-_HALVES = re.compile("[\ud800-\udfff]")
+_NAMED_FLOATS = {
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+_GO_WORDS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 _TAGS = ("str", "int", "float", "bool", "null", "map", "seq")
 
 
@@ -36,8 +43,10 @@ def parse_yaml(data: bytes) -> Any:
     # JSON is YAML, but needs no library: PyYAML takes 18 ms to load, then 1.8 ms for a spec of which JSON takes 0.1 ms.
     if data.lstrip()[:1] in (b"{", b"["):
         try:
-            value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
-            return _whole(value) if b"\\u" in data else value
+            value = json.loads(
+                data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_float
+            )
+            return with_whole_characters(value) if b"\\u" in data else value
         except RecursionError as error:
             raise _malformed("byte 0", "nested too deeply") from error
         except ValueError:
@@ -59,15 +68,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise _malformed(twice, f"the key `{twice[:60]}` is there twice")
     return found
-
-
-def _whole(value: Any) -> Any:
-    """*value* with half characters (`\\ud800`), which cannot stand in a path, replaced as Go does."""
-    if isinstance(value, str):
-        return _HALVES.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [_whole(member) for member in value]
-    return {_whole(key): _whole(member) for key, member in value.items()} if isinstance(value, dict) else value
 
 
 def _no_constant(name: str) -> Any:
@@ -173,14 +173,26 @@ def _plain(text: str) -> Any:
             base = {"0x": 16, "0b": 2, "0o": 8}.get(bare[:2], 8 if bare[0] == "0" and len(bare) > 1 else 10)
             return sign * int(bare, base)
         if _FLOAT.fullmatch(digits):
-            return float(digits)
-    return text
+            return _float(text)
+    return _NAMED_FLOATS.get(text, text)
+
+
+def _float(text: str) -> Any:
+    """The number; *text* itself where it is out of range: `1e400`."""
+    number = float(text.replace("_", ""))
+    return text if math.isinf(number) else number
+
+
+def float_text(value: float) -> str:
+    """*value* where a string is wanted. Source: sigs.k8s.io/yaml `yaml.go`, which takes it for one of 32 bits."""
+    text = f"{value:.9g}"
+    return _GO_WORDS.get(text, text)
 
 
 def _key(key: Any) -> str:
     if isinstance(key, bool):
         return "true" if key else "false"
-    return key if isinstance(key, str) else f"{key:.9g}" if isinstance(key, float) else str(key)
+    return key if isinstance(key, str) else float_text(key) if isinstance(key, float) else str(key)
 
 
 def _place(mark: Any) -> str:

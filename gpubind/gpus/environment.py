@@ -149,13 +149,15 @@ def _hip_within(choice: Choice, names: Optional[GpuList]) -> Choice:
 def _at_most(choice: Choice, names: Optional[GpuList]) -> Choice:
     """NVIDIA_VISIBLE_DEVICES says what a container may have at most; it never adds anything.
 
-    Source: nvidia-container-toolkit: `all`, `void` and empty choose nothing there, `none` hides all. One of these
-    words decides wherever it stands in a list: `void` before `none`, `none` before `all`.
+    Source: nvidia-container-toolkit `internal/config/image/devices.go`, `cuda_image.go`: `all`, `void` and empty choose
+    nothing there, `none` hides all. One of these words decides wherever it stands in a list, `void` before `none`
+    before `all`; an empty place in a list is none.
     """
     if names is None or choice.gpus == ():
         return choice
-    words = {token.strip() for token in names.value.split(",")} & {"", "void", "none", "all"}
-    if words & {"", "void"} or words == {"all"}:
+    said = {token.strip() for token in names.value.split(",")} - {""}
+    words = said & {"void", "none", "all"}
+    if not said or "void" in words or words == {"all"}:
         return choice
     if words:
         return Choice(names.variable, (), findings=(*choice.findings, none_visible(names)))

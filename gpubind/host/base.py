@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Optional, Union
+from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.data import read_data
 from gpubind.formats.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
@@ -59,6 +59,15 @@ class ListFile(NamedTuple):
     """Whether it is gpubind's own, which may be completed; any other list is the law."""
 
 
+class Ignored(NamedTuple):
+    """What the environment names, and root does not believe, use or start."""
+
+    kind: Literal["file", "cache", "programs"]
+    path: str
+    part: str
+    """What others than root could change: itself, or a directory or link on the way to it."""
+
+
 class Host:
     """A host that plans can be made for.
 
@@ -83,6 +92,10 @@ class Host:
     def liblist(self, name: str) -> ListFile:
         """The list file *name* in force: the user's, else the site's, else the shipped one."""
         raise NotImplementedError
+
+    def ignored(self) -> tuple[Ignored, ...]:
+        """What the caller's environment names, and root's command does not believe, use or start."""
+        return ()
 
     def may_open(self, path: HostPath) -> bool:
         """Whether this process may open the device node *path*, as the kernel itself would answer.

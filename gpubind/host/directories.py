@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Optional
+from collections.abc import Iterator, Mapping
+from typing import Literal, Optional
 
 from gpubind.errors import HostReadError
-from gpubind.host.base import ListFile
+from gpubind.host.base import LIST_FILES, Ignored, ListFile
+from gpubind.host.files import read_if_there
+from gpubind.host.trust import acts_as_root, writable_by_others
 
 SITE_DIRECTORY = "/etc/gpubind"
 LIST_LIMIT = 1 << 20
@@ -34,28 +36,32 @@ def list_file_places(name: str) -> tuple[tuple[str, str], ...]:
     return tuple(places)
 
 
+def ignored(environ: Mapping[str, str]) -> Iterator[Ignored]:
+    """What is there by *environ* and does not count, for this is root's process and others could change it."""
+    if not acts_as_root():
+        return
+    files = [path for name in ("config.toml", *LIST_FILES) for path, _ in list_file_places(name)]
+    caches = (xdg_directory(environ, "XDG_CACHE_HOME", ".cache"), environ.get("TMPDIR", ""))
+    programs = environ.get("PATH", "").split(":")
+    named: list[tuple[Literal["file", "cache", "programs"], str]] = [("file", path) for path in files]
+    named += [("cache", path) for path in caches] + [("programs", path) for path in programs]
+    for kind, path in dict.fromkeys(named):
+        part = writable_by_others(path) if path.startswith("/") and (os.path.exists(path) or kind == "cache") else None
+        if part is not None:
+            yield Ignored(kind, path, part)
+
+
 def list_file_in_force(name: str) -> Optional[ListFile]:
-    """The user's list file *name*, else the site's; None if there is neither.
+    """The user's list file *name*, else the site's; None if there is neither, or none that root may believe.
 
     Errors: `HostReadError` (code `unreadable-file`) for one that is there and cannot be read, or is too large.
     """
     for path, label in list_file_places(name):
         try:
-            with open(path, "rb") as file:
-                data = file.read(LIST_LIMIT + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except PermissionError as error:
-            if not os.access(os.path.dirname(path), os.X_OK):  # somebody else's home: sudo, cron, a job's prologue
-                continue
-            raise _unreadable(path, error.strerror or "") from error
+            data = read_if_there(path, LIST_LIMIT)
         except OSError as error:
-            raise _unreadable(path, error.strerror or str(error)) from error
-        if len(data) > LIST_LIMIT:
-            raise _unreadable(path, f"larger than {LIST_LIMIT} bytes")
-        return ListFile(label, data, shipped=False)
+            why = error.strerror or str(error)
+            raise HostReadError("unreadable-file", "a list file cannot be read", where=path, why=why) from error
+        if data is not None:
+            return ListFile(label, data, shipped=False)
     return None
-
-
-def _unreadable(path: str, why: str) -> HostReadError:
-    return HostReadError("unreadable-file", "a list file cannot be read", where=path, why=why)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Optional, Union
 
-from gpubind.host.base import PLAN_VARIABLES, Host, Identity, ListFile, RunResult, Uname, shipped_liblist
-from gpubind.host.directories import list_file_in_force
+from gpubind.host.base import PLAN_VARIABLES, Host, Identity, Ignored, ListFile, RunResult, Uname, shipped_liblist
+from gpubind.host.directories import ignored, list_file_in_force
 from gpubind.model import HostPath, Missing
 from gpubind.tree.live import LiveTree
 
@@ -24,7 +24,8 @@ class LiveHost(Host):
         if dev_root is None:
             nodes = (self.driver.lstat(path) for path in ("/dev/nvidiactl", "/dev/kfd"))
             dev_root = "/" if all(isinstance(node, Missing) for node in nodes) else root
-        self.dev = self.driver if os.path.realpath(dev_root) == self.driver.root else LiveTree(dev_root)
+        dev = LiveTree(dev_root)
+        self.dev = self.driver if dev.root == self.driver.root else dev
         trees = (tree for tree in (self.driver, self.dev) if tree.root == "/")
         self.local = next(trees, None) or LiveTree("/")
         self.environ = {name: os.environ[name] for name in PLAN_VARIABLES if name in os.environ}
@@ -34,6 +35,9 @@ class LiveHost(Host):
 
     def liblist(self, name: str) -> ListFile:
         return list_file_in_force(name) or shipped_liblist(name)
+
+    def ignored(self) -> tuple[Ignored, ...]:
+        return tuple(ignored(os.environ))
 
     def may_open(self, path: HostPath) -> bool:
         # access(2) asks the device cgroup, too (fs/namei.c inode_permission), and opens nothing.

@@ -6,8 +6,9 @@ import os
 from typing import Optional
 
 from gpubind.data import HOSTS, read_data
-from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.errors import FormatError, HostReadError, UsageError, one_of
 from gpubind.host.base import Host, ListFile
+from gpubind.host.files import read_regular
 
 FILE_LIMIT = 1 << 20
 
@@ -31,7 +32,7 @@ def open_host(host: Optional[str] = None, root: Optional[str] = None, dev_root: 
         return RecordedHost(parse_record(read_data(f"data/hosts/{host}.json")), host)
     if not os.path.exists(host) and "/" not in host:
         why = "there is no such file, and no record of that name ships"
-        raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint="ship: " + ", ".join(HOSTS))
+        raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=one_of(HOSTS, host))
     data = read_file(host, SIZE_LIMIT)
     try:
         return RecordedHost(parse_record(data), os.path.basename(host))
@@ -47,11 +48,7 @@ def read_listfile(path: str) -> ListFile:
 def read_file(path: str, limit: int) -> bytes:
     """The bytes of a file that the user named. Errors: `HostReadError` (code `unreadable-file`)."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
+        return read_regular(path, limit)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise HostReadError("unreadable-file", "a file cannot be read", where=path, why=why) from error
-    if len(data) > limit:
-        raise HostReadError("unreadable-file", "a file cannot be read", where=path, why=f"larger than {limit} bytes")
-    return data

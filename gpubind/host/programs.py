@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
+from gpubind.budget import current
 from gpubind.host.base import RunResult
+from gpubind.host.trust import acts_as_root, writable_by_others
 from gpubind.memo.asked import cannot_sign
 from gpubind.model import Missing
 
@@ -31,23 +33,9 @@ def find_program(name: str) -> Union[str, Missing]:
     place = next((place for place in places if os.access(place, os.X_OK)), None)
     if place is None:
         return Missing("absent", f"no `{name}` in {':'.join(PROGRAM_DIRECTORIES)}")
-    program = os.path.realpath(place)
-    if os.geteuid() == 0 and (writable := writable_by_others(program)):
+    if acts_as_root() and (writable := writable_by_others(place)):
         return Missing("forbidden", f"`{writable}` can be written by others than root; not run as root")
-    return program
-
-
-def writable_by_others(program: str) -> Optional[str]:
-    """The first of *program* and the directories above it that someone other than root could change; None if none."""
-    path = program
-    while True:
-        found = os.lstat(path)
-        sticky_directory = path != program and found.st_mode & 0o1000
-        if found.st_uid != 0 or (found.st_mode & 0o022 and not sticky_directory):
-            return path
-        if path == "/":
-            return None
-        path = os.path.dirname(path)
+    return os.path.realpath(place)
 
 
 def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
@@ -59,16 +47,25 @@ def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Mis
     program = find_program(argv[0])
     if isinstance(program, Missing):
         return program
+    import time
     from subprocess import PIPE
 
+    budget = current()
+    left = timeout_s if budget is None else min(timeout_s, budget.left("milliseconds") / 1000)
+    if left <= 0:
+        return Missing("unreadable", f"`{argv[0]}` is not asked: helper programs took all the time that they may")
+    started = time.monotonic()
     process = start_program(program, argv, stdout=PIPE, stderr=PIPE)
     if isinstance(process, Missing):
         return process
     try:
-        return _answer(process, argv[0], timeout_s)
+        return _answer(process, argv[0], left)
     finally:
         if process.returncode is None:  # late, without end, or interrupted
             _kill(process)
+        if budget is not None:
+            took = int(1000 * (time.monotonic() - started))
+            budget.take("milliseconds", min(took, budget.left("milliseconds")))
 
 
 def start_program(

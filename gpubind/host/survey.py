@@ -27,6 +27,7 @@ from gpubind.host.places import (
 from gpubind.model import Missing
 from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_LIMIT, read_ldcache
+from gpubind.tree.ldsoconf import read_ldsoconf
 
 RUN_TIMEOUT_S = 30.0
 TEXT_LIMIT = 256 << 10
@@ -144,7 +145,12 @@ class _Survey:
         """The whole survey."""
         for path in SINGLE_PATHS:
             self.note(path)
-        libraries = (*library_places(self.tree, host.uname.machine), *self._cached_directories())
+        configured = read_ldsoconf(self.tree)
+        for path in configured.files:
+            self.list(path.rpartition("/")[0] or "/")
+            self.note(path, text=True)
+        cached = self._cached_directories()
+        libraries = (*library_places(self.tree, host.uname.machine), *cached, *configured.directories)
         for directory in dict.fromkeys(libraries):
             for sub in BELOW_LIBRARIES:
                 self.list(f"{directory.rstrip('/')}/{sub}".rstrip("/") or "/", all_facts=directory != "/" or sub != "")

@@ -16,6 +16,7 @@ from gpubind.blob.base import FileBlob
 from gpubind.errors import HostReadError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.programs import find_program, start_program, wait_for
+from gpubind.host.trust import obeyed_environ
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath, Missing
@@ -118,7 +119,7 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
         what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
         raise HostReadError("no-image-store", what, where=reference, why=program.detail)
     timeout = ANSWER_S if into is None else SAVE_S
-    environ = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    environ = obeyed_environ(VARIABLES)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # no pipes: nothing has to be read in time
         process = start_program(program, (store, *words), stdout=into or out, stderr=err, environ=environ)
         status = -1 if isinstance(process, Missing) else wait_for(process, timeout)

@@ -13,6 +13,8 @@ OWN_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-run
 """Singularity's own among the environment files. 91-environment.sh is the image's: `%post` writes to it."""
 DOCKER_FILES = ("10-docker.sh", "10-docker2singularity.sh")
 SEARCH_PATHS = frozenset(("PATH", "LD_LIBRARY_PATH"))
+FILES_LIMIT, BYTES_LIMIT = 64, 2 << 20
+"""Files, and bytes in all of them. Of an image that has more, it is not known what they set: they have a few lines."""
 
 
 def read_environment(tree: Tree) -> Exports:
@@ -21,6 +23,7 @@ def read_environment(tree: Tree) -> Exports:
     Every file counts but Singularity's own. PATH is repaired where Apptainer repairs it.
     """
     exports = Exports({"PATH": None})
+    files, left = 0, BYTES_LIMIT
     for name in tree.names(ENVIRONMENT):
         path = f"{ENVIRONMENT}/{name}"
         found = tree.stat(path)
@@ -28,6 +31,9 @@ def read_environment(tree: Tree) -> Exports:
             continue
         if name == "90-environment.sh" and exports.env.get("PATH", "") is None:
             exports = exports.with_value("PATH", DEFAULT_PATH)
+        files, left = files + 1, left - found.size
+        if files > FILES_LIMIT or left < 0:
+            return exports.with_nothing_known()
         text = tree.read_text(path)
         exports = exports.with_nothing_known() if isinstance(text, Missing) else parse_exports(text, exports)
         own = exports.env.get("PATH")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.formats.elf import ElfIdent
+from gpubind.image.cuda import read_cuda, version_in
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
 from gpubind.ldso.loader import Loader
 from gpubind.ldso.versions import newest
@@ -28,6 +28,8 @@ COMPAT = tuple(
 )
 """Where NVIDIA's packages and images have a compat libcuda. In NGC's images the entrypoint makes `lib` a link to
 `lib.real` where that libcuda works; without the entrypoint there is no `lib`."""
+
+COMPAT_LIMIT = 64  # paths of these; an image has one toolkit, or a few
 
 _VARIABLE = re.compile(
     r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
@@ -58,17 +60,20 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     *env* is what its configuration sets (OCI `config.Env`), where it has one; else its environment files count.
     """
     names = tree.list("/")
-    if isinstance(names, Missing) and names.why == "forbidden":
-        hint = "ask its owner, or use an image that you may read"
-        raise HostReadError("unreadable-file", "the image cannot be read", where=label, why=str(names), hint=hint)
     any_loader = Loader(tree)
     family, version, arch = _libc(tree, any_loader)
+    is_closed = isinstance(names, Missing) and names.why == "forbidden"
+    forbidden = "/" if is_closed else any_loader.forbidden_directory if family == "none" else None
+    if forbidden is not None:
+        why, hint = f"you may not look into its {forbidden}", "ask its owner, or use an image that you may read"
+        raise HostReadError("unreadable-file", "the image cannot be read", where=label, why=why, hint=hint)
     loader = any_loader.of(arch)
     libstdcxx = loader.facts("libstdc++.so.6")
     undecided: tuple[str, ...] = ()
     if env is None:
         env, undecided = of_interest(read_environment(tree))
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
+    cuda = read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""))
     facts = ImageFacts(
         kind=kind,
         label=label,
@@ -82,10 +87,11 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         undecided=tuple(name for name in undecided if _VARIABLE.fullmatch(name)),
         driver=tuple(_driver(tree, loader)),
         vendor_neutral=tuple(soname for soname in VENDOR_NEUTRAL_SONAMES if loader.find(soname)),
-        cuda=_cuda(tree) or env.get("CUDA_VERSION") or None,
+        cuda=cuda[0].version if cuda else None,
         compat=tuple(_compat(tree)),
-        rocm=_version_in(tree, "/opt/rocm/.info/version"),
+        rocm=version_in(tree, "/opt/rocm/.info/version"),
         own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
+        every_cuda=cuda,
     )
     return Image(tree, loader, facts)
 
@@ -127,7 +133,7 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
     """Each compat libcuda that a program would find as libcuda.so.1 in its directory, once."""
-    for real in dict.fromkeys(tree.resolve(path) for path in _compat_paths(tree)):
+    for real in dict.fromkeys(tree.resolve(path) for path in _compat_paths(tree)[:COMPAT_LIMIT]):
         if isinstance(real, Missing):
             continue
         directory = real.rpartition("/")[0]
@@ -162,21 +168,4 @@ def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
 
 def _version_of(path: str) -> Optional[str]:
     match = _DRIVER_VERSION.search(path)
-    return match.group(1) if match else None
-
-
-def _cuda(tree: Tree) -> Optional[str]:
-    """The CUDA version that the toolkit in the image says of itself."""
-    try:
-        version = json.loads(tree.text("/usr/local/cuda/version.json") or "null")["cuda"]["version"]
-    except (ValueError, TypeError, KeyError, RecursionError):  # not there, or not as NVIDIA writes it: it says nothing
-        version = None
-    if isinstance(version, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", version):
-        return version
-    return _version_in(tree, "/usr/local/cuda/version.txt", "CUDA Version ")
-
-
-def _version_in(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
-    """The version that the file *path* starts with, behind *prefix*."""
-    match = re.match(prefix + r"([0-9]+(?:\.[0-9]+){1,3})", tree.text(path) or "")
     return match.group(1) if match else None

@@ -13,13 +13,15 @@ from typing import Optional, TypeVar
 from gpubind.arch import Architecture
 from gpubind.blob.base import Blob
 from gpubind.blob.compressed import unpacked
+from gpubind.blob.verified import Verified, verify
 from gpubind.errors import FormatError, HostReadError, UsageError, in_file
+from gpubind.formats.magic import NOT_UNPACKED
 from gpubind.formats.oci import (
-    CONFIG_TYPES,
     DOCUMENT_LIMIT,
     INDEX_TYPES,
     MANIFEST_TYPES,
     OciDescriptor,
+    is_config_type,
     is_layer_type,
     parse_docker_manifest,
     parse_oci_config,
@@ -53,29 +55,47 @@ class Blobs:
         found = self.tree.find("/" + path)
         return not isinstance(found, Missing) and found.stat.kind == "file"
 
-    def parsed(self, path: str, parse: Callable[[bytes], T], size: Optional[int] = None) -> T:
-        """The document *path*. Errors: `FormatError` (`bad-oci`): not there, too large, not of the *size* it should."""
+    def described(self, descriptor: OciDescriptor, parse: Callable[[bytes], T]) -> T:
+        """The document that *descriptor* names. Errors: as `parsed`; and if it is not of the size or digest it says."""
+        return self.parsed(descriptor.path, parse, descriptor)
+
+    def parsed(self, path: str, parse: Callable[[bytes], T], wanted: Optional[OciDescriptor] = None) -> T:
+        """The document *path*. Errors: `FormatError` (`bad-oci`): not there, too large, not what is *wanted*."""
         data = self.tree.read("/" + path, DOCUMENT_LIMIT)
         if isinstance(data, Missing):
             raise _malformed(str(data), path, self.label)
-        self._measured(path, len(data), size)
+        if wanted is not None:
+            self._measured(path, len(data), wanted.size)
+            verify(data, wanted.digest, f"{self.label}: {path}")
         with in_file(f"{self.label}: {path}"):
             return parse(data)
 
-    def layer(self, path: str, size: Optional[int] = None) -> Blob:
-        """The layer *path*, unpacked. Errors: as `parsed`."""
+    def add_layer(self, index: Layers, path: str, wanted: Optional[OciDescriptor] = None) -> None:
+        """Put the layer *path*, unpacked, over those in *index*. Errors: as `parsed`, and those of `Layers.add`.
+
+        The digest of a layer that is not packed is left alone: all of it would have to be read, and a part is needed.
+        """
         found = self.tree.find("/" + path)
         if isinstance(found, Missing) or found.stat.kind != "file":
             why = str(found) if isinstance(found, Missing) else "it is no regular file"
             raise _malformed(why, path, self.label)
-        self._measured(path, found.stat.size, size)
+        if wanted is not None:
+            self._measured(path, found.stat.size, wanted.size)
         blob = self.tree.open(found.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
             raise _malformed(str(blob), path, self.label)
-        return unpacked(blob)
+        head = blob.read_at(0, 512)
+        for compression, magic in NOT_UNPACKED.items():
+            if head.startswith(magic) and head[257:262] != b"ustar":
+                raise _unsupported(f"a layer is compressed with {compression}; gzip and zstd can be read", blob.label)
+        verified = Verified(blob, wanted.digest, blob.label) if wanted is not None else None
+        plain = unpacked(verified or blob)
+        index.add(plain)
+        if verified is not None and plain is not verified:
+            verified.finish()
 
-    def _measured(self, path: str, size: int, wanted: Optional[int]) -> None:
-        if wanted not in (None, size):
+    def _measured(self, path: str, size: int, wanted: int) -> None:
+        if wanted != size:
             raise _malformed(f"{size} bytes instead of {wanted}", path, self.label)
 
 
@@ -134,8 +154,8 @@ def _from_index(
         chosen = [image for image in images if image.names == chosen[0].names]
     manifests = _manifests(blobs, chosen)
     descriptor = _fitting(manifests, arch, blobs.label)
-    manifest = blobs.parsed(descriptor.path, parse_oci_manifest, descriptor.size)
-    if manifest.config.media_type not in CONFIG_TYPES:
+    manifest = blobs.described(descriptor, parse_oci_manifest)
+    if not is_config_type(manifest.config.media_type, descriptor.media_type):
         raise _unsupported(f"its configuration is of type {manifest.config.media_type[:100]!r}", blobs.label)
     for layer in manifest.layers:
         if layer.media_type.endswith("+encrypted"):
@@ -144,17 +164,17 @@ def _from_index(
             )
         if not is_layer_type(layer.media_type):
             raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
-    config = blobs.parsed(manifest.config.path, parse_oci_config, manifest.config.size)
-    layers = [(layer.path, layer.size) for layer in manifest.layers]
+    config = blobs.described(manifest.config, parse_oci_config)
+    layers = [(layer.path, layer) for layer in manifest.layers]
     return read_image(_layered(blobs, root, layers), label, kind, config.env)
 
 
-def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[int]]]) -> Tree:
+def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[OciDescriptor]]]) -> Tree:
     if len(layers) > LAYERS_LIMIT:
         raise _malformed(f"{len(layers)} layers", "layers", blobs.label)
     index = Layers()
-    for path, size in layers:
-        index.add(blobs.layer(path, size))
+    for path, wanted in layers:
+        blobs.add_layer(index, path, wanted)
     return LayeredTree(index, root)
 
 
@@ -169,7 +189,7 @@ def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDe
             opened += 1
             if depth >= INDEX_DEPTH_LIMIT or opened > INDEXES_LIMIT:
                 raise _malformed("indexes in indexes, without end", descriptor.path, blobs.label)
-            inner = blobs.parsed(descriptor.path, parse_oci_index, descriptor.size)
+            inner = blobs.described(descriptor, parse_oci_index)
             todo.extend((item, depth + 1) for item in reversed(inner))
         elif descriptor.media_type in (*MANIFEST_TYPES, ""):
             found.append(descriptor)

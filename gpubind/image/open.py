@@ -9,6 +9,7 @@ from typing import Optional
 
 from gpubind.arch import Architecture, architecture
 from gpubind.blob.base import open_blob
+from gpubind.budget import bounded
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.formats.magic import meaning_of
 from gpubind.image.facts import Image, read_image
@@ -35,6 +36,7 @@ STORED_ELSEWHERE = {
 HEAD_SIZE = 2048
 
 
+@bounded
 def open_image(reference: str, machine: Optional[str] = None) -> Image:
     """The image that *reference* names: a path to one of what is `ACCEPTED`, or a kind and a name, `oci:DIR:TAG`.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Union
 
 from gpubind.blob.base import Blob
 from gpubind.blob.compressed import missing_package
+from gpubind.budget import spend
 from gpubind.errors import HostReadError, in_file
 from gpubind.formats.squashfs import (
     PACKAGES,
@@ -139,4 +141,10 @@ def _unpacker(compression: str, label: str) -> Unpack:
             why=f"it is {compression}",
             hint="gzip, lz4, lzma, lzo, xz and zstd can be read",
         )
-    return unpack
+    return partial(_counted, unpack)
+
+
+def _counted(unpack: Unpack, data: bytes, limit: int) -> bytes:
+    unpacked = unpack(data, limit)
+    spend("unpacked", len(unpacked))
+    return unpacked

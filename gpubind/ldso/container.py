@@ -24,6 +24,8 @@ from gpubind.tree import Tree
 
 OBJECTS_LIMIT = 4096
 """Libraries that one program may load; a crafted image must not make this endless."""
+MISSING_LIMIT = 256
+"""Libraries that one program lacks; the loader itself stops at the first."""
 NO_EXECUTABLE_STACKS_SINCE = (2, 41)
 """The glibc whose dlopen no longer makes the stack executable."""
 HEADER_SIZE = 64
@@ -145,7 +147,7 @@ class Container:
         self._namespace = Namespace(image.tree, covers)
         lenient = image.tree.lenient
         self._lenient = self._namespace if lenient is image.tree else Namespace(lenient, covers)
-        self._places = Places(image, self._has_directory, cpu)
+        self._places = Places(image, self._has_directory, self._may_be, cpu)
         self._located: dict[str, Optional[Located]] = {}
         self._loaded: dict[str, Loaded] = {}
 
@@ -249,6 +251,11 @@ class Container:
         place = self._lenient.look(path) if path.startswith("/") else None
         return isinstance(place, Place) and place.kind == "dir"
 
+    def _may_be(self, path: str) -> bool:
+        """Whether *path* may be a directory: what is not absolute, or not known, is asked for name by name."""
+        place = self._lenient.look(path) if path.startswith("/") else None
+        return place is None or (place.kind == "dir" if isinstance(place, Place) else place.why != "absent")
+
     def _load(self, first: Located) -> Loaded:
         facts = first.tree.elf(first.at)
         if isinstance(facts, Missing):
@@ -286,7 +293,7 @@ class Container:
         for here in objects:  # grows on the way: breadth first
             rpaths = () if here.elf.runpath is not None else here.rpaths
             for name in here.elf.needed:
-                if name in names or len(objects) > OBJECTS_LIMIT:
+                if name in names or len(objects) > OBJECTS_LIMIT or len(missing) >= MISSING_LIMIT:
                     continue
                 found = self._search(name, rpaths, here.runpath, here.elf)
                 elf = Missing("absent") if found is None else found.tree.elf(found.at)

@@ -10,19 +10,14 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.arch import architecture
-from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.formats.ldcache import LdCache, LdCacheEntry
-from gpubind.formats.ldsoconf import parse_ldsoconf
 from gpubind.ldso.versions import newest
 from gpubind.model import Found, Missing, RootedPath
 from gpubind.tree import Tree, glob
 from gpubind.tree.ldcache import read_ldcache
+from gpubind.tree.ldsoconf import read_ldsoconf
 
-LD_SO_CONF = "/etc/ld.so.conf"
-INCLUDES_LIMIT = 512  # patterns and files, each looked at once: what includes itself says nothing new
-CONFIGURED_LIMIT = 1024
-"""Directories in ld.so.conf; a file that names more does not make gpubind look for each library in all of them."""
 DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
 MULTIARCH = "*-linux-gnu*"
@@ -69,6 +64,13 @@ class Loader:
             self._glibc = self._read_glibc()
         return self._glibc
 
+    @property
+    def forbidden_directory(self) -> Optional[str]:
+        """The first directory in which a C library may be, and may not be looked at; None if there is none."""
+        places = (*DEFAULT_DIRECTORIES, *self.directories)
+        forbidden = (place for place in places if _is_forbidden(self.tree.ident(f"{place}/{LIBC}")))
+        return next(forbidden, None)
+
     def _read_glibc(self) -> Optional[Glibc]:
         path, facts = self.find(LIBC), self.facts(LIBC)
         version = None if facts is None else newest(facts.version_definitions, "GLIBC")
@@ -105,8 +107,8 @@ class Loader:
 
     def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
         """What the cache says of *soname*, in its order."""
-        entries = self._cache.matching((soname,)) if self._cache else ()
-        return tuple(entry for entry in entries if entry.name == soname and entry.path.startswith("/"))
+        entries = self._cache.named(soname) if self._cache else ()
+        return tuple(entry for entry in entries if entry.path.startswith("/"))
 
     def default_directories(self) -> tuple[RootedPath, ...]:
         """Where programs look that find nothing in the cache: nothing of ld.so.conf, which is for ldconfig alone.
@@ -116,13 +118,14 @@ class Loader:
         """
         if self._defaults is None:
             every = (*_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
-            self._defaults = _existing(self.tree, (*(() if self._cache else _configured(self.tree)), *every))
+            configured = () if self._cache else read_ldsoconf(self.tree).directories
+            self._defaults = _existing(self.tree, (*configured, *every))
         return self._defaults
 
 
 def loader_directories(tree: Tree) -> tuple[RootedPath, ...]:
     """The directories that the loader of *tree* searches: those of ld.so.conf, then the default ones; resolved."""
-    return _existing(tree, (*_configured(tree), *_multiarch(tree), *DEFAULT_DIRECTORIES))
+    return _existing(tree, (*read_ldsoconf(tree).directories, *_multiarch(tree), *DEFAULT_DIRECTORIES))
 
 
 def _multiarch(tree: Tree) -> list[RootedPath]:
@@ -135,29 +138,5 @@ def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
     return tuple(dict.fromkeys(at.path for at in places if isinstance(at, Found) and at.stat.kind == "dir"))
 
 
-def _configured(tree: Tree) -> list[str]:
-    """The directories that ld.so.conf and what it includes name, in their order."""
-    directories: list[str] = []
-    seen: set[tuple[str, str]] = set()
-    todo = [("include", LD_SO_CONF)]
-    while todo and len(directories) < CONFIGURED_LIMIT:
-        kind, value = todo.pop()
-        if kind == "directory":
-            directories.append(value)
-            continue
-        if (kind, value) in seen or len(seen) >= INCLUDES_LIMIT:
-            continue
-        seen.add((kind, value))
-        if kind == "include":
-            try:
-                todo += [("file", path) for path in reversed(glob(tree, value))]
-            except FormatError as error:
-                if error.code != "wide-glob":
-                    raise
-            continue
-        text = tree.read_text(value)
-        if not isinstance(text, Missing):
-            here = value.rpartition("/")[0]
-            for line, named in reversed(parse_ldsoconf(text).lines[:CONFIGURED_LIMIT]):
-                todo.append((line, named if named.startswith("/") else f"{here}/{named}"))
-    return directories
+def _is_forbidden(found: object) -> bool:
+    return isinstance(found, Missing) and found.why == "forbidden"

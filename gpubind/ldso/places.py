@@ -22,12 +22,19 @@ class Places:
     """Where *loader* looks, in a container that has some directories and runs on some processor."""
 
     def __init__(
-        self, loader: Loader, has_directory: Callable[[str], bool], cpu: Callable[[], Optional[Cpu]] = lambda: None
+        self,
+        loader: Loader,
+        has_directory: Callable[[str], bool],
+        may_be: Callable[[str], bool],
+        cpu: Callable[[], Optional[Cpu]] = lambda: None,
     ) -> None:
+        """*has_directory* says whether there surely is one, *may_be* whether it may be that there is."""
         self._loader = loader
         self._has_directory = has_directory
+        self._may_be = may_be
         self._read_cpu = cpu
         self._cpu: Union[Cpu, Literal["unread"], None] = "unread"
+        self._existing: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def of(self, soname: str, directories: Iterable[str], asker: Optional[ElfFacts]) -> Iterator[tuple[str, bool]]:
@@ -37,13 +44,21 @@ class Places:
         """
         arch = self._loader.arch or "" if asker is None else asker.ident.arch
         no_defaults = asker is not None and asker.no_default_directories
-        for directory in directories:
+        for directory in self._there(tuple(directories)):
             yield from self._in_directory(directory, soname, arch)
         for path, is_sure in self._cached(soname, arch):
             if not (no_defaults and path.startswith(DEFAULT_PREFIXES)):
                 yield path, is_sure
         for directory in () if no_defaults else self._loader.default_directories():
             yield from self._in_directory(directory, soname, arch)
+
+    def _there(self, directories: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of *directories* that may be there: a search path of thousands must not cost as much for each name."""
+        found = self._existing.get(directories)
+        if found is None:
+            found = tuple(directory for directory in directories if self._may_be(directory))
+            self._existing[directories] = found
+        return found
 
     def directories(self, search_path: Optional[str], origin: str, arch: str) -> tuple[str, ...]:
         """The directories of a DT_RPATH or DT_RUNPATH, of each word for a processor that may be the one.

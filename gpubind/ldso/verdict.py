@@ -23,6 +23,11 @@ class Unfit(NamedTuple):
     """Whether the host has *library*, and it is left out itself."""
 
     @property
+    def is_total(self) -> bool:
+        """Whether the image cannot load anything of the host's: one finding says so for all."""
+        return self.rule == "architecture" or (self.rule == "no-libc" and self.wanted is None)
+
+    @property
     def message(self) -> str:
         """The same as a sentence."""
         if self.rule == "architecture":

@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.arch import architecture
 from gpubind.digest import digest
-from gpubind.errors import UsageError
+from gpubind.errors import UsageError, one_of
 from gpubind.findings import finding
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.ldcache import LdCache
@@ -124,7 +124,9 @@ def like_plan(host: Host, request: Request) -> Plan:
     """
     flavour = FLAVOURS.get(request.like or "")
     if flavour is None:
-        raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint="known: " + ", ".join(FLAVOURS))
+        raise UsageError(
+            "unknown-flavour", f"unknown flavour `{request.like}`", hint=one_of(FLAVOURS, request.like or "")
+        )
     vendors, findings = _vendors(request, flavour)
     lists = [_List(host, flavour, vendor, _liblist(host, flavour, vendor)) for vendor in vendors]
     cache = read_ldcache(host.driver)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         become: Optional[tuple[str, tuple[str, ...], Mapping[str, str]]]
 
         def refuse(self, why: str) -> None: ...
+        def opened(self, path: str) -> None: ...
         def program(self, path: str) -> None: ...
         def own_locale(self) -> bool: ...
         def variable(self, name: str) -> None: ...
@@ -43,6 +44,12 @@ def cannot_sign(why: str) -> None:
     """The answer depends on what no signature tells, or the command does more than to answer: it is not kept."""
     if recorder is not None:
         recorder.refuse(why)
+
+
+def reads(path: str) -> None:
+    """The file *path* is about to be read by no function that the recorder stands for."""
+    if recorder is not None:
+        recorder.opened(path)
 
 
 def asked_program(path: str) -> None:
@@ -77,69 +84,45 @@ def becomes(path: str, argv: tuple[str, ...], environ: Mapping[str, str]) -> Non
         recorder.finish(0)
 
 
-class AskedEnviron(dict[str, str]):
+class AskedEnviron(MutableMapping[str, str]):
     """The caller's environment, which tells what is asked of it. A copy of it tells the same.
 
     What a copy is to be without, or has more, is no question but part of an answer.
     """
 
-    def __init__(self, values: Mapping[str, str], told: Listener) -> None:
-        super().__init__(values)
+    def __init__(self, values: Mapping[str, str], told: Listener, changed: frozenset[str] = frozenset()) -> None:
+        self._values = dict(values)
         self._told = told
-        self.changed: frozenset[str] = frozenset()
+        self.changed = changed
         """The names that are no longer the caller's own."""
 
-    def _tell(self, name: object) -> None:
-        if isinstance(name, str) and name not in self.changed:
-            self._told.variable(name)
-
     def __getitem__(self, name: str) -> str:
-        self._tell(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Optional[str] = None) -> Optional[str]:  # type: ignore[override]
-        self._tell(name)
-        return super().get(name, default)
-
-    def __contains__(self, name: object) -> bool:
-        self._tell(name)
-        return super().__contains__(name)
+        if name not in self.changed:
+            self._told.variable(name)
+        return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
         self._told.variables()
-        return super().__iter__()
+        return iter([*self._values])
 
-    def keys(self) -> Collection[str]:  # type: ignore[override]
-        return list(self)
-
-    def items(self) -> Collection[tuple[str, str]]:  # type: ignore[override]
-        return [(name, self[name]) for name in self]
-
-    def values(self) -> Collection[str]:  # type: ignore[override]
-        return [self[name] for name in self]
-
-    def setdefault(self, name: str, default: str = "") -> str:
-        if name not in self:
-            self[name] = default
-        return self[name]
+    def __len__(self) -> int:
+        self._told.variables()
+        return len(self._values)
 
     def __setitem__(self, name: str, value: str) -> None:
         self.changed |= {name}
-        super().__setitem__(name, value)
+        self._values[name] = value
 
     def __delitem__(self, name: str) -> None:
         self.changed |= {name}
-        super().__delitem__(name)
+        self._values.pop(name, None)
 
     def copy(self) -> AskedEnviron:
-        made = AskedEnviron({}, self._told)
-        dict.update(made, self.untold())
-        made.changed = self.changed
-        return made
+        return AskedEnviron(self._values, self._told, self.changed)
 
     def untold(self) -> dict[str, str]:
         """All of it, without telling."""
-        return {name: dict.__getitem__(self, name) for name in dict.keys(self)}
+        return dict(self._values)
 
 
 def changed(
@@ -149,9 +132,8 @@ def changed(
     if not isinstance(environ, AskedEnviron):
         return {**{name: value for name, value in environ.items() if name not in unset}, **values}
     made = environ.copy()
-    made.changed |= frozenset(unset)
     for name in unset:
-        dict.pop(made, name, None)
+        del made[name]
     for name, value in values.items():
         made[name] = value
     return made

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, NoReturn, Optional, Union
 
+    Start = tuple[str, tuple[str, ...], dict[str, str]]
+    """A program's path, words and environment."""
+
 COMMANDS = ("plan", "check", "exec", "run", "shell", "wrap")
 SWITCH = "GPUBIND_MEMO"
 MAGIC = b"gpubind memo 1\n"
@@ -52,10 +55,10 @@ def memo_keys(words: Sequence[str]) -> tuple[str, ...]:
         here = os.getcwd()
     except OSError:
         return ()
-    uname = os.uname()
     facts = (
-        *(MAGIC, _code(), sys.version, sys.executable, sys.argv[0], sys.flags.utf8_mode, here, boot),
-        *(os.getuid(), os.getgid(), tuple(os.getgroups()), uname.release, uname.machine),
+        *(MAGIC, _code(), sys.version, sys.executable, sys.argv[0], here, boot, tuple(os.uname())),
+        *(os.getuid(), os.getgid(), tuple(os.getgroups()), sys.flags.utf8_mode, sys.getfilesystemencoding()),
+        tuple(getattr(stream, "encoding", None) for stream in (sys.stdout, sys.stderr)),
         tuple(_is_terminal(descriptor) for descriptor in (0, 1, 2)),
         tuple(os.environ.get(name) for name in _VARIABLES),
     )
@@ -74,10 +77,11 @@ def is_on() -> bool:
     return is_own and os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
 
 
-def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, bytes, str]:
+def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, bytes, str, Start]:
     """Answer *words* by a memo: the exit code, or no return at all where another program takes over.
 
-    A document that cannot be printed is given back. Where no memo serves: why not, in words.
+    A document that cannot be printed is given back, and so is a program that cannot be started. Where no memo serves:
+    why not, in words.
     """
     why = "nothing is kept for this command line"
     for directory in directories():
@@ -135,12 +139,29 @@ def open_directory(path: str) -> Optional[int]:
         place = posix.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
-    found, above = posix.fstat(place), posix.lstat(os.path.dirname(path))
-    are_mine = found.st_uid == above.st_uid == os.geteuid()
-    if are_mine and not found.st_mode & 0o077 and not above.st_mode & 0o022:
+    found = posix.fstat(place)
+    is_mine = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    if is_mine and all(map(_is_mine_alone, _above(path))):
         return place
     posix.close(place)
     return None
+
+
+def _above(path: str) -> list[str]:
+    """The directory above *path*; for root, all above it, as `gpubind.host.trust` has it."""
+    above = [os.path.dirname(path)]
+    while os.geteuid() == 0 and above[-1] != "/":
+        above.append(os.path.dirname(above[-1]))
+    return above
+
+
+def _is_mine_alone(path: str) -> bool:
+    """Whether *path* is no link, and nobody else may write there."""
+    try:
+        found = posix.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def read_memo(place: int, name: str) -> Optional[dict[str, Any]]:
@@ -382,9 +403,9 @@ def _is_for(memo: dict[str, Any], rest: tuple[str, ...]) -> bool:
     return bool(rest) and rest[0] != "--"
 
 
-def _answer(memo: dict[str, Any], rest: tuple[str, ...]) -> Union[int, bytes]:
+def _answer(memo: dict[str, Any], rest: tuple[str, ...]) -> Union[int, bytes, Start]:
     """Give the answer of *memo*: what was printed, then the exit code or the program that takes over; the document
-    if it cannot be printed.
+    if it cannot be printed, the program if it cannot be started.
     """
 
     try:
@@ -397,11 +418,18 @@ def _answer(memo: dict[str, Any], rest: tuple[str, ...]) -> Union[int, bytes]:
     path, argv, unset, variables = memo["become"]
     environ = {name: value for name, value in os.environ.items() if name not in unset}
     environ.update(variables)
-    return become(path, (*argv, *rest), environ)
+    start = path, (*argv, *rest), environ
+    try:
+        become(*start)
+    except OSError:
+        return start
 
 
 def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoReturn:
-    """Replace this process by the program *path*. Python ignores two signals for itself, and the program shall not."""
+    """Replace this process by the program *path*. Python ignores two signals for itself, and the program shall not.
+
+    Errors: `OSError`.
+    """
     from _signal import SIG_DFL, signal  # type: ignore[import-not-found]
 
     for number in (_SIGPIPE, _SIGXFSZ):

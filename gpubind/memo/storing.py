@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posix  # what is kept here is no question
+import posix  # `os` may be a recorder's: what is kept here is no question
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, Optional, Union
@@ -23,7 +24,7 @@ def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) 
     """Run the command line *words*, and keep what it answers under one of *keys*. *why* no memo served."""
 
     def done(status: int) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a full disk; an answer of a type that marshal does not know
+        with contextlib.suppress(Exception):  # a full disk, say: whatever fails here is no fault of the answer
             keep(recorder, words, keys, status)
 
     try:
@@ -62,9 +63,11 @@ def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str
             return "the environment is another one"
         if free and tuple(argv[-len(free) :]) != free:
             return "the command does not end the words"
-        if any(str(os.getpid()) in word for word in argv[: len(argv) - len(free or ())]):
+        if any(map(_has_own_number, argv[: len(argv) - len(free or ())])):
             return "the words have the number of this process"
         become = (path, tuple(argv[: -len(free)] if free else argv), *change)
+    if any(map(_has_own_number, recorder.printed)):
+        return "the number of this process is printed"
     _note_modules(recorder)
     trace = {kind: questions for kind, questions in recorder.questions.items() if questions}
     changed = reading.first_change(trace)
@@ -78,6 +81,12 @@ def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str
         "become": become,
         "rest": True if free else None,
     }
+
+
+def _has_own_number(text: Union[str, bytes]) -> bool:
+    """Whether the number of this process stands in *text*: the next one has another."""
+    plain = text.decode("latin-1") if isinstance(text, bytes) else text
+    return re.search(rf"(?<![0-9]){os.getpid()}(?![0-9])", plain) is not None
 
 
 def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
@@ -109,11 +118,10 @@ def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...],
 def _note_modules(recorder: Recorder) -> None:
     """gpubind's own code, and the directories in which packages are installed, belong to the question."""
     files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("gpubind")]
-    for path in (*files, *sys.path):
-        if path and path.startswith("/"):
-            found = reading.ask_written(path)
-            if not isinstance(found, int) or not path.endswith(".py"):
-                recorder.questions["written"].setdefault(path, found)
+    for path in (*filter(None, files), *map(os.path.abspath, sys.path)):
+        found = reading.ask_written(path)
+        if not isinstance(found, int) or not path.endswith(".py"):  # one in a zip file, which is in sys.path
+            recorder.questions["written"].setdefault(path, found)
 
 
 # The files.
@@ -130,17 +138,17 @@ def write(name: str, data: bytes) -> None:
         try:
             part = f".{os.urandom(8).hex()}.part"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = os.open(part, flags, 0o600, dir_fd=place)
+            file = posix.open(part, flags, 0o600, dir_fd=place)
             try:
                 with os.fdopen(file, "wb") as stream:
                     stream.write(data)
-                os.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
+                posix.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
             except BaseException:
-                os.unlink(part, dir_fd=place)
+                posix.unlink(part, dir_fd=place)
                 raise
             _drop_oldest(place)
         finally:
-            os.close(place)
+            posix.close(place)
         return
 
 
@@ -149,7 +157,7 @@ def _made(directory: str) -> Optional[int]:
     try:
         for path in (os.path.dirname(directory), directory):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(path, 0o700)
+                posix.mkdir(path, 0o700)
     except OSError:
         return None
     return reading.open_directory(directory)
@@ -164,5 +172,5 @@ def _drop_oldest(place: int) -> None:
         if count <= FILES_LIMIT and total <= BYTES_LIMIT:
             break
         with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=place)
+            posix.unlink(name, dir_fd=place)
         count, total = count - 1, total - size

@@ -1,7 +1,14 @@
 """Write down each question that a command asks of this machine, with the signature of its answer.
 
-The recorder stands where `os` and `open` stand, so no module of gpubind can ask past it, and none has to know of it.
+The recorder stands where some functions of `os`, `os.environ`, `open` and `pwd.getpwuid` stand, from when the command
+line begins to run until the answer is there, or until anything fails: so a module need not know of it, and one that is
+written next year cannot forget it. Nothing stands there unless `gpubind` is the program that runs: `import gpubind`
+loads none of this. tests/memo/test_recorded.py lists every function of the machine's that gpubind calls, and why each
+of them is recorded, is no question, or ends the recording: with any other, it fails.
+
 What is asked is signed before it is read, and all of it is asked again in the end: what was read in between was true.
+A file that is opened below an open directory is noted by the whole path that the directory was opened by.
+A command that writes, removes or renames anything is not kept.
 """
 
 from __future__ import annotations
@@ -26,6 +33,8 @@ COARSE_NS = 2_000_000_000
 """The same where the file system counts whole seconds."""
 SMALL = 64 << 10
 """A young file of up to so many bytes is compared by content."""
+CHANGES = ("chmod", "chown", "fchmod", "fchown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "unlink")
+"""What changes something: an answer that did more than to answer is not kept."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -48,6 +57,8 @@ class Recorder:
         self._callers = dict(os.environ)
         self.environ = AskedEnviron(self._callers, self)
         self._here = os.getcwd()
+        self._opened: dict[int, str] = {}
+        """The path by which each descriptor was opened: the kernel would say where that file is by now."""
         self._file_systems = FileSystems()
         self._kept: list[tuple[Any, str, Any]] = []
 
@@ -179,11 +190,21 @@ class Recorder:
         text = os.fsdecode(path)
         if text.startswith("/"):
             return text
-        base = self._here if dir_fd is None else reading.ask_link(f"/proc/self/fd/{dir_fd}")
-        if not isinstance(base, str):
-            self.refuse(f"somewhere: {text}")
-            return None
-        return f"{base.rstrip('/')}/{text}" if text else base
+        base = self._here if dir_fd is None else self.path_of(dir_fd)
+        return None if base is None else f"{base.rstrip('/')}/{text}"
+
+    def path_of(self, descriptor: int) -> Optional[str]:
+        """The path by which the directory *descriptor* was opened; None, and nothing is kept, where nobody knows."""
+        found = self._opened.get(descriptor)
+        if found is None:
+            self.refuse("below a directory that was opened in some other way")
+        return found
+
+    def has_opened(self, path: Optional[str], descriptor: int) -> None:
+        """*path* is open now, as *descriptor*."""
+        self._opened.pop(descriptor, None)
+        if path is not None:
+            self._opened[descriptor] = path
 
     def _samefile(self, one: Any, other: Any) -> bool:
         first, second = self.path(one), self.path(other)
@@ -229,7 +250,7 @@ def _readlink_of(told: Recorder, real: Any) -> Any:
         try:
             target = real(path, dir_fd=dir_fd)
         except OSError as error:
-            told.note("link", named, error.errno or 0)
+            told.note("link", named, error.errno or 0)  # if it has no name, nothing is kept
             raise
         told.note("link", named, os.fsdecode(target))
         return target
@@ -239,14 +260,51 @@ def _readlink_of(told: Recorder, real: Any) -> Any:
 
 def _listing_of(told: Recorder, real: Any) -> Any:
     def listing(path: Any = ".") -> Any:
-        if isinstance(path, int):
-            path = reading.ask_link(f"/proc/self/fd/{path}")
-        named = told.path(path)
+        named = told.path_of(path) if isinstance(path, int) else told.path(path)
         if named is not None:
             told.listed(named)
         return real(path)
 
     return listing
+
+
+class _Entries:
+    """What `os.scandir` gives: an iterator, and a context manager."""
+
+    def __init__(self, entries: list[os.DirEntry[Any]]) -> None:
+        self._entries = iter(entries)
+
+    def __iter__(self) -> _Entries:
+        return self
+
+    def __next__(self) -> os.DirEntry[Any]:
+        return next(self._entries)
+
+    def __enter__(self) -> _Entries:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _scan_of(told: Recorder, real: Any) -> Any:
+    """As a listing; but an entry says, too, whether a link in there leads to a directory."""
+    listing = _listing_of(told, real)
+
+    def scan(path: Any = ".") -> Any:
+        with listing(path) as entries:
+            found = [*entries]
+        for entry in found:
+            if entry.is_symlink():
+                named = told.path(entry.path)
+                if named is not None:
+                    told.note("stat", named, reading.ask_stat(named))
+        return _Entries(found)
+
+    return scan
 
 
 def _access_of(told: Recorder, real: Any) -> Any:
@@ -272,14 +330,20 @@ def _access_of(told: Recorder, real: Any) -> Any:
 def _os_open_of(told: Recorder, real: Any) -> Any:
     def open_file(path: Any, flags: int, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> int:
         named = told.path(path, dir_fd)
-        if flags & _WRITES:
-            if not flags & os.O_EXCL and named != os.devnull:
-                told.refuse(f"written: {named}")
-        elif named is not None and named != os.devnull:
-            if flags & os.O_NOFOLLOW:
+        if named == os.devnull:
+            pass
+        elif flags & _WRITES:
+            told.refuse(f"written: {named}")
+        elif named is not None:
+            follows = not flags & os.O_NOFOLLOW
+            if not follows:
                 told.note("lstat", named, reading.ask_lstat(named))
-            told.opened(named)
+            if not flags & os.O_PATH:
+                told.opened(named)
+            elif follows:
+                told.note("stat", named, reading.ask_stat(named))
         descriptor: int = real(path, flags, mode, dir_fd=dir_fd)
+        told.has_opened(named, descriptor)
         return descriptor
 
     return open_file
@@ -295,6 +359,17 @@ def _open_of(told: Recorder, real: Any) -> Any:
         return real(file, mode, *arguments, **words)
 
     return open_file
+
+
+def _change_of(name: str) -> Callable[[Recorder, Any], Any]:
+    def make(told: Recorder, real: Any) -> Any:
+        def change(*arguments: Any, **words: Any) -> Any:
+            told.refuse(f"something is changed: {name}")
+            return real(*arguments, **words)
+
+        return change
+
+    return make
 
 
 def _terminal_size_of(told: Recorder, real: Any) -> Any:
@@ -323,9 +398,10 @@ _STANDS_FOR: dict[str, Callable[[Recorder, Any], Any]] = {
     "lstat": _looks_of("lstat"),
     "readlink": _readlink_of,
     "listdir": _listing_of,
-    "scandir": _listing_of,
+    "scandir": _scan_of,
     "access": _access_of,
     "open": _os_open_of,
     "get_terminal_size": _terminal_size_of,
+    **{name: _change_of(name) for name in CHANGES},
 }
 _SUPPORTS = (os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks)

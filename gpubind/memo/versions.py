@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import posix
 import time
 from typing import Any, Callable, Optional
@@ -51,5 +50,5 @@ def _known() -> dict[str, Any]:
             try:
                 return reading.read_memo(place, NAME) or {}
             finally:
-                os.close(place)
+                posix.close(place)
     return {}

@@ -24,6 +24,7 @@ from gpubind.model import (
     Plan,
     PlannedDriver,
     Request,
+    Vendor,
     Verdict,
 )
 from gpubind.names import REQUIRED, known
@@ -130,10 +131,9 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
     )
 
 
-def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None) -> Plan:
-    """A plan that binds nothing: for a host without a GPU, where the container is started all the same."""
-    made = make_plan((), Request(), layout)
-    return made._replace(image=image)
+def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None, vendors: tuple[Vendor, ...] = ()) -> Plan:
+    """A plan that binds nothing: for a host without a GPU of *vendors*, where the container is started all the same."""
+    return make_plan((), Request(vendors=vendors), layout)._replace(image=image)
 
 
 def _selected(
@@ -170,8 +170,8 @@ def _that_matter(inventory: Inventory, request: Request, wanted: frozenset[Capab
 
 def wanted_capabilities(request: Request) -> frozenset[Capability]:
     """What is asked for, and what that implies."""
-    implied = [cap for asked in request.caps for cap in IMPLIED.get(asked, ())]
-    return frozenset((*request.caps, *implied))
+    implied = [cap for asked in request.capabilities for cap in IMPLIED.get(asked, ())]
+    return frozenset((*request.capabilities, *implied))
 
 
 def _is_asked(file: HostFile, wanted: frozenset[Capability]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
-from gpubind.findings import finding, worst
+from gpubind.findings import cases_of, finding, worst
 from gpubind.model import Capability, Decision, Finding, HostFile, Request, Severity, Side
 from gpubind.names import known
 
@@ -53,7 +53,7 @@ class Group(NamedTuple):
     asked: Side
     own: Optional[str]
     """That the image has its own, if it has."""
-    refused: Optional[str] = None
+    refused: Optional[Unfit] = None
     """Why the image cannot load one of the members, where these only work with each other."""
 
     @property
@@ -136,7 +136,7 @@ def _group(
         compat32,
         asked=request.vendor_neutral,
         own="the image has its own" if fit is not None and (name, compat32) in fit.own_families else None,
-        refused=refused[0].message if refused else None,
+        refused=refused[0] if refused else None,
     )
 
 
@@ -145,12 +145,12 @@ def _why_not_the_hosts(group: Group, fit: Optional[ImageFit]) -> Optional[str]:
     if group.asked == "image":
         return "the image's own was asked for"
     if group.asked == "host":
-        return f"asked for, but the image cannot load it: {group.refused}" if group.refused else None
+        return f"asked for, but the image cannot load it: {group.refused.message}" if group.refused else None
     if fit is None:
         return None if group.name == "rocm" else _UNSEEN
     if group.own is not None:
         return group.own
-    return f"the image cannot load the host's: {group.refused}" if group.refused else None
+    return f"the image cannot load the host's: {group.refused.message}" if group.refused else None
 
 
 def _vendor_neutral(group: Group, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
@@ -164,8 +164,8 @@ def _vendor_neutral(group: Group, request: Request, fit: Optional[ImageFit]) -> 
         yield finding(
             "vendor-neutral-left-out", subject=group.name, vendor=member.vendor, where=member.source, name=name
         )
-    elif fit is not None and (group.own is None or is_asked):
-        by_name = request.caps_explicit and "graphics" in request.caps and group.name == "glvnd"
+    elif fit is not None and (group.own is None or is_asked) and not (group.refused and group.refused.is_total):
+        by_name = request.caps_explicit and "graphics" in request.capabilities and group.name == "glvnd"
         yield finding(
             "vendor-neutral-missing",
             subject=group.name,
@@ -175,7 +175,7 @@ def _vendor_neutral(group: Group, request: Request, fit: Optional[ImageFit]) -> 
             where=member.source,
             name=name,
             packages=packages,
-            refused=group.refused,
+            refused=group.refused.message if group.refused else None,
         )
 
 
@@ -200,10 +200,11 @@ def _refusals(refused: Sequence[tuple[HostFile, Unfit]], request: Request) -> It
 
 
 def _refusal(code: str, file: HostFile, unfit: Unfit, severity: Severity, subject: str, files: str) -> Finding:
+    is_without = code == "image-without-glibc"
     return finding(
         code,
         subject=subject,
-        case=unfit.rule if code == "image-without-glibc" else None,
+        case=cases_of((unfit.rule, True), (unfit.has or "none", unfit.wanted is None)) if is_without else (),
         severity=severity,
         vendor=file.vendor,
         where=file.source,
@@ -217,7 +218,7 @@ def _refusal(code: str, file: HostFile, unfit: Unfit, severity: Severity, subjec
 
 def _severity(file: HostFile, request: Request) -> Severity:
     """An error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
-    by_name = request.caps_explicit and file.capability in request.caps and file.kind == "library"
+    by_name = request.caps_explicit and file.capability in request.capabilities and file.kind == "library"
     if is_minor(file.name):
         return "warning" if by_name else "note"
     if by_name or (file.name == "libcuda.so.1" and file.kind == "library"):

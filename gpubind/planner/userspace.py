@@ -75,7 +75,7 @@ def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request) -> list[
             "userspace-left-out",
             subject="userspace",
             case="core" if core else "other",
-            severity="error" if core and "compute" in request.caps else "warning",
+            severity="error" if core and "compute" in request.capabilities else "warning",
             where="; ".join(f"{', '.join(names)}: {why}" for why, names in causes.items()),
             count=len(named),
             names=", ".join(sorted({name for name, _, _ in named})),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from gpubind.findings import counted, finding
 from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
+from gpubind.mknod import node_command
 from gpubind.model import Finding, Gpu, Inventory, Plan
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.amd.devices import KFD, TOPOLOGY, Topology, read_topology
@@ -19,7 +20,8 @@ def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
     """The kernel has the GPUs, and /dev lacks the node through which all of them are used."""
     gpus = _topology(preflight).gpus
     if gpus and preflight.host.dev.lacks(KFD):
-        yield finding("kfd-missing", subject=KFD, where=f"{KFD}, {TOPOLOGY}", gpus=counted(len(gpus), "GPU"))
+        remake, number = node_command(KFD, {}), counted(len(gpus), "GPU")
+        yield finding("kfd-missing", subject=KFD, where=f"{KFD}, {TOPOLOGY}", gpus=number, remake=remake)
 
 
 def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
@@ -39,17 +41,20 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
                 where=f"{gpu.render or '/dev/dri/renderD*'}, {TOPOLOGY} (drm_render_minor)",
                 index=gpu.index,
                 node=gpu.render or "its render node",
+                remake=node_command(gpu.render, {}) if gpu.render else "udevadm trigger --subsystem-match=drm",
             )
 
 
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
     """A runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
     limits = preflight.limits
-    said = preflight.words.options if preflight.words is not None else ()
-    if not limits.drops_groups or limits.keep_groups in said:
+    ours = preflight.words.options if preflight.words is not None else ()
+    said = (*ours, *(preflight.start.options.all("group-add") if preflight.start is not None else ()))
+    if not limits.drops_groups or (limits.keep_groups is not None and limits.keep_groups in said):
         return
     nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
-    groups = sorted({(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid})
+    named = {(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid}
+    groups = sorted((gid, name) for gid, name in named if str(gid) not in said)
     if groups:
         options = [limits.keep_groups] if limits.keep_groups else [str(gid) for gid, _ in groups]
         yield finding(

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from posixpath import dirname
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from gpubind.cuda import minimum_driver, minor_compatible, minor_floor
 from gpubind.cuda_compat import is_newer, node_of, refusal, serves, wanted_cuda
 from gpubind.errors import FormatError
 from gpubind.findings import cases_of, finding
-from gpubind.formats.require import holds, parse_require
+from gpubind.formats.require import holds
 from gpubind.model import CudaNote, Finding, ImageLibrary, Missing
 from gpubind.planner.compat import RULE
 from gpubind.rules.preflight import ImagePreflight
@@ -42,13 +42,25 @@ def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
     helpful = [library for library in compat if _would_help(preflight, library) and not _is_ours(preflight)]
     harm = _harm(preflight, compat[0]) if compat else None
     by_hand = preflight.plan.layout == "cdi"
-    refused = ("own-refused" if harm else "own-too-old") if compat else None
+    refused = ("own-refused" if harm else "own-too-old") if compat else ""
+    every = preflight.image.facts.every_cuda
+    served = [found for found in every if not is_newer(found.version, cuda.serves)]
+    served += [found for found in every if minor_compatible(cuda.driver, found.version)]
+    is_package = every[:1] and every[0].origin not in ("toolkit", "variable")
     oldest = minor_floor(wanted) or minimum_driver(wanted)
     yield finding(
         "cuda-too-new",
         subject=wanted,
-        case=("own-by-hand" if by_hand else "own") if helpful else refused,
+        case=cases_of(
+            ("own-by-hand" if by_hand else "own", helpful),
+            (refused, refused and not helpful),
+            ("of-package", is_package),
+            ("among-others", served),
+        ),
+        severity="warning" if served else "error",
         where=cuda.known_from,
+        place=every[0].where if every else None,
+        other=served[0].version if served else None,
         libcuda=cuda.name,
         serves=cuda.serves,
         driver=f"driver {oldest} or newer" if oldest else "a newer driver",
@@ -69,7 +81,7 @@ def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
         where=cuda.known_from,
         libcuda=cuda.name,
         serves=cuda.serves,
-        driver=minimum_driver(wanted) or "of that CUDA",
+        driver=f"driver {minimum}" if (minimum := minimum_driver(wanted)) else "a driver for that CUDA",
     )
 
 
@@ -83,18 +95,16 @@ def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def require_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
     """NVIDIA_REQUIRE_* that depends on what no file tells: the GPU's brand or architecture."""
-    for name, value, answer, _ in _requirements(preflight):
-        if answer is None:
+    for name, value, answer, facts in _requirements(preflight):
+        if answer is None and facts:
             yield finding("require-undecided", subject=name, where=f"{name}={value[:400]}")
 
 
 def bad_require(preflight: ImagePreflight) -> Iterator[Finding]:
     """NVIDIA_REQUIRE_* that is no expression."""
-    for name, value in _expressions(preflight):
-        try:
-            parse_require(value)
-        except FormatError as error:
-            yield finding("bad-require", subject=name, where=f"{name}={value[:400]}", fault=error.why)
+    for name, value, answer, _ in _requirements(preflight):
+        if isinstance(answer, FormatError):
+            yield finding("bad-require", subject=name, where=f"{name}={value[:400]}", fault=answer.why)
 
 
 def compat_used(preflight: ImagePreflight) -> Iterator[Finding]:
@@ -150,25 +160,24 @@ def _is_ours(preflight: ImagePreflight) -> bool:
     return any(variable.rule == RULE for variable in preflight.plan.env)
 
 
-def _requirements(preflight: ImagePreflight) -> Iterator[tuple[str, str, Optional[bool], dict[str, str]]]:
-    """Name and value of each requirement, whether it holds (None: no file tells), and the facts that it is about."""
-    cuda = _cuda(preflight)
-    if cuda is None or preflight.image.facts.env.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
+def _requirements(
+    preflight: ImagePreflight,
+) -> Iterator[tuple[str, str, Union[bool, FormatError, None], dict[str, str]]]:
+    """Name and value of each requirement, whether it holds (None: no file tells), and the facts that it is about.
+
+    Source: nvidia-container-toolkit `internal/config/image/cuda_image.go` (which variables are requirements).
+    """
+    environ = preflight.image.facts.env
+    if environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
         return
-    in_use = _in_use(preflight) or cuda
-    facts = {"cuda": in_use.serves, "driver": cuda.driver}
-    for name, value in _expressions(preflight):
-        try:
-            requirement = parse_require(value)
-        except FormatError:
-            continue
-        yield name, value, holds(requirement, facts), facts
-
-
-def _expressions(preflight: ImagePreflight) -> Iterator[tuple[str, str]]:
-    for name, value in preflight.image.facts.env.items():
-        if name.startswith("NVIDIA_REQUIRE_") and name != "NVIDIA_REQUIRE_JETPACK":
-            yield name, value
+    host = _cuda(preflight)
+    facts = {"cuda": (_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
+    for name, value in environ.items():
+        if name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK"):
+            try:
+                yield name, value, holds(value, facts), facts
+            except FormatError as error:
+                yield name, value, error, facts
 
 
 def _in_use(preflight: ImagePreflight) -> Optional[_Cuda]:

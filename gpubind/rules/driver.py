@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 
 from gpubind.findings import cases_of, counted, finding
 from gpubind.formats.stub import STUBBED
 from gpubind.host import Host
-from gpubind.model import ContainerPath, Decision, Finding
+from gpubind.mknod import load_command
+from gpubind.model import ContainerPath, Decision, Finding, Severity
 from gpubind.rules.preflight import Preflight
-from gpubind.sources.nodes import PCI_DEVICES, pci_displays
+from gpubind.sources.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
+from gpubind.sources.nvidia.findings import unusable
 from gpubind.sources.nvidia.gpus import GPU_NODE, PROC_GPUS
-from gpubind.sources.search import LD_CACHE
+from gpubind.sources.search import LD_CACHE, ldconfig
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 NOUVEAU = "/sys/module/nouveau"
 NVML = "libnvidia-ml.so.1"
-NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
-"""Vendor and classes on the PCI bus."""
 
 
 def nouveau(preflight: Preflight) -> Iterator[Finding]:
     """The kernel's own driver took the GPU at boot; only one of the two can have it."""
     host = preflight.host
-    if host.dev.has(NOUVEAU) and not _module_is_loaded(host):
+    if preflight.is_nvidias and host.dev.has(NOUVEAU) and not _module_is_loaded(host):
         yield finding("nouveau", subject="nouveau", where=", ".join((NOUVEAU, *pci_displays(host, *NVIDIAS_DISPLAYS))))
 
 
 def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
     """A GPU on the PCI bus that NVIDIA's driver does not serve: the driver is missing, not the hardware."""
     host = preflight.host
-    if _module_is_loaded(host) or host.dev.has(NOUVEAU):
+    if not preflight.is_nvidias or _module_is_loaded(host) or host.dev.has(NOUVEAU):
         return
     addresses = pci_displays(host, *NVIDIAS_DISPLAYS)
     if addresses:
         where = ", ".join(f"{PCI_DEVICES}/{address}{_bound_to(host, address)}" for address in addresses)
-        gpus = counted(len(addresses), "NVIDIA GPU")
-        yield finding("gpu-without-driver", subject=addresses[0], where=where, gpus=gpus)
+        gpus, load = counted(len(addresses), "NVIDIA GPU"), load_command(len(addresses))
+        yield finding("gpu-without-driver", subject=addresses[0], where=where, gpus=gpus, load=load)
 
 
 def _module_is_loaded(host: Host) -> bool:
@@ -65,12 +64,10 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
     # A library that was found and left out has its own finding, which says why.
     left_out = any(decision.subject == NVML and decision.verdict == "left-out" for decision in preflight.plan.decisions)
     if preflight.wants("utility") and "libcuda.so.1" in names and NVML not in names and not left_out:
-        yield finding(
-            "no-nvml",
-            subject=NVML,
-            severity="error" if preflight.wants_by_name("utility") else "warning",
-            where=names["libcuda.so.1"],
-        )
+        refused = unusable(preflight.host, preflight.plan.decisions, NVML)
+        severity: Severity = "error" if preflight.wants_by_name("utility") else "warning"
+        facts = refused or {"case": "absent", "where": names["libcuda.so.1"]}
+        yield finding("no-nvml", subject=NVML, severity=severity, **facts)
 
 
 def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
@@ -103,7 +100,7 @@ def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
             subject=LD_CACHE_PATH,
             where=f"{root.rstrip('/')}{LD_CACHE_PATH}: " + ", ".join(str(decision.path) for decision in gone[:5]),
             files=counted(len(gone), "driver file"),
-            ldconfig="ldconfig" if root == "/" else f"ldconfig -r {quote(root)}",
+            ldconfig=ldconfig(root),
         )
 
 

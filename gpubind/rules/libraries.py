@@ -13,6 +13,7 @@ from gpubind.ldso.container import Container, Failure
 from gpubind.model import Capability, Finding, Missing, Mount, Plan, Severity
 from gpubind.names import PACKAGES, driver_version_of, known
 from gpubind.planner.sides import is_minor
+from gpubind.rules.lacking import lacking
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
 from gpubind.rules.unseen import softened, unseen_libraries
 from gpubind.sources.liblist import NameTable, capability_of, read_table
@@ -95,11 +96,15 @@ def _refused(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional
 def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
     """A DT_NEEDED that neither the plan nor the image has. One finding for each name, with all that need it."""
     for cause in _causes(preflight, "missing"):
-        packages = PACKAGES.get(cause.failure.name)
-        cases = cases_of(("many", cause.are_many), ("packaged", packages))
         mount, name = cause.mounts[0], cause.failure.name
+        drivers, packages = lacking(preflight, name), PACKAGES.get(name)
+        if drivers is not None and drivers.is_told:
+            continue
+        own = drivers.case if drivers is not None else "packaged"
+        cases = cases_of(("many", cause.are_many), (own, drivers or packages))
         library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # another may well be there
-        found = _refused("library-missing", cause, cases, packages=packages, use=_use(cause.names), library=library)
+        facts = {"packages": packages, "capability": drivers.capability if drivers is not None else None}
+        found = _refused("library-missing", cause, cases, use=_use(cause.names), library=library, **facts)
         yield softened(found, unseen_libraries(preflight))
 
 
@@ -121,16 +126,14 @@ def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def library_unreadable(preflight: ImagePreflight) -> Iterator[Finding]:
     """A library of the plan that is damaged, or may not be read."""
+    broken: dict[Optional[str], tuple[Mount, Failure]] = {}
     for mount, failures in unloadable(preflight.container, preflight.plan):
-        for failure in failures:
-            if failure.kind == "unreadable":
-                yield finding(
-                    "library-unreadable",
-                    subject=basename(mount.target),
-                    vendor=mount.vendor,
-                    where=mount.source,
-                    message=failure.message,
-                )
+        named = [failure for failure in failures if failure.kind == "unreadable"]
+        if named and (mount.source not in broken or basename(mount.target) == mount.soname):
+            broken[mount.source] = (mount, named[0])
+    for mount, failure in broken.values():
+        subject, message = basename(mount.target), failure.message
+        yield finding("library-unreadable", subject=subject, vendor=mount.vendor, where=mount.source, message=message)
 
 
 def _has_executable_stack(preflight: ProgramPreflight) -> bool:
@@ -147,7 +150,7 @@ def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Seve
     name = basename(mount.target)
     capability = _capability(mount, table)
     request = preflight.plan.request
-    by_name = request.caps_explicit and capability in request.caps
+    by_name = request.caps_explicit and capability in request.capabilities
     if is_minor(name):
         return "warning" if by_name and not name.startswith(("libnvidia-pkcs11", "libcudadebugger", "nv")) else "note"
     if by_name or mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):

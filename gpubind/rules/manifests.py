@@ -45,7 +45,7 @@ def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
             continue
         if preflight.image is not None and _has_manifest(preflight.image.tree, loader):
             continue
-        is_named = request.caps_explicit and loader.capability in request.caps
+        is_named = request.caps_explicit and loader.capability in request.capabilities
         yield finding(
             "manifest-missing",
             subject=loader.name,

@@ -9,10 +9,11 @@ from typing import Optional
 
 from gpubind.findings import counted, finding
 from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES
+from gpubind.formats.procfs import PROC_CAPABILITIES
 from gpubind.model import DeviceNode, Finding
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.nodes import read_majors
-from gpubind.sources.nvidia.gpus import PROC_CAPABILITIES, access_file, capability_of, read_mig_nodes
+from gpubind.sources.nvidia.gpus import access_file, capability_of, read_mig_nodes
 
 
 def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 
 from gpubind.findings import finding
 from gpubind.formats.procfs import parse_params
@@ -56,7 +55,6 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
             where=f"{path}, {PROC_GPUS}/{gpu.pci}/information (Device Minor: {gpu.minor})",
             gpu=gpu,
             minor=node.minor if node is not None else None,
-            source=quote(node.source) if node is not None else None,
         )
 
 

@@ -11,6 +11,7 @@ from gpubind.host import Host
 from gpubind.model import Finding, Missing
 from gpubind.rules.preflight import Preflight
 from gpubind.sources.nodes import read_majors
+from gpubind.sources.nvidia.devices import GPUDIRECT_NODES, STORAGE, is_asked, nodes_of
 
 CHAR = "/dev/char"
 APPARMOR = "/etc/apparmor.d"
@@ -105,7 +106,7 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
         interpreter = None if isinstance(facts, Missing) else facts.interpreter
         if interpreter is None or not interpreter.startswith("/") or _USUAL_INTERPRETERS.fullmatch(interpreter):
             continue
-        if preflight.image is not None and preflight.image.tree.has(interpreter):
+        if preflight.container is not None and preflight.container.locate(interpreter) is not None:
             continue
         yield finding(
             "foreign-interpreter",
@@ -145,7 +146,7 @@ def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
     host = preflight.host
     major = read_majors(host)[0].get("nvidia-caps-imex-channels")
     channels = host.environ.get("NVIDIA_IMEX_CHANNELS", "")
-    is_due = major is not None and (channels or host.dev.has(IMEX_DOMAIN))
+    is_due = preflight.is_nvidias and major is not None and (channels or host.dev.has(IMEX_DOMAIN))
     if is_due and host.dev.has_nothing_in(IMEX_NODES):
         where = f"{IMEX_NODES}/channel*, /proc/devices (nvidia-caps-imex-channels: {major})"
         yield finding(
@@ -171,3 +172,18 @@ def gds_incomplete(preflight: Preflight) -> Iterator[Finding]:
     if lacking:
         where = ", ".join(("/proc/devices (nvidia-fs), /sys/module/nvidia_fs", *lacking))
         yield finding("gds-incomplete", subject="nvidia-fs", where=where, lacking=" and ".join(lacking))
+
+
+def gpudirect_not_asked(preflight: Preflight) -> Iterator[Finding]:
+    """GPUs can exchange data with storage, a network or the CPU here; a container gets what it takes on request.
+
+    Source: nvidia-container-toolkit `internal/modifier/gated.go`.
+    """
+    if not preflight.has_linux_driver or not preflight.wants("compute"):
+        return
+    host = preflight.host
+    there = {variable: [node.path for node in nodes_of(host, variable)] for variable in GPUDIRECT_NODES}
+    there[STORAGE] = [node.target for node in preflight.plan.devices if node.target.startswith("/dev/nvidia-fs")]
+    for variable, paths in there.items():
+        if paths and not is_asked(host, variable):
+            yield finding("gpudirect-not-asked", subject=variable, case=variable, where=", ".join(paths[:8]))

@@ -44,6 +44,8 @@ class Preflight(NamedTuple):
     """The plan in the runtime's words; set only if something is known of the runtime."""
     limit: Optional[RuntimeLimitError] = None
     """Why there are none."""
+    start: Optional[Start] = None
+    """What is known of the runtime, and of the user's options for it."""
 
     @property
     def limits(self) -> Limits:
@@ -54,6 +56,11 @@ class Preflight(NamedTuple):
     def driver(self) -> Optional[Driver]:
         """NVIDIA's driver, if the plan is about it."""
         return next((planned.driver for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), None)
+
+    @property
+    def is_nvidias(self) -> bool:
+        """Whether NVIDIA's GPUs are asked for: by name, or because nobody names a vendor."""
+        return "nvidia" in (self.plan.request.vendors or ("nvidia",))
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -130,7 +137,7 @@ def preflight(
             words = RUNTIMES[start.program].words(plan, start, None if image is None else image.tree)
         except RuntimeLimitError as error:
             limit = error
-    made = Preflight(host.lenient, plan, backend=backend, brought=brought, words=words, limit=limit)
+    made = Preflight(host.lenient, plan, backend=backend, brought=brought, words=words, limit=limit, start=start)
     if image is None:
         return made
     container = _container(host, plan, image, brought or Brought(), words)

@@ -11,9 +11,11 @@ from typing import NamedTuple, Optional
 
 from gpubind.findings import cases_of, finding
 from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.image.cuda import wheels_with
 from gpubind.ldso.container import Failure, Located
 from gpubind.model import Finding, Missing
 from gpubind.names import DRIVER_SONAMES, PACKAGES
+from gpubind.rules.lacking import lacking
 from gpubind.rules.preflight import ProgramPreflight, search_path
 from gpubind.rules.unseen import softened, unseen_libraries, unseen_programs
 
@@ -120,16 +122,23 @@ def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
 def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     """A library that the program is linked with is not found, with the plan in place."""
     for failure, program in _failures(preflight, "missing"):
-        packages = PACKAGES.get(failure.name)
+        drivers, packages = lacking(preflight, failure.name), PACKAGES.get(failure.name)
         is_forbidden = failure.why == "forbidden"
+        if drivers is not None and drivers.is_told:
+            continue
+        image = preflight.image
+        wheels = wheels_with(image.tree, image.facts.env.get("PATH", ""), failure.name)
+        own = drivers.case if drivers is not None else "of-wheel" if wheels else "packaged" if packages else None
         found = finding(
             "program-library-missing",
             subject=failure.name,
-            case="forbidden" if is_forbidden else "packaged" if packages else None,
+            case="forbidden" if is_forbidden else own,
             where=f"needed by {failure.needed_by}",
             program=program,
             message=failure.message,
             packages=packages,
+            capability=drivers.capability if drivers is not None else None,
+            directory=wheels,
         )
         yield softened(found, unseen_libraries(preflight))
 

@@ -59,4 +59,10 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
     for rule in asked(preflight):
         if rule.find is not None:
             findings += rule.find(preflight)
-    return tuple(sorted(findings, key=finding_order))
+    return tuple(sorted((one for one in findings if not _follows(one, findings)), key=finding_order))
+
+
+def _follows(finding: Finding, findings: Iterable[Finding]) -> bool:
+    """Whether another of *findings*, about the same vendor, is the cause of *finding*, and says more."""
+    causes = texts()[finding.code].get("follows", ())
+    return any(one.code in causes and finding.vendor in (None, one.vendor) for one in findings)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpubind.errors import UsageError
+from gpubind.errors import UsageError, one_of
 
 if TYPE_CHECKING:
     from gpubind.runtimes.record import Runtime
 
-__all__ = ["PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "known_runtime", "runtime_of_format"]
+__all__ = ["KEPT", "PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "known_runtime", "runtime_of_format"]
 
 
 class Row(NamedTuple):
@@ -58,6 +58,8 @@ class _Runtimes(Mapping[str, "Runtime"]):
 
 RUNTIMES: Mapping[str, Runtime] = _Runtimes()
 """All of which gpubind knows, in the order in which `--backend auto` looks for them."""
+KEPT = tuple(dict.fromkeys(document for row in _ROWS.values() for document in row.documents))
+"""Those formats that are documents, which outlive the command."""
 PLAN_FORMATS = (
     *(
         name + form
@@ -65,7 +67,7 @@ PLAN_FORMATS = (
         for name, row in _ROWS.items()
         if form in row.forms
     ),
-    *dict.fromkeys(document for row in _ROWS.values() for document in row.documents),
+    *KEPT,
 )
 """What `plan --format` offers of them."""
 QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
@@ -75,7 +77,7 @@ QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
 def known_runtime(name: str) -> Runtime:
     """The runtime called *name*. Errors: `UsageError` (code `unknown-backend`)."""
     if name not in RUNTIMES:
-        hint = "known: " + ", ".join((*RUNTIMES, "auto"))
+        hint = one_of((*RUNTIMES, "auto"), name)
         raise UsageError("unknown-backend", f"unknown runtime `{name}`", hint=hint)
     return RUNTIMES[name]
 

@@ -154,6 +154,11 @@ def _inside(path: str, directories: list[str]) -> bool:
     return any(path == directory or path.startswith(directory + "/") for directory in directories)
 
 
+def _overrides(start: Start, name: str) -> bool:
+    given = read_options(start.arguments)
+    return given.cleared or name in dict(given.env)
+
+
 def _words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
     return None if image is None else words(plan, start, image)
 
@@ -177,6 +182,7 @@ BWRAP = Runtime(
         hides_missing_command=True,
     ),
     nodes=NODES,
+    overrides=_overrides,
     words=_words,
     in_line=in_line,
     brought=_brought,

@@ -1,6 +1,6 @@
 """bubblewrap's own options, read as bubblewrap reads them: what a user's words bring into the container.
 
-Source: bwrap(1) 0.12; `bwrap --help` names how many words each option takes.
+Source: bwrap(1) 0.12.
 """
 
 from __future__ import annotations
@@ -10,20 +10,17 @@ from typing import NamedTuple, Optional
 
 from gpubind.ldso.brought import UserBind
 from gpubind.model import ContainerPath, HostPath
+from gpubind.runtimes import tables
+from gpubind.runtimes.flags import listed
 
 _BINDS = frozenset(f"--{kind}{also}" for kind in ("bind", "dev-bind", "ro-bind") for also in ("", "-try"))
-_UNSEEN = {
-    "--args": 1, "--bind-data": 2, "--bind-fd": 2, "--file": 2, "--overlay": 3, "--overlay-src": 1, "--ro-bind-data": 2,
-    "--ro-bind-fd": 2, "--ro-overlay": 1, "--symlink": 2, "--tmp-overlay": 1, "--tmpfs": 1,
-}  # fmt: skip
-"""What changes the container's files in ways that paths do not tell, and how many words each takes."""
-_PLAIN = {
-    "--argv0": 1, "--uid": 1, "--gid": 1, "--hostname": 1, "--lock-file": 1, "--sync-fd": 1, "--remount-ro": 1,
-    "--exec-label": 1, "--file-label": 1, "--proc": 1, "--dev": 1, "--mqueue": 1, "--dir": 1, "--seccomp": 1,
-    "--add-seccomp-fd": 1, "--block-fd": 1, "--userns-block-fd": 1, "--info-fd": 1, "--json-status-fd": 1,
-    "--cap-add": 1, "--cap-drop": 1, "--perms": 1, "--size": 1, "--chmod": 2, "--userns": 1, "--userns2": 1,
-    "--pidns": 1,
-}  # fmt: skip
+_UNSEEN = (
+    *("--args", "--bind-data", "--bind-fd", "--file", "--overlay", "--overlay-src", "--ro-bind-data", "--ro-bind-fd"),
+    *("--ro-overlay", "--symlink", "--tmp-overlay", "--tmpfs"),
+)
+"""What changes the container's files in ways that paths do not tell."""
+_COUNTS = {f"--{names[0]}": takes for names, _, takes in listed(tables.BWRAP)}
+"""How many words each option takes."""
 
 
 class Given(NamedTuple):
@@ -47,29 +44,21 @@ def read_options(words: Sequence[str]) -> Given:
     cleared = False
     directory: Optional[ContainerPath] = None
     unseen: list[str] = []
-    at = 0
-    while at < len(words):
-        option, rest = words[at], words[at + 1 :]
-        if option in _BINDS and len(rest) > 1:
+    for option, *rest in split_options(words):
+        if len(rest) < _COUNTS.get(option, 0):
+            break  # bubblewrap says what is missing
+        if option in _BINDS:
             binds.append(UserBind(HostPath(rest[0]), ContainerPath(rest[1])))
-            at += 2
-        elif option == "--setenv" and len(rest) > 1:
+        elif option == "--setenv":
             env[rest[0]] = rest[1]
-            at += 2
-        elif option == "--unsetenv" and rest:
+        elif option == "--unsetenv":
             env[rest[0]] = None
-            at += 1
         elif option == "--clearenv":
             env, cleared = {}, True
-        elif option == "--chdir" and rest:
+        elif option == "--chdir":
             directory = ContainerPath(rest[0])
-            at += 1
         elif option in _UNSEEN:
-            unseen.append(" ".join((option, *rest[: _UNSEEN[option]])))
-            at += _UNSEEN[option]
-        else:
-            at += _PLAIN.get(option, 0)
-        at += 1
+            unseen.append(" ".join((option, *rest)))
     return Given(tuple(binds), tuple(env.items()), cleared, directory, tuple(unseen))
 
 
@@ -78,10 +67,7 @@ def split_options(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     options: list[tuple[str, ...]] = []
     at = 0
     while at < len(words):
-        word = words[at]
-        count = 2 if word in _BINDS or word == "--setenv" else 1 if word in ("--unsetenv", "--chdir") else None
-        if count is None:
-            count = _UNSEEN.get(word, _PLAIN.get(word, 0))
+        count = _COUNTS.get(words[at], 0)
         options.append(tuple(words[at : at + 1 + count]))
         at += 1 + count
     return tuple(options)

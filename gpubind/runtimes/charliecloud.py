@@ -19,6 +19,7 @@ from gpubind.ldso.brought import Brought, UserBind
 from gpubind.memo.asked import changed
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Missing, Mount, Plan
 from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.runtimes import tables
 from gpubind.runtimes.edits import (
     Bind,
     Edits,
@@ -30,7 +31,7 @@ from gpubind.runtimes.edits import (
     unsayable_path,
     unsayable_value,
 )
-from gpubind.runtimes.flags import Flag, Options, assigned, by_name, parse_command_line
+from gpubind.runtimes.flags import Options, assigned, by_name, flags_of, parse_command_line
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import known
 from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime, UserNamespaces
@@ -48,16 +49,7 @@ ENVIRONMENT = "/ch/environment"
 """What an image of Charliecloud's sets, where the user asks for that: `NAME=VALUE` on each line."""
 LAYOUT = GPUBIND._replace(isolated=False)
 
-FLAGS = (
-    Flag("bind", "array", "b"), Flag("cd", "string", "c"), Flag("env-no-expand", "bool"), Flag("feature", "string"),
-    Flag("gid", "string", "g"), Flag("home", "bool"), Flag("join-ct", "string"), Flag("join-pid", "string"),
-    Flag("join-tag", "string"), Flag("join", "bool", "j"), Flag("mount", "string", "m"), Flag("no-passwd", "bool"),
-    Flag("quiet", "bool", "q"), Flag("seccomp", "bool"), Flag("set-env", "bool"), Flag("set-env0", "bool"),
-    Flag("storage", "string", "s"), Flag("test", "string"), Flag("private-tmp", "bool", "t"), Flag("unsafe", "bool"),
-    Flag("unset-env", "array"), Flag("uid", "string", "u"), Flag("verbose", "bool", "v"), Flag("warnings", "string"),
-    Flag("write", "bool", "w"), Flag("write-fake", "bool", "W"),
-)  # fmt: skip
-"""What `ch-run --help` lists. An option that may have a value has it behind a `=` alone, as a switch may."""
+FLAGS = flags_of(tables.CH_RUN)
 
 
 def identify(text: str) -> Identity:
@@ -306,7 +298,7 @@ def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
 CH_RUN = Runtime(
     name="ch-run",
     title="Charliecloud",
-    images=("directory", "file"),
+    images=("directory",),
     limits=Limits(
         user_namespaces=UserNamespaces(
             helpers=(), moves=False, message="it will say `can't init user+mount namespaces: Operation not permitted`"

@@ -12,66 +12,11 @@ from typing import Optional
 
 from gpubind.ldso.brought import UserBind
 from gpubind.model import ContainerPath, HostPath
-from gpubind.runtimes.flags import Flag, Options, assigned, by_name, parse_command_line, parse_list
+from gpubind.runtimes import tables
+from gpubind.runtimes.flags import Options, assigned, by_name, flags_of, parse_command_line, parse_list
 from gpubind.runtimes.start import Start
 
-DOCKER_RUN = """
-    add-host= annotation= attach/a= blkio-weight= blkio-weight-device= cap-add= cap-drop= cgroup-parent=
-    cgroupns= cidfile= cpu-count= cpu-percent= cpu-period= cpu-quota= cpu-rt-period= cpu-rt-runtime=
-    cpu-shares/c= cpus= cpuset-cpus= cpuset-mems= detach/d detach-keys= device= device-cgroup-rule=
-    device-read-bps= device-read-iops= device-write-bps= device-write-iops= disable-content-trust dns=
-    dns-opt|dns-option= dns-search= domainname= entrypoint= env/e= env-file= expose= gpus= group-add=
-    health-cmd= health-interval= health-retries= health-start-interval= health-start-period= health-timeout=
-    help hostname/h= init interactive/i io-maxbandwidth= io-maxiops= ip= ip6= ipc= isolation= kernel-memory=
-    label/l= label-file= link= link-local-ip= log-driver= log-opt= mac-address= memory/m= memory-reservation=
-    memory-swap= memory-swappiness= mount= name= net|network= net-alias|network-alias= no-healthcheck
-    oom-kill-disable oom-score-adj= pid= pids-limit= platform= privileged publish/p= publish-all/P pull= quiet/q
-    read-only restart= rm runtime= security-opt= shm-size= sig-proxy stop-signal= stop-timeout= storage-opt=
-    sysctl= tmpfs= tty/t ulimit= use-api-socket user/u= userns= uts= volume/v= volume-driver= volumes-from=
-    workdir/w=
-"""
-PODMAN_RUN = """
-    add-host= annotation= arch= attach/a= authfile= blkio-weight= blkio-weight-device= cap-add= cap-drop=
-    cert-dir= cgroup-conf= cgroup-parent= cgroupns= cgroups= chrootdirs= cidfile= conmon-pidfile= cpu-period=
-    cpu-quota= cpu-rt-period= cpu-rt-runtime= cpu-shares/c= cpus= cpuset-cpus= cpuset-mems= creds=
-    decryption-key= detach/d detach-keys= device= device-cgroup-rule= device-read-bps= device-read-iops=
-    device-write-bps= device-write-iops= disable-content-trust dns= dns-opt|dns-option= dns-search= entrypoint=
-    env/e= env-file= env-host env-merge= expose= gidmap= gpus= group-add= group-entry=
-    health-cmd|healthcheck-command= health-interval|healthcheck-interval= health-log-destination=
-    health-max-log-count= health-max-log-size= health-on-failure= health-retries|healthcheck-retries=
-    health-start-period|healthcheck-start-period= health-startup-cmd= health-startup-interval=
-    health-startup-retries= health-startup-success= health-startup-timeout= health-timeout|healthcheck-timeout=
-    help hostname/h= hosts-file= hostuser= http-proxy image-volume= init init-ctr= init-path= interactive/i ip=
-    ip6= ipc= label/l= label-file= log-driver= log-opt= mac-address= memory/m= memory-reservation= memory-swap=
-    memory-swappiness= mount= name= net|network= network-alias= no-healthcheck no-hostname no-hosts
-    oom-kill-disable oom-score-adj= os= override-arch= override-os= override-variant= passwd passwd-entry=
-    personality= pid= pidfile= pids-limit= platform= pod= pod-id-file= preserve-fd= preserve-fds= privileged
-    publish/p= publish-all/P pull= quiet/q rdt-class= read-only read-only-tmpfs replace requires= restart=
-    retry= retry-delay= rm rmi rootfs sdnotify= seccomp-policy= secret= security-opt= shm-size=
-    shm-size-systemd= sig-proxy signature-policy= stop-signal= stop-timeout= subgidname= subuidname= sysctl=
-    systemd= timeout= tls-verify tmpfs= tty/t tz= uidmap= ulimit= umask= unsetenv= unsetenv-all user/u= userns=
-    uts= variant= volume/v= volumes-from= workdir/w=
-"""
-PODMAN_ANYWHERE = """
-    cgroup-manager= conmon= cpu-profile= db-backend= default-mounts-file= events-backend= hooks-dir= identity=
-    imagestore= log-level= max-workers= memory-profile= namespace= network-backend= network-cmd-path=
-    network-config-dir= out= pull-option= registries-conf= root= runroot= runtime= runtime-flag= ssh=
-    storage-driver= storage-opt= syslog tls-ca= tls-cert= tls-key= tmpdir= trace transient-store volumepath=
-"""
-"""Options of podman itself that stand behind `run`, too."""
-
-
-def _flags(*texts: str) -> tuple[Flag, ...]:
-    """The options of a table: `name|other-name/letter=`, with `=` for one that takes a value."""
-    made = []
-    for word in " ".join(texts).split():
-        names, _, letter = word.rstrip("=").partition("/")
-        kind = "array" if word.endswith("=") else "bool"
-        made += [Flag(name, kind, letter if place == 0 else "") for place, name in enumerate(names.split("|"))]  # type: ignore[arg-type]  # of two words
-    return tuple(made)
-
-
-FLAGS = {"docker": _flags(DOCKER_RUN), "podman": _flags(PODMAN_RUN, PODMAN_ANYWHERE)}
+FLAGS = {"docker": flags_of(tables.DOCKER_RUN), "podman": flags_of(tables.PODMAN_RUN, tables.PODMAN_ANYWHERE)}
 
 
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:

@@ -9,7 +9,6 @@ Sources: reference of `docker run`; podman-run(1) 5.4; docker/cli 26.1 `opts/mou
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from posixpath import join, normpath
 from types import MappingProxyType
 from typing import Optional
@@ -23,6 +22,7 @@ from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out, unsayable_path
 from gpubind.runtimes.engine_environment import environment, joined
 from gpubind.runtimes.engine_options import read_env_file, read_options, said, users_binds, users_places
+from gpubind.runtimes.engine_place import remote_by_variable, remote_of
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import Start
@@ -38,22 +38,6 @@ def identify(text: str) -> Identity:
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     version = tuple(int(part) for part in match.groups(default="0")) if match else None
     return Identity("podman" if "podman" in text else "docker", version)
-
-
-def remote_of(environ: Mapping[str, str]) -> Optional[str]:
-    """The variable, with its value, that sends the program to another machine's daemon; None if none does.
-
-    A socket of this machine is not another machine.
-    """
-    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
-        value = environ.get(name, "")
-        if value and not value.startswith("unix://"):
-            return f"{name}={value}"
-    connection = environ.get("CONTAINER_CONNECTION", "")
-    if connection and not environ.get("CONTAINER_HOST"):
-        return f"CONTAINER_CONNECTION={connection}"
-    context = environ.get("DOCKER_CONTEXT", "")
-    return f"DOCKER_CONTEXT={context}" if context not in ("", "default") and not environ.get("DOCKER_HOST") else None
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
@@ -87,14 +71,13 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
 
 def _need_local(start: Start) -> None:
     """Errors: `RuntimeLimitError` (code `remote-engine`)."""
-    place = remote_of(start.environ)
-    if place is not None:
+    if start.remote is not None:
         raise RuntimeLimitError(
             "remote-engine",
             f"{start.program} would start the container on another machine",
-            where=place,
+            where=start.remote,
             why="a plan names the files of this machine",
-            hint="plan on that machine, or take the variable away",
+            hint="plan on that machine, or have the program use this one's",
         )
 
 
@@ -257,7 +240,7 @@ DOCKER = Runtime(
 PODMAN = DOCKER._replace(
     name="podman",
     title="podman",
-    images=("reference", "directory"),
+    images=("reference", "registry", "directory", "layout", "archive"),
     image_hint="`podman load -i FILE`, or `podman import FILE NAME`",
     limits=Limits(
         user_namespaces=UserNamespaces(
@@ -272,4 +255,5 @@ PODMAN = DOCKER._replace(
     identify=None,
     forms=MappingProxyType({"podman": form_of("podman")}),
     store="podman",
+    remote_of=remote_by_variable,
 )

@@ -6,7 +6,8 @@ Source: spf13/pflag 1.0 `flag.go` (parseArgs, parseLongArg, parseSingleShortArg)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Optional
 
@@ -26,6 +27,45 @@ class Flag(NamedTuple):
     """Its letter, if it has one."""
     variables: tuple[str, ...] = ()
     """The environment variables that say the same, without the program's prefix, in the order of their rank."""
+
+
+class Listed(NamedTuple):
+    """An option as a table of options has it."""
+
+    names: tuple[str, ...]
+    """Without the dashes; its letter, for one without a long name."""
+    letters: str
+    takes: int
+    """How many words follow it; `MAYBE` for a value that only its own word can hold."""
+
+
+MAYBE = -1
+_TOKEN = re.compile(r"(?P<names>[^/=?]*)(?:/(?P<letters>[^=?]+))?(?:=(?P<count>[0-9])?|(?P<maybe>\?))?")
+
+
+def listed(*texts: str) -> Iterator[Listed]:
+    """The options of a table, *texts* of words `name/letters` with what follows each.
+
+    `name` takes nothing, `name=` one word, `name=2` two, `name?` a value in its own word only. `a|b` are names for one
+    option, `/x` is an option without a long name.
+    """
+    for token in " ".join(texts).split():
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            raise ValueError(token)
+        names = tuple(name for name in match["names"].split("|") if name)
+        takes = MAYBE if match["maybe"] else int(match["count"] or 1) if "=" in token else 0
+        yield Listed(names or (match["letters"],), match["letters"] or "", takes)
+
+
+def flags_of(*texts: str) -> tuple[Flag, ...]:
+    """The options of a table for `parse_command_line`: each by its every name, the letters with the first of them."""
+    made = []
+    for names, letters, takes in listed(*texts):
+        kind: FlagKind = "array" if takes > 0 else "bool"
+        made += [Flag(names[0], kind, letter) for letter in letters or ("",)]
+        made += [Flag(name, kind) for name in names[1:]]
+    return tuple(made)
 
 
 class Given(NamedTuple):

@@ -17,8 +17,9 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
+from gpubind.runtimes import tables
 from gpubind.runtimes.edits import Words, edits_of, unsayable_value
-from gpubind.runtimes.flags import Flag, Options, assigned, by_name, parse_command_line
+from gpubind.runtimes.flags import Options, assigned, by_name, flags_of, parse_command_line
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime
@@ -29,18 +30,7 @@ AUTOPIPE_VERSION = (256,)
 """From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
 CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 """What nspawn refuses in a variable: control characters, and what is not UTF-8."""
-FLAGS = (
-    Flag("setenv", "array", "E"), Flag("bind", "array"), Flag("bind-ro", "array"), Flag("chdir", "string"),
-    Flag("boot", "bool", "b"), Flag("as-pid2", "bool", "a"), Flag("console", "string"), Flag("pipe", "bool", "P"),
-    Flag("volatile", "bool"), Flag("read-only", "bool"), Flag("ephemeral", "bool", "x"), Flag("quiet", "bool", "q"),
-    Flag("user", "string", "u"), Flag("machine", "string", "M"), Flag("hostname", "string"),
-    Flag("uuid", "string"), Flag("slice", "string", "S"), Flag("property", "array"), Flag("register", "string"),
-    Flag("keep-unit", "bool"), Flag("private-users", "bool"), Flag("private-network", "bool"), Flag("tmpfs", "array"),
-    Flag("capability", "array"), Flag("drop-capability", "array"), Flag("kill-signal", "string"),
-    Flag("overlay", "array"), Flag("overlay-ro", "array"), Flag("inaccessible", "array"), Flag("settings", "string"),
-    Flag("rlimit", "array"), Flag("resolv-conf", "string"), Flag("timezone", "string"), Flag("network-veth", "bool"),
-)  # fmt: skip
-"""What of `systemd-nspawn --help` says where a start's own words end, or changes what it gets."""
+FLAGS = flags_of(tables.SYSTEMD_NSPAWN)
 
 
 def identify(text: str) -> Identity:

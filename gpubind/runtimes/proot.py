@@ -16,8 +16,9 @@ from gpubind.ldso.brought import Brought, UserBind
 from gpubind.memo.asked import changed
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.runtimes import tables
 from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, shared_dev, unsayable_path
-from gpubind.runtimes.flags import Options
+from gpubind.runtimes.flags import Options, listed
 from gpubind.runtimes.lines import quoted, raw
 from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.record import Call, Command, Form, Limits, Printed, Runtime
@@ -30,11 +31,12 @@ SHARED = ("/dev", "/proc", "/sys", "/tmp")
 FROM_HOST = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
 LAYOUT = GPUBIND._replace(isolated=False)
 VALUED = {
-    "-r": "rootfs", "--rootfs": "rootfs", "-R": "rootfs", "-S": "rootfs", "-b": "bind", "--bind": "bind", "-m": "bind",
-    "--mount": "bind", "-q": "qemu", "--qemu": "qemu", "-w": "cwd", "--pwd": "cwd", "--cwd": "cwd", "-v": "verbose",
-    "--verbose": "verbose", "-k": "kernel-release", "--kernel-release": "kernel-release", "-i": "change-id",
-    "--change-id": "change-id",
-}  # fmt: skip
+    dashes + word: names[0]
+    for names, letters, takes in listed(tables.PROOT)
+    if takes
+    for dashes, words in (("--", names), ("-", letters))
+    for word in words
+}
 """Options that have a value: in the next word, or a long one behind a `=`."""
 
 

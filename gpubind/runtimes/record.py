@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional, get_args
 
 from gpubind.host import Host
 from gpubind.model import ContainerPath, Plan
@@ -17,9 +17,13 @@ from gpubind.tree import Tree
 if TYPE_CHECKING:
     from gpubind.ldso.brought import Brought
 
-ImageForm = Literal["directory", "file", "reference", "bundle"]
-"""How an image is given to a runtime: a directory, one file (SIF, an archive), a name of a store's or a registry's, an
-OCI bundle."""
+ImageForm = Literal["directory", "file", "bundle", "layout", "archive", "reference", "registry", "source"]
+"""How an image is given to a runtime: a directory, a file that holds a file system (SIF, squashfs), an OCI bundle; an
+OCI layout (`oci:DIR`), an archive (`oci-archive:FILE`, `docker-archive:FILE`); a name of a store's, a registry's
+(`docker://`), another source's (`library://`, `oras://`, `instance://`)."""
+
+Store = Literal["podman", "docker"]
+STORES: tuple[Store, ...] = get_args(Store)
 
 
 class UserNamespaces(NamedTuple):
@@ -165,7 +169,7 @@ def _no_tools(environ: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def _no_remote(environ: Mapping[str, str]) -> Optional[str]:
+def _no_remote(environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
     return None
 
 
@@ -185,7 +189,7 @@ class Runtime(NamedTuple):
     title: str
     """What people call it."""
     images: tuple[ImageForm, ...]
-    """What it starts. A runtime that takes no reference is given what is on this machine, and that is looked at."""
+    """What it starts: `--backend auto` goes by that."""
     words: Callable[[Plan, Start, Optional[Tree]], Optional[Words]]
     """The plan in its words; None where those cannot be told without an image. Errors: `RuntimeLimitError`."""
     command: Callable[[Call, Start, Words], Command]
@@ -210,10 +214,10 @@ class Runtime(NamedTuple):
     """Programs that it can make the first of a container, by the place where packages have them."""
     tools: Callable[[Mapping[str, str]], tuple[str, ...]] = _no_tools
     """Files of which one must be there beside its program, by the caller's environment."""
-    store: Optional[Literal["podman", "docker"]] = None
+    store: Optional[Store] = None
     """Whose images it starts by a name that has no `/` or `.` in front: those of that program's own store."""
-    remote_of: Callable[[Mapping[str, str]], Optional[str]] = _no_remote
-    """What of the caller's environment sends it to another machine."""
+    remote_of: Callable[[Mapping[str, str], Callable[[str], Optional[str]]], Optional[str]] = _no_remote
+    """What of the caller's environment, or of files of the caller's, sends it to another machine."""
 
     # Of a Start.
     overrides: Callable[[Start, str], bool] = _no_override
@@ -233,3 +237,8 @@ class Runtime(NamedTuple):
     """What a start brings beside the plan; None where that is not known."""
     forms: Mapping[str, Form] = MappingProxyType({})
     """By the name of the format."""
+
+    @property
+    def fetches(self) -> bool:
+        """Whether it finds images by itself: what is no file here need be no mistake."""
+        return self.store is None and ("reference" in self.images or "registry" in self.images)

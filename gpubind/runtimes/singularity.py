@@ -59,7 +59,7 @@ def _record(name: str, title: str) -> Runtime:
     return Runtime(
         name=name,
         title=title,
-        images=("directory", "file", "reference"),
+        images=("directory", "file", "layout", "archive", "registry", "source"),
         limits=Limits(user_namespaces=UserNamespaces(helpers, moves=True, message=message)),
         identify=identify,
         site=f"/etc/{name}/{name}.conf",

@@ -58,7 +58,8 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
     scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in start.staged]
     files = (*edits.binds, *(Bind(start.staged[script], script, True) for script in scripts))
     nodes = edits.nodes if dev_of(start) == "minimal" else ()
-    binds = (*(_sayable(bind, start) for bind in files), *(Bind(node.source, node.target, False) for node in nodes))
+    devices = (Bind(node.source, node.target, False) for node in nodes)
+    binds = tuple(_sayable(bind, start) for bind in (*files, *devices))
     env, env_findings = environment(plan, start)
     options = list(NO_GPU_FLAGS)
     plain = [bind_word(bind) for bind in binds if not needs_mount(bind)]
@@ -87,7 +88,7 @@ def bind_word(bind: Bind) -> str:
 
 
 def mount_word(bind: Bind) -> str:
-    """One --mount value: a record of comma-separated fields, where quoting can say any path."""
+    """One --mount value: a record of comma-separated fields, where quoting can say any path but one with CR LF."""
     fields = ["type=bind", f"source={bind.source}", f"destination={bind.target}", *(["ro"] if bind.read_only else [])]
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\n\r]', f) else f for f in fields)
 
@@ -102,6 +103,8 @@ def _sayable(bind: Bind, start: Start) -> Bind:
     why = None
     if not is_utf8(bind.source + bind.target):
         why = "it is not UTF-8, and this program hands paths on as JSON"
+    elif "\r\n" in bind.source or "\r\n" in bind.target:
+        why = "it has a carriage return before a newline, which --mount changes"  # Go's encoding/csv
     elif start.program == "apptainer" and ":" in bind.source and bind.target.startswith(f"{LIBDIR}/"):
         why = "Apptainer splits the source of a library at a colon, even one that --mount protects"
     if why is not None:

@@ -48,7 +48,7 @@ class Start(NamedTuple):
     directories: frozenset[str] = frozenset()
     """Those of the caller's home and working directory that are there."""
     machine: Optional[str] = None
-    """What uname says of this machine; None if the start is on another one."""
+    """What uname says of the host that is planned for."""
     pid: Optional[int] = None
     """The process that becomes the runtime."""
     home: Optional[str] = None
@@ -60,13 +60,15 @@ class Start(NamedTuple):
     bundle: Optional[Bundle] = None
     """The configuration of the image, if that is an OCI bundle."""
     is_root: bool = True
-    """Whether the caller is root of the host; of another machine's caller nothing is known."""
+    """Whether the caller is root of the host; of a recorded one, who recorded it."""
     inits: tuple[HostPath, ...] = ()
     """What this host has of the runtime's `inits`."""
     tools: Optional[tuple[HostPath, ...]] = None
     """What this host has of the runtime's `tools`; None if nobody looked."""
     uid: Optional[int] = None
     """The caller's; None if nobody starts anything here."""
+    remote: Optional[str] = None
+    """What sends the runtime to another machine's daemon; None if nothing does."""
     has_selinux: bool = False
     """Whether this host's kernel enforces SELinux's rules."""
     has_terminal: bool = False

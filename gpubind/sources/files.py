@@ -17,6 +17,8 @@ from gpubind.sources.liblist import NameTable, capability_of
 from gpubind.sources.search import Candidate, Search
 from gpubind.tree import Tree, glob
 
+SHARE, LOCAL_SHARE = "/usr/share/", "/usr/local/share/"
+
 
 def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
     """The program that *claim* names, from the program directories, then PATH."""
@@ -50,11 +52,19 @@ def program(search: Search, claim: Claim, found: Found, found_by: str, capabilit
 
 
 def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
-    """The files that an absolute *claim* names: at their own path, or at the top of an extracted .run directory."""
+    """The files that an absolute *claim* names: at their own path, or at the top of an extracted .run directory.
+
+    A manifest in /usr/share may be in /usr/local/share on this host. Of a container, only Vulkan's loader would look
+    there, so its place is /usr/share. Source: nvidia-container-toolkit `internal/discover/graphics.go` (XDG_DATA_DIRS).
+    """
     if not is_clean(claim.name):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
         return [claim.decision(verdict="rejected", rule="unclean-path", path=claim.name, detail=why)]
     places: dict[str, str] = {path: path for path in glob(search.tree, claim.name)}
+    if claim.name.startswith(SHARE) and claim.name.endswith(".json"):
+        local = glob(search.tree.lenient, LOCAL_SHARE + claim.name[len(SHARE) :])
+        moved = ((path, SHARE + path[len(LOCAL_SHARE) :]) for path in local)
+        places.update((path, target) for path, target in moved if target not in places)
     if not places:
         known = (name for name in search.tree.names("/") if name in RUN_DIRECTORY)
         places = {f"/{name}": RUN_DIRECTORY[name] for name in known if fnmatchcase(RUN_DIRECTORY[name], claim.name)}

@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
 from gpubind.findings import finding
-from gpubind.formats.procfs import parse_devices, parse_groups
+from gpubind.formats.procfs import MIG_MINORS, parse_devices, parse_groups, parse_mig_minors
 from gpubind.host import Host
 from gpubind.model import (
     Capability,
@@ -29,6 +29,8 @@ from gpubind.sources.claims import Claim
 
 DRM = ("drm",)
 PCI_DEVICES = "/sys/bus/pci/devices"
+NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
+"""Vendor and classes on the PCI bus."""
 
 
 class Wanted(NamedTuple):
@@ -66,7 +68,7 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], wanted: Iterab
             decisions.append(node)
             continue
         nodes[path] = node = node._replace(gpu=gpu, capability=capability)
-        findings += [*_number_finding(node, drivers, majors), *_permission_finding(node)]
+        findings += [*_number_finding(host, node, drivers, majors), *_permission_finding(node)]
     return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings))
 
 
@@ -118,10 +120,14 @@ def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, int], 
         return {}, [finding("bad-procfs", subject="/proc/devices", vendor=vendor, where=where, why=error.why)]
 
 
-def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: dict[str, int]) -> Iterator[Finding]:
+def _number_finding(
+    host: Host, node: DeviceNode, drivers: tuple[str, ...], majors: dict[str, int]
+) -> Iterator[Finding]:
     wanted = sorted({majors[driver] for driver in drivers if driver in majors})
     if not wanted or node.major in wanted:  # a driver that is not loaded is another finding
         return
+    from gpubind.mknod import node_command  # few hosts have such a node
+
     yield finding(
         "device-number",
         case="amd" if node.vendor == "amd" else "nvidia",
@@ -130,7 +136,7 @@ def _number_finding(node: DeviceNode, drivers: tuple[str, ...], majors: dict[str
         where=f"{node.source}, /proc/devices ({drivers[0]})",
         major=node.major,
         number=" or ".join(str(major) for major in wanted),
-        source=node.source,
+        remake=node_command(node.target, parse_mig_minors(host.lenient.dev.text(MIG_MINORS) or "")),
     )
 
 

@@ -169,7 +169,8 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
         code, why = "no-ldcache", str(cache)
     else:
         code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
-    told = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=tree.root.rstrip("/") + LD_CACHE_PATH, why=why)
+    where = tree.root.rstrip("/") + LD_CACHE_PATH
+    told = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=where, why=why, ldconfig=ldconfig(tree.root))
     decision = Decision(
         vendor=vendor,
         subject=LD_CACHE_PATH,
@@ -180,6 +181,13 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
         detail=why,
     )
     return None, [told], [decision]
+
+
+def ldconfig(root: str) -> str:
+    """The command that makes the ld cache of *root* anew."""
+    from shlex import quote  # few hosts need it made
+
+    return "ldconfig" if root == "/" else f"ldconfig -r {quote(root)}"
 
 
 def existing_directories(

@@ -42,9 +42,15 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
         except NothingToBindError as error:
             errors.append((vendor, error))
     if not inventories:
-        raise errors[0][1]
+        raise errors[0][1] if len(errors) == 1 else _none_at_all([error for _, error in errors])
     findings = [nothing_to_bind(error, vendor) for vendor, error in errors if named]
     return Surveyed(tuple(inventories), tuple(findings))
+
+
+def _none_at_all(errors: list[NothingToBindError]) -> NothingToBindError:
+    """The error that a host has nothing of any vendor, of what is said of each."""
+    what, where, why, hint = ("; ".join(said) for said in zip(*((e.what, e.where, e.why, e.hint) for e in errors)))
+    return NothingToBindError(errors[0].code, what, where=where, why=why, hint=hint)
 
 
 def nothing_to_bind(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:

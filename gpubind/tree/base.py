@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from posixpath import dirname
 from typing import Optional, Union
 
+from gpubind.budget import spend
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.stub import STUB_LIMIT, is_stub
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
@@ -18,6 +19,8 @@ LINKS_LIMIT = 40  # as in Linux, fs/namei.c MAXSYMLINKS
 SHORTCUTS = 2
 """How deep in links a target's directory is looked up as a whole. Deeper ones are walked, and count to the limit."""
 TEXT_LIMIT = 1 << 20
+FILE_COST, UNREADABLE_COST = 100, 1000
+"""Of the bound `facts`, for an ELF file; what fails may have failed late."""
 
 ABSENT = Missing("absent")
 FORBIDDEN = Missing("forbidden", "permission denied")
@@ -42,10 +45,8 @@ class Tree:
         self._elfs: dict[str, Union[ElfFacts, Missing]] = {}
         self._stubs: dict[str, bool] = {}
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
-        self.globs: dict[str, Optional[tuple[RootedPath, ...]]] = {}
-        """What `gpubind.tree.glob` has found, by pattern; None for one that is too wide."""
-        self.globbed = 0
-        """The directories that it has listed for these."""
+        self.globs: dict[str, tuple[RootedPath, ...]] = {}
+        """What `gpubind.tree.glob` has found, by pattern."""
 
     # What callers ask.
 
@@ -135,6 +136,8 @@ class Tree:
                 answer = ABSENT
             else:
                 names = self._list(here)
+                if not isinstance(names, Missing):
+                    spend("texts", sum(map(len, names)))
                 answer = names if isinstance(names, Missing) else tuple(sorted(names))
             self._listings[here] = answer
         return answer
@@ -176,7 +179,9 @@ class Tree:
             return here
         answer = self._elfs.get(here)
         if answer is None:
-            answer = self._elfs[here] = self._elf(here)
+            answer = self._elf(here)
+            spend("facts", _cost(answer))
+            self._elfs[here] = answer
         return answer
 
     def is_stub(self, path: str) -> bool:
@@ -221,6 +226,7 @@ class Tree:
     def _stat(self, path: str) -> Union[Stat, Missing]:
         answer = self._stats.get(path)
         if answer is None:
+            spend("lookups")
             answer = self._stats[path] = self._lstat(path)
         return answer
 
@@ -260,6 +266,7 @@ class Tree:
             here = RootedPath(f"{at}/{name}" if at != "/" else f"/{name}")
             found = stats.get(here)
             if found is None:
+                spend("lookups")
                 found = stats[here] = self._lstat(here)
             if seen is not None:
                 seen[here] = found
@@ -298,3 +305,11 @@ class Tree:
             return answer
         found = self._stat(answer)
         return answer if not isinstance(found, Missing) and found.kind == "dir" else ABSENT
+
+
+def _cost(answer: Union[ElfFacts, Missing]) -> int:
+    """What it took to read *answer*, in names and versions: a small file costs as much as a hundred of them."""
+    if isinstance(answer, Missing):
+        return UNREADABLE_COST
+    versions = sum(len(need.versions) for need in answer.version_needs)
+    return FILE_COST + len(answer.needed) + len(answer.version_needs) + versions + len(answer.version_definitions)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from fnmatch import translate
 from typing import Optional
 
+from gpubind.budget import BOUNDS, current
 from gpubind.errors import FormatError
 from gpubind.model import Missing, RootedPath
 from gpubind.tree.base import Tree
 
 GLOB_LIMIT = 4096  # directories that one pattern may list: a list file must not make gpubind walk the whole disk
-GLOBS_LIMIT = 20_000  # the same, for all patterns that one tree is asked for
 
 _WILDCARDS = re.compile(r"[*?\[]")
 
@@ -21,14 +21,16 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
     """The existing paths that match absolute *pattern* (fnmatch in each component), sorted; links are not resolved.
 
     A tree works a pattern out once, and answers the same ever after. Errors: `FormatError` (code `wide-glob`) when it
-    would list more than `GLOB_LIMIT` directories, or all its patterns more than `GLOBS_LIMIT`.
+    would list more than `GLOB_LIMIT` directories, or all patterns of one command more than its budget has.
     """
-    if pattern not in tree.globs:
-        tree.globs[pattern] = _matches(tree, pattern)
-    found = tree.globs[pattern]
+    found = tree.globs.get(pattern)
     if found is None:
-        why = f"it matches in more than {GLOB_LIMIT} directories, or all patterns in more than {GLOBS_LIMIT}"
-        raise FormatError("wide-glob", f"the pattern `{pattern}` is too wide", place=pattern, why=why)
+        found = _matches(tree, pattern)
+        if found is None:
+            in_all = BOUNDS["listings"].amount
+            why = f"it matches in more than {GLOB_LIMIT} directories, or all patterns in more than {in_all}"
+            raise FormatError("wide-glob", f"the pattern `{pattern}` is too wide", place=pattern, why=why)
+        tree.globs[pattern] = found
     return found
 
 
@@ -43,9 +45,9 @@ def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
             heads = [f"{head}/{part}" for head in heads]
             continue
         listed += len(heads)
-        if listed > GLOB_LIMIT or tree.globbed + len(heads) > GLOBS_LIMIT:
+        budget = current()
+        if listed > GLOB_LIMIT or not (budget is None or budget.take("listings", len(heads))):
             return None
-        tree.globbed += len(heads)
         matches, hidden = _matcher(part), part.startswith(".")  # a hidden name has to be asked for
         names = ((head, name) for head in heads for name in tree.names(head or "/") if matches(name))
         heads = [f"{head}/{name}" for head, name in names if hidden or not name.startswith(".")]

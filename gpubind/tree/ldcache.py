@@ -10,7 +10,7 @@ from gpubind.model import Missing
 from gpubind.tree.base import Tree
 
 LD_CACHE_PATH = "/etc/ld.so.cache"
-LD_CACHE_LIMIT = 64 << 20
+LD_CACHE_LIMIT = 16 << 20
 
 
 def read_ldcache(tree: Tree) -> Union[LdCache, Missing, FormatError]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO, Union
 
@@ -17,31 +18,48 @@ if TYPE_CHECKING:
     from gpubind.blob.base import Blob
 
 # Never a terminal, never a FIFO that blocks, never through a link that appeared since it was resolved.
-_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORIES_LIMIT = 128
+"""Directories that a tree keeps open. A process has 1,024 descriptors mostly, and a tree is not alone in it."""
 
 
 class LiveTree(OpenedTree):
     """The files below directory *root* (a real path; links in it are resolved now).
 
+    The root is opened once, each directory below the one that it is in, and a file below its own: whatever somebody
+    renames or exchanges meanwhile, nothing outside the root is opened.
     Errors: `HostReadError` (code `no-root`) if *root* is no readable directory.
     """
 
     def __init__(self, root: str = "/") -> None:
-        real = os.path.realpath(root)
-        if not os.path.isdir(real):
-            why = "it is no directory" if os.path.lexists(real) else "it does not exist"
-            raise HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")
+        try:
+            real = os.path.realpath(root)
+            descriptor = os.open(real, os.O_PATH | _DIRECTORY)
+        except (OSError, ValueError) as error:
+            raise _no_root(root, error) from error
         super().__init__(HostPath(real))
-        self._prefix = real.rstrip("/")
+        self._root = descriptor
+        self._directories: dict[str, int] = {}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_directories"):
+            self._close_directories()
+            os.close(self._root)
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         from gpubind.blob.base import open_blob
 
-        return open_blob(self.real(path), label)
+        try:
+            place, name = self._place_of(path)
+        except (OSError, ValueError) as error:
+            return _missing(error)
+        return open_blob(name, label or self.real(path), place)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         try:
-            found = os.lstat(self._prefix + path)
+            place, name = self._place_of(path)
+            found = os.stat(name, dir_fd=place, follow_symlinks=False)
         except (OSError, ValueError) as error:
             return _missing(error)
         rdev = (os.major(found.st_rdev), os.minor(found.st_rdev)) if found.st_rdev else (0, 0)
@@ -49,21 +67,27 @@ class LiveTree(OpenedTree):
 
     def _readlink(self, path: str) -> Union[str, Missing]:
         try:
-            return os.readlink(self._prefix + path)
+            place, name = self._place_of(path)
+            return os.readlink(name, dir_fd=place)
         except (OSError, ValueError) as error:
             return _missing(error)
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         try:
-            return os.listdir(self._prefix + path)
+            place, name = self._place_of(path)
+            descriptor = os.open(name, os.O_RDONLY | _DIRECTORY, dir_fd=place)
         except (OSError, ValueError) as error:
             return _missing(error)
+        try:
+            return os.listdir(descriptor)
+        except OSError as error:
+            return _missing(error)
+        finally:
+            os.close(descriptor)
 
     def _stream(self, path: str) -> Union[BinaryIO, Missing]:
-        try:
-            return os.fdopen(os.open(self._prefix + path, _OPEN_FLAGS), "rb")
-        except (OSError, ValueError) as error:
-            return _missing(error)
+        descriptor = self._open_file(path)
+        return descriptor if isinstance(descriptor, Missing) else os.fdopen(descriptor, "rb")
 
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
         try:
@@ -73,10 +97,9 @@ class LiveTree(OpenedTree):
 
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         """Files of /proc and /sys come in pieces and say no size."""
-        try:
-            descriptor = os.open(self._prefix + path, _OPEN_FLAGS)
-        except (OSError, ValueError) as error:
-            return _missing(error)
+        descriptor = self._open_file(path)
+        if isinstance(descriptor, Missing):
+            return descriptor
         chunks: list[bytes] = []
         try:
             while size > 0:
@@ -90,6 +113,64 @@ class LiveTree(OpenedTree):
         finally:
             os.close(descriptor)
         return b"".join(chunks)
+
+    def _open_file(self, path: str) -> Union[int, Missing]:
+        """The regular file *path*, opened: it may be another one than that which was looked at."""
+        try:
+            place, name = self._place_of(path)
+            descriptor = os.open(name, _FILE, dir_fd=place)
+        except (OSError, ValueError) as error:
+            return _missing(error)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        return Missing("unreadable", "it is no regular file any more")
+
+    def _place_of(self, path: str) -> tuple[int, str]:
+        """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`."""
+        directory, _, name = path.rpartition("/")
+        place = self._directories.get(directory) if directory else self._root
+        if place is None:
+            try:
+                place = self._open_directory(directory)
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise
+                self._close_directories()
+                place = self._open_directory(directory)
+        return place, name or "."
+
+    def _open_directory(self, path: str) -> int:
+        """The directory *path*, opened below the nearest one above it that is open, and kept open."""
+        known = path
+        while known and known not in self._directories:
+            known = known.rpartition("/")[0]
+        place = start = self._directories[known] if known else self._root
+        for name in path[len(known) + 1 :].split("/"):
+            try:
+                below = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=place)
+            finally:
+                if place != start:
+                    os.close(place)
+            place = below
+        if len(self._directories) >= DIRECTORIES_LIMIT:
+            self._close_directories()
+        self._directories[path] = place
+        return place
+
+    def _close_directories(self) -> None:
+        for descriptor in self._directories.values():
+            os.close(descriptor)
+        self._directories.clear()
+
+
+def _no_root(root: str, error: Exception) -> HostReadError:
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    if isinstance(error, NotADirectoryError):
+        why = "it is no directory"
+    elif isinstance(error, FileNotFoundError):
+        why = "it does not exist"
+    return HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")
 
 
 def _missing(error: Exception) -> Missing:

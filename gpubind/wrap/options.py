@@ -17,11 +17,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.runtimes.flags import Flag, parse_bool, parse_command_line
+from gpubind.runtimes.flags import MAYBE, Flag, listed, parse_bool, parse_command_line
 
-MAYBE = -1
-"""What a `Known.takes` says of an option that has a value only in its own word: behind `=`, or behind its letter."""
-_TOKEN = re.compile(r"(?P<names>[^/=?]*)(?:/(?P<letters>[^=?]+))?(?:=(?P<count>[0-9])?|(?P<maybe>\?))?")
 _NUMBER = re.compile(r"-[+-]?[0-9]+")
 
 TroubleKind = Literal["unknown", "ambiguous", "no-value", "needless-value", "bad-value"]
@@ -121,22 +118,13 @@ class Reader(NamedTuple):
 
 
 def table(*texts: str, numbers: bool = False) -> Table:
-    """A table of options from *texts*: words `name/letters`, with what follows them.
-
-    `name` takes nothing, `name=` one word, `name=2` two, `name?` a value in its own word only. `a|b` are names for one
-    option, `/x` is an option without a long name.
-    """
+    """A table of options from *texts*, as `listed` reads them."""
     names: dict[str, Known] = {}
     letters: dict[str, Known] = {}
-    for token in " ".join(texts).split():
-        match = _TOKEN.fullmatch(token)
-        if match is None:
-            raise ValueError(token)
-        spelled = [name for name in match["names"].split("|") if name]
-        count = MAYBE if match["maybe"] else int(match["count"] or 1) if "=" in token else 0
-        known = Known((spelled or [match["letters"] or ""])[0], count)
-        names.update(dict.fromkeys(spelled, known))
-        letters.update(dict.fromkeys(match["letters"] or "", known))
+    for spelled, short, takes in listed(*texts):
+        known = Known(spelled[0], takes)
+        names.update(dict.fromkeys((name for name in spelled if name != short), known))
+        letters.update(dict.fromkeys(short, known))
     return _table(names, letters, numbers)
 
 

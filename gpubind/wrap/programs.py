@@ -1,16 +1,15 @@
 """The options of the runtimes, by subcommand, and which of their subcommands start a container.
 
-Sources: `--help` of docker 26.1.5, podman 5.4.2, crun 1.21, runc 1.1.15, ch-run 0.38, bubblewrap 0.12, Apptainer 1.4.5,
-systemd-nspawn 257 and proot 5.1.0, and what each of them said to options that `--help` hides; ch-run(1) 0.45 for --cdi;
-the reference of `docker run` for --use-api-socket; `cli.py` and `umain.py` of udocker 1.3.17. Apptainer's and
-SingularityCE's are `singularity_options.FLAGS`, docker's and podman's of `run` are in `engine_options`.
+Sources: those of `runtimes.tables`, which has the options that a start takes; `--help` of crun 1.21 and runc 1.1.15,
+and of the other subcommands; `cli.py` and `umain.py` of udocker 1.3.17. Apptainer's and SingularityCE's options are
+`singularity_options.FLAGS`.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from gpubind.runtimes.engine_options import DOCKER_RUN, PODMAN_ANYWHERE, PODMAN_RUN
+from gpubind.runtimes import tables
 from gpubind.runtimes.singularity_options import FLAGS
 from gpubind.wrap.options import (
     COUNTED,
@@ -75,7 +74,7 @@ _SINGULARITY = Program(
     table("build-config config/c= debug/d help/h nocolor quiet/q silent/s verbose/v version"),
 )
 
-_DOCKER_RUN = table(DOCKER_RUN)
+_DOCKER_RUN = table(tables.DOCKER_RUN)
 _DOCKER_EXEC = table("detach/d detach-keys= env/e= env-file= help interactive/i privileged tty/t user/u= workdir/w=")
 _DOCKER = Program(
     "docker",
@@ -87,10 +86,10 @@ _DOCKER = Program(
     table("config= context/c= debug/D help host/H= log-level/l= tls tlscacert= tlscert= tlskey= tlsverify version/v"),
 )
 
-_PODMAN_LEFT = table(PODMAN_ANYWHERE)
+_PODMAN_LEFT = table(tables.PODMAN_ANYWHERE)
 """Those that podman takes behind the subcommand, too."""
 _PODMAN = table("config= connection/c= help module= noout remote/r url= version/v").also(_PODMAN_LEFT)
-_PODMAN_RUN = table(PODMAN_RUN).also(_PODMAN_LEFT)
+_PODMAN_RUN = table(tables.PODMAN_RUN).also(_PODMAN_LEFT)
 _PODMAN_EXEC = table(
     """
     cidfile= detach/d detach-keys= env/e= env-file= help interactive/i latest/l no-session preserve-fd= preserve-fds=
@@ -155,86 +154,11 @@ _RUNC = Program(
     table("criu= debug help/h log= log-format= root= rootless= systemd-cgroup version/v"),
 )
 
-_CH_RUN = Program(
-    "ch-run",
-    GETOPT_PERMUTING,
-    {
-        (): Start(
-            table(
-                """
-                bind/b= cd/c= cdi/d? cdi-dirs= ch-ssh env-no-expand feature= gid/g= home join/j join-ct= join-pid=
-                join-tag= mount/m= no-home no-passwd private-tmp/t quiet/q seccomp set-env? set-env0? storage/s= test=
-                uid/u= unsafe unset-env= verbose/v version/V warnings= write/w write-fake/W?
-                """
-            ).also(_ARGP),
-            needs_command=True,
-        )
-    },
-)
+_CH_RUN = Program("ch-run", GETOPT_PERMUTING, {(): Start(table(tables.CH_RUN).also(_ARGP), needs_command=True)})
 
-_BWRAP = Program(
-    "rootfs",
-    COUNTED,
-    {
-        (): Start(
-            table(
-                """
-                add-seccomp-fd= args= argv0= as-pid-1 assert-userns-disabled bind-data=2 bind-fd=2 bind-try=2 bind=2
-                block-fd= cap-add= cap-drop= chdir= chmod=2 clearenv dev-bind-try=2 dev-bind=2 dev= die-with-parent
-                dir= disable-userns exec-label= file-label= file=2 gid= help hostname= info-fd= json-status-fd=
-                level-prefix lock-file= mqueue= new-session not-a-security-boundary overlay-src= overlay=3 perms=
-                pidns= proc= remount-ro= ro-bind-data=2 ro-bind-fd=2 ro-bind-try=2 ro-bind=2 ro-overlay= seccomp=
-                setenv=2 share-net size= symlink=2 sync-fd= tmp-overlay= tmpfs= uid= unsetenv= unshare-all
-                unshare-cgroup unshare-cgroup-try unshare-ipc unshare-net unshare-pid unshare-user unshare-user-try
-                unshare-uts userns-block-fd= userns2= userns= version
-                """
-            ),
-            "rootfs",
-            needs_command=True,
-        )
-    },
-)
-
-_NSPAWN = Program(
-    "rootfs",
-    GETOPT,
-    {
-        (): Start(
-            table(
-                """
-                ambient-capability= as-pid2/a background= bind= bind-ro= bind-user= bind-user-shell= boot/b
-                capability= chdir= console= cpu-affinity= directory/D= drop-capability= ephemeral/x help/h hostname=
-                image-policy= image/i= inaccessible= keep-unit kill-signal= link-journal= load-credential= machine/M=
-                network-bridge= network-interface= network-ipvlan= network-macvlan= network-namespace-path=
-                network-veth-extra= network-veth/n network-zone= no-new-privileges= no-pager notify-ready= oci-bundle=
-                oom-score-adjust= overlay-ro= overlay= personality= pipe/P pivot-root= port/p= private-network
-                private-users-chown private-users-ownership= private-users? property= quiet/q read-only register=
-                resolv-conf= rlimit= root-hash-sig= root-hash=
-                selinux-apifs-context/L= selinux-context/Z= set-credential= setenv/E= settings= share-system slice/S=
-                suppress-sync= system-call-filter= template= timezone= tmpfs= user/u= uuid= verity-data= version
-                volatile? /U /j
-                """
-            ),
-            "rootfs",
-        )
-    },
-)
-
-_PROOT = Program(
-    "rootfs",
-    PROOT,
-    {
-        (): Start(
-            table(
-                """
-                about|version/V bind|mount/bm= change-id/i= help|usage/h kernel-release/k= qemu/q= pwd|cwd/w= root-id/0
-                rootfs/r= verbose/v= /R= /S=
-                """
-            ),
-            "rootfs",
-        )
-    },
-)
+_BWRAP = Program("rootfs", COUNTED, {(): Start(table(tables.BWRAP), "rootfs", needs_command=True)})
+_NSPAWN = Program("rootfs", GETOPT, {(): Start(table(tables.SYSTEMD_NSPAWN), "rootfs")})
+_PROOT = Program("rootfs", PROOT, {(): Start(table(tables.PROOT), "rootfs")})
 
 _UDOCKER = Program(
     "udocker",

@@ -199,6 +199,8 @@ def _recorded(item: Item) -> RecordedEntry:
             except FormatError as error:
                 facts = Missing("unreadable", f"{error.what}: {error.why}")
         found = Stat("file", file.mode, 0, 0, len(file.data))
+        if file.mode & 0o444 == 0:  # nobody may read it
+            return RecordedEntry(found, None, FORBIDDEN, FORBIDDEN, FORBIDDEN)
         return RecordedEntry(found, None, file.data, ident, facts, is_stub(file.data))
     if isinstance(item, Link):
         return RecordedEntry(Stat("link", 0o777, 0, 0, 0), item.target)

@@ -10,12 +10,18 @@ from pathlib import Path
 
 import pytest
 from build.driver import kernel, rhel
+from build.images import glibc
 from build.trees import Node, Spec, make_tree
 
+from gpubind.cli.lasting import Asked, plan_to_last
+from gpubind.cli.options import PlanOptions
 from gpubind.documents import LASTING
+from gpubind.errors import HostReadError
 
 HOST = "debian13-nvidia550"
-KEPT = [name for name, row in LASTING.items() if row.is_kept]
+ALL = (*LASTING, "oci")
+"""Those of a runtime's, too, that somebody reads later."""
+KEPT = [name for name in ALL if name not in LASTING or LASTING[name].is_kept]
 NIX = "/nix/store/x/lib"
 ICD: Spec = {
     "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": json.dumps(
@@ -24,10 +30,19 @@ ICD: Spec = {
 }
 
 
+AS_ORDINARY_USER = """
+import sys, gpubind.stage
+gpubind.stage.acts_as_root = lambda: False
+from gpubind.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Whoever runs the tests: the containers of root's host rely on no directory below /tmp."""
+
+
 def gpubind(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GPUBIND_", "APPTAINER", "CUDA_"))}
     around = {**kept, "GPUBIND_MEMO": "off", **environ}
-    return subprocess.run([sys.executable, "-m", "gpubind", *words], capture_output=True, text=True, env=around)
+    return subprocess.run([sys.executable, "-c", AS_ORDINARY_USER, *words], capture_output=True, text=True, env=around)
 
 
 @pytest.fixture
@@ -47,10 +62,21 @@ def test_every_document_is_data_on_stdout_and_the_same_each_time(name: str) -> N
     assert first.stdout.endswith("\n")
 
 
+def words(directory: Path, name: str) -> tuple[str, ...]:
+    """The options for the document *name*; `oci` edits what there is."""
+    if name in LASTING:
+        return ("--format", name)
+    if not (directory / "bundle").exists():
+        make_tree(directory / "bundle/rootfs", glibc())
+    document = {"ociVersion": "1.0.2", "root": {"path": "rootfs"}, "process": {"cwd": "/", "args": ["x"]}}
+    (directory / "bundle/config.json").write_text(json.dumps(document))
+    return ("--format", name, "--image", str(directory / "bundle"))
+
+
 @pytest.mark.parametrize("name", KEPT)
 def test_a_document_that_is_kept_points_to_nothing_that_is_cleaned_up(tmp_path: Path, root: str, name: str) -> None:
     cache = tmp_path / "cache"
-    done = gpubind("plan", "-q", "--format", name, "--root", root, XDG_CACHE_HOME=str(cache))
+    done = gpubind("plan", "-q", *words(tmp_path, name), "--root", root, XDG_CACHE_HOME=str(cache))
     assert done.returncode == 6
     assert done.stdout == ""
     assert "error: no-stage-dir: " in done.stderr
@@ -59,16 +85,16 @@ def test_a_document_that_is_kept_points_to_nothing_that_is_cleaned_up(tmp_path: 
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("name", ALL)
 def test_a_directory_that_stays_holds_the_generated_files(tmp_path: Path, root: str, name: str) -> None:
     stays, cache = tmp_path / "stays", tmp_path / "cache"
-    words = ("plan", "-q", "--format", name, "--root", root)
-    done = gpubind(*words, "--stage-dir", str(stays), XDG_CACHE_HOME=str(cache))
+    plan = ("plan", "-q", *words(tmp_path, name), "--root", root)
+    done = gpubind(*plan, "--stage-dir", str(stays), XDG_CACHE_HOME=str(cache))
     assert (done.returncode, done.stderr) == (0, "")
     (file,) = os.listdir(stays)
     assert f"{stays}/{file}" in done.stdout
     assert not cache.exists()
-    assert gpubind(*words, GPUBIND_STAGE_DIR=str(stays)).stdout == done.stdout
+    assert gpubind(*plan, GPUBIND_STAGE_DIR=str(stays)).stdout == done.stdout
     assert os.listdir(stays) == [file]
 
 
@@ -84,7 +110,7 @@ def test_lines_of_a_taskprolog_are_read_at_once_and_may_point_to_the_cache(tmp_p
     assert f"{tmp_path}/cache/gpubind/" in done.stdout
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", [name for name in KEPT if name in LASTING])
 def test_what_the_callers_job_has_is_in_no_document_that_is_kept(name: str) -> None:
     words = ("plan", "-q", "--format", name, "--host", HOST)
     mine = gpubind(*words, CUDA_VISIBLE_DEVICES="1", APPTAINER_BIND="/x", APPTAINERENV_LD_LIBRARY_PATH="/y")
@@ -110,6 +136,18 @@ def test_libraries_that_no_loader_would_find_are_refused(name: str) -> None:
     done = gpubind("plan", "--format", name, "--libdir", "/x", "--host", HOST)
     assert done.returncode == 2
     assert "fixed-libdir" in done.stderr
+
+
+def test_a_hook_that_others_could_change_is_none_for_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = tmp_path / "nvidia-cdi-hook"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    monkeypatch.setattr("gpubind.host.trust.acts_as_root", lambda: True)
+    monkeypatch.setattr("gpubind.host.trust.writable_by_others", lambda path: str(tmp_path))
+    asked = Asked("cdi", None, str(hook), None)
+    with pytest.raises(HostReadError) as caught:
+        plan_to_last(PlanOptions(host=HOST), asked)
+    assert (caught.value.code, caught.value.where) == ("no-cdi-hook", str(hook))
 
 
 def test_a_stage_directory_that_cannot_be_made_is_named(tmp_path: Path, root: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from build.hostile_names import UNSAYABLE
+from build.hostile_names import HOSTILE, IN_A_LIST, UNSAYABLE
 from test_modules import HOST, PLAN, after_exports, printed
 
 from gpubind.documents.taskprolog import LINE_LENGTH, render_taskprolog
@@ -18,9 +18,9 @@ from gpubind.planner.placement import SINGULARITY
 def after(text: str, environ: Mapping[str, str]) -> dict[str, str]:
     """*environ* once slurmstepd has done the lines of *text*, none of which it cuts."""
     made = dict(environ)
-    for line in text.splitlines(keepends=True):
-        assert len(line.encode()) <= 4096 - 2
-        word, _, rest = line.rstrip("\n").partition(" ")
+    for line in text.encode().split(b"\n")[:-1]:
+        assert len(line) + 1 <= 4096 - 2
+        word, _, rest = line.decode().partition(" ")
         if word == "export":
             name, _, value = rest.partition("=")
             made[name] = value
@@ -67,7 +67,23 @@ def test_an_error_is_told_in_the_tasks_output_for_there_is_no_other_place() -> N
     assert lines[-1] == "print gpubind: error: no-libcuda: it is\\x0amissing"
 
 
-@pytest.mark.parametrize("name", [*UNSAYABLE, "a b", "a,b", "a:b"])
+@pytest.mark.parametrize("name", IN_A_LIST)
+def test_a_hostile_name_arrives(name: str) -> None:
+    binary = next(mount for mount in PLAN.mounts if mount.kind == "binary")
+    mounts = (binary._replace(source=HostPath(f"/{name}/x"), content=None),)
+    item = printed(PLAN._replace(mounts=mounts))
+    got = after(render_taskprolog(item, {}), {})
+    assert got == after_exports({}, item)
+    assert any(f"/{name}/x" in value for value in got.values())
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_hostile_value_arrives(value: str) -> None:
+    item = printed(PLAN._replace(env=(EnvVar("A", "set", value, None, "cdi"),)))
+    assert after(render_taskprolog(item, {}), {}) == after_exports({}, item)
+
+
+@pytest.mark.parametrize("name", [*UNSAYABLE, *(name for name in HOSTILE if name not in IN_A_LIST)])
 def test_a_name_that_cannot_be_said_is_refused_by_name(name: str) -> None:
     mounts = (PLAN.mounts[0]._replace(source=HostPath(f"/{name}"), content=None),)
     with pytest.raises(RuntimeLimitError) as caught:

@@ -1,5 +1,7 @@
 """CDI specs: each malformed or odd one has the outcome that the CDI project's own rules give (specification 1.1.0).
 
+Before each group of cases stands where the project has the rule.
+
 tests/data/cdi: what nvidia-ctk wrote with driver 550.163.01 on Debian 13, NVML answered by a stand-in with two GPUs.
 """
 
@@ -52,7 +54,7 @@ class Refused(NamedTuple):
 
 
 REFUSED = {
-    # The file.
+    # The file: pkg/cdi/spec.go (ParseSpec); sigs.k8s.io/yaml (UnmarshalStrict), go-yaml v2.
     "empty": Refused("", "no spec"),
     "blank": Refused("\n \n", "no spec"),
     "comment alone": Refused("# nothing\n", "no spec"),
@@ -76,7 +78,7 @@ REFUSED = {
     "a key twice in JSON": Refused('{"kind": "a/b", "kind": "a/b"}', "`kind` is there twice"),
     "a key twice by merging": Refused("x: &x {kind: a/b}\n<<: *x\nkind: c/d\n", "`kind` is there twice"),
     "a field twice in two cases": Refused({**spec(), "KIND": "a/b"}, "written twice", "kind"),
-    # Fields.
+    # Fields: specs-go/config.go; encoding/json, unknown fields refused.
     "an unknown field": Refused(spec(hostname="x"), "unknown field", "hostname"),
     "an unknown field of a device": Refused(spec(devices=[device(index=0)]), "unknown field", "devices[0].index"),
     "an unknown field of edits": Refused(edits(sysctl={}), "unknown field", "containerEdits.sysctl"),
@@ -99,7 +101,7 @@ REFUSED = {
     "monitoring no boolean": Refused(edits(intelRdt={"enableMonitoring": "yes please"}), "true or false"),
     "a null node": Refused(edits(deviceNodes=[None]), "null", "deviceNodes[0]"),
     "a null mount": Refused(edits(mounts=[None]), "null", "mounts[0]"),
-    # Versions.
+    # Versions: specs-go/version.go (requiredVersionMap), pkg/cdi/spec.go (validate).
     "no version": Refused({"kind": "a.b/c", "devices": [device()]}, "invalid version ``", "cdiVersion"),
     "a version to come": Refused(spec("1.2.0"), "invalid version `1.2.0`"),
     "a version cut short": Refused(spec("1.0"), "invalid version `1.0`"),
@@ -125,7 +127,7 @@ REFUSED = {
     "interfaces before 1.1.0": Refused(
         spec("1.0.0", containerEdits={"netDevices": [{"hostInterfaceName": "e0", "name": "e1"}]}), "at least 1.1.0"
     ),
-    # Names.
+    # Names: pkg/parser/parser.go (ValidateVendorName, ValidateClassName, ValidateDeviceName); pkg/cdi/device.go.
     "no kind": Refused(spec(kind=""), "vendor/class", "kind"),
     "no class": Refused(spec(kind="vendor.com/"), "vendor/class"),
     "no slash": Refused(spec(kind="vendor.com"), "vendor/class"),
@@ -143,10 +145,7 @@ REFUSED = {
     "a device with a slash": Refused(spec(devices=[device("a/b")]), "no name of a device"),
     "a device with a question mark": Refused(spec(devices=[device("GPU-????")]), "no name of a device"),
     "a device twice": Refused(spec(devices=[device("x"), device("x")]), "multiple device `x`", "devices[1]"),
-    "an annotation without a key": Refused(spec(annotations={"": "x"}), "no key of an annotation"),
-    "an annotation with a blank": Refused(spec(annotations={"a b": "x"}), "no key of an annotation"),
-    "too many annotations": Refused(spec(annotations={"a": "x" * (256 << 10)}), "bytes of annotations"),
-    # Edits.
+    # Edits: pkg/cdi/container-edits.go (Validate of each part).
     "empty edits": Refused(spec(devices=[device(edits={})]), "empty edits", "devices[0].containerEdits"),
     "no edits": Refused(spec(devices=[{"name": "x"}]), "empty edits"),
     "null edits": Refused(spec(devices=[{"name": "x", "containerEdits": None}]), "empty edits"),
@@ -274,6 +273,26 @@ ACCEPTED: dict[str, tuple[Any, Any, Any]] = {
         spec(annotations={"vendor.com/Some_key.x": "y"}),
         lambda s: s.annotations["vendor.com/Some_key.x"],
         "y",
+    ),
+    "a name that is no number to YAML": (
+        'cdiVersion: 1.1.0\nkind: a.b/c\ndevices: [{name: .nan, containerEdits: {env: [A=.inf, "B=b"]}}]\n',
+        lambda s: s.devices[0].name,
+        "NaN",
+    ),
+    "a number out of range": (
+        json.dumps(spec()).replace('"one"', "1e400"),
+        lambda s: s.devices[0].name,
+        "1e400",
+    ),
+    "an infinite variable": (
+        f"cdiVersion: 1.1.0\nkind: a.b/c\nannotations: {{x: .inf}}\ndevices: {json.dumps([device()])}",
+        lambda s: s.annotations["x"],
+        "+Inf",
+    ),
+    "any key of an annotation": (
+        spec(annotations={"a b/c/": "x", "": "y" * (256 << 10)}, devices=[device(annotations={"-\u00e9": "z"})]),
+        lambda s: [*s.annotations, *s.devices[0].annotations],
+        ["a b/c/", "", "-\u00e9"],
     ),
     "half of a character": (
         json.dumps(edits(env=["A=\ud800"])),

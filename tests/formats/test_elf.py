@@ -17,7 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, VersionNeed, parse_elf, parse_ident
+from gpubind.formats.elf import (
+    HEAD_SIZE,
+    ElfFacts,
+    ElfIdent,
+    NotElf,
+    VersionNeed,
+    parse_cuda_note,
+    parse_elf,
+    parse_ident,
+)
 from gpubind.model import CudaNote
 
 Order = Literal["little", "big"]
@@ -321,3 +330,29 @@ def test_a_dynamic_section_without_end_is_refused(tags: list[tuple[int, int]], p
 
 def test_a_string_without_end_is_refused() -> None:
     assert refusal(elf("x" * 5000)).place == "string table"
+
+
+@pytest.mark.parametrize(
+    ("text", "claimed", "note"),
+    [
+        (b'{"CUDA version": "12.9", "driver": [575, 535]}\0', 0, CudaNote("12.9", (535, 575))),
+        (b'{"CUDA version": "13.2"}', 7, CudaNote("13.2", ())),  # as that of libcuda for Orin
+        (b'{"CUDA version": "13.2"', 1, None),
+        (b'{"CUDA version": "13"}', 0, None),
+        (b'{"CUDA version": "13.2", "driver": ["x"]}', 0, None),
+        (b'["13.2"]', 0, None),
+        (b"", 100, None),
+    ],
+)
+def test_a_note_about_cuda_is_read_as_far_as_its_section_goes(
+    text: bytes, claimed: int, note: Optional[CudaNote]
+) -> None:
+    """Source: nvidia-container-toolkit, cuda-elf-header_test.go."""
+    name = b"NVIDIA Corporation\0"
+    head = struct.pack("<III", len(name), len(text) + claimed, 1) + name.ljust(20, b"\0")
+    assert parse_cuda_note(head + text, "little") == note
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_note_about_cuda_or_none(data: bytes) -> None:
+    parse_cuda_note(data, "little")

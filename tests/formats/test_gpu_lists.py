@@ -30,7 +30,7 @@ def test_every_variable_that_lists_gpus_has_its_rule() -> None:
         ("minor:0", set()),
         ("renderD128", set()),
         ("all", set()),
-        ("", set()),
+        ("", {NVIDIA}),  # an empty place in its list
     ],
 )
 def test_a_name_is_understood_by_these_readers(name: str, readers: set[str]) -> None:

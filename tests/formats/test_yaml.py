@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -18,6 +19,11 @@ from gpubind.formats.yaml import DEPTH_LIMIT, parse_yaml
         ("0xC3", 195),
         ("-1", -1),
         ("1.5", 1.5),
+        ("1e400", "1e400"),
+        ('["1", 1e400]', ["1", "1e400"]),
+        (".inf", math.inf),
+        ("-.INF", -math.inf),
+        (".Nan", ".Nan"),
         ("yes", True),
         ("~", None),
         ("'1'", "1"),

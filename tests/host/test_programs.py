@@ -6,14 +6,12 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Optional
 
 import pytest
-from build.trees import Dir, File, make_tree
 
 from gpubind.host import RunResult
 from gpubind.host.live import LiveHost
-from gpubind.host.programs import KILL_S, OUTPUT_LIMIT, PROGRAM_DIRECTORIES, run_program, writable_by_others
+from gpubind.host.programs import KILL_S, OUTPUT_LIMIT, PROGRAM_DIRECTORIES, run_program
 from gpubind.model import Missing
 
 
@@ -105,40 +103,3 @@ def test_a_program_that_is_in_no_standard_directory_is_absent(name: str) -> None
     assert isinstance(answer, Missing)
     assert answer.why == "absent"
     assert name in answer.detail
-
-
-@pytest.mark.parametrize(
-    ("modes", "offender"),
-    [
-        pytest.param((0o755, 0o755), None, id="nobody-else"),
-        pytest.param((0o755, 0o777), "d/program", id="world-writable"),
-        pytest.param((0o755, 0o775), "d/program", id="group-writable"),
-        pytest.param((0o777, 0o755), "d", id="world-writable-directory"),
-        pytest.param((0o775, 0o755), "d", id="group-writable-directory"),
-        pytest.param((0o1777, 0o755), None, id="sticky-directory"),
-        pytest.param((0o1777, 0o1777), "d/program", id="a-sticky-program-is-no-directory"),
-    ],
-)
-def test_root_runs_only_what_root_alone_can_change(
-    tmp_path: Path, modes: tuple[int, int], offender: Optional[str]
-) -> None:
-    make_tree(tmp_path, {"/d": Dir(modes[0]), "/d/program": File(b"", modes[1])})
-    program = f"{tmp_path}/d/program"
-    found = writable_by_others(program)
-    if os.geteuid() != 0:
-        assert found == program  # it belongs to whoever runs the tests
-    elif offender:
-        assert found == f"{tmp_path}/{offender}"
-    else:
-        assert found is None or not found.startswith(f"{tmp_path}/")
-
-
-def test_root_runs_nothing_that_belongs_to_another_user(tmp_path: Path) -> None:
-    make_tree(tmp_path, {"/program": File(b"", 0o755)})
-    if os.geteuid() == 0:
-        os.chown(tmp_path / "program", 65534, 0)
-    assert writable_by_others(f"{tmp_path}/program") == f"{tmp_path}/program"
-
-
-def test_the_machines_own_programs_can_be_changed_by_root_alone() -> None:
-    assert writable_by_others(os.path.realpath("/usr/bin/env")) is None

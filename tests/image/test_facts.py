@@ -66,3 +66,22 @@ def test_a_link_out_of_the_image_stays_inside(tmp_path: Path) -> None:
 
 def test_an_image_with_forbidden_parts_is_read_as_far_as_it_goes() -> None:
     assert image(glibc(), {"/.singularity.d/env/90-environment.sh": Hidden()}).facts.libc_family == "glibc"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"/usr/lib": Hidden(directory=True), "/lib": Link("usr/lib")},
+        {"/usr/lib/libc.so.6": Hidden(), "/etc/hostname": "x"},
+    ],
+    ids=["directory", "file"],
+)
+def test_a_c_library_that_may_not_be_looked_at_is_not_absent(spec: Spec) -> None:
+    with pytest.raises(HostReadError) as caught:
+        image(spec)
+    assert (caught.value.code, caught.value.where) == ("unreadable-file", "test")
+    assert caught.value.why.startswith("you may not look into its /")
+
+
+def test_a_forbidden_directory_says_nothing_where_the_c_library_is_found() -> None:
+    assert image(glibc(), {"/lib32": Hidden(directory=True)}).facts.libc_family == "glibc"

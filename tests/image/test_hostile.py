@@ -71,7 +71,7 @@ EXPECTED = {
     "a_gzip_bomb_in_a_file": "image-bomb",
     "an_archive_that_is_a_bomb": "image-bomb",
     "an_archive_that_is_a_zstd_bomb": "image-bomb",
-    "a_million_small_files": "image-bomb",
+    "a_million_small_files": "over-bounds",
     "an_encrypted_layer": "encrypted-image",
     "sif_encrypted": "encrypted-image",
     "sif_of_ext3": "unsupported-image",

@@ -1,4 +1,4 @@
-"""Which of several images is meant."""
+"""Images in OCI layouts: what can be read of the documents, and which of several is meant."""
 
 from __future__ import annotations
 
@@ -22,12 +22,29 @@ from build.trees import Link
 
 from gpubind.errors import GpubindError
 from gpubind.image import open_image
+from image.cases_oci import CASES, layout
 
 
 def code_of(reference: str) -> str:
     with pytest.raises(GpubindError) as caught:
         open_image(reference)
     return caught.value.code
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_layout_is_an_image_or_an_error_that_says_why_not(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    path = write(tmp_path / "layout", layout(case))
+    if case.outcome == "image":
+        assert open_image(path, "x86_64").tree.read("/name") == b"x"
+    else:
+        assert code_of(path) == case.outcome
+
+
+def test_a_layer_that_cannot_be_unpacked_is_named_with_its_compression(tmp_path: Path) -> None:
+    with pytest.raises(GpubindError) as caught:
+        open_image(write(tmp_path / "layout", layout(CASES["xz"])))
+    assert caught.value.why == "a layer is compressed with xz; gzip and zstd can be read"
 
 
 def test_a_tag_chooses(tmp_path: Path) -> None:

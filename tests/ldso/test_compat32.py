@@ -37,7 +37,7 @@ def machine(*parts: Spec) -> Host:
 
 
 def made(opened: Optional[Image], *parts: Spec, caps: tuple[Capability, ...] = ALL) -> Plan:
-    return plan(machine(*parts), Request(caps=caps, caps_explicit=True), image=opened)
+    return plan(machine(*parts), Request(caps=caps), image=opened)
 
 
 def names32(planned: Plan) -> set[str]:

@@ -80,7 +80,7 @@ def test_libcuda_that_cannot_load_is_an_error() -> None:
 def test_what_was_asked_for_by_name_and_cannot_load_is_an_error() -> None:
     spec: Spec = {f"/usr/lib64/libGLX_nvidia.so.{V}": elf("libGLX_nvidia.so.0", needs={"libc.so.6": ("GLIBC_2.41",)})}
     assert [f.severity for f in make(image(glibc()), spec).findings if f.code == "image-libc"] == ["note"]
-    asked = make(image(glibc()), spec, caps=("graphics",), caps_explicit=True)
+    asked = make(image(glibc()), spec, caps=("graphics",))
     assert [f.severity for f in asked.findings if f.code == "image-libc"] == ["error"]
 
 
@@ -144,7 +144,7 @@ def test_a_mesa_libgl_in_the_image_is_no_libglvnd() -> None:
 
 
 def test_graphics_asked_for_by_name_without_any_libglvnd_is_an_error() -> None:
-    made = make(image(glibc("2.36")), glvnd_host("GLIBC_2.38"), caps=("graphics",), caps_explicit=True)
+    made = make(image(glibc("2.36")), glvnd_host("GLIBC_2.38"), caps=("graphics",))
     assert [(f.code, f.severity) for f in made.findings if "neutral" in f.code] == [("vendor-neutral-missing", "error")]
 
 

@@ -8,7 +8,6 @@ from build.elf import elf
 from build.images import image
 from build.trees import Link, Spec
 
-from gpubind.documents.json import plan_document
 from gpubind.facade import plan
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.planner.compat import DECIDED, RULE
@@ -66,8 +65,8 @@ def test_nothing_changes_without_an_image_or_without_compute() -> None:
     node = host(*machine("550.54.14", "NVIDIA A100"))
     assert first(plan(node, Request(cuda_compat="image"))) == []
     case = CASES["another major CUDA, data-centre GPU"]
-    assert first(make(case, caps=("utility",), caps_explicit=True)) == []
-    assert not [d for d in make(case, caps=("utility",), caps_explicit=True).decisions if d.rule == DECIDED]
+    assert first(make(case, caps=("utility",))) == []
+    assert not [d for d in make(case, caps=("utility",)).decisions if d.rule == DECIDED]
 
 
 def test_like_another_program_nothing_changes() -> None:
@@ -84,7 +83,7 @@ def test_the_digest_is_the_same_whichever_source_served() -> None:
 
 def test_the_side_is_in_the_document() -> None:
     case = CASES["another major CUDA, data-centre GPU"]
-    assert plan_document(make(case, cuda_compat="host"))["request"]["cuda_compat"] == "host"
+    assert make(case, cuda_compat="host").to_dict()["request"]["cuda_compat"] == "host"
 
 
 def test_the_note_of_the_hosts_libcuda_comes_before_the_table_of_versions() -> None:

@@ -64,7 +64,7 @@ def test_libcuda_and_nvml_are_required_and_nothing_else() -> None:
     ids=lambda value: ",".join(value) if isinstance(value, tuple) else value,
 )
 def test_a_capability_brings_what_it_needs_and_no_other(caps: Any, there: str, not_there: str) -> None:
-    made = make(caps=caps, caps_explicit=True)
+    made = make(caps=caps)
     names = {m.target.rpartition("/")[2] for m in made.mounts}
     assert there in names
     assert not_there not in names

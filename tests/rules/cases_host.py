@@ -13,10 +13,11 @@ from build.ldcache import build_ldcache, entry
 from build.trees import Dir, File, Hidden, Item, Link, Node, Socket, Spec
 
 from gpubind.host import ListFile
+from gpubind.host.base import Ignored
 from gpubind.model import CAPABILITIES
 from rules.situations import Case, Situation, without
 
-GRAPHICS = {"caps": ("compute", "utility", "graphics"), "caps_explicit": True}
+GRAPHICS = {"caps": ("compute", "utility", "graphics")}
 INFORMATION = "/proc/driver/nvidia/gpus/0000:01:00.0/information"
 CAPABILITIES_OF_GPU0 = "/proc/driver/nvidia/capabilities/gpu0/mig"
 DEVICES = "Character devices:\n195 nvidia\n226 drm\n235 nvidia-uvm\n"
@@ -210,6 +211,13 @@ CASES: dict[str, Case] = {
         Situation(healthy(GDS)),
         Situation(healthy(GDS, {"/dev/nvidia-fs0": Node("char", 511, 0)})),
     ),
+    "gpudirect-not-asked": Case(
+        Situation(healthy({"/dev/gdrdrv": Node("char", 505, 0), "/dev/infiniband/uverbs0": Node("char", 231, 192)})),
+        Situation(
+            healthy({"/dev/gdrdrv": Node("char", 505, 0), "/dev/infiniband/umad0": Node("char", 231, 0)}),
+            facts={"environ": {"NVIDIA_GDRCOPY": "enabled"}},
+        ),
+    ),
     "gpu-excluded": Case(Situation(healthy(information(excluded="Yes"))), Situation(healthy(information()))),
     "gpu-node-missing": Case(
         Situation(lacking("/dev/nvidia1")),
@@ -299,6 +307,10 @@ CASES: dict[str, Case] = {
     "uvm-not-loaded": Case(
         Situation(healthy({"/proc/devices": "Character devices:\n195 nvidia\n"})),
         Situation(healthy({"/proc/devices": "no table at all\n"})),
+    ),
+    "writable-by-others": Case(
+        Situation(healthy(), ignored=(Ignored("file", "/home/a/.config/gpubind/config.toml", "/home/a"),)),
+        Situation(healthy()),
     ),
     "wsl": Case(Situation((rhel(), {"/dev/dxg": Node("char", 10, 125)})), Situation(healthy())),
     # What planning comes across.

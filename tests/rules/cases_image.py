@@ -56,7 +56,7 @@ MACHINE = recorded_tree({"/home/me/a.out": File(elf(kind=2, needed=("libc.so.6",
 HOME = Brought((UserBind(HostPath("/home/me"), ContainerPath("/home/me")),))
 
 NO_LIBCUDA = without(rhel(), *(path for path in rhel() if "/libcuda.so" in path), "/etc/ld.so.cache")
-GRAPHICS = {"caps": ("graphics",), "caps_explicit": True}
+GRAPHICS = {"caps": ("graphics",)}
 REQUIRE = 'export NVIDIA_REQUIRE_CUDA="${NVIDIA_REQUIRE_CUDA:-"%s"}"'
 LIBS: Spec = {"/.singularity.d/libs": Dir()}
 NO_LAYERS = {"enable overlay": ("no",), "enable underlay": ("no",)}
@@ -64,7 +64,7 @@ NO_LAYERS = {"enable overlay": ("no",), "enable underlay": ("no",)}
 IMAGES: dict[str, Case] = {
     "bad-require": Case(
         Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>>12"))),
-        Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12"))),
+        Situation(HOST, image(cuda("12.4.0", REQUIRE % "cuda>=12 cuda>>12"))),
     ),
     "compat-harmful": Case(
         Situation(HOST, image(compat(drivers=(535,))), {"cuda_compat": "image"}),

@@ -11,6 +11,7 @@ from build.trees import Item, Spec
 from gpubind.errors import NothingToBindError
 from gpubind.facade import plan
 from gpubind.host import ListFile
+from gpubind.host.base import Ignored
 from gpubind.image import Image
 from gpubind.ldso.brought import Brought
 from gpubind.model import Finding, Request
@@ -37,6 +38,8 @@ class Situation(NamedTuple):
     """What is known of the runtime, where its words matter."""
     program: Optional[str] = None
     listfile: Optional[ListFile] = None
+    ignored: tuple[Ignored, ...] = ()
+    """What of root's environment does not count."""
     brought: Optional[Brought] = None
     """What the start brings beside the plan."""
     local: Optional[Tree] = None
@@ -62,10 +65,11 @@ def started(situation: Situation) -> Preflight:
     layout = SINGULARITY if situation.backend in ("apptainer", "singularity") else GPUBIND
     machine = in_cgroup(host(*situation.parts, **situation.facts), *situation.forbidden)
     machine.local = situation.local
+    machine.ignored = lambda: situation.ignored  # type: ignore[method-assign]
     try:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)
     except NothingToBindError as error:
-        made = empty_plan()._replace(findings=(nothing_to_bind(error),))
+        made = empty_plan(vendors=situation.request.get("vendors", ()))._replace(findings=(nothing_to_bind(error),))
     return preflight(
         machine,
         made,

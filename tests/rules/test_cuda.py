@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from build.driver import kernel, rhel
-from build.images import image, sandbox
+from build.images import glibc, image, sandbox
 from build.trees import Spec
+from image.cuda_trees import SITE, conda, torch
 from planner.cases_compat import COMPAT, NOTE, NOTE_13, built_for, package
 
 from gpubind.model import CudaNote, Finding
@@ -104,3 +105,39 @@ def test_a_compat_libcuda_of_the_drivers_own_version_would_not_help() -> None:
 def test_where_no_driver_is_known_for_a_cuda_a_newer_one_is_what_it_takes() -> None:
     assert ", a host with a newer driver, or" in (said(built_for("99.1.0"))["cuda-too-new"].hint or "")
     assert ", a host with driver 580.65.06 or newer, or" in (said(built_for("13.0.0"))["cuda-too-new"].hint or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "more", "code"),
+    [
+        ("NVIDIA_REQUIRE_CUDA", "cuda>=12,", "", None),
+        ("NVIDIA_REQUIRE_CUDA", "CUDA>=99,", "", "require-unsatisfied"),
+        ("NVIDIA_REQUIRE_SDK", "sdk>=1", "", "bad-require"),
+        ("NVIDIA_REQUIRE_ARCH", "arch>=8.0", "", "require-undecided"),
+        # nvidia-container-toolkit, cuda_image.go, GetRequirements: these are no requirements, and with this none is.
+        ("NVIDIA_REQUIRE_JETPACK", "csv-mounts=all", "", None),
+        ("NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS", "base-only", "", None),
+        ("NVIDIA_REQUIRE_CUDA", "cuda>>99", "NVIDIA_DISABLE_REQUIRE=true", None),
+        ("NVIDIA_REQUIRE_CUDA", "cuda>=99", "NVIDIA_DISABLE_REQUIRE=1", None),
+        ("NVIDIA_REQUIRE_CUDA", "cuda>=99", "NVIDIA_DISABLE_REQUIRE=false", "require-unsatisfied"),
+    ],
+)
+def test_a_requirement_of_the_image_is_told_once(name: str, value: str, more: str, code: Optional[str]) -> None:
+    lines = [f'export {name}="{value}"', *([f"export {more}"] if more else [])]
+    situation = Situation((rhel("550.54.14"), dict(kernel("550.54.14"))), image(built_for("12.4.0", "\n".join(lines))))
+    assert [one.code for one in found(situation) if "require" in one.code] == ([code] if code else [])
+
+
+def test_a_cuda_that_pip_put_in_and_that_is_too_new_is_an_error_that_names_its_file() -> None:
+    finding = said({**glibc(), **torch(SITE, "2.9.1+cu130", "13.0")})["cuda-too-new"]
+    assert finding.severity == "error"
+    assert (
+        finding.what == f"{SITE}/torch/version.py in the image is for CUDA 13.0, the driver 550.54.14 serves up to 12.4"
+    )
+
+
+def test_a_cuda_that_is_too_new_beside_one_that_works_is_a_warning() -> None:
+    old = conda("/opt/conda", "cudatoolkit-11.8.0-h6a678d5_0")
+    finding = said({**glibc(), **torch(SITE, "2.9.1+cu130", "13.0"), **old})["cuda-too-new"]
+    assert finding.severity == "warning"
+    assert "programs for CUDA 11.8" in finding.what

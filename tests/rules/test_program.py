@@ -8,6 +8,7 @@ import pytest
 from build.elf import elf
 from build.images import glibc, image, sandbox
 from build.trees import Dir, File, Item, Link, Spec
+from image.cuda_trees import SITE
 
 from rules.cases_image import HOST
 from rules.situations import Situation, found
@@ -162,6 +163,26 @@ def test_the_images_search_paths_count() -> None:
 
 
 def test_a_program_that_was_not_asked_for_is_to_be_asked_for() -> None:
-    request = {"caps": ("compute",), "caps_explicit": True}
+    request = {"caps": ("compute",)}
     findings = found(Situation(HOST, image(glibc()), request, program="nvidia-smi"))
     assert ["utility" in (f.hint or "") for f in findings if f.code == "program-missing"] == [True]
+
+
+CUDNN: Spec = {f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9": elf("libcudnn.so.9")}
+
+
+def test_a_library_that_a_wheel_carries_is_found_by_the_search_path_of_what_needs_it() -> None:
+    runpath = "$ORIGIN/../../nvidia/cudnn/lib"
+    spec: Spec = {
+        f"{SITE}/torch/lib/solve": File(elf(needed=("libcudnn.so.9",), runpath=runpath, kind=2), 0o755),
+        **CUDNN,
+    }
+    assert said(f"{SITE}/torch/lib/solve", spec) == []
+
+
+def test_a_library_that_only_a_wheel_has_is_missing_and_the_hint_names_its_directory() -> None:
+    spec: Spec = {SOLVE: File(elf(needed=("libcudnn.so.9",), kind=2), 0o755), **CUDNN}
+    findings = found(Situation(HOST, image(glibc(), spec), program=SOLVE))
+    hints = [finding.hint or "" for finding in findings if finding.code == "program-library-missing"]
+    assert len(hints) == 1
+    assert hints[0].startswith(f"name {SITE}/nvidia/cudnn/lib of the image in its LD_LIBRARY_PATH")

@@ -13,7 +13,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.model import EnvVar, HostPath, Plan, Request
-from gpubind.runtimes.charliecloud import CH_RUN, LAYOUT, command, identify, read_options, skeleton, words
+from gpubind.runtimes.charliecloud import LAYOUT, command, identify, read_options, skeleton, words
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import Call
 from gpubind.runtimes.start import Start
@@ -167,4 +167,3 @@ def test_a_user_is_named_for_ch_run_does_not_start_without() -> None:
 def test_versions_are_read() -> None:
     assert identify("0.38\n").version == (0, 38)
     assert identify("").version is None
-    assert CH_RUN.images == ("directory", "file")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 from typing import Any, Optional
 
 import pytest
@@ -21,7 +23,8 @@ from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.engine_options import FLAGS, read_env_file, read_options, users_places
-from gpubind.runtimes.engines import INITS, brought, command, identify, mount_word, overrides, remote_of, words
+from gpubind.runtimes.engine_place import remote_of
+from gpubind.runtimes.engines import INITS, brought, command, identify, mount_word, overrides, words
 from gpubind.runtimes.flags import parse_list
 from gpubind.runtimes.record import Call, Command
 from gpubind.runtimes.start import Action, Start
@@ -30,6 +33,7 @@ BOTH = pytest.mark.parametrize("program", ["docker", "podman"])
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
 STAGED = {ICD: HostPath("/cache/icd.json")}
 PLAIN = image(glibc())
+NO_FILES: dict[str, str] = {}
 
 
 def with_env(*parts: Spec, **env: str) -> Image:
@@ -160,14 +164,52 @@ def test_what_is_handed_on_is_counted_as_the_caller_counts(program: str) -> None
     {"CONTAINER_CONNECTION": "node7"}, {"DOCKER_CONTEXT": "node7"},
 ])  # fmt: skip
 def test_a_daemon_on_another_machine_is_refused(program: str, environ: dict[str, str]) -> None:
+    place = RUNTIMES[program].remote_of(environ, NO_FILES.get)
+    assert place == "=".join(*environ.items())
     with pytest.raises(RuntimeLimitError, match="remote-engine"):
-        make(begun(program, environ=environ))
+        make(begun(program, remote=place))
 
 
 def test_a_daemon_behind_a_socket_of_this_machine_is_not_remote() -> None:
     socket = "unix:///run/user/1000/docker.sock"
-    assert remote_of({"DOCKER_HOST": socket, "DOCKER_CONTEXT": "rootless", "CONTAINER_HOST": socket}) is None
-    assert remote_of({"DOCKER_CONTEXT": "default"}) is None
+    assert remote_of({"DOCKER_HOST": socket, "DOCKER_CONTEXT": "node7", "CONTAINER_HOST": socket}, NO_FILES.get) is None
+    assert remote_of({"DOCKER_CONTEXT": "default"}, NO_FILES.get) is None
+
+
+def contexts(directory: str, current: str, **hosts: str) -> dict[str, str]:
+    """docker's own files, with a context for each of *hosts*."""
+    files = {f"{directory}/config.json": json.dumps({"auths": {}, "currentContext": current})}
+    for name, place in hosts.items():
+        meta = {"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": place, "SkipTLSVerify": False}}}
+        files[f"{directory}/contexts/meta/{hashlib.sha256(name.encode()).hexdigest()}/meta.json"] = json.dumps(meta)
+    return files
+
+
+@pytest.mark.parametrize(("environ", "current", "remote"), [
+    ({}, "node7", "currentContext of /home/me/.docker/config.json: node7, ssh://node7"),
+    ({}, "rootless", None),
+    ({}, "default", None),
+    ({}, "gone", "currentContext of /home/me/.docker/config.json: gone"),
+    ({"DOCKER_CONTEXT": "rootless"}, "node7", None),
+    ({"DOCKER_CONTEXT": "node7"}, "rootless", "DOCKER_CONTEXT=node7"),
+    ({"DOCKER_HOST": "unix:///run/docker.sock"}, "node7", None),
+    ({"DOCKER_CONFIG": "/nowhere"}, "node7", None),
+])  # fmt: skip
+def test_a_context_counts_that_docker_itself_was_told_to_use(
+    environ: dict[str, str], current: str, remote: Optional[str]
+) -> None:
+    files = contexts("/home/me/.docker", current, node7="ssh://node7", rootless="unix:///run/user/1000/docker.sock")
+    assert RUNTIMES["docker"].remote_of({"HOME": "/home/me", **environ}, files.get) == remote
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"currentContext": 7}', '{"currentContext": ""}'])
+def test_a_configuration_of_dockers_that_names_no_context_changes_nothing(text: str) -> None:
+    assert remote_of({"HOME": "/h"}, {"/h/.docker/config.json": text}.get) is None
+
+
+def test_podman_knows_no_contexts_of_dockers() -> None:
+    files = contexts("/h/.docker", "node7", node7="ssh://node7")
+    assert RUNTIMES["podman"].remote_of({"HOME": "/h"}, files.get) is None
 
 
 HOSTILE = (

@@ -495,12 +495,44 @@ def test_a_hostile_root_goes_through_mount_one_word_each() -> None:
     assert (f"{root}/usr/lib64/libcuda.so.550.54.14", f"{LIBS}/libcuda.so.1", True) in map(parse_mount, mounts)
 
 
-@pytest.mark.parametrize("root", ["/a:b", "/a\udcff"], ids=["colon", "not-utf-8"])
+@pytest.mark.parametrize("root", ["/a:b", "/a\udcff", "/a\r\nb"], ids=["colon", "not-utf-8", "CR LF"])
 def test_a_path_that_apptainer_cannot_take_is_refused_and_named(root: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         words(make(root=root), start())
     assert (caught.value.code, caught.value.exit_code) == ("unsayable-path", 6)
     assert caught.value.where.startswith(root)
+
+
+@pytest.mark.parametrize("program", ["apptainer", "singularity"])
+def test_a_node_that_mount_would_change_is_refused_and_named(program: str) -> None:
+    plan = make()
+    odd = plan.devices[0]._replace(source=HostPath("/r\r\n/dev/nvidia0"))
+    with pytest.raises(RuntimeLimitError) as caught:
+        words(plan._replace(devices=(odd,)), start("--contain", program=program))
+    assert (caught.value.code, caught.value.where) == ("unsayable-path", odd.source)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("A=/a # c", "/a"),
+        ("A=x;B=y", "x"),
+        ("A=x # y;A=z", "x"),
+        ("A=x#y", "x#y"),
+        ("A='x # y'", "x # y"),
+        ("A=x B=y", "x"),
+        ("A=x y", None),
+        ("A=~/lib", None),
+        ("A=a|b", None),
+        ("A=(b)", None),
+        ("A=x &", None),
+        ("A=$B", ""),
+        ("A=$HOME", "/h"),
+    ],
+)
+def test_an_environment_file_is_read_as_the_programs_own_shell_reads_it(line: str, value: Optional[str]) -> None:
+    """Source: Apptainer 1.4.5 `internal/pkg/util/shell/interpreter/env.go`, which runs mvdan/sh."""
+    assert read_env_file(line + "\n", {"HOME": "/h"}).get("A", "") == value
 
 
 def test_of_an_environment_file_what_only_a_shell_can_tell_is_not_known() -> None:

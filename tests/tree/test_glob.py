@@ -12,9 +12,10 @@ from build.trees import Dir, Hidden, Item, Link, make_tree, recorded_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpubind.budget import BOUNDS, one_command
 from gpubind.errors import FormatError
 from gpubind.tree import glob
-from gpubind.tree.glob import GLOB_LIMIT, GLOBS_LIMIT
+from gpubind.tree.glob import GLOB_LIMIT
 
 ICDS = "/etc/vulkan/icd.d"
 SPEC: dict[str, Item] = {
@@ -112,19 +113,24 @@ def test_a_pattern_that_would_walk_the_disk_is_refused() -> None:
 def test_a_tree_answers_the_same_pattern_as_often_as_it_is_asked() -> None:
     """A host may serve plans for months: what bounds a list file must not wear out."""
     tree = recorded_tree(SPEC)
-    answers = {glob(tree, f"{ICDS}/nvidia*.json") for _ in range(GLOBS_LIMIT + 1)}
+    answers = {glob(tree, f"{ICDS}/nvidia*.json") for _ in range(BOUNDS["listings"].amount + 1)}
     assert len(answers) == 1
     assert glob(tree, "/opt/rocm-6.?") == ("/opt/rocm-6.0", "/opt/rocm-6.1")
 
 
-def test_all_patterns_of_a_tree_together_are_bounded() -> None:
+def test_all_patterns_of_one_command_together_are_bounded_and_the_next_command_has_as_much_again() -> None:
     spec: dict[str, Item] = {f"/d/{number}": Dir() for number in range(GLOB_LIMIT - 1)}
     tree = recorded_tree(spec)
-    with pytest.raises(FormatError) as caught:
-        for number in range(GLOBS_LIMIT // GLOB_LIMIT + 1):
+    fitting = BOUNDS["listings"].amount // GLOB_LIMIT
+    with one_command(), pytest.raises(FormatError) as caught:
+        for number in range(fitting + 1):
             glob(tree, f"/d/*/{number}*")
     assert caught.value.code == "wide-glob"
     assert glob(tree, "/d/*/0*") == ()
+    for command in range(3):
+        with one_command():
+            for number in range(fitting):
+                assert glob(tree, f"/d/*/{command}{number}*") == ()
 
 
 def test_many_stars_take_no_long_time() -> None:

@@ -87,3 +87,12 @@ def test_a_file_of_proc_is_read_though_it_says_no_size() -> None:
     data = LiveTree("/").read("/proc/self/stat")
     assert isinstance(data, bytes)
     assert data.startswith(f"{os.getpid()} (".encode())
+
+
+def test_a_file_that_has_become_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path, {"/a": b"x"})
+    assert tree.read("/a") == b"x"
+    os.unlink(tmp_path / "a")
+    os.mkfifo(tmp_path / "a")
+    for answer in (tree.read("/a"), tree.ident("/a"), tree.elf("/a")):
+        assert answer == Missing("unreadable", "it is no regular file any more")

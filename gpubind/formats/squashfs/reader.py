@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, Optional, TypeVar
 
+from gpubind.errors import GpubindError
 from gpubind.formats.squashfs.compression import Unpack
 from gpubind.formats.squashfs.structures import (
     INODE_HEADER_SIZE,
@@ -208,6 +209,8 @@ class Squashfs:
         if is_packed:
             try:
                 data = self._unpack(packed, limit)
+            except GpubindError:
+                raise
             except Exception as error:  # each library has errors of its own
                 raise damaged(f"{type(error).__name__}: {str(error)[:200]}", f"byte {start}") from error
         if len(data) > limit:

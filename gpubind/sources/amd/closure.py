@@ -60,4 +60,4 @@ def _capability(
     if None in consumers:
         return None
     ordered = [capability for capability in CAPABILITIES if capability in consumers]
-    return next((capability for capability in ordered if capability in request.caps), ordered[0])
+    return next((capability for capability in ordered if capability in request.capabilities), ordered[0])

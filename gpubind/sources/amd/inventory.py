@@ -132,5 +132,5 @@ def _nothing_to_bind(search: Search) -> NothingToBindError:
         "no ROCm library and no AMD device on this host",
         where=", ".join((*search.places, KFD, TOPOLOGY)),
         why="no file matches, and amdgpu is not loaded",
-        hint="on a GPU node: load amdgpu, or name ROCm's place with ROCM_PATH or --root; for another host: --host",
+        hint="with AMD's GPUs: load amdgpu, or name ROCm's place with ROCM_PATH or --root",
     )

@@ -13,11 +13,13 @@ from gpubind.model import (
     ContainerPath,
     Found,
     Gpu,
+    HostFile,
     Missing,
 )
 from gpubind.sources.claims import Answer, Claim, Serving, sorted_out
 from gpubind.sources.nodes import DRM, Devices, Wanted, drm_nodes, natural, read_nodes
 from gpubind.sources.nvidia.gpus import GPU_NODE, gpus_of, read_information, unreadable
+from gpubind.tree import glob
 
 CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
 
@@ -34,6 +36,15 @@ _NODES: tuple[tuple[re.Pattern[str], tuple[str, ...], Optional[Capability]], ...
     (re.compile(r"nvidia-fs[0-9]*"), ("nvidia-fs",), "compute"),
 )
 SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
+# Sources: nvidia-container-toolkit `internal/modifier/gated.go`, `internal/discover/gds.go`, `gdrcopy.go`, `mofed.go`.
+GPUDIRECT_NODES: dict[str, dict[str, str]] = {
+    "NVIDIA_GDRCOPY": {"/dev/gdrdrv": "gdrdrv"},
+    "NVIDIA_MOFED": {"/dev/infiniband/uverbs*": "infiniband_verbs", "/dev/infiniband/rdma_cm": "misc"},
+}
+"""What GPUs exchange data with, on request: the variable that asks; the nodes, and the driver whose major they have."""
+STORAGE = "NVIDIA_GDS"
+STORAGE_FILES = ("/run/udev", "/etc/cufile.json")
+"""What libcufile reads. Its nodes, /dev/nvidia-fs*, need no request: they are the driver's."""
 
 
 def read_devices(host: Host) -> Devices:
@@ -45,7 +56,7 @@ def read_devices(host: Host) -> Devices:
     told = read_information(host)
     gpus = gpus_of(host, told)
     found = read_nodes(host, "nvidia", gpus, _wanted(host, gpus))
-    sockets, decisions = sorted_out(_sockets(host))
+    sockets, decisions = sorted_out((*_sockets(host), *storage_files(host)))
     return found._replace(
         sockets=sockets,
         decisions=(*found.decisions, *decisions),
@@ -109,8 +120,31 @@ def is_confined(host: Host, devices: Devices) -> bool:
     return 0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
 
 
+def is_asked(host: Host, variable: str) -> bool:
+    """Whether the caller asks for what *variable* stands for."""
+    return host.environ.get(variable) == "enabled"
+
+
+def nodes_of(host: Host, variable: str) -> Iterator[Wanted]:
+    """The nodes that *variable* stands for, as far as they are there."""
+    for pattern, driver in GPUDIRECT_NODES[variable].items():
+        yield from (Wanted(path, (driver,), "compute", None) for path in glob(host.lenient.dev, pattern))
+
+
+def storage_files(host: Host) -> Iterator[Answer]:
+    """What a container needs of the driver root's files for GPUDirect Storage, if that is asked for."""
+    for path in STORAGE_FILES if is_asked(host, STORAGE) else ():
+        claim = Claim("file", path, "devices", STORAGE, target=ContainerPath(path))
+        found = host.lenient.driver.find(path)
+        if isinstance(found, Missing):
+            yield claim.decision(verdict="absent", rule="no-match", path=path, detail=str(found))
+            continue
+        made = claim.bindable(host.driver, found, found_by=path, capability="compute")
+        yield made._replace(options=("ro", "nosuid", "nodev")) if isinstance(made, HostFile) else made
+
+
 def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[Wanted]:
-    """The nodes below /dev that are NVIDIA's, then the DRM nodes of *gpus*."""
+    """The nodes below /dev that are NVIDIA's, then the DRM nodes of *gpus*, then what the caller asks for besides."""
     by_node = {f"nvidia{gpu.minor}": gpu.index for gpu in gpus}
     top = [name for name in host.dev.names("/dev") if name.startswith("nvidia")]
     names = [name for name in top if name not in CAPABILITY_DIRECTORIES]
@@ -122,6 +156,8 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[Wanted]:
         yield Wanted(f"/dev/{name}", known[1], known[2], by_node.get(name))
     for gpu in gpus:
         yield from (Wanted(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
+    for variable in GPUDIRECT_NODES:
+        yield from nodes_of(host, variable) if is_asked(host, variable) else ()
 
 
 def _sockets(host: Host) -> Iterator[Answer]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Optional
+from typing import Any, Optional
 
 from gpubind.errors import NothingToBindError
-from gpubind.findings import finding
+from gpubind.findings import counted, finding
 from gpubind.formats.liblist import library_stem
 from gpubind.host import Host
 from gpubind.layouts import library_directories
-from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing
+from gpubind.model import Decision, DriverKind, Finding, HostFile, Missing, RootedPath
 from gpubind.names import driver_version_of
 from gpubind.sources.libraries import Libraries
+from gpubind.sources.nodes import NVIDIAS_DISPLAYS, pci_displays
 from gpubind.sources.nvidia.gpus import Kernel
 from gpubind.sources.search import Search
+from gpubind.tree.base import ABSENT
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 LIBCUDA = "libcuda.so.1"
+_ANOTHERS = ("cuda-compat", "other-driver-version")
+"""Why a library is passed over that is a library all the same, but another one."""
 
 
 def driver_findings(
@@ -25,18 +29,27 @@ def driver_findings(
 ) -> list[Finding]:
     """The findings about versions and libraries; *version* is V, *label* the list in force."""
     return [
-        *_not_loaded(kernel, kind, version),
+        *_not_loaded(host, kernel, kind, version),
         *_other_versions(kernel, version, found),
         *_no_libcuda(host, found),
         *_not_in_list(found, label),
     ]
 
 
-def _not_loaded(kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Iterator[Finding]:
+def _not_loaded(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[str]) -> Iterator[Finding]:
     if kernel.version is None and kind == "linux":
-        case = "nvidia-assumed" if version else "nvidia"
-        where, why = kernel.where, kernel.why
-        yield finding("driver-not-loaded", case=case, subject="nvidia", where=where, why=why, version=version)
+        from gpubind.mknod import load_command  # only where it is to be loaded
+
+        gpus = pci_displays(host, *NVIDIAS_DISPLAYS)
+        yield finding(
+            "driver-not-loaded",
+            case="nvidia-assumed" if version else "nvidia",
+            subject="nvidia",
+            where=kernel.where,
+            why=kernel.why,
+            version=version,
+            load=load_command(len(gpus)),
+        )
 
 
 def _other_versions(kernel: Kernel, version: Optional[str], found: Libraries) -> Iterator[Finding]:
@@ -57,12 +70,36 @@ def _no_libcuda(host: Host, found: Libraries) -> Iterator[Finding]:
     is_other = any(decision.rule == "other-driver-version" for decision in found.decisions)
     if has_libcuda(found.files) or is_other or LIBCUDA in found.outside:
         return
-    stubs = {d.path: None for d in found.decisions if d.rule == "stub" and d.subject == LIBCUDA and d.path}
+    refused = unusable(host, found.decisions, LIBCUDA)
+    searched = ", ".join((LD_CACHE_PATH, *library_directories(host.uname.machine)[:3], "..."))
+    yield finding("no-libcuda", subject=LIBCUDA, **(refused or {"case": "absent", "where": searched}))
+
+
+def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional[dict[str, Any]]:
+    """The case and the facts of a finding that library *soname* is there and cannot be used; None if there is none.
+
+    A stub is told as one. Of several files the first counts: the loader comes upon it first, too.
+    """
+    refused = [d for d in decisions if d.subject == soname and d.verdict == "rejected" and d.path]
+    stubs = [d.path for d in refused if d.rule == "stub"]
     if stubs:
-        where = ", ".join(f"{path} (a stub)" for path in stubs)
-    else:
-        where = ", ".join((LD_CACHE_PATH, *library_directories(host.uname.machine)[:3], "..."))
-    yield finding("no-libcuda", case="stub" if stubs else "absent", subject=LIBCUDA, where=where)
+        return {"case": "stub", "where": ", ".join(f"{path} (a stub)" for path in dict.fromkeys(stubs))}
+    tree = host.driver.lenient
+    # What an old cache alone knows is not there.
+    broken = next((d for d in refused if d.rule not in _ANOTHERS and tree.lstat(d.path or "") != ABSENT), None)
+    if broken is None:
+        return None
+    from shlex import quote  # few hosts have such a file
+
+    path = RootedPath(broken.path or "")
+    stat, ident = tree.stat(path), tree.ident(path)
+    is_closed = isinstance(ident, Missing) and ident.why == "forbidden"
+    return {
+        "case": ("hidden" if isinstance(stat, Missing) else "closed") if is_closed else "damaged",
+        "where": path if isinstance(stat, Missing) else f"{path} (mode {stat.mode:04o}, {counted(stat.size, 'byte')})",
+        "fault": broken.detail,
+        "file": quote(tree.real(path)),
+    }
 
 
 def _not_in_list(found: Libraries, label: str) -> Iterator[Finding]:
@@ -105,5 +142,5 @@ def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBind
         "no NVIDIA driver library and no NVIDIA device on this host",
         where=", ".join((*search.places, "/dev/nvidia*", kernel.where)),
         why=why,
-        hint="on a GPU node: install the driver, or name its place with --root; to plan for another host: --host",
+        hint="on a GPU node: install NVIDIA's driver, or name its place with --root; to plan for another host: --host",
     )

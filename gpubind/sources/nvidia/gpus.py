@@ -13,6 +13,8 @@ from gpubind.errors import FormatError
 from gpubind.findings import finding
 from gpubind.formats.gpu_variables import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
 from gpubind.formats.procfs import (
+    MIG_MINORS,
+    PROC_CAPABILITIES,
     GpuInformation,
     normal_pci,
     parse_driver_version,
@@ -26,8 +28,6 @@ from gpubind.host import Host
 from gpubind.model import ContainerPath, Finding, Gpu, MigDevice, MigNode, Missing, Request
 from gpubind.sources.nodes import render_node
 
-PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
-MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 MIG_VARIABLES = (CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES)
 PROC_GPUS = "/proc/driver/nvidia/gpus"
 GPU_NODE = re.compile(r"nvidia([0-9]+)")

@@ -186,7 +186,7 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kern
     """The search for files of version V, with the directories that hold libcuda before the known ones."""
     here = architecture(host.uname.machine)
     places = [*library_directories(here.name), *request.library_path]
-    compat32 = "compat32" in request.caps
+    compat32 = "compat32" in request.capabilities
     if compat32 and here.compat32 is not None:
         places += library_directories(here.compat32)
     directories = existing_directories(host.driver, places)

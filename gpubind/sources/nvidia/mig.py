@@ -12,11 +12,11 @@ from typing import Optional
 from gpubind.errors import FormatError
 from gpubind.formats.gpu_ids import parse_gpu_id, split_visible
 from gpubind.formats.nvidia_cli import list_argv, parse_list
+from gpubind.formats.procfs import PROC_CAPABILITIES
 from gpubind.host import Host
 from gpubind.model import MigName, MigNode, Missing, Request
 from gpubind.sources.cdi.registry import NVIDIA, read_registry
 from gpubind.sources.nvidia.container_cli import TIMEOUT_S
-from gpubind.sources.nvidia.gpus import PROC_CAPABILITIES
 
 NAMES_LIMIT = 64
 _ACCESS = re.compile(rf"{PROC_CAPABILITIES}/gpu([0-9]{{1,6}})/mig/gi([0-9]{{1,6}})/ci([0-9]{{1,6}})/access", re.ASCII)

@@ -28,7 +28,7 @@ SECONDS = 20
 def in_image(reference: str, programs: list[str]) -> dict[str, object]:
     host = gpubind.open_host(None)
     image = gpubind.open_image(reference)
-    request = Request(caps=("compute", "utility"), caps_explicit=True)
+    request = Request(caps=("compute", "utility"))
     plan = gpubind.plan(host, request, None, image, SINGULARITY)
     words = planned(reference)
     with ThreadPoolExecutor(2) as starters:

@@ -92,7 +92,7 @@ def test_a_script_stays_and_a_program_goes() -> None:
 
 
 def test_a_dependency_goes_with_the_capability_that_needs_it() -> None:
-    made = planned(debian(), kernel(), caps=("utility",), caps_explicit=True)
+    made = planned(debian(), kernel(), caps=("utility",))
     assert "librocm_smi64.so.1" in names(made)
     assert "libstdc++.so.6" in names(made)
     assert not {"libamdhip64.so.5", "libLLVM-17.so.1"} & names(made)

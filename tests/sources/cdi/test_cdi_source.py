@@ -15,7 +15,7 @@ from build.trees import Dir, Item, Link, Node, Socket, Spec
 import gpubind
 from gpubind.data import read_data
 from gpubind.documents.json import render_json
-from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.errors import HostReadError, UsageError
 from gpubind.facade import plan
 from gpubind.formats.record import RecordedDirectory, RecordedEntry, parse_record
 from gpubind.host import Host
@@ -175,7 +175,7 @@ def test_nodes_are_left_out_even_where_the_driver_tells_of_no_gpu() -> None:
 
 
 def test_a_device_needs_a_qualified_name() -> None:
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(UsageError) as caught:
         made(host(rhel(), kernel()), "0")
     assert caught.value.code == "bad-cdi-name"
 

@@ -272,6 +272,45 @@ def test_the_mps_directory_may_be_named_by_its_variable() -> None:
     assert [s.target for s in found.sockets] == ["/scratch/mps"]
 
 
+GPUDIRECT: Spec = {
+    "/dev/gdrdrv": Node("char", 505, 0),
+    "/dev/infiniband/uverbs0": Node("char", 231, 192),
+    "/dev/infiniband/rdma_cm": Node("char", 10, 58),
+    "/dev/infiniband/umad0": Node("char", 231, 0),
+    "/dev/nvidia-fs0": Node("char", 511, 0),
+    "/run/udev": Dir(),
+    "/etc/cufile.json": "{}",
+}
+
+
+@pytest.mark.parametrize(
+    ("environ", "nodes", "files"),
+    [
+        ({}, [], []),
+        ({"NVIDIA_GDRCOPY": "enabled"}, ["/dev/gdrdrv"], []),
+        ({"NVIDIA_GDRCOPY": "1"}, [], []),
+        ({"NVIDIA_MOFED": "enabled"}, ["/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"], []),
+        ({"NVIDIA_GDS": "enabled"}, [], ["/run/udev", "/etc/cufile.json"]),
+    ],
+)
+def test_what_gpus_exchange_data_with_is_there_on_request(
+    environ: dict[str, str], nodes: list[str], files: list[str]
+) -> None:
+    """Source: nvidia-container-toolkit, gated.go; gds.go, gdrcopy.go, mofed.go."""
+    before, found = devices(kernel()), devices(kernel(), GPUDIRECT, environ=environ)
+    known = {node.target for node in before.nodes} | {"/dev/nvidia-fs0"}
+    assert sorted(node.target for node in found.nodes if node.target not in known) == nodes
+    assert [file.target for file in found.sockets if file.target not in {s.target for s in before.sockets}] == files
+    assert all(file.options == ("ro", "nosuid", "nodev") for file in found.sockets if file.target in files)
+    assert codes(found) == codes(before)
+
+
+def test_what_is_asked_for_and_not_there_is_told() -> None:
+    found = devices(kernel(), environ={"NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled"})
+    told = [(d.subject, d.verdict) for d in found.decisions if d.named_at == "NVIDIA_GDS"]
+    assert told == [("/run/udev", "absent"), ("/etc/cufile.json", "absent")]
+
+
 def test_names_sort_with_their_numbers_as_numbers() -> None:
     assert sorted(["nvidia10", "nvidia9", "nvidiactl", "nvidia-uvm"], key=natural) == [
         "nvidia9",

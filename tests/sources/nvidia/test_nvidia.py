@@ -11,6 +11,7 @@ from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
 from build.trees import Dir, File, Hidden, Item, Link, Spec
 
+from gpubind.budget import one_command
 from gpubind.errors import FormatError, NothingToBindError
 from gpubind.host import ListFile
 from gpubind.model import CAPABILITIES, HostFile, Inventory, Request, RootedPath
@@ -344,7 +345,7 @@ def test_a_directory_that_a_container_has_of_its_own_is_rejected(entry: str) -> 
 def test_patterns_are_bounded_all_together() -> None:
     wide: dict[str, Item] = {f"/a/{number}": Dir() for number in range(300)}
     patterns = "".join(f"/a/*/x{number}*\n" for number in range(100))
-    with pytest.raises(FormatError) as caught:
+    with one_command(), pytest.raises(FormatError) as caught:
         inventory(ubuntu(), kernel(), wide, listfile=patterns.encode())
     assert caught.value.code == "wide-glob"
 
@@ -410,6 +411,22 @@ def test_a_manifest_of_a_run_directory_lands_where_the_installer_puts_it() -> No
     found = inventory(run_directory(), kernel())
     assert named(found, "/usr/share/vulkan/icd.d/nvidia_icd.json").path == "/nvidia_icd.json"
     assert named(found, "/etc/OpenCL/vendors/nvidia.icd").path == "/nvidia.icd"
+
+
+def test_a_manifest_below_usr_local_share_lands_where_loaders_look() -> None:
+    """Source: nvidia-container-toolkit, TestGraphicsConfigsDiscoverer."""
+    text = '{"ICD": {"library_path": "libEGL_nvidia.so.0"}}'
+    local: Spec = {
+        "/usr/local/share/glvnd/egl_vendor.d/10_nvidia.json": text,
+        "/usr/local/share/vulkan/icd.d/nvidia_icd.json": text,
+        "/usr/local/share/nvidia/nvoptix.bin": "x",
+    }
+    there: Spec = {"/usr/share/vulkan/icd.d/nvidia_icd.json": text}
+    found = inventory(ubuntu(), local, there, kernel())
+    egl = named(found, "/usr/share/glvnd/egl_vendor.d/10_nvidia.json")
+    assert (egl.path, egl.kind) == ("/usr/local/share/glvnd/egl_vendor.d/10_nvidia.json", "manifest")
+    assert named(found, "/usr/share/vulkan/icd.d/nvidia_icd.json").path == "/usr/share/vulkan/icd.d/nvidia_icd.json"
+    assert not [file for file in found.files if "nvoptix" in file.path]
 
 
 def test_a_damaged_manifest_is_rejected() -> None:

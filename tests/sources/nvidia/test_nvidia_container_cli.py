@@ -61,7 +61,7 @@ def failing(answer: Optional[RecordedRun], **facts: object) -> RecordedHost:
 
 
 def made(on: Host, source: str, caps: tuple[str, ...] = CAPABILITIES) -> Plan:
-    request = Request(source=source, caps=caps)  # type: ignore[arg-type]
+    request = Request(("nvidia",), source=source, caps=caps)  # type: ignore[arg-type]
     return make_plan([read_inventory(on, request)], request)
 
 

@@ -1,0 +1,127 @@
+"""What one command may spend on looking at an image and a host, in all.
+
+Each reader has bounds of its own for one file, one directory, one layer. A thousand of them, each within its bounds,
+must not cost minutes or gigabytes either: whatever reads spends here, and the command ends with an error that names the
+bound. Between commands nothing is spent: readers that somebody uses outside of one have their own bounds alone.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from functools import wraps
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, cast
+
+from gpubind.errors import BoundError
+
+VARIABLE = "GPUBIND_BOUNDS"
+"""The variable that gives a command as many times of each bound."""
+TIMES_LIMIT = 1000
+
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
+
+
+class Bound(NamedTuple):
+    """How much there is of something."""
+
+    amount: int
+    what: str
+    """In the words of a message."""
+    each: int = 0
+    """How much more for each KiB of the image's files: a large image may cost more than a small one."""
+
+
+BOUNDS = {
+    "read": Bound(1 << 30, "bytes are read", 8 << 10),
+    "unpacked": Bound(256 << 20, "bytes are unpacked", 40 << 10),
+    "entries": Bound(300_000, "files are listed in layers", 1),
+    "lookups": Bound(300_000, "paths are looked up"),
+    "listings": Bound(20_000, "directories are listed for patterns"),
+    "facts": Bound(200_000, "names and versions are read from ELF files"),
+    "texts": Bound(64 << 20, "bytes of names are kept"),
+    "milliseconds": Bound(60_000, "milliseconds are waited for helper programs"),
+}
+"""The only list of them. What it costs to use one up: about three seconds, or 200 MB; the last: a minute."""
+
+
+class Budget:
+    """What is left of each bound."""
+
+    def __init__(self, times: int = 1) -> None:
+        self._times = times
+        self._left = {name: bound.amount * times for name, bound in BOUNDS.items()}
+        self._granted: set[object] = set()
+
+    def left(self, name: str) -> int:
+        """How much is left of the bound called *name*."""
+        return self._left[name]
+
+    def take(self, name: str, amount: int) -> bool:
+        """Spend *amount*; False, and nothing is spent, if there is not as much."""
+        left = self._left[name] - amount
+        if left < 0:
+            return False
+        self._left[name] = left
+        return True
+
+    def grant(self, file: object, size: int) -> None:
+        """An image's file of *size* bytes is opened; *file* tells it from others, for each counts once."""
+        if file not in self._granted:
+            self._granted.add(file)
+            for name, bound in BOUNDS.items():
+                self._left[name] += bound.each * self._times * (size >> 10)
+
+
+_current: ContextVar[Optional[Budget]] = ContextVar("budget", default=None)
+
+
+class one_command:  # noqa: N801  # as `contextlib.suppress` is
+    """`with one_command():` gives what is inside one budget, *times* the usual one. Inside of another it gives none."""
+
+    def __init__(self, times: int = 1) -> None:
+        self._times = times
+        self._token: Optional[Token[Optional[Budget]]] = None
+
+    def __enter__(self) -> None:
+        if _current.get() is None:
+            self._token = _current.set(Budget(self._times))
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
+
+
+def bounded(verb: _Verb) -> _Verb:
+    """*verb* as one command."""
+
+    @wraps(verb)
+    def call(*args: Any, **more: Any) -> Any:
+        with one_command():
+            return verb(*args, **more)
+
+    return cast("_Verb", call)
+
+
+def current() -> Optional[Budget]:
+    """The budget of the command that runs; None outside of one."""
+    return _current.get()
+
+
+def spend(name: str, amount: int = 1) -> None:
+    """Spend *amount* of the bound called *name*. Errors: `BoundError` (code `over-bounds`) if there is not as much."""
+    budget = _current.get()
+    if budget is not None and not budget.take(name, amount):
+        bound = BOUNDS[name]
+        limit = f"{bound.amount}" + (f", and {bound.each} for each KiB of the image," if bound.each else "")
+        raise BoundError(
+            "over-bounds",
+            "the image or the host costs more to look at than any that is known",
+            where=f"bound `{name}`",
+            why=f"more than {limit} {bound.what}",
+            hint=f"if it is right all the same: `{VARIABLE}=10` gives a command ten times as much",
+        )
+
+
+def times_of(value: Optional[str]) -> int:
+    """How many times of each bound the *value* of `VARIABLE` gives: 1 for one that is no such number."""
+    is_number = value is not None and value.isascii() and value.isdigit() and len(value) < 5
+    return max(1, min(int(value or 1), TIMES_LIMIT)) if is_number else 1

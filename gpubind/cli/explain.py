@@ -1,0 +1,86 @@
+"""explain: codes, messages and names. No `from __future__ import annotations`: see options.py."""
+
+import shutil
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from gpubind.cli.options import (
+    ImageOption,
+    Like,
+    PlanOptions,
+    make_plan,
+    open_host_of,
+    open_image_of,
+    takes_plan_options,
+)
+from gpubind.errors import NothingToBindError, UsageError
+
+if TYPE_CHECKING:
+    from gpubind.explanation import Explanation
+
+NARROWEST, WIDEST = 40, 100
+"""Columns of running text, whatever the terminal has."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give *app* the command explain."""
+    app.command()(takes_plan_options(explain))
+
+
+def explain(
+    options: PlanOptions,
+    what: Annotated[
+        Optional[str],
+        typer.Argument(
+            metavar="[NAME|CODE|MESSAGE]",
+            help="A soname, file name, path, device node or pattern; a code; or a message that a program printed. "
+            "[every code]",
+        ),
+    ] = None,
+    like: Like = None,
+    image: ImageOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print gpubind.explain/1.")] = False,
+) -> None:
+    """Say what a code or a message means, or why a file is in the plan or not, and which rule decided."""
+    from gpubind.cli.output import write_document
+    from gpubind.documents import explained
+    from gpubind.explanation import codes, explain_code, explain_message
+
+    width = max(NARROWEST, min(WIDEST, shutil.get_terminal_size((80, 24)).columns))
+    if what is None:
+        answer = explained.Answer(None, codes=codes())
+    elif (page := explain_code(what)) is not None:
+        answer = explained.Answer(what, page=page)
+    else:
+        message, about = explain_message(what)
+        if about:
+            known = dict(codes())
+            answer = explained.Answer(what, message, tuple((code, known[code]) for code in about))
+        else:
+            answer = explained.Answer(what, explanation=_of_plan(options, what, like, image))
+    write_document(explained.render_json(answer) if json else explained.render_text(answer, width), None)
+
+
+def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> "Explanation":
+    """What the plan decided about *name*. Errors: `UsageError` (code `unknown-code`) where nothing is called so."""
+    from gpubind.explanation import explain as explain_name
+    from gpubind.explanation import near_names
+
+    host = open_host_of(options)
+    try:
+        made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
+    except NothingToBindError:
+        if not near_names(name, ()):
+            raise
+        made = None
+    explanation = None if made is None else explain_name(made, name)
+    if explanation is not None and explanation.subjects:
+        return explanation
+    near = near_names(name, () if made is None else [decision.subject for decision in made.decisions])
+    raise UsageError(
+        "unknown-code",
+        f"`{name}` is no code and no message that gpubind knows, and no source names a file that is called so",
+        where="" if explanation is None else "looked in " + ", ".join(explanation.searched),
+        hint="did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else "",
+    )

@@ -1,0 +1,59 @@
+"""The version of CUDA that the name of an installed package tells: pip's and conda's metadata, Spack's directories.
+
+Sources: the wheels `nvidia-cuda-runtime-cu11`, `-cu12` and `nvidia-cuda-runtime` (13), `torch`, `jax-cuda12-plugin`,
+`cupy-cuda12x`; PEP 440 (local versions: `2.4.1+cu124`); conda's `conda-meta/NAME-VERSION-BUILD.json`; Spack's install
+tree, `NAME-VERSION-HASH`; EasyBuild's `software/CUDA/VERSION`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+_RUNTIME = re.compile(r"nvidia_cuda_runtime(?:_cu[0-9]+)?-([0-9]+\.[0-9]+)[.0-9]*\.dist-info", re.IGNORECASE)
+_MADE_FOR = re.compile(r"(?:cupy|jax)_cuda([0-9]{2,3})x?(?:_plugin|_pjrt)?-[^-]+\.dist-info", re.IGNORECASE)
+_LOCAL = re.compile(r"[^-]+-[^-+]+\+cu(?:da)?([0-9]{2,3})(?:\.[^-]*)?\.dist-info", re.IGNORECASE)
+_CONDA = re.compile(
+    r"(?:cuda-cudart|cuda-runtime|cuda-version|cudatoolkit|pytorch-cuda)-([0-9]+\.[0-9]+)[.0-9]*-[^-]+\.json"
+)
+_SPACK = re.compile(r"cuda-([0-9]+\.[0-9]+(?:\.[0-9]+)?)-[0-9a-z]{7,32}")
+_VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
+_TORCH = re.compile(r"^cuda\b[^=\n]*= *['\"]([0-9]+\.[0-9]+)", re.MULTILINE)
+
+
+def cuda_of_wheel(name: str) -> Optional[str]:
+    """`12.4`: the CUDA of the wheel whose metadata lies in *name*, `nvidia_cuda_runtime_cu12-12.4.127.dist-info`.
+
+    A wheel for a major version, `cupy_cuda12x`, needs at least `12.0`.
+    """
+    runtime = _RUNTIME.fullmatch(name)
+    if runtime:
+        return runtime.group(1)
+    made_for = _MADE_FOR.fullmatch(name) or _LOCAL.fullmatch(name)
+    if made_for is None:
+        return None
+    digits = made_for.group(1)
+    return f"{digits[:2]}.{digits[2:] or 0}"
+
+
+def cuda_of_torch(text: str) -> Optional[str]:
+    """`12.1`: the CUDA that torch's generated *text* `version.py` says; None for a build without CUDA."""
+    match = _TORCH.search(text)
+    return match.group(1) if match else None
+
+
+def cuda_of_conda(name: str) -> Optional[str]:
+    """`12.4`: the CUDA of the conda package whose record is the file *name*, `cuda-cudart-12.4.127-0.json`."""
+    match = _CONDA.fullmatch(name)
+    return match.group(1) if match else None
+
+
+def cuda_of_spack(name: str) -> Optional[str]:
+    """`12.4.1`: the CUDA that Spack has in the directory *name*, `cuda-12.4.1-l7hh5stwqzmqkwfn`."""
+    match = _SPACK.fullmatch(name)
+    return match.group(1) if match else None
+
+
+def cuda_of_easybuild(name: str) -> Optional[str]:
+    """`12.4.0`: the CUDA that EasyBuild has in `software/CUDA/NAME`."""
+    return name if _VERSION.fullmatch(name) else None

@@ -1,0 +1,49 @@
+"""Small files of users and sites: regular ones alone, and no more of them than a limit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Optional
+
+from gpubind.host.trust import is_obeyed
+
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def read_regular(path: str, limit: int) -> bytes:
+    """The bytes of the regular file *path*. A pipe is never waited for, and a device never opened for long.
+
+    Errors: `OSError`, also for what is no regular file or is larger than *limit* bytes; `ValueError` for a path that
+    cannot be.
+    """
+    descriptor = os.open(path, _FLAGS)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit} bytes")
+    return data
+
+
+def read_if_there(path: str, limit: int) -> Optional[bytes]:
+    """As `read_regular`; None if there is no such file, or if root is not to believe it.
+
+    One in a directory that may not be entered counts as absent: sudo, cron, a job's prologue keep somebody else's HOME.
+    """
+    try:
+        return read_regular(path, limit) if is_obeyed(path) else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError:
+        if not os.access(os.path.dirname(path), os.X_OK):
+            return None
+        raise

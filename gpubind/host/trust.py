@@ -1,0 +1,112 @@
+"""Whose word counts. Root does what root's own files say, whatever HOME, XDG_*, TMPDIR and PATH name.
+
+An ordinary user's command can do no more than that user, whoever wrote what it reads; root's can do everything.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+LINKS_LIMIT = 40
+UID_MAP = "/proc/self/uid_map"
+_ALL_USERS = [b"0", b"0", b"4294967295"]
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def acts_as_root() -> bool:
+    """Whether this process has root's powers over this machine.
+
+    Root of a user namespace has not: outside of it, that is an ordinary user. Source: user_namespaces(7).
+    """
+    if os.geteuid() != 0:
+        return False
+    try:
+        with open(UID_MAP, "rb") as file:
+            return file.read().split() == _ALL_USERS
+    except OSError:
+        return True
+
+
+def is_obeyed(path: str) -> bool:
+    """Whether what *path* says, or holds, may be believed: always, but for root."""
+    return not acts_as_root() or writable_by_others(path) is None
+
+
+def obeyed_environ(names: Iterable[str]) -> dict[str, str]:
+    """Those variables *names* that this process has; for root's, none that names a file or directory which others could
+    change.
+    """
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    return {name: value for name, value in found.items() if not value.startswith("/") or is_obeyed(value)}
+
+
+def writable_by_others(path: str) -> Optional[str]:
+    """The first part of the way to *path* that someone other than root could change, links on it included; None if
+    none. The way ends where nothing is.
+    """
+    for part, found in _parts(path):
+        if found is None or found.st_uid != 0 or (_is_open_to_all(found) and not _is_sticky_directory(found)):
+            return part
+    return None
+
+
+def why_not_lasting(path: str) -> Optional[str]:
+    """Why the directory *path* is no place for what the containers of all users get for months; None if it is one.
+
+    Nobody but root may change it, nor anything above it, nor add to it, as everybody may to /tmp; and everybody may
+    enter it.
+    """
+    for part, found in _parts(path):
+        if found is None or found.st_uid != 0 or _is_open_to_all(found):
+            return f"others than root may write to {part}"
+        if stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_IXOTH:
+            return f"not everybody may enter {part}"
+    return None
+
+
+def _is_open_to_all(found: os.stat_result) -> bool:
+    """Whether others may write to it; the mode of a link says nothing."""
+    return bool(found.st_mode & _OTHERS_MAY_WRITE) and not stat.S_ISLNK(found.st_mode)
+
+
+def _is_sticky_directory(found: os.stat_result) -> bool:
+    """Whether nobody may rename or remove there what belongs to somebody else."""
+    return stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
+
+
+def _parts(path: str) -> Iterator[tuple[str, Optional[os.stat_result]]]:
+    """Each directory, link and file that the absolute *path* leads over, with its facts; None for what cannot be
+    looked at.
+    """
+    yield "/", os.lstat("/")
+    at = ""
+    todo = path.split("/")[::-1]
+    links = 0
+    while todo:
+        name = todo.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = at.rpartition("/")[0]
+            continue
+        here = f"{at}/{name}"
+        try:
+            found = os.lstat(here)
+            target = os.readlink(here) if stat.S_ISLNK(found.st_mode) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except (OSError, ValueError):
+            yield here, None
+            return
+        yield here, found
+        if target is None:
+            at = here
+            continue
+        links += 1
+        if links > LINKS_LIMIT:  # it leads nowhere
+            return
+        at = "" if target.startswith("/") else at
+        todo.extend(target.split("/")[::-1])

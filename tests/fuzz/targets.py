@@ -1,0 +1,391 @@
+"""What is fuzzed: each target has good inputs, and takes any bytes. It may raise gpubind's own errors alone."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from build.driver import V, cache, kernel, libraries
+from build.elf import elf
+from build.images import glibc, sandbox
+from build.layers import archive, docker_archive, oci_layout, packed, tar, zstd
+from build.ldcache import build_ldcache, entry
+from build.squashfs import SifObject, sif, squashfs
+from build.trees import Item, Link, Spec, recorded_host, recorded_tree
+
+from fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS
+from gpubind.blob.base import Blob
+from gpubind.blob.compressed import unpacked
+from gpubind.budget import one_command
+from gpubind.data import read_data
+from gpubind.documents import CHECK_DOCUMENTS, LASTING, PLAN_DOCUMENTS
+from gpubind.documents.report import Report
+from gpubind.documents.text import printable, render_explanation, render_finding
+from gpubind.errors import GpubindError
+from gpubind.explanation import explain
+from gpubind.facade import check, open_host, plan
+from gpubind.formats.bundle import parse_bundle
+from gpubind.formats.cdi import parse_cdi
+from gpubind.formats.elf import parse_cuda_note, parse_elf, parse_ident
+from gpubind.formats.env_arguments import parse_env_arguments
+from gpubind.formats.filelist import parse_filelist
+from gpubind.formats.gpu_ids import parse_gpu_id, parse_gpus
+from gpubind.formats.icd import parse_icd, with_library_paths
+from gpubind.formats.kfd import parse_properties
+from gpubind.formats.ldcache import parse_ldcache
+from gpubind.formats.ldsoconf import parse_ldsoconf
+from gpubind.formats.liblist import parse_liblist
+from gpubind.formats.nvidia_cli import parse_failure, parse_list
+from gpubind.formats.oci import (
+    parse_docker_manifest,
+    parse_inspected,
+    parse_oci_config,
+    parse_oci_index,
+    parse_oci_manifest,
+)
+from gpubind.formats.procfs import (
+    parse_devices,
+    parse_driver_version,
+    parse_gpu_information,
+    parse_groups,
+    parse_mig_minors,
+    parse_module_version,
+    parse_params,
+)
+from gpubind.formats.record import dump_record, parse_record
+from gpubind.formats.require import holds
+from gpubind.formats.shell import Exports, parse_exports
+from gpubind.formats.stub import is_stub
+from gpubind.formats.tar import parse_pax
+from gpubind.formats.yaml import parse_yaml
+from gpubind.host import Host
+from gpubind.host.survey import survey
+from gpubind.image import Image, open_image
+from gpubind.image.facts import read_image
+from gpubind.image.tar import members
+from gpubind.ldso.hwcaps import parse_cpuinfo
+from gpubind.model import Plan, Request
+from gpubind.preparation import words_of
+from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.start import Start
+
+DATA = Path(__file__).parent.parent / "data"
+HOST = "debian13-nvidia550"
+PROGRAM = "/opt/app"
+
+
+class Target(NamedTuple):
+    """One thing that is fuzzed."""
+
+    seeds: Callable[[], Sequence[bytes]]
+    """Good inputs; made when they are first wanted."""
+    take: Callable[[bytes], object]
+    words: Sequence[bytes] = ()
+    """What the format has in it."""
+    weight: int = 40
+    """How often it is its turn, beside the others."""
+
+
+def _text(parse: Callable[[str], object]) -> Callable[[bytes], object]:
+    return lambda data: parse(data.decode("utf-8", "surrogateescape"))
+
+
+def _files(pattern: str) -> tuple[bytes, ...]:
+    return tuple(path.read_bytes() for path in sorted(DATA.glob(pattern)) if path.stat().st_size < 1 << 16)
+
+
+# Parsers.
+
+
+def _requirement(text: str) -> object:
+    return holds(text, {"cuda": "12.4", "driver": "550.163.01"})
+
+
+def _elf_seeds() -> tuple[bytes, ...]:
+    return (
+        elf("liba.so.1", needed=("libb.so.1", "libc.so.6"), runpath="$ORIGIN/../lib:/opt"),
+        elf(kind=2, interpreter="/lib64/ld-linux-x86-64.so.2", needs={"libc.so.6": ["GLIBC_2.2.5", "GLIBC_2.34"]}),
+        elf("libc.so.6", defines=["libc.so.6", "GLIBC_2.2.5", "GLIBC_2.36"], bits=32, machine=3),
+        elf("libx.so", rpath="/a:/b", executable_stack=True, no_default_directories=True),
+    )
+
+
+def _elf(data: bytes) -> None:
+    parse_ident(data[:256])
+    is_stub(data)
+    parse_elf(io.BytesIO(data))
+
+
+def _caches() -> tuple[bytes, ...]:
+    entries = [entry("libcuda.so.1"), entry("libc.so.6", hwcap="x86-64-v3"), entry("libc.so.6", hwcap="legacy")]
+    layouts = [build_ldcache(entries[:2], layout, generator="ldconfig 2.36") for layout in ("new", "combined")]
+    return (*layouts, build_ldcache([entry("liba.so")], "old"), build_ldcache(entries, order="big"))
+
+
+def _cache(data: bytes) -> None:
+    parsed = parse_ldcache(data)
+    found = [*parsed, *parsed.matching(["lib"])]
+    for name in {known.name for known in found[:8]}:
+        parsed.named(name)
+
+
+def _record(data: bytes) -> None:
+    record = parse_record(data)
+    assert parse_record(dump_record(record, "1").encode()) == record
+
+
+def _shell(data: bytes) -> None:
+    before = Exports({"PATH": None})
+    exports = parse_exports(data.decode("utf-8", "surrogateescape"), before)
+    parse_exports("export A=$LD_LIBRARY_PATH${PATH:-x}", exports)
+
+
+def _icd(data: bytes) -> None:
+    found = parse_icd(data)
+    with_library_paths(found, dict.fromkeys(found.libraries, "/x")).encode("utf-8", "surrogateescape")
+
+
+class _Memory(Blob):
+    def __init__(self, data: bytes) -> None:
+        self.label = "memory"
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size] if size > 0 else b""
+
+
+def _tar(data: bytes) -> None:
+    for member, _ in zip(members(unpacked(_Memory(data))), range(10_000)):
+        assert member.offset >= 0
+
+
+def _env_words(data: bytes) -> None:
+    words = data.decode("utf-8", "surrogateescape").split("\n")
+    parse_env_arguments(words)
+    parse_env_arguments(words, busybox=True)
+
+
+SMALL_TAR = tar({"/etc/ld.so.conf": "/opt\n", "/lib": Link("usr/lib"), "/" + "n" * 200: "x", "/a": Link("t" * 200)})
+LISTS = (read_data("etc/nvliblist.conf"), b"[libs]\nlibcuda.so\n")
+
+
+def _gpu_ids(text: str) -> None:
+    parse_gpus(text)
+    for part in text.split(","):
+        parse_gpu_id(part)
+
+
+def _of_seeds(name: str, take: Callable[[bytes], object], words: Sequence[bytes] = (), weight: int = 40) -> Target:
+    return Target(lambda: SEEDS[name], take, words, weight)
+
+
+PARSERS: dict[str, Target] = {
+    "elf": Target(_elf_seeds, _elf, (b"\x7fELF",), 6),
+    "ld-cache": Target(_caches, _cache, (b"glibc-ld.so.cache1.1", b"ld.so-1.7.0\0", b"\x24\xa0\xd7\x42")),
+    "record": Target(lambda: (_small_record(),), _record, JSON_WORDS, 2),
+    "tar": Target(lambda: (SMALL_TAR, packed(SMALL_TAR), zstd(SMALL_TAR)), _tar, (b"ustar\0", b"ustar  \0"), 5),
+    "list": Target(lambda: LISTS, lambda data: parse_liblist(data, "l"), (b"[", b"]")),
+    "shell": _of_seeds("shell", _shell, SHELL_WORDS),
+    "icd": _of_seeds("icd", _icd, JSON_WORDS),
+    "file-list": _of_seeds("file-list", parse_filelist, JSON_WORDS),
+    "oci-config": _of_seeds("oci-config", parse_oci_config, JSON_WORDS),
+    "oci-index": _of_seeds("oci-index", parse_oci_index, JSON_WORDS),
+    "oci-manifest": _of_seeds("oci-manifest", parse_oci_manifest, JSON_WORDS),
+    "docker-manifest": _of_seeds("docker-manifest", parse_docker_manifest, JSON_WORDS),
+    "inspected": _of_seeds("inspected", parse_inspected, JSON_WORDS),
+    "bundle": _of_seeds("bundle", parse_bundle, JSON_WORDS),
+    "cdi": _of_seeds("cdi", parse_cdi, (*JSON_WORDS, *YAML_WORDS)),
+    "yaml": _of_seeds("yaml", parse_yaml, YAML_WORDS),
+    "pax": _of_seeds("pax", parse_pax),
+    "ld.so.conf": _of_seeds("ld.so.conf", _text(parse_ldsoconf)),
+    "cuda-note": _of_seeds("cuda-note", lambda data: parse_cuda_note(data, "little"), JSON_WORDS),
+    "driver-version": _of_seeds("driver-version", _text(parse_driver_version)),
+    "module-version": _of_seeds("module-version", _text(parse_module_version)),
+    "gpu-information": _of_seeds("gpu-information", _text(parse_gpu_information)),
+    "params": _of_seeds("params", _text(parse_params)),
+    "devices": _of_seeds("devices", _text(parse_devices)),
+    "groups": _of_seeds("groups", _text(parse_groups)),
+    "mig-minors": _of_seeds("mig-minors", _text(parse_mig_minors)),
+    "nvidia-cli": _of_seeds("nvidia-cli", _text(parse_list)),
+    "nvidia-cli-failure": _of_seeds("nvidia-cli-failure", _text(parse_failure)),
+    "require": _of_seeds("require", _text(_requirement)),
+    "gpu-ids": _of_seeds("gpu-ids", _text(_gpu_ids)),
+    "kfd": _of_seeds("kfd", _text(parse_properties)),
+    "cpuinfo": _of_seeds("cpuinfo", _text(parse_cpuinfo)),
+    "env-words": _of_seeds("env-words", _env_words),
+    "printable": _of_seeds("printable", _text(lambda text: _encoded(printable(text))), weight=2),
+}
+
+
+# Images: from the bytes to every document of a check, and every runtime's words.
+
+
+@lru_cache(maxsize=1)
+def _host() -> Host:
+    return open_host(HOST)
+
+
+@lru_cache(maxsize=1)
+def _plan() -> Plan:
+    return plan(_host(), Request(vendors=("nvidia",)))
+
+
+SPEC: Spec = {
+    **glibc("2.36"),
+    **sandbox("export LD_LIBRARY_PATH=/opt/lib:$LD_LIBRARY_PATH"),
+    "/etc/ld.so.conf": "include /etc/ld.so.conf.d/*.conf\n/opt/lib\n",
+    "/etc/ld.so.cache": build_ldcache([entry("liba.so.1", "/opt/lib/liba.so.1"), entry("libc.so.6")]),
+    "/opt/lib/liba.so.1": elf("liba.so.1", needed=("libc.so.6",)),
+    "/opt/lib/libcuda.so.1": elf("libcuda.so.1"),
+    "/usr/local/cuda": Link("cuda-12.4"),
+    "/usr/local/cuda-12.4/version.json": '{"cuda": {"version": "12.4.1"}}',
+    "/usr/local/cuda-12.4/compat/libcuda.so.1": elf("libcuda.so.1", needed=("libc.so.6",)),
+    PROGRAM: elf(kind=2, needed=("liba.so.1", "libcuda.so.1"), interpreter="/lib64/ld-linux-x86-64.so.2"),
+}
+IN_IMAGE = (
+    "/.singularity.d/env/10-docker2singularity.sh", "/etc/ld.so.conf", "/etc/ld.so.cache", "/opt/lib/liba.so.1",
+    "/usr/local/cuda-12.4/version.json", "/usr/local/cuda-12.4/compat/libcuda.so.1", PROGRAM,
+    "/usr/lib/x86_64-linux-gnu/libc.so.6",
+)  # fmt: skip
+
+
+def _of(spec: Spec, path: str) -> bytes:
+    item = spec[path]
+    item = item if isinstance(item, (bytes, str)) else getattr(item, "data", b"")
+    return item.encode() if isinstance(item, str) else item
+
+
+def _open(data: bytes) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        image = open_image(file.name)
+        image.loader.find("libcuda.so.1")
+        for path in ("/etc", "/opt/lib", "/.singularity.d/env"):
+            for name in image.tree.names(path)[:20]:
+                image.tree.find(f"{path}/{name}")
+                image.tree.elf(f"{path}/{name}")
+
+
+def _look(image: Image) -> None:
+    """All that is made of an image: the findings in every form, the plan for every runtime, its words."""
+    findings = check(_host(), _plan(), image, program=PROGRAM)
+    made = plan(_host(), Request(vendors=("nvidia",)), image=image)
+    for document in CHECK_DOCUMENTS.values():
+        _encoded(document.render(Report(made, findings, ())))
+    _write(made, image)
+
+
+def _write(made: Plan, image: Optional[Image] = None) -> None:
+    for document in PLAN_DOCUMENTS.values():
+        _encoded(document.render(made, verbose=True))
+    for finding in made.findings:
+        _encoded(render_finding(finding))
+    staged = dict.fromkeys(made.generated, "/staged")
+    for lasting in LASTING.values():
+        if lasting.says == "mounts":
+            with contextlib.suppress(GpubindError):
+                _encoded(lasting.document.render(made, staged))
+    for name in RUNTIMES:
+        with contextlib.suppress(GpubindError):
+            said = words_of(Start(name, staged=staged), made, image)  # type: ignore[arg-type]
+            _encoded(" ".join((*said.options, said.document)) if said is not None else "")
+
+
+def _encoded(text: str) -> None:
+    text.encode("utf-8", "surrogateescape")
+
+
+def _in_image(path: str) -> Target:
+    """The file *path* of an image is fuzzed."""
+
+    def take(data: bytes) -> None:
+        _look(read_image(recorded_tree({**SPEC, path: data}, "/images/fuzzed"), "fuzzed"))
+
+    return Target(lambda: (_of(SPEC, path),), take, SHELL_WORDS if path.endswith(".sh") else (), 1)
+
+
+TINY: Spec = {path: SPEC[path] for path in ("/etc/ld.so.conf", "/opt/lib/liba.so.1", "/lib")}
+IMAGES: dict[str, Target] = {
+    "sif": Target(lambda: (sif(SifObject(squashfs(TINY)), slots=2)[:30_000],), _open, (b"SIF_MAGIC\0", b"hsqs"), 3),
+    "squashfs": Target(lambda: (squashfs(TINY), squashfs(TINY, pack=bytes)), _open, (b"hsqs",), 6),
+    "squashfs-files": Target(lambda: _files("images/*.squashfs"), _open, (), 3),
+    "docker-archive": Target(lambda: (archive(docker_archive([tar(dict(TINY))])),), _open, JSON_WORDS, 3),
+    "oci-archive": Target(lambda: (archive(oci_layout([packed(tar(dict(TINY)))])),), _open, JSON_WORDS, 3),
+    **{f"image{path}": _in_image(path) for path in IN_IMAGE},
+}
+
+
+# Hosts: from one file of a host to every document of a plan.
+
+DRIVER: Spec = {
+    **libraries("/usr/lib64"),
+    **kernel(V, 2),
+    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": ICD,
+    "/usr/share/nvidia/files.d/sandboxutils-filelist.json": SEEDS["file-list"][0].replace(b".1", b"." + V.encode()),
+    "/etc/cdi/nvidia.json": CDI,
+}
+IN_HOST = (
+    "/etc/ld.so.cache", f"/usr/lib64/libcuda.so.{V}", "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+    "/usr/share/nvidia/files.d/sandboxutils-filelist.json", "/etc/cdi/nvidia.json", "/proc/devices", "/etc/group",
+    "/sys/module/nvidia/version", "/proc/driver/nvidia/gpus/0000:01:00.0/information",
+)  # fmt: skip
+
+
+def _host_spec() -> dict[str, Item]:
+    return {"/etc/ld.so.cache": cache(DRIVER, ("/usr/lib64",)), "/etc/group": "root:x:0:\nvideo:x:44:\n", **DRIVER}
+
+
+def _in_host(path: str) -> Target:
+    """The file *path* of a host is fuzzed."""
+
+    def take(data: bytes) -> None:
+        host = recorded_host({**_host_spec(), path: data})
+        for source in ("auto", "driver", "cdi"):
+            with contextlib.suppress(GpubindError):
+                made = plan(host, Request(source=source))
+                _write(made)
+                report = Report(made, check(host, made), ())
+                for document in CHECK_DOCUMENTS.values():
+                    _encoded(document.render(report))
+                _encoded(render_explanation(explain(made, "libcuda.so.1")))
+
+    return Target(lambda: (_of(_host_spec(), path),), take, JSON_WORDS, 1)
+
+
+def _small_record() -> bytes:
+    return dump_record(survey(recorded_host(_host_spec())), "1").encode()
+
+
+HOSTS = {f"host{path}": _in_host(path) for path in IN_HOST}
+TARGETS: dict[str, Target] = {**PARSERS, **IMAGES, **HOSTS}
+
+
+def take(name: str, data: bytes) -> None:
+    """Give *data* to the target called *name*. Whatever gets out is a fault."""
+    try:
+        with one_command():
+            TARGETS[name].take(data)
+    except GpubindError as error:
+        assert error.what
+        assert "MemoryError" not in error.why
+        _encoded(printable(f"{error.code} {error.what} {error.where} {error.why} {error.hint}"))
+
+
+def seeds_of(name: str) -> Iterator[bytes]:
+    """The good inputs of the target called *name*, no larger than what is made of them."""
+    yield from (seed[: 1 << 16] for seed in TARGETS[name].seeds())
+
+
+if os.environ.get("GPUBIND_BOUNDS"):
+    raise SystemExit("GPUBIND_BOUNDS is set: fuzz with the bounds that users have")

@@ -1,0 +1,90 @@
+"""The CUDA of an image: of its toolkit, its configuration, and what pip, conda, Spack and EasyBuild put in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from build.images import glibc, image, sandbox
+from build.trees import Dir, Link, Spec
+
+from gpubind.image.cuda import DIRECTORIES_LIMIT, wheels_with
+from gpubind.model import ImageCuda
+from image.cuda_trees import SITE, TREES, Installed, conda, torch, wheels
+
+DOCS = Path(__file__).parents[2] / "docs" / "check.md"
+BEGIN, END = "<!-- cuda: begin -->\n", "<!-- cuda: end -->\n"
+
+
+def every_cuda(*parts: Spec) -> tuple[ImageCuda, ...]:
+    return image(glibc(), *parts).facts.every_cuda
+
+
+@pytest.mark.parametrize("installed", TREES, ids=lambda installed: installed.how.strip("`"))
+def test_the_cuda_that_a_package_manager_put_in_is_found(installed: Installed) -> None:
+    found = every_cuda(installed.tree)
+    told = (found[0].version, found[0].where) if found else ("", "")
+    assert told == (installed.cuda, installed.where)
+
+
+def test_the_table_of_trees_is_in_the_docs(update_golden: bool) -> None:
+    lines = ["| what was installed | CUDA | told by |", "| --- | --- | --- |"]
+    for installed in TREES:
+        found = every_cuda(installed.tree)
+        told = (found[0].version, f"`{found[0].where}`") if found else ("none", "")
+        lines.append(f"| {installed.how} | {told[0]} | {told[1]} |")
+    table = "\n".join(lines) + "\n"
+    page = DOCS.read_text()
+    head, _, rest = page.partition(BEGIN)
+    old, _, tail = rest.partition(END)
+    if update_golden:
+        DOCS.write_text(head + BEGIN + table + END + tail)
+    else:
+        assert old == table
+
+
+def test_the_newest_of_several_is_the_images_and_all_are_known() -> None:
+    spec = {
+        **sandbox("export CUDA_VERSION=12.2.0"),
+        **torch(SITE, "2.9.1+cu130", "13.0"),
+        **conda("/opt/conda", "cudatoolkit-11.8.0-h6a678d5_0"),
+    }
+    assert [(cuda.version, cuda.origin) for cuda in every_cuda(spec)] == [
+        ("13.0", "pip"),
+        ("12.2.0", "variable"),
+        ("11.8", "conda"),
+    ]
+    assert image(glibc(), spec).facts.cuda == "13.0"
+
+
+def test_an_environment_that_path_names_is_found_wherever_it_lies() -> None:
+    spec = {
+        **sandbox("export PATH=/data/env/bin:/usr/bin:/bin"),
+        **wheels("/data/env/lib/python3.12/site-packages", "nvidia_cuda_runtime_cu12-12.4.127"),
+    }
+    assert [cuda.version for cuda in every_cuda(spec)] == ["12.4"]
+
+
+def test_lib64_that_is_a_link_to_lib_tells_nothing_new() -> None:
+    spec = {**wheels("/venv/lib/python3.11/site-packages", "cupy_cuda12x-14.2.0"), "/venv/lib64": Link("lib")}
+    assert len(every_cuda(spec)) == 1
+
+
+def test_packages_that_only_look_alike_tell_nothing() -> None:
+    site = wheels(SITE, "nvidia_cuda_nvrtc_cu12-12.4.127", "cupy-13.3.0", "torch-2.4.1", "scu-1.0+cucumber")
+    records = conda("/opt/conda", "cuda-nvcc-13.0.1-0", "cudatoolkit-dev-11.7.0-h1de0b5d_6")
+    spack: Spec = {"/opt/software/linux-zen3/cuda-samples-12.4-l7hh5stwqzmqkwfn": Dir(), "/software/CUDA/all": Dir()}
+    assert every_cuda(site, records, spack) == ()
+
+
+def test_no_more_directories_are_listed_than_the_limit() -> None:
+    many: Spec = {f"/opt/{number:04}/conda-meta/cudatoolkit-11.8.0-0.json": "{}" for number in range(600)}
+    last = conda("/opt/zz", "cuda-cudart-13.0.48-0")
+    assert DIRECTORIES_LIMIT < 600
+    assert [cuda.version for cuda in every_cuda(many, last)] == ["11.8"]
+
+
+def test_the_directory_of_a_wheel_that_has_a_library_is_found() -> None:
+    tree = image(glibc(), wheels(SITE, "nvidia_cudnn_cu12-9.1.0.70")).tree
+    assert wheels_with(tree, "", "libcudnn.so.9") == f"{SITE}/nvidia/cudnn/lib"
+    assert wheels_with(tree, "", "libcudnn.so.8") is None

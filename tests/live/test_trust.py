@@ -1,0 +1,166 @@
+"""Root and a hostile user on one machine: what the user has planted is not followed, not believed and not run.
+
+Each script has a /tmp, homes and an /opt of its own, which end with it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from build.driver import kernel, rhel
+from build.race import LEVELS, SECRET, racing
+from build.trees import Node, Spec, make_tree
+
+from gpubind.image import open_image
+from live.machine import PYTHON_ENV, Bind, Machine
+
+pytestmark = pytest.mark.live
+
+RACES = 5000
+FRESH = """
+for place in /root /opt; do mount -t tmpfs -o mode=755 tmpfs $place; done
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -t tmpfs -o mode=755,uid=$(id -u user),gid=$(id -g user) tmpfs /home/user
+echo mine > /opt/victim
+as_user() { su user -c "$1"; }
+"""
+PLAN = "python3 -m gpubind plan --nv -q --host debian13-nvidia550 --json"
+
+
+def shell(machine: Machine, script: str, *binds: Bind, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """*script* as root on the machine."""
+    words = ["sh", "-ec", FRESH + script]
+    return machine.run(words, driver=True, binds=[*machine.modules, *binds], env=PYTHON_ENV, status=status)
+
+
+def planted(how: str) -> str:
+    return f"as_user {shlex.quote(how)}\n"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "ln -s /opt/victim /tmp/plan.json",
+        "ln -s /opt/new /tmp/plan.json",
+        "echo theirs > /tmp/plan.json; chmod 666 /tmp/plan.json",
+        "mkfifo /tmp/plan.json; chmod 666 /tmp/plan.json",
+        "mkdir /home/user/d; ln -s /opt/victim /home/user/d/plan.json; ln -s /home/user/d /tmp/d",
+    ],
+    ids=["link", "dangling", "file", "fifo", "link-on-the-way"],
+)
+def test_root_writes_through_nothing_that_a_user_has_planted(trixie: Machine, how: str) -> None:
+    path = "/tmp/d/plan.json" if "/tmp/d" in how else "/tmp/plan.json"
+    script = planted(how) + f"{PLAN} -o {path} || echo exit $?; cat /opt/victim; ls /opt"
+    done = shell(trixie, script)
+    assert done.stdout.splitlines() == ["exit 4", "mine", "victim"]
+    assert "unwritable-file" in done.stderr
+
+
+def test_a_users_file_that_root_writes_stays_the_users(trixie: Machine) -> None:
+    script = planted("echo old > ~/plan.json; chmod 4640 ~/plan.json")
+    script += f"{PLAN} -o /home/user/plan.json; stat -c '%U %G %a' /home/user/plan.json; wc -l < /home/user/plan.json"
+    owner, lines = shell(trixie, script).stdout.splitlines()
+    assert owner == "user user 640"
+    assert int(lines) > 100
+
+
+def test_a_user_follows_no_link_of_anothers_in_tmp(trixie: Machine) -> None:
+    script = "echo -n > /home/user/prey; chown user /home/user/prey\n"
+    script += "su nobody -s /bin/sh -c 'ln -s /home/user/prey /tmp/plan.json'\n"
+    script += f"su user -c 'PYTHONPATH=$PYTHONPATH {PLAN} -o /tmp/plan.json' || echo exit $?; wc -c < /home/user/prey"
+    assert shell(trixie, script).stdout.split() == ["exit", "4", "0"]
+
+
+def test_root_believes_no_configuration_list_or_program_of_a_users_home(trixie: Machine) -> None:
+    script = planted(
+        "mkdir -p ~/.config/gpubind ~/bin; echo 'root = \"/home/user\"' > ~/.config/gpubind/config.toml;"
+        "ln -s /etc/shadow ~/.config/gpubind/nvliblist.conf;"
+        "printf '#!/bin/sh\\ntouch /opt/was-run\\n' > ~/bin/apptainer; chmod 755 ~/bin/apptainer"
+    )
+    script += "export HOME=/home/user PATH=/home/user/bin:$PATH\n"
+    script += "python3 -m gpubind record -o /opt/record.json; ! grep -q 'root:' /opt/record.json\n"
+    script += "python3 -m gpubind plan --nv --json -o /opt/plan.json\n"
+    script += "python3 -m gpubind check --nv --backend apptainer > /opt/check || true\n"
+    script += "python3 -m gpubind plan --nv --format apptainer > /opt/words\n"
+    script += "test ! -e /opt/was-run; test ! -e /home/user/.cache; cat /opt/plan.json"
+    plan = json.loads(shell(trixie, script).stdout)
+    assert plan["drivers"][0]["root"] == "/"
+    told = {one["subject"]: one["severity"] for one in plan["findings"] if one["code"] == "writable-by-others"}
+    assert told == {
+        "/home/user/.config/gpubind/config.toml": "warning",
+        "/home/user/.config/gpubind/nvliblist.conf": "warning",
+        "/home/user/.cache/gpubind": "note",
+        "/home/user/bin": "note",
+    }
+
+
+def test_roots_runtime_is_not_one_that_a_user_has_made(trixie: Machine) -> None:
+    script = planted("mkdir ~/bin; printf '#!/bin/sh\\ntouch /opt/was-run\\n' > ~/bin/ch-run; chmod 755 ~/bin/ch-run")
+    script += "export PATH=/home/user/bin\n"
+    script += "/usr/bin/python3 -m gpubind exec --backend ch-run / true; echo exit $?; test ! -e /opt/was-run"
+    done = shell(trixie, "set +e\n" + script)
+    assert done.stdout == "exit 125\n"
+    assert "others than root could change" in done.stderr
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Bind:
+    """A driver with a manifest that must be changed for any container."""
+    manifest = {"file_format_version": "1.0.1", "ICD": {"library_path": "/nix/store/x/lib/libGLX_nvidia.so.0"}}
+    files: Spec = {**rhel(), **kernel(), "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": json.dumps(manifest)}
+    make_tree(tmp_path, {path: item for path, item in files.items() if not isinstance(item, Node)})
+    return Bind(str(tmp_path), "/srv/driver")
+
+
+@pytest.mark.parametrize(
+    ("directory", "why"),
+    [
+        ("/opt/gpubind", None),
+        ("/tmp/gpubind", "others than root may write to /tmp"),
+        ("/home/user/gpubind", "others than root may write to /home/user"),
+        ("/opt/link/gpubind", "others than root may write to /home/user"),
+        ("/opt/closed/gpubind", "not everybody may enter /opt/closed"),
+    ],
+)
+def test_what_root_stages_for_everybody_lasts(trixie: Machine, driver: Bind, directory: str, why: str) -> None:
+    script = "umask 077; ln -s /home/user /opt/link; mkdir -m 700 /opt/closed\n"
+    script += (
+        "python3 -m gpubind plan --nv -q --root /srv/driver --dev-root /srv/driver --format cdi -o /opt/spec.json "
+    )
+    script += f"--stage-dir {directory} || echo exit $?\n"
+    script += f"as_user 'cat {directory}/*.json' || true; ls /home/user /tmp"
+    done = shell(trixie, script, driver)
+    if why is None:
+        assert json.loads(done.stdout.partition("/home/user:")[0])["ICD"]
+    else:
+        assert done.stdout.startswith("exit 4\n")
+        assert why in done.stderr
+    assert "gpubind" not in done.stdout.partition("/home/user:")[2]
+
+
+def test_root_stages_in_no_home_of_a_users(trixie: Machine, driver: Bind) -> None:
+    script = "export HOME=/home/user TMPDIR=/home/user\n"
+    script += "python3 -m gpubind plan --nv -q --root /srv/driver --dev-root /srv/driver --format apptainer\n"
+    script += "ls -A /home/user /tmp"
+    done = shell(trixie, script, driver)
+    assert "/tmp/gpubind-0/" in done.stdout
+    assert done.stdout.partition("/home/user:\n")[2].startswith("\n/tmp:\ngpubind-0\n")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_5000_looks_at_an_image_that_is_exchanged_meanwhile_see_nothing_outside(tmp_path: Path, level: str) -> None:
+    with racing(tmp_path, level) as image:
+        seen = [open_image(image).facts.env.get("LD_LIBRARY_PATH") for _ in range(RACES)]
+    assert {*seen} == {None, "/own"}, seen.count(SECRET)
+
+
+def test_an_image_that_a_user_may_not_read_is_forbidden(trixie: Machine) -> None:
+    script = "mkdir -p /opt/image/usr/lib; chmod 000 /opt/image/usr/lib; ln -s usr/lib /opt/image/lib\n"
+    script += "as_user 'PYTHONPATH=$PYTHONPATH python3 -m gpubind check --nv --image /opt/image' || echo exit $?"
+    done = shell(trixie, script)
+    assert done.stdout == "exit 4\n"
+    assert "you may not look into its /lib" in done.stderr

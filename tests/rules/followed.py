@@ -1,0 +1,201 @@
+"""What comes of following a finding's hint: what of the hint is followed, and the situation after.
+
+Where a command mends it, the command itself is run, by `rules.programs`; what only a person can do is not here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from build.driver import kernel, rhel
+from build.elf import elf
+from build.images import GLVND, glibc, image
+from build.starts import start
+from build.trees import File, Spec, recorded_tree
+
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, HostPath
+from gpubind.runtimes.flags import Options
+from gpubind.runtimes.start import Start
+from rules import cases_amd, cases_host, cases_image
+from rules.cases_host import NIX, WHOLE_LIST, healthy, site_list
+from rules.cases_image import LIB, cuda, program, runs
+from rules.situations import Case, Situation
+
+CASES: dict[str, Case] = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES}
+
+
+class Followed(NamedTuple):
+    """A hint that was followed."""
+
+    says: str
+    """What the hint says of it."""
+    then: Situation
+
+
+def almost(code: str, says: str) -> Followed:
+    """Following the hint leads to the situation in which it is almost so."""
+    return Followed(says, CASES[code].almost)
+
+
+def with_request(code: str, says: str, **request: Any) -> Followed:
+    fires = CASES[code].fires
+    return Followed(says, fires._replace(request={**fires.request, **request}))
+
+
+def with_environ(code: str, says: str, **environ: str) -> Followed:
+    fires = CASES[code].fires
+    return Followed(says, fires._replace(facts={**fires.facts, "environ": {**fires.facts["environ"], **environ}}))
+
+
+def with_parts(code: str, says: str, *parts: Spec) -> Followed:
+    fires = CASES[code].fires
+    return Followed(says, fires._replace(parts=(*fires.parts, *parts)))
+
+
+def with_image(code: str, says: str, *specs: Spec) -> Followed:
+    return Followed(says, CASES[code].fires._replace(image=image(*specs)))
+
+
+BACKENDS = CASES["devices-not-isolated"].fires
+UUIDS = "GPU-00000001-1111-2222-3333-444444444444"
+STORE = recorded_tree({NIX: File(elf("ld-linux-x86-64.so.2", kind=3), 0o755)})
+NIX_BIND = Brought((UserBind(HostPath("/nix"), ContainerPath("/nix")),))
+NEWER = {"libc.so.6": ("GLIBC_2.38",)}
+NEEDING_X11: Spec = {f"{LIB}/libX11.so.6": elf("libX11.so.6")}
+MANIFESTS: Spec = {
+    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": (
+        '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}'
+    )
+}
+
+FOLLOWED: dict[str, Followed] = {
+    # Options of gpubind, of the runtime, and of the user.
+    "amd-groups": Followed(
+        "--group-add keep-groups",
+        cases_amd.amd(backend="podman", image=cases_amd.WITH_ROCM)._replace(
+            start=Start(program="podman", options=Options({"group-add": ("keep-groups",)}))
+        ),
+    ),
+    "compat-harmful": with_request("compat-harmful", "--cuda-compat host", cuda_compat="host"),
+    "compat-ignored": with_request("compat-ignored", "--cuda-compat image", cuda_compat="image"),
+    "devices-not-isolated": almost("devices-not-isolated", "--contain"),
+    "foreign-interpreter": Followed(
+        "bind /nix too, read-only",
+        CASES["foreign-interpreter"].fires._replace(image=image(glibc()), brought=NIX_BIND, local=STORE),
+    ),
+    "gpu-forbidden": with_request("gpu-forbidden", "choose a GPU that the job has", gpus="1"),
+    "gpu-uuid-unknown": almost("gpu-uuid-unknown", "choose with --gpus by PCI address"),
+    "image-unknown": almost("image-unknown", "give --image"),
+    "library-path-last": Followed(
+        "leave out --no-eval",
+        CASES["library-path-last"].fires._replace(start=start(program="singularity")),
+    ),
+    "like-one-vendor": with_request("like-one-vendor", "ask for one of them", vendors=("nvidia",)),
+    "name-collision": with_request("name-collision", "give --libdir another directory", libdir="/.gpubind/libs"),
+    "no-dev": almost("no-dev", "leave out --no-mount dev"),
+    "program-on-host": almost("program-on-host", "--backend"),
+    "slurm-gpu-ambiguous": with_request("slurm-gpu-ambiguous", "ask for one vendor (--nv", vendors=("nvidia",)),
+    "source-failed": almost("source-failed", "leave --source out"),
+    "userspace-unknown": almost("userspace-unknown", "--userspace host"),
+    "vendor-neutral-left-out": Followed(
+        "give --image", CASES["vendor-neutral-left-out"].fires._replace(image=image(glibc(), GLVND))
+    ),
+    # Variables.
+    "gpu-order-unknown": with_environ(
+        "gpu-order-unknown", "CUDA_DEVICE_ORDER=PCI_BUS_ID", CUDA_DEVICE_ORDER="PCI_BUS_ID"
+    ),
+    "hip-visible-composed": Followed(
+        "set one of them alone: ROCR_VISIBLE_DEVICES", cases_amd.amd(environ={"ROCR_VISIBLE_DEVICES": "3"})
+    ),
+    "mig-mode": almost("mig-mode", "CUDA_VISIBLE_DEVICES=MIG-<UUID>"),
+    "mig-unresolved": almost("mig-unresolved", "MIG-GPU-<uuid>/1/0"),
+    "rocm-path": Followed("unset the variable", cases_amd.amd()),
+    "rocr-visible-cut": Followed("name each GPU once", cases_amd.amd(environ={"ROCR_VISIBLE_DEVICES": "0,1"})),
+    "visible-devices-none": Followed("take the variable away", Situation(healthy())),
+    "visible-devices-unknown": with_environ("visible-devices-unknown", UUIDS, CUDA_VISIBLE_DEVICES=UUIDS),
+    # Images.
+    "bad-require": almost("bad-require", "`property operator value`"),
+    "cuda-minor-version": almost("cuda-minor-version", "use driver"),
+    "cuda-too-new": with_image("cuda-too-new", "use an image for CUDA 12.4 or older", cuda("12.4.0")),
+    "driver-in-image": with_image("driver-in-image", "take the driver out of the image", glibc()),
+    "executable-stack": almost("executable-stack", "use an image with glibc before 2.41"),
+    "image-architecture": almost("image-architecture", "use an image for the host's architecture"),
+    "image-env-undecided": almost("image-env-undecided", "plain assignments and exports are understood"),
+    "image-libc": with_image("image-libc", "use an image with a newer C library", glibc("2.38")),
+    "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
+    "library-missing": almost("library-missing", "install libX11.so.6 in the image"),
+    "library-version": almost("library-version", "use an image with a newer"),
+    "library-path-order": almost("library-path-order", "take the copies out of the image"),
+    "no-mount-point": with_image(
+        "no-mount-point",
+        "make the mount points in the image",
+        glibc(),
+        cases_image.LIBS,
+        {f"/.singularity.d/libs/{name}": b"" for name in ("libcuda.so.1",)},
+        dict.fromkeys(("/usr/bin/nvidia-smi", "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"), b""),
+    ),
+    "program-driver": with_image(
+        "program-driver", "take the driver out of the image", program(needed=("libcuda.so.1",), rpath="/opt/drv")
+    ),
+    "program-interpreter": almost("program-interpreter", "was built for another C library"),
+    "program-library-missing": with_image(
+        "program-library-missing",
+        "install libcudnn.so.9 in the image",
+        program(needed=("libcudnn.so.9", "libcuda.so.1")),
+        {f"{LIB}/libcudnn.so.9": elf("libcudnn.so.9")},
+    ),
+    "program-library-version": almost("program-library-version", "build the program for this one"),
+    "program-missing": Followed(
+        "install it in the image",
+        runs(
+            {
+                **glibc(),
+                cases_image.SELF_MADE: File(b"#!/usr/bin/env python3\n", 0o755),
+                "/usr/bin/env": File(elf(kind=2), 0o755),
+                "/usr/bin/python3": File(elf(kind=2), 0o755),
+            }
+        ),
+    ),
+    "program-not-executable": almost("program-not-executable", "chmod a+rx"),
+    "require-unsatisfied": almost("require-unsatisfied", "NVIDIA_DISABLE_REQUIRE=1"),
+    "stub-in-image": with_image("stub-in-image", "remove it from the image", glibc()),
+    "userspace-conflict": almost("userspace-conflict", "in the image"),
+    "userspace-left-out": almost("userspace-left-out", "one with a C library as new as the host's"),
+    "userspace-missing": almost("userspace-missing", "use an image with ROCm"),
+    "vendor-neutral-missing": almost("vendor-neutral-missing", "install it in the image"),
+    # Files and packages of the host.
+    "bad-cdi": with_parts("bad-cdi", "make it anew", cases_host.cdi()),
+    "bad-filelist": Followed("install the driver's package again", Situation(healthy())),
+    "bad-icd": with_parts("bad-icd", "install the driver's package again", MANIFESTS),
+    "binds-forbidden": almost("binds-forbidden", "`user bind control = yes`"),
+    "cdi-conflict": Followed("keep one of the files", Situation(healthy(cases_host.cdi()))),
+    "companion-missing": almost("companion-missing", "install the driver's package that has it"),
+    "gbm-backend-missing": Followed(
+        "install the driver's package with libnvidia-allocator", Situation(healthy(), request=cases_host.GRAPHICS)
+    ),
+    "gpu-without-driver": with_parts("gpu-without-driver", "install the driver", rhel(), kernel()),
+    "library-unreadable": almost("library-unreadable", "install the driver's package again"),
+    "like-collision": almost("like-collision", "take one of the two out of the list"),
+    "like-entry": almost("like-entry", "take the entry out of the list"),
+    "manifest-dangling": with_parts(
+        "manifest-dangling",
+        "add the library to the list",
+        {"/usr/lib64/libnvidia-opencl.so.1": elf("libnvidia-opencl.so.1")},
+    ),
+    "manifest-missing": almost("manifest-missing", "install the driver's package that has the manifest"),
+    "no-libcuda": with_parts("no-libcuda", "install the driver's user-space libraries", rhel()),
+    "no-nvml": Followed("install the driver's package with NVML", Situation(healthy())),
+    "not-in-list": Followed("add these lines to the list", Situation(healthy(), listfile=site_list(WHOLE_LIST))),
+    "other-driver-version": Followed("remove the version that is not used", Situation(healthy())),
+    "stale-cdi": with_parts("stale-cdi", "make it anew", cases_host.cdi()),
+    "stub-libcuda": Followed("remove it", Situation(healthy())),
+    "gpudirect-not-asked": Followed(
+        "NVIDIA_GDRCOPY=enabled",
+        CASES["gpudirect-not-asked"].fires._replace(
+            facts={"environ": {"NVIDIA_GDRCOPY": "enabled", "NVIDIA_MOFED": "enabled"}}
+        ),
+    ),
+    "udocker-tools": almost("udocker-tools", "UDOCKER_USE_PROOT_EXECUTABLE=/usr/bin/proot"),
+    "writable-by-others": almost("writable-by-others", "let root own it"),
+}

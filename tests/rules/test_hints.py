@@ -1,0 +1,67 @@
+"""Whoever follows a hint to the letter is rid of the finding, and has no new error."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+from build.trees import Item
+
+from gpubind.findings import MENDED_BY, texts
+from gpubind.model import Finding
+from rules.followed import CASES, FOLLOWED
+from rules.programs import run
+from rules.situations import Situation, found
+
+BY = {code: text["by"] for code, text in texts().items()}
+OTHERS_MEND = ("person", "nothing")
+
+
+def about(code: str, situation: Situation) -> list[Finding]:
+    return [finding for finding in found(situation) if finding.code == code]
+
+
+def errors(situation: Situation) -> set[str]:
+    return {finding.code for finding in found(situation) if finding.severity == "error"}
+
+
+def after(situation: Situation, commands: list[str]) -> Situation:
+    """*situation*, once root has run *commands*."""
+    files: dict[str, Item] = dict(chain.from_iterable(part.items() for part in situation.parts))
+    environ = dict(situation.facts.get("environ", {}))
+    for command in commands:
+        run(command, files, environ)
+    return situation._replace(parts=(files,), facts={**situation.facts, "environ": environ})
+
+
+def test_every_code_says_what_mends_it() -> None:
+    assert {*BY.values()} == {*MENDED_BY}
+
+
+def test_every_hint_is_followed_but_what_a_person_alone_can_do() -> None:
+    due = {code for code, by in BY.items() if by not in (*OTHERS_MEND, "command")}
+    assert due == {*FOLLOWED}
+
+
+@pytest.mark.parametrize("code", sorted(FOLLOWED))
+def test_a_hint_that_is_followed_ends_the_finding_and_makes_no_new_error(code: str) -> None:
+    fires, followed = CASES[code].fires, FOLLOWED[code]
+    told = [f"{finding.hint}: {finding.command}" for finding in about(code, fires)]
+    assert [text for text in told if followed.says in text], told
+    assert about(code, followed.then) == []
+    assert errors(followed.then) <= errors(fires) - {code}
+
+
+@pytest.mark.parametrize("code", sorted(code for code, by in BY.items() if by == "command"))
+def test_a_command_that_is_run_ends_the_finding_and_makes_no_new_error(code: str) -> None:
+    fires = CASES[code].fires
+    commands = [finding.command or "" for finding in about(code, fires)]
+    assert all(commands)
+    then = after(fires, list(dict.fromkeys(commands)))
+    assert about(code, then) == []
+    assert errors(then) <= errors(fires) - {code}
+
+
+@pytest.mark.parametrize("code", sorted(code for code, by in BY.items() if by in OTHERS_MEND))
+def test_what_a_person_has_to_do_is_told(code: str) -> None:
+    assert all(finding.hint for finding in about(code, CASES[code].fires))

@@ -1,0 +1,197 @@
+"""Which runtime `--backend auto` means, and what a start on a recorded host is."""
+
+from __future__ import annotations
+
+import json
+from copy import copy
+from pathlib import Path
+
+import pytest
+from build.driver import kernel, rhel
+from build.images import glibc
+from build.trees import Node, Spec, make_tree
+from test_cli import HOST, gpubind
+
+from gpubind.caller import begin, image_form
+from gpubind.cli.options import PlanOptions
+from gpubind.cli.words import WordsOf, plan_in_words
+from gpubind.errors import RuntimeLimitError
+from gpubind.facade import open_host
+from gpubind.host import Host
+from gpubind.preparation import choose_runtime, host_for, layout_of, start_on
+from gpubind.runtimes import RUNTIMES
+
+EVERY = (
+    *("apptainer", "singularity", "bwrap", "podman", "docker", "ch-run", "proot", "udocker", "systemd-nspawn"),
+    *("crun", "runc"),
+)
+
+
+def programs_in(directory: Path, *names: str) -> dict[str, str]:
+    """An environment in whose PATH programs of these names are, and nothing else."""
+    place = directory / "-".join(("programs", *names))
+    place.mkdir(exist_ok=True)
+    for name in names:
+        (place / name).write_text("#!/bin/sh\n")
+        (place / name).chmod(0o755)
+    return {"PATH": str(place)}
+
+
+def images(directory: Path) -> dict[str, str]:
+    """An image of each form, by its name."""
+    (directory / "tree/usr").mkdir(parents=True)
+    (directory / "bundle").mkdir()
+    (directory / "bundle/config.json").write_text("{}")
+    (directory / "x.sif").touch()
+    (directory / "layout").mkdir()
+    return {
+        "tree": f"{directory}/tree",
+        "sif": f"{directory}/x.sif",
+        "bundle": f"{directory}/bundle",
+        "layout": f"oci:{directory}/layout:latest",
+        "archive": f"oci-archive:{directory}/x.tar",
+        "docker archive": "docker-archive:x.tar:name:tag",
+        "registry": "docker://docker.io/library/debian:12",
+        "library": "library://user/collection/image",
+        "name": "debian:12",
+        "podman": "podman:debian:12",
+        "docker": "docker:debian:12",
+        "gone": "/nonexistent/x",
+        "gone.sif": "gone.sif",
+    }
+
+
+ABLE = {
+    "tree": ("apptainer", "singularity", "bwrap", "podman", "ch-run", "proot", "systemd-nspawn"),
+    "sif": ("apptainer", "singularity"),
+    "bundle": ("crun", "runc"),
+    "layout": ("apptainer", "singularity", "podman"),
+    "archive": ("apptainer", "singularity", "podman"),
+    "docker archive": ("apptainer", "singularity", "podman"),
+    "registry": ("apptainer", "singularity", "podman"),
+    "library": ("apptainer", "singularity"),
+    "podman": ("podman",),
+    "docker": ("docker",),
+}
+"""Those that start each, in the order in which they are taken."""
+
+
+@pytest.mark.parametrize("kind", ABLE)
+def test_the_first_that_is_there_and_starts_such_an_image_is_taken(tmp_path: Path, kind: str) -> None:
+    image = images(tmp_path)[kind]
+    there = list(EVERY)
+    for name in ABLE[kind]:
+        chosen = choose_runtime(image, programs_in(tmp_path, *there))
+        assert chosen.runtime.name == name
+        there.remove(name)
+    with pytest.raises(RuntimeLimitError) as caught:
+        choose_runtime(image, programs_in(tmp_path, *there))
+    assert (caught.value.code, caught.value.where) == ("no-runtime", image)
+    assert ", ".join(ABLE[kind]) in caught.value.why
+
+
+def test_a_name_that_is_nothing_here_is_a_stores_or_else_the_matter_of_whoever_is_there(tmp_path: Path) -> None:
+    chosen = choose_runtime("debian:12", programs_in(tmp_path, *EVERY))
+    assert (chosen.runtime.name, chosen.image) == ("podman", "debian:12")
+    assert choose_runtime("debian:12", programs_in(tmp_path, "bwrap", "udocker")).runtime.name == "udocker"
+    assert choose_runtime("debian:12", programs_in(tmp_path, "apptainer")).runtime.name == "apptainer"
+    for missing in ("/nonexistent/x", "./x", "gone.sif"):
+        assert choose_runtime(missing, programs_in(tmp_path, *EVERY)).runtime.name == "apptainer"
+
+
+def test_an_image_that_is_named_with_its_store_is_told_to_that_by_its_own_name(tmp_path: Path) -> None:
+    for store in ("podman", "docker"):
+        chosen = choose_runtime(f"{store}:docker:dind", programs_in(tmp_path, *EVERY))
+        assert (chosen.runtime.name, chosen.image) == (store, "docker:dind")
+
+
+def test_what_is_there_counts_before_what_its_name_looks_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "oci:x").mkdir()
+    (tmp_path / "docker:x").touch()
+    monkeypatch.chdir(tmp_path)
+    assert (image_form("oci:x"), image_form("docker:x")) == ("directory", "file")
+    assert choose_runtime("docker:x", programs_in(tmp_path, *EVERY)).image == "docker:x"
+
+
+def test_the_runtime_that_was_chosen_is_said_with_v_alone(tmp_path: Path) -> None:
+    env = programs_in(tmp_path, "bwrap", "apptainer")
+    words = ("--host", HOST, "--dry-run", images(tmp_path)["tree"], "true")
+    said = "note: backend: apptainer, the first in PATH of those that start a directory\n"
+    loud = gpubind("exec", "-v", *words, env=env)
+    assert loud.stderr.startswith(said)
+    assert said not in gpubind("exec", *words, env=env).stderr + loud.stdout
+    assert said not in gpubind("exec", "-v", "--backend", "apptainer", *words, env=env).stderr
+
+
+# A start on another machine.
+
+
+def recorded(euid: int = 0, machine: str = "x86_64") -> Host:
+    made = copy(open_host(HOST))
+    made.identity = made.identity._replace(euid=euid)
+    made.uname = made.uname._replace(machine=machine)
+    return made
+
+
+@pytest.mark.parametrize("mine", [0, 1000])
+@pytest.mark.parametrize("theirs", [0, 1000])
+def test_who_starts_on_a_recorded_host_is_who_recorded_it(
+    mine: int, theirs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: mine)
+    start = begin(RUNTIMES["crun"], "/usr/bin/crun", (), {}, recorded(theirs))
+    assert (start.is_root, start.uid, start.pid) == (theirs == 0, None, None)
+
+
+@pytest.mark.parametrize(("machine", "directory"), [("x86_64", "x86_64-linux-gnu"), ("aarch64", "aarch64-linux-gnu")])
+def test_where_loaders_look_is_a_matter_of_the_hosts_architecture(machine: str, directory: str) -> None:
+    host = recorded(machine=machine)
+    layout = layout_of(start_on(host, RUNTIMES["udocker"], ()), host, None)
+    assert layout.libdir == f"/usr/lib/{directory}"
+
+
+def test_an_edited_bundle_is_the_same_whoever_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rootfs").mkdir()
+    document = {"ociVersion": "1.0.2", "root": {"path": "rootfs"}, "process": {"cwd": "/", "args": ["x"]}}
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    texts = set()
+    for euid, may_write in ((0, True), (1000, False)):
+        monkeypatch.setattr("os.geteuid", lambda euid=euid: euid)
+        monkeypatch.setattr("os.access", lambda path, mode, may=may_write: may)
+        _, text = plan_in_words(PlanOptions(host=HOST), str(tmp_path), WordsOf("oci", False, (), False, None))
+        texts.add(text)
+    assert len(texts) == 1
+
+
+# What a check knows of a start.
+
+
+@pytest.mark.parametrize("backend", ["proot", "ch-run"])
+def test_a_check_knows_that_the_user_accepts_what_can_be_written(tmp_path: Path, backend: str) -> None:
+    files: Spec = {**rhel(), **kernel()}
+    make_tree(tmp_path / "root", {path: item for path, item in files.items() if not isinstance(item, Node)})
+    make_tree(tmp_path / "image", glibc())
+    words = ("check", "--root", str(tmp_path / "root"), "--backend", backend, "--image", str(tmp_path / "image"))
+    env = {**programs_in(tmp_path, backend)}
+    refused, accepted = gpubind(*words, env=env).stdout, gpubind(*words, "--allow-writable", env=env).stdout
+    assert ("--allow-writable" in refused, "--allow-writable" in accepted) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ((), False),
+        (("--setenv", "OTHER", "1"), False),
+        (("--setenv", "CUDA_VISIBLE_DEVICES", "1"), True),
+        (("--setenv", "NVIDIA_VISIBLE_DEVICES", "all"), True),
+        (("--unsetenv", "CUDA_VISIBLE_DEVICES"), True),
+        (("--clearenv",), True),
+    ],
+)
+def test_what_bubblewrap_is_told_for_the_container_chooses_there_and_nothing_else(
+    words: tuple[str, ...], chosen: bool
+) -> None:
+    host = copy(open_host(HOST))
+    host.environ, host.local = {**host.environ, "CUDA_VISIBLE_DEVICES": "0"}, host.driver
+    start = begin(RUNTIMES["bwrap"], None, words, host.environ, host)
+    assert ("CUDA_VISIBLE_DEVICES" not in host_for(host, start, None).environ) == chosen

@@ -1,0 +1,91 @@
+"""docs/python.md: its example runs and has types, and it tells every field of what a caller fills in."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+import gpubind
+from gpubind.model import Request
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "python.md"
+BEGIN, END = "<!-- request: begin -->\n", "<!-- request: end -->\n"
+
+
+def example() -> tuple[str, str]:
+    """The code of the page, and what it says that it prints."""
+    code, said = re.findall(r"```(?:python)?\n(.*?)```", PAGE.read_text(), re.DOTALL)[:2]
+    return code, said
+
+
+def test_the_example_prints_what_the_page_says() -> None:
+    code, said = example()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == said
+
+
+def test_the_example_and_its_mistakes_are_found_by_a_type_checker(tmp_path: Path) -> None:
+    code, _ = example()
+    (tmp_path / "right.py").write_text(code)
+    (tmp_path / "wrong.py").write_text("import gpubind\n\ngpubind.Request(caps=('compue',))\n")
+    options = ("--strict", "--follow-imports=silent", "--no-incremental", "--config-file", "")
+    command = [sys.executable, "-m", "mypy", *options, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    wrong = [line for line in done.stdout.splitlines() if "error:" in line]
+    assert [line.rpartition("/")[2].partition(":")[0] for line in wrong] == ["wrong.py"], done.stdout
+
+
+def table() -> str:
+    """The fields of `Request` with their defaults and what the class says of each."""
+    source = inspect.getsource(Request)
+    rows = ["| field | default | meaning |", "| --- | --- | --- |"]
+    for name, default in Request._field_defaults.items():
+        said = re.search(rf'^    {name}: [^\n]*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
+        assert said is not None, name
+        rows.append(f"| `{name}` | `{default!r}` | {' '.join(said.group(1).split())} |")
+    return "\n".join(rows) + "\n"
+
+
+def test_every_field_of_a_request_is_told(update_golden: bool) -> None:
+    head, _, rest = PAGE.read_text().partition(BEGIN)
+    old, _, tail = rest.partition(END)
+    if update_golden:
+        PAGE.write_text(head + BEGIN + table() + END + tail)
+    else:
+        assert old == table()
+
+
+def named(hint: Any) -> Iterator[type]:
+    """The classes of the package in a type."""
+    if isinstance(hint, type) and hint.__module__.startswith("gpubind."):
+        yield hint
+    for argument in get_args(hint):
+        yield from named(argument)
+
+
+FUNCTIONS = [getattr(gpubind, name) for name in gpubind.__all__]
+FUNCTIONS = [thing for thing in FUNCTIONS if isinstance(thing, FunctionType)]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_class_in_a_signature_is_exported_and_every_function_is_on_the_page(function: Any) -> None:
+    namespace = {name: getattr(gpubind, name) for name in gpubind.__all__}
+    hints = get_type_hints(function, localns=namespace)
+    for hint in hints.values():
+        for kind in named(hint):
+            assert kind.__name__ in gpubind.__all__, kind
+    assert re.search(rf"`{function.__name__}\(", PAGE.read_text())
+
+
+def test_every_error_that_is_exported_is_on_the_page() -> None:
+    errors = [name for name in gpubind.__all__ if name.endswith("Error")]
+    assert [name for name in errors if f"`{name}`" not in PAGE.read_text() and name != "GpubindError"] == []
