@@ -33,6 +33,8 @@ WORDS_LIMIT = 64
 """How many words of a command line a stored beginning may have."""
 TEXT_LIMIT = 1 << 20
 """Bytes of a file that are compared by content."""
+OWN_ENVIRON = "/proc/self/environ"
+"""The environment as the interpreter got it."""
 _DIGEST_SIZE = 20
 _SIGPIPE, _SIGXFSZ = 13, 25
 _VARIABLES = (
@@ -361,7 +363,7 @@ def ask_own_locale(_: str) -> bool:
     if os.environ.get("LC_CTYPE") != "C.UTF-8":
         return False
     try:
-        file, data = posix.open("/proc/self/environ", os.O_RDONLY | os.O_CLOEXEC), b"\0"
+        file, data = posix.open(OWN_ENVIRON, os.O_RDONLY | os.O_CLOEXEC), b"\0"
     except OSError:
         return False
     try:

@@ -3,7 +3,7 @@
 The recorder stands where some functions of `os`, `os.environ`, `open` and `pwd.getpwuid` stand, from when the command
 line begins to run until the answer is there, or until anything fails: so a module need not know of it, and one that is
 written next year cannot forget it. Nothing stands there unless `gpubind` is the program that runs: `import gpubind`
-loads none of this. tests/memo/test_recorded.py lists every function of the machine's that gpubind calls, and why each
+loads none of this. tests/memo/test_asked.py lists every function of the machine's that gpubind calls, and why each
 of them is recorded, is no question, or ends the recording: with any other, it fails.
 
 What is asked is signed before it is read, and all of it is asked again in the end: what was read in between was true.

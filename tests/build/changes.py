@@ -213,9 +213,16 @@ def another_home(bench: Bench, rng: random.Random) -> None:
     bench.user_home = rng.choice(("/home/one", "/home/two", "/"))
 
 
+def another_locale(bench: Bench, rng: random.Random) -> None:
+    """Python sets LC_CTYPE for itself, or the caller has set it."""
+    bench.environ["LC_CTYPE"] = "C.UTF-8"
+    bench.own_environ.write_bytes(rng.choice((b"A=1\0", b"LC_CTYPE=C.UTF-8\0")))
+
+
 CHANGES: tuple[Change, ...] = (
     *(a_byte, a_byte_with_the_old_times, a_touch, a_line, a_line, a_link, a_mode, something_that_was_absent),
     *(something_that_was_absent, something_less, a_cdi_spec, a_configuration, an_earlier_program, a_variable),
     *(a_variable, another_gpu, another_kernel_module, another_image, a_moved_directory, another_home),
+    another_locale,
     *((a_device_node, an_owner) if IS_ROOT else ()),
 )

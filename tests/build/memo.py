@@ -60,6 +60,8 @@ class Bench:
         self.width = 100
         """Of the terminal."""
         self.has_terminal = False
+        self.own_environ = base / "environ"
+        """What the kernel says of the environment: whether LC_CTYPE is the caller's."""
         self.changes: list[str] = []
         """The kinds of question of which a memo was found out."""
         self.served = 0
@@ -94,6 +96,7 @@ class Bench:
             "SLURM_ARRAY_TASK_ID": "1",
         }
         self.user_home = "/home/one"
+        self.own_environ.write_bytes(b"A=1\0")
 
     def settle(self) -> None:
         """Let the files become old enough to be believed."""
@@ -210,6 +213,7 @@ def bench_in(base: Path) -> Iterator[Bench]:
         patch.setattr(reading, "_above", lambda path: [os.path.dirname(path)])  # the test may lie in root's /tmp
         patch.setattr(reading, "first_change", telling)
         patch.setattr(reading, "_answer", answering)
+        patch.setattr(reading, "OWN_ENVIRON", str(bench.own_environ))
         patch.setattr(filesystems.FileSystems, "trust", lambda _, path, device: bench.trust(path, device))
         patch.setattr(storing, "_note_modules", lambda recorder: None)
         patch.setattr(gpubind.caller, "probe_version", probe)
