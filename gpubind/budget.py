@@ -1,8 +1,8 @@
 """What one command may spend on looking at an image and a host, in all.
 
 Each reader has bounds of its own for one file, one directory, one layer. A thousand of them, each within its bounds,
-must not cost minutes or gigabytes either: whatever reads spends here, and the command ends with an error that names the
-bound. Between commands nothing is spent: readers that somebody uses outside of one have their own bounds alone.
+must not cost minutes or gigabytes either. So every reader spends here, and the command ends with an error that names
+the bound. Outside of a command nothing is spent: there each reader has its own bounds alone.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _current: ContextVar[Optional[Budget]] = ContextVar("budget", default=None)
 
 
 class one_command:  # noqa: N801  # as `contextlib.suppress` is
-    """`with one_command():` gives what is inside one budget, *times* the usual one. Inside of another it gives none."""
+    """`with one_command():` gives what is inside one budget, *times* the usual one. Inside another, that one stays."""
 
     def __init__(self, times: int = 1) -> None:
         self._times = times

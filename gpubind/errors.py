@@ -44,12 +44,16 @@ class GpubindError(Exception):
 
 def one_of(known: Iterable[str], wrong: str) -> str:
     """The hint about *wrong*, which is none of the *known* words: those that it is like, and all."""
+    known = tuple(known)
+    return like(known, wrong) + "known: " + ", ".join(known)
+
+
+def like(known: Iterable[str], wrong: str) -> str:
+    """The question whether *wrong* was to be one of the *known* words; empty if it is like none."""
     from difflib import get_close_matches  # where there is a mistake, time does not matter
 
-    known = tuple(known)
-    near = get_close_matches(wrong.lower(), known, n=2)
-    asked = f"did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
-    return asked + "known: " + ", ".join(known)
+    near = get_close_matches(wrong.lower(), tuple(known), n=2)
+    return f"did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
 
 
 class UsageError(GpubindError):

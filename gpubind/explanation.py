@@ -1,5 +1,8 @@
-"""Why is a file in the plan, or not? All Decisions about a name. What does a code mean? Its page. And what does a
-message mean that somebody saw? Its row of data/messages.json, and the findings that foretell it."""
+"""What `gpubind explain` answers: why a file is in the plan or not, what a code means, what a message means.
+
+A file has its Decisions, a code its page in docs/, a message its row in data/messages.json, with the findings that
+foretell it.
+"""
 
 from __future__ import annotations
 

@@ -46,6 +46,11 @@ def test_a_link_between_pages_leads_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def test_the_readme_leads_to_every_page() -> None:
+    linked = re.findall(r"\]\((docs/[^)#]+)", (ROOT / "README.md").read_text().partition("## More")[2])
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(linked)
+
+
 def test_the_python_example_of_the_readme_runs() -> None:
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code is not None

@@ -1,4 +1,4 @@
-"""The file of `-o`: it is whole or stays as it was, and no trap on the way to it is stepped into.
+"""The file of `-o`: it is whole, or stays as it was. A link or file that somebody else laid in the way is not used.
 
 A shell's `>` is protected by the kernel (fs.protected_symlinks, fs.protected_regular); a file that is replaced by a
 rename is not. So the way to the file is walked here, part by part, by the kernel's rules. Root follows no link of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +12,7 @@ from rich.text import Text
 from gpubind.documents.report import Report, verdict
 from gpubind.documents.text import printable, summary
 from gpubind.model import CAPABILITIES, Kind, Mount, Plan
+from gpubind.sources.nodes import natural
 
 PLURALS: dict[Kind, str] = {
     "library": "libraries",
@@ -108,7 +108,7 @@ def _binds(plan: Plan) -> Table:
 
 def _devices(plan: Plan) -> Table:
     table = _table("device node", "number", "mode", "group", "access", "GPU", "for")
-    for node in sorted(plan.devices, key=lambda node: _numbered(node.target)):
+    for node in sorted(plan.devices, key=lambda node: natural(node.target)):
         gpu = "" if node.gpu is None else str(node.gpu)
         access = Text(node.access, style="" if node.access == "rw" else "red")
         group = Text(printable(node.group or str(node.gid)))
@@ -116,11 +116,6 @@ def _devices(plan: Plan) -> Table:
         target = Text("  " + printable(node.target))
         table.add_row(target, number, f"{node.mode:04o}", group, access, gpu, node.capability or "all")
     return table
-
-
-def _numbered(path: str) -> list[tuple[int, str]]:
-    """A key that sorts numbers in *path* as numbers: card9 before card10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", path)]
 
 
 def _environment(plan: Plan) -> Table:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from gpubind.errors import FormatError, HostReadError, UsageError, one_of
+from gpubind.errors import FormatError, HostReadError, UsageError, like, one_of
 
 SIZE_LIMIT = 1 << 20
 
@@ -71,8 +71,7 @@ def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
     split = tuple(part for code in codes for part in code.split(","))
     for code in split:
         if code not in known:
-            near = one_of(known, code).partition("known: ")[0]
-            hint = near + "`gpubind explain` lists them all"
+            hint = like(known, code) + "`gpubind explain` lists them all"
             raise UsageError("unknown-code", f"no finding has the code `{code}`", hint=hint)
     return split
 

@@ -31,7 +31,7 @@ def acts_as_root() -> bool:
 
 
 def is_obeyed(path: str) -> bool:
-    """Whether what *path* says, or holds, may be believed: always, but for root."""
+    """Whether this process may use the file or directory *path*: always, but not what others could change, as root."""
     return not acts_as_root() or writable_by_others(path) is None
 
 

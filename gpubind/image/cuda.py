@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Optional
+from typing import Literal, Optional
 
 from gpubind.formats.cuda_packages import (
     cuda_of_conda,
@@ -75,20 +75,21 @@ def _every(tree: Tree, variable: Optional[str], path: str) -> Iterator[ImageCuda
     for prefix in _prefixes(tree, path):
         for packages in _site_packages(tree, prefix):
             yield from _of_wheels(tree, packages)
-        for name in tree.names(f"{prefix}/conda-meta"):
-            conda = cuda_of_conda(name)
-            if conda:
-                yield ImageCuda(conda, "conda", f"{prefix}/conda-meta/{name}")
+        yield from _named(tree, f"{prefix}/conda-meta", cuda_of_conda, "conda")
     for directory in _spack_directories(tree):
-        for name in tree.names(directory):
-            spack = cuda_of_spack(name)
-            if spack:
-                yield ImageCuda(spack, "spack", f"{directory}/{name}")
+        yield from _named(tree, directory, cuda_of_spack, "spack")
     for root in EASYBUILD:
-        for name in tree.names(f"{root}/CUDA"):
-            easybuild = cuda_of_easybuild(name)
-            if easybuild:
-                yield ImageCuda(easybuild, "easybuild", f"{root}/CUDA/{name}")
+        yield from _named(tree, f"{root}/CUDA", cuda_of_easybuild, "easybuild")
+
+
+def _named(
+    tree: Tree, directory: str, cuda_of: Callable[[str], Optional[str]], origin: Literal["conda", "spack", "easybuild"]
+) -> Iterator[ImageCuda]:
+    """What the names in *directory* tell."""
+    for name in tree.names(directory):
+        version = cuda_of(name)
+        if version:
+            yield ImageCuda(version, origin, f"{directory}/{name}")
 
 
 def _toolkit(tree: Tree) -> Optional[str]:

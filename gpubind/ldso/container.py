@@ -147,7 +147,7 @@ class Container:
         self._namespace = Namespace(image.tree, covers)
         lenient = image.tree.lenient
         self._lenient = self._namespace if lenient is image.tree else Namespace(lenient, covers)
-        self._places = Places(image, self._has_directory, self._may_be, cpu)
+        self._places = Places(image, self._has_directory, self._may_have_directory, cpu)
         self._located: dict[str, Optional[Located]] = {}
         self._loaded: dict[str, Loaded] = {}
 
@@ -251,7 +251,7 @@ class Container:
         place = self._lenient.look(path) if path.startswith("/") else None
         return isinstance(place, Place) and place.kind == "dir"
 
-    def _may_be(self, path: str) -> bool:
+    def _may_have_directory(self, path: str) -> bool:
         """Whether *path* may be a directory: what is not absolute, or not known, is asked for name by name."""
         place = self._lenient.look(path) if path.startswith("/") else None
         return place is None or (place.kind == "dir" if isinstance(place, Place) else place.why != "absent")

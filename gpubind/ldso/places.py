@@ -25,13 +25,13 @@ class Places:
         self,
         loader: Loader,
         has_directory: Callable[[str], bool],
-        may_be: Callable[[str], bool],
+        may_have_directory: Callable[[str], bool],
         cpu: Callable[[], Optional[Cpu]] = lambda: None,
     ) -> None:
-        """*has_directory* says whether there surely is one, *may_be* whether it may be that there is."""
+        """*has_directory* says whether there surely is one, *may_have_directory* whether there may be one."""
         self._loader = loader
         self._has_directory = has_directory
-        self._may_be = may_be
+        self._may_have_directory = may_have_directory
         self._read_cpu = cpu
         self._cpu: Union[Cpu, Literal["unread"], None] = "unread"
         self._existing: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -56,7 +56,7 @@ class Places:
         """Those of *directories* that may be there: a search path of thousands must not cost as much for each name."""
         found = self._existing.get(directories)
         if found is None:
-            found = tuple(directory for directory in directories if self._may_be(directory))
+            found = tuple(directory for directory in directories if self._may_have_directory(directory))
             self._existing[directories] = found
         return found
 

@@ -1,0 +1,12 @@
+"""The values that cross stages. All are frozen; sequences are tuples; absent is None.
+
+`files`: paths, and what a tree says of them. `host`: what sources find. `image`: what a plan must know of an image.
+`plan`: the request, and the plan that answers it. Everybody else imports them from here.
+
+NamedTuples, because a class of them costs a fifth of a frozen dataclass at import (docs/decisions/0002).
+"""
+
+from gpubind.model.files import *  # noqa: F403
+from gpubind.model.host import *  # noqa: F403
+from gpubind.model.image import *  # noqa: F403
+from gpubind.model.plan import *  # noqa: F403

@@ -1,0 +1,70 @@
+"""Where a file is, and what is known of one: paths of three kinds, and the answers of a tree."""
+
+from __future__ import annotations
+
+import stat
+from typing import Literal, NamedTuple, NewType
+
+RootedPath = NewType("RootedPath", str)
+"""A path as seen inside a root (driver root, dev root): `/usr/lib64/libcuda.so.1`."""
+HostPath = NewType("HostPath", str)
+"""A real path on this host, root included: what a bind's source must be."""
+ContainerPath = NewType("ContainerPath", str)
+"""A path inside the container."""
+
+FileKind = Literal["file", "dir", "link", "char", "block", "socket", "fifo"]
+_FILE_KINDS: dict[int, FileKind] = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "dir",
+    stat.S_IFLNK: "link",
+    stat.S_IFCHR: "char",
+    stat.S_IFBLK: "block",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFIFO: "fifo",
+}
+
+
+class Missing(NamedTuple):
+    """The answer when there is no answer. Absent and forbidden are two things; neither is an error by itself.
+
+    `unrecorded`: a record does not cover the path, and nobody can know.
+    """
+
+    why: Literal["absent", "forbidden", "loop", "unreadable", "unrecorded"]
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.detail}" if self.detail else self.why
+
+
+class Stat(NamedTuple):
+    """What lstat(2) says, as far as a plan needs it."""
+
+    kind: FileKind
+    mode: int
+    """Permission bits with set-id and sticky, e.g. 0o644."""
+    uid: int
+    gid: int
+    size: int
+    """Bytes; 0 for what is no regular file."""
+    major: int = 0
+    minor: int = 0
+
+    @classmethod
+    def of(cls, mode: int, uid: int, gid: int, size: int, rdev: tuple[int, int]) -> Stat:
+        """From the fields of `os.lstat`."""
+        kind = _FILE_KINDS.get(stat.S_IFMT(mode), "fifo")
+        return cls(kind, stat.S_IMODE(mode), uid, gid, size if kind == "file" else 0, *rdev)
+
+    def bits_for(self, uid: int, groups: tuple[int, ...]) -> int:
+        """The three permission bits that count for user *uid* with *groups*; root is not bound by them."""
+        shift = 6 if self.uid == uid else 3 if self.gid in groups else 0
+        return self.mode >> shift & 7
+
+
+class Found(NamedTuple):
+    """What is at the end of a path."""
+
+    path: RootedPath
+    """Resolved: no link is left in it."""
+    stat: Stat

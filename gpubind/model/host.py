@@ -1,0 +1,291 @@
+"""What sources find on a host: files, device nodes, GPUs, and what became of each thing that was considered."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, Optional
+
+from gpubind.model.files import ContainerPath, HostPath, RootedPath
+from gpubind.plain import made
+
+Vendor = Literal["nvidia", "amd", "other"]
+"""`other`: a CDI device of a kind that gpubind knows nothing else about."""
+VENDORS: tuple[Vendor, ...] = ("nvidia", "amd")
+Capability = Literal["compute", "utility", "video", "graphics", "display", "ngx", "compat32"]
+CAPABILITIES: tuple[Capability, ...] = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
+"""In NVIDIA_DRIVER_CAPABILITIES' sense and spelling."""
+DEFAULT_CAPABILITIES: tuple[Capability, ...] = CAPABILITIES[:-1]
+"""What `--nv` means: everything but 32-bit libraries."""
+
+Kind = Literal["library", "binary", "file", "manifest", "socket", "directory"]
+Verdict = Literal["taken", "left-out", "rejected", "absent"]
+Step = Literal["name", "search", "choice", "capability", "side", "place"]
+Severity = Literal["error", "warning", "note"]
+Side = Literal["auto", "host", "image"]
+"""Whose copy of something a container uses."""
+Family = Literal["glvnd", "opencl"]
+"""Vendor-neutral libraries that go together: libglvnd's, and the OpenCL loader."""
+DriverKind = Literal["linux", "wsl", "tegra"]
+
+
+class Gpu(NamedTuple):
+    """One GPU, as the kernel driver tells it."""
+
+    vendor: Vendor
+    index: Optional[int]  # type: ignore[assignment]  # shadows tuple.index, which nothing here calls
+    """Position among the GPUs that are not excluded, in PCI order; None if excluded."""
+    uuid: Optional[str]
+    pci: Optional[str]
+    minor: Optional[int]
+    model: Optional[str]
+    render: Optional[RootedPath]
+    """`/dev/dri/renderD128`, None if the host has none for it."""
+    chosen: bool
+    """Whether the container gets it."""
+    mig: tuple[MigDevice, ...] = ()
+    """Its parts; of a GPU of which parts are chosen, those."""
+
+
+class MigDevice(NamedTuple):
+    """A compute instance of a GPU instance."""
+
+    gi: int
+    ci: int
+    uuid: Optional[str]
+
+
+class MigNode(NamedTuple):
+    """The node that guards a part of a GPU: opening it takes the right to use that part."""
+
+    target: ContainerPath
+    minor: int
+    """Of the GPU."""
+    gi: int
+    ci: Optional[int]
+    """None: it guards the GPU instance itself, without which none of its compute instances can be used."""
+
+    def guards(self, device: MigDevice) -> bool:
+        """Whether a process needs it for *device*, on the same GPU."""
+        return self.gi == device.gi and self.ci in (None, device.ci)
+
+
+class MigName(NamedTuple):
+    """A name of a MIG device that is in no file, and what it means: the driver's own program knows."""
+
+    name: str
+    """`MIG-<uuid>`, or `G:M`: the M-th MIG device of the GPU with index G."""
+    minor: int
+    """Of the GPU."""
+    gi: int
+    ci: int
+
+
+class Driver(NamedTuple):
+    """The driver of one vendor."""
+
+    vendor: Vendor
+    version: Optional[str]
+    """V: what the user-space files must match."""
+    version_assumed: bool
+    """True when no kernel module said V and the file behind libcuda did."""
+    kernel_version: Optional[str]
+    kind: DriverKind
+    cuda_max: Optional[str]
+    """Newest CUDA version that this driver branch serves, `12.4`."""
+    root: HostPath
+
+
+class PassedOver(NamedTuple):
+    """A source that did not serve, and why."""
+
+    source: str
+    code: str
+    why: str
+
+
+class SourceUsed(NamedTuple):
+    """Which source served."""
+
+    served: str
+    detail: str
+    passed_over: tuple[PassedOver, ...] = ()
+
+
+class HostFile(NamedTuple):
+    """A file of the host that a container may get: a library, a binary, a manifest, a socket, ..."""
+
+    vendor: Vendor
+    kind: Kind
+    path: RootedPath
+    """The resolved real file."""
+    names: tuple[str, ...]
+    """A library's names in the container: its soname and every link the host has for it. Else empty."""
+    target: Optional[ContainerPath]
+    """Where it must be in the container; None where the layout decides (libraries, binaries)."""
+    arch: Optional[str]
+    soname: Optional[str]
+    version: Optional[str]
+    """Driver version in the file's name, if any."""
+    capability: Optional[Capability]
+    """None: always taken. Never `compat32`, which chooses architectures."""
+    size: int
+    source: HostPath
+    named_by: str
+    named_at: str
+    found_by: str
+    family: Optional[Family] = None
+    """Set for a vendor-neutral library: then its side is decided for the whole family."""
+    content: Optional[bytes] = None
+    """A manifest's bytes: its library paths may have to change with where libraries land."""
+    options: Optional[tuple[str, ...]] = None
+    """Of its bind, where a CDI spec says so; None: those of its kind."""
+    userspace: bool = False
+    """Whether it belongs to a user space that may as well be the image's own (ROCm): `--userspace` decides."""
+    compat32: bool = False
+    """Whether it is a 32-bit library of a 64-bit host."""
+
+    @property
+    def name(self) -> str:
+        """What it is called: its soname, else its first name, its place in the container, its path."""
+        return self.soname or (self.names[0] if self.names else self.target or self.path)
+
+    def decision(
+        self,
+        subject: str,
+        verdict: Verdict,
+        rule: str,
+        step: Step,
+        *,
+        target: Optional[ContainerPath] = None,
+        detail: Optional[str] = None,
+    ) -> Decision:
+        """What became of it, or of the name *subject* of it."""
+        return Decision(
+            vendor=self.vendor,
+            subject=subject,
+            verdict=verdict,
+            rule=rule,
+            step=step,
+            named_by=self.named_by,
+            named_at=self.named_at,
+            path=self.path,
+            found_by=self.found_by,
+            target=target,
+            detail=detail,
+        )
+
+
+class DeviceNode(NamedTuple):
+    """A device node."""
+
+    vendor: Vendor
+    source: HostPath
+    target: ContainerPath
+    type: Literal["c", "b"]
+    major: int
+    minor: int
+    mode: int
+    """Permission bits, e.g. 0o666."""
+    uid: int
+    gid: int
+    group: Optional[str]
+    access: str
+    """What this process may do with it: `rw`, `r`, `w` or `none`."""
+    gpu: Optional[int]
+    """Index of the GPU it belongs to."""
+    capability: Optional[Capability]
+
+    def decision(self, verdict: Verdict, rule: str, step: Step, *, detail: Optional[str] = None) -> Decision:
+        """What became of it."""
+        return Decision(
+            vendor=self.vendor,
+            subject=self.target,
+            verdict=verdict,
+            rule=rule,
+            step=step,
+            named_by="devices",
+            named_at="/dev",
+            path=self.target,
+            found_by="/dev",
+            target=self.target if verdict == "taken" else None,
+            detail=detail,
+        )
+
+
+class EnvVar(NamedTuple):
+    """One operation on a variable of the container."""
+
+    name: str
+    op: Literal["set", "default", "prepend", "append", "unset"]
+    """`default`: set it where neither the caller nor the image has a value for it."""
+    value: Optional[str]
+    separator: Optional[str]
+    rule: str
+
+
+class Decision(NamedTuple):
+    """What became of one thing that was considered."""
+
+    vendor: Vendor
+    subject: str
+    """A soname, a file name, a path or a list entry."""
+    verdict: Verdict
+    rule: str
+    """Kebab-case; docs/plan.md explains each."""
+    step: Step
+    """Which step of the planning decided."""
+    named_by: Optional[str] = None
+    """The source that named it: `liblist`, `driver`, `completion`."""
+    named_at: Optional[str] = None
+    """`etc/nvliblist.conf:12`."""
+    path: Optional[str] = None
+    """The file in question, inside the driver root."""
+    found_by: Optional[str] = None
+    """`ld.so.cache`, or the directory that held it."""
+    target: Optional[str] = None
+    detail: Optional[str] = None
+
+
+class Finding(NamedTuple):
+    """Something the user should know, with what to do about it."""
+
+    code: str
+    severity: Severity
+    vendor: Optional[Vendor]
+    subject: str
+    what: str
+    where: Optional[str] = None
+    why: Optional[str] = None
+    hint: Optional[str] = None
+    command: Optional[str] = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The member of `findings` in the documents."""
+        return self._asdict()
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Finding:
+        """What `to_dict` gave. Errors: `FormatError` (code `bad-plan`)."""
+        return made(cls, value, "finding")
+
+
+class Inventory(NamedTuple):
+    """Everything that the sources found on one host for one vendor."""
+
+    driver: Driver
+    source: SourceUsed
+    searched: tuple[str, ...]
+    files: tuple[HostFile, ...]
+    devices: tuple[DeviceNode, ...]
+    gpus: tuple[Gpu, ...]
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+    mig_nodes: tuple[MigNode, ...] = ()
+    mig_names: tuple[MigName, ...] = ()
+    """What could be found out of the names in the request and the environment."""
+    confined: bool = False
+    """Whether a device cgroup, a mode or a /dev of its own hides some of these GPUs from this process: then programs
+    count the others only."""
+    hidden: tuple[int, ...] = ()
+    """The indexes of the GPUs that this process cannot open, as far as their nodes tell."""
+    env: tuple[EnvVar, ...] = ()
+    """What a CDI spec sets."""

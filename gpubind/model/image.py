@@ -1,0 +1,103 @@
+"""What a plan must know of an image."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, Optional
+
+from gpubind.model.files import RootedPath
+from gpubind.plain import made, plain
+
+ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker", "bundle"]
+
+
+class CudaNote(NamedTuple):
+    """What a libcuda says of itself in `.note.cuda.fwd_compatibility`."""
+
+    cuda: str
+    """The newest CUDA version that it serves, `13.2`."""
+    drivers: tuple[int, ...]
+    """Branches of the kernel module that it works with, beside its own: 535, 570."""
+
+
+class ImageLibrary(NamedTuple):
+    """A library in an image that concerns a plan."""
+
+    soname: str
+    path: RootedPath
+    """The resolved file."""
+    version: Optional[str]
+    """Driver version in the file's name, if any."""
+    note: Optional[CudaNote] = None
+
+
+class ImageCuda(NamedTuple):
+    """A CUDA toolkit or runtime in an image."""
+
+    version: str
+    """`12.4.1`, or `12.4` where only that is told."""
+    origin: Literal["toolkit", "variable", "pip", "conda", "spack", "easybuild"]
+    """Who put it there; `toolkit`: /usr/local/cuda; `variable`: CUDA_VERSION, where there is no toolkit."""
+    where: str
+    """The file or directory that tells the version, as it is seen in the image; or the name of the variable."""
+
+
+class ImageFacts(NamedTuple):
+    """What a plan must know of an image."""
+
+    kind: ImageKind
+    label: str
+    """As the user named it; not in any document."""
+    arch: Optional[str]
+    """`x86_64`; None if nothing in the image tells."""
+    libc_family: Literal["glibc", "musl", "none"]
+    libc_version: Optional[str]
+    """`2.36`, from libc.so.6's version definitions; None for musl and none."""
+    libstdcxx: Optional[str]
+    """Newest GLIBCXX version that its libstdc++ defines, `3.4.30`."""
+    loader_directories: tuple[RootedPath, ...]
+    """Where its loader searches, in order."""
+    singularity: bool
+    """Whether it has `/.singularity.d/env`, which makes Apptainer and SingularityCE set LD_LIBRARY_PATH."""
+    env: dict[str, str]
+    """What it sets itself, in its configuration or environment files, of what concerns a plan: LD_LIBRARY_PATH, PATH,
+    NVIDIA_*, CUDA_VERSION, and the variables that choose GPUs."""
+    undecided: tuple[str, ...]
+    """Those of the same that it sets in a way that only a shell could tell; `env` does not have them."""
+    driver: tuple[ImageLibrary, ...]
+    """Libraries of a driver that its loader would find: they should not be there. No stubs, no empty files."""
+    vendor_neutral: tuple[str, ...]
+    """Which of libglvnd's libraries and the OpenCL loader it has, by soname."""
+    cuda: Optional[str]
+    """The newest CUDA toolkit or runtime in it, `12.4.1`."""
+    compat: tuple[ImageLibrary, ...]
+    """libcuda of CUDA's forward compatibility package, in /usr/local/cuda/compat; no empty and no damaged files."""
+    rocm: Optional[str]
+    """The ROCm release in it, `6.1.2`."""
+    own_libcuda: Optional[RootedPath] = None
+    """The libcuda to which its own LD_LIBRARY_PATH leads before the host's, resolved; None if to none."""
+    every_cuda: tuple[ImageCuda, ...] = ()
+    """Every CUDA toolkit or runtime that was found in it, the newest first."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The member `image` of the documents, without what tells where it lies."""
+        return {
+            "kind": self.kind,
+            "arch": self.arch,
+            "libc": {"family": self.libc_family, "version": self.libc_version},
+            "libstdcxx": self.libstdcxx,
+            "env": self.env,
+            "undecided": list(self.undecided),
+            "driver": [library._asdict() for library in self.driver],
+            "vendor_neutral": list(self.vendor_neutral),
+            "cuda": self.cuda,
+            "compat": plain(self.compat),
+            "rocm": self.rocm,
+        }
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> ImageFacts:
+        """What `to_dict` gave, with what it leaves out empty. Errors: `FormatError` (code `bad-plan`)."""
+        libc = value.get("libc") or {}
+        absent = {"label": "", "loader_directories": (), "singularity": False}
+        named = {"libc_family": libc.get("family"), "libc_version": libc.get("version")}
+        return made(cls, {**value, **named, **absent}, "image")

@@ -1,0 +1,176 @@
+"""A request and the plan that answers it, which can be written and read as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional
+
+from gpubind import __version__
+from gpubind.model.files import ContainerPath, HostPath, RootedPath
+from gpubind.model.host import (
+    DEFAULT_CAPABILITIES,
+    Capability,
+    Decision,
+    DeviceNode,
+    Driver,
+    EnvVar,
+    Finding,
+    Gpu,
+    Kind,
+    Side,
+    SourceUsed,
+    Vendor,
+)
+from gpubind.model.image import ImageFacts
+from gpubind.plain import made, malformed, plain, text_of
+
+
+class Request(NamedTuple):
+    """What the caller asks for."""
+
+    vendors: tuple[Vendor, ...] = ()
+    """Empty: every vendor found."""
+    caps: Optional[tuple[Capability, ...]] = None
+    """None: `DEFAULT_CAPABILITIES`. What is asked for by name must not be missing silently."""
+    source: str = "auto"
+    """`auto`, `nvidia-container-cli`, `liblist`, `driver` or `cdi`."""
+    completion: bool = True
+    """Whether the shipped list is completed from the driver itself."""
+    library_path: tuple[RootedPath, ...] = ()
+    """Directories, searched after the known driver directories."""
+    like: Optional[str] = None
+    """Flavour to reproduce (`apptainer-1.4`), None for gpubind's own plan."""
+    libdir: Optional[ContainerPath] = None
+    """Where libraries land, None for the layout's own directory."""
+    vendor_neutral: Side = "auto"
+    """Whose libglvnd and OpenCL loader the container uses."""
+    gpus: Optional[str] = None
+    """`all`, `none` or a list of GPUs as `--gpus` spells it; None: the caller's environment decides."""
+    cdi_directories: tuple[str, ...] = ()
+    """Where CDI specs are, in rising priority; empty: /etc/cdi and /var/run/cdi."""
+    cdi_devices: tuple[str, ...] = ()
+    """Qualified names of CDI devices, `nvidia.com/gpu=0`, which mean `source` cdi; empty with that: every GPU of
+    NVIDIA's."""
+    userspace: Side = "auto"
+    """Whose ROCm the container uses."""
+    cuda_compat: Side = "auto"
+    """Whose libcuda the container uses, if its image has one of CUDA's forward compatibility package."""
+
+    @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """What is asked for, by name or not."""
+        return DEFAULT_CAPABILITIES if self.caps is None else self.caps
+
+    @property
+    def caps_explicit(self) -> bool:
+        """Whether the caller named the capabilities."""
+        return self.caps is not None
+
+
+class Mount(NamedTuple):
+    """One bind. It has a `source` or a `content`, never both."""
+
+    vendor: Vendor
+    source: Optional[HostPath]
+    content: Optional[str]
+    target: ContainerPath
+    kind: Kind
+    arch: Optional[str]
+    soname: Optional[str]
+    version: Optional[str]
+    capability: Optional[Capability]
+    options: tuple[str, ...]
+    required: bool
+    size: int
+    """Bytes of the file (or of the content); 0 for sockets and directories."""
+    rule: str
+    """Why it is in the plan: the source or completion rule that named it."""
+
+
+class PlannedDriver(NamedTuple):
+    """A driver, the source that listed its files, and where they were looked for."""
+
+    driver: Driver
+    source: SourceUsed
+    searched: tuple[str, ...]
+    """`ld.so.cache` and directories of the driver root, in order."""
+
+
+PLAN_SCHEMA = "gpubind.plan/1"
+_MEMBERS = ("gpus", "libdir", "libdir32", "mounts", "devices", "env", "decisions", "findings", "digest")
+"""What stands in the document of a plan as it is."""
+
+
+class Plan(NamedTuple):
+    """The answer: what a container must get from this host."""
+
+    request: Request
+    layout: str
+    drivers: tuple[PlannedDriver, ...]
+    gpus: tuple[Gpu, ...]
+    libdir: Optional[ContainerPath]
+    libdir32: Optional[ContainerPath]
+    mounts: tuple[Mount, ...]
+    devices: tuple[DeviceNode, ...]
+    env: tuple[EnvVar, ...]
+    image: Optional[ImageFacts]
+    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
+    digest: str
+    """sha256 over what a container would get, without anything that names the machine."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document `gpubind.plan/1` (data/plan.schema.json), as `json.loads` would give it."""
+        request = self.request
+        asked = {
+            "vendors": request.vendors,
+            "caps": request.capabilities,
+            "caps_explicit": request.caps_explicit,
+            "gpus": request.gpus,
+            "source": request.source,
+            "like": request.like,
+            "layout": self.layout,
+            "vendor_neutral": request.vendor_neutral,
+            "userspace": request.userspace,
+            "libc": "image",
+            "cuda_compat": request.cuda_compat,
+        }
+        drivers = [{**planned.driver._asdict(), "source": planned.source} for planned in self.drivers]
+        members = {name: getattr(self, name) for name in _MEMBERS}
+        image = None if self.image is None else self.image.to_dict()
+        head = {"schema": PLAN_SCHEMA, "gpubind": __version__, "request": asked, "drivers": drivers, "image": image}
+        document: dict[str, Any] = plain({**head, **members})
+        return document
+
+    def to_json(self) -> str:
+        """The same as text, as `gpubind plan --json` prints it."""
+        return text_of(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Plan:
+        """The plan of a document `gpubind.plan/1`; what no document holds of it is empty or at its default.
+
+        Errors: `FormatError` (code `bad-plan`) that names the place of what is not as gpubind writes it.
+        """
+        if document.get("schema") != PLAN_SCHEMA:
+            raise malformed(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
+        asked = document.get("request")
+        if not isinstance(asked, dict):
+            raise malformed("it is not there, or no object", "request")
+        drivers = document.get("drivers")
+        if not isinstance(drivers, list) or not all(isinstance(driver, dict) for driver in drivers):
+            raise malformed("it is not there, or no list of objects", "drivers")
+        image = document.get("image")
+        values = {
+            **document,
+            "request": {**asked, "caps": asked.get("caps") if asked.get("caps_explicit") else None},
+            "layout": asked.get("layout"),
+            "drivers": [{"driver": driver, "source": driver.get("source"), "searched": []} for driver in drivers],
+            "image": None,
+        }
+        plan = made(cls, values, "")
+        return plan if image is None else plan._replace(image=ImageFacts.from_dict(image))
+
+    @property
+    def generated(self) -> dict[ContainerPath, str]:
+        """The texts of files that no file of the host holds, by their place in the container."""
+        return {mount.target: mount.content for mount in self.mounts if mount.content is not None}
