@@ -34,7 +34,7 @@ def broken_at(bench: Bench, rng: random.Random, number: int) -> str:
         done.append(change.__name__)
         kept, made = bench.with_memo(words), bench.without(words)
         if kept != made:
-            return f"{name} after {done[-(step % STEPS) - 1 :]}:\n{kept}\n{made}"
+            return f"step {step}: {name} after {done[-(step % STEPS) - 1 :]}:\n{kept}\n{made}"
     return ""
 
 
