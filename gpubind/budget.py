@@ -31,7 +31,7 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "read": Bound(1 << 30, "bytes are read", 8 << 10),
+    "read": Bound(1 << 30, "bytes are read", 40 << 10),
     "unpacked": Bound(256 << 20, "bytes are unpacked", 40 << 10),
     "entries": Bound(300_000, "files are listed in layers", 1),
     "lookups": Bound(300_000, "paths are looked up"),
@@ -47,7 +47,7 @@ class Budget:
     """What is left of each bound."""
 
     def __init__(self, times: int = 1) -> None:
-        self._times = times
+        self.times = times
         self._left = {name: bound.amount * times for name, bound in BOUNDS.items()}
         self._granted: set[object] = set()
 
@@ -64,11 +64,11 @@ class Budget:
         return True
 
     def grant(self, file: object, size: int) -> None:
-        """An image's file of *size* bytes is opened; *file* tells it from others, for each counts once."""
+        """An image's file of *size* bytes is read; *file* tells it from others, for each counts once."""
         if file not in self._granted:
             self._granted.add(file)
             for name, bound in BOUNDS.items():
-                self._left[name] += bound.each * self._times * (size >> 10)
+                self._left[name] += bound.each * self.times * (size >> 10)
 
 
 _current: ContextVar[Optional[Budget]] = ContextVar("budget", default=None)
@@ -88,6 +88,13 @@ class one_command:  # noqa: N801  # as `contextlib.suppress` is
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._token is not None:
             _current.reset(self._token)
+
+
+def renew(times: int = 1) -> None:
+    """Let the command that runs begin anew, with *times* the usual bounds at least: the first try came to nothing."""
+    budget = _current.get()
+    if budget is not None:
+        _current.set(Budget(max(times, budget.times)))
 
 
 def bounded(verb: _Verb) -> _Verb:
@@ -110,14 +117,14 @@ def spend(name: str, amount: int = 1) -> None:
     """Spend *amount* of the bound called *name*. Errors: `BoundError` (code `over-bounds`) if there is not as much."""
     budget = _current.get()
     if budget is not None and not budget.take(name, amount):
-        bound = BOUNDS[name]
-        limit = f"{bound.amount}" + (f", and {bound.each} for each KiB of the image," if bound.each else "")
+        bound, times = BOUNDS[name], budget.times
+        grown = f" (and {bound.each * times} for each KiB of the image)" if bound.each else ""
         raise BoundError(
             "over-bounds",
             "the image or the host costs more to look at than any that is known",
             where=f"bound `{name}`",
-            why=f"more than {limit} {bound.what}",
-            hint=f"if it is right all the same: `{VARIABLE}=10` gives a command ten times as much",
+            why=f"more than {bound.amount * times} {bound.what}{grown}",
+            hint=f"if it is right all the same: `{VARIABLE}={10 * times}` gives a command ten times as much",
         )
 
 

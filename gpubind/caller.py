@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from glob import glob
+from types import MappingProxyType
 from typing import Optional
 
 from gpubind.errors import HostReadError, UsageError
@@ -19,10 +20,11 @@ from gpubind.runtimes.flags import Options
 from gpubind.runtimes.record import ImageForm, Runtime
 from gpubind.runtimes.start import Start
 
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 TEXT_LIMIT = 1 << 20
 """Bytes of an environment file, or of a runtime's configuration, that are read."""
-_BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 _BY_SCHEME: dict[str, ImageForm] = {"docker": "registry"}
+_BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
 
 
 def image_form(image: str) -> Optional[ImageForm]:
@@ -41,16 +43,22 @@ def image_form(image: str) -> Optional[ImageForm]:
 
 
 def begin(
-    runtime: Runtime, program: Optional[str], arguments: tuple[str, ...], environ: Mapping[str, str], host: Host
+    runtime: Runtime,
+    program: Optional[str],
+    arguments: tuple[str, ...],
+    environ: Mapping[str, str],
+    host: Host,
+    own: Mapping[str, str] = NO_OPTIONS,
 ) -> Start:
     """A start by *runtime* on *host*: version, configuration, the user's own options, values and directories.
 
     *program* is the path of its program, None where it is not to be asked; *arguments* are the user's own options for
-    it, and *environ* is the caller's environment.
+    it, *own* those before its subcommand, and *environ* is the caller's environment.
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
     version, site = None, None
-    is_here = program is not None and host.local is not None
+    is_live = host.local is not None
+    is_here = program is not None and is_live
     if program is not None and program.startswith("/") and runtime.identify is not None:
         identity = runtime.identify(probe_version(program))
         runtime, version = RUNTIMES[identity.name], identity.version
@@ -74,20 +82,20 @@ def begin(
         pid=os.getpid() if is_here else None,
         home=_home(),
         working_directory=here,
-        nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))),
+        nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))) if is_live else (),
         is_root=host.identity.euid == 0,
-        inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)),
+        inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)) if is_live else (),
         tools=tuple(map(HostPath, filter(os.path.exists, runtime.tools(environ)))) if is_here else None,
         uid=os.geteuid() if is_here else None,
-        remote=remote_of(runtime, environ) if host.local is not None else None,
+        remote=remote_of(runtime, environ, own) if is_live else None,
         has_selinux=is_here and _enforces_selinux(),
         has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
     )
 
 
-def remote_of(runtime: Runtime, environ: Mapping[str, str]) -> Optional[str]:
-    """What sends *runtime* to another machine's daemon; None if nothing does."""
-    return runtime.remote_of(environ, _text_if_there)
+def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:
+    """What sends *runtime* to another machine's daemon; None if nothing does. *own*: as for `begin`."""
+    return runtime.remote_of(environ, _text_if_there, own)
 
 
 def _text_if_there(path: str) -> Optional[str]:

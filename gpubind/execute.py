@@ -37,8 +37,8 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
         hint = f"install {name}, load its module, or choose another runtime with --backend"
         if ignored is not None:
             what, where = f"`{name}` is not started as root", ignored
-            why = "others than root could change the program, or a directory above it"
-            hint = "let root alone write there, or install it where that is so"
+            why = "users other than root could change the program, or a directory above it"
+            hint = f"if you trust them: `gpubind wrap -- {ignored} ...`; else let root alone write there"
         raise RuntimeLimitError("no-runtime", what, where=where, why=why, hint=hint)
     return path
 

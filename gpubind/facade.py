@@ -118,7 +118,7 @@ def render(
     start: Optional[Start] = None,
     host: Optional[Host] = None,
 ) -> str:
-    """What `gpubind plan --format FORM` prints of *plan*: `text`, `json`, `paths`, or the words of a runtime:
+    """What `gpubind plan --format FORM` prints of *plan*: `tsv`, `json`, `paths`, or the words of a runtime:
     `apptainer`, `podman`, `apptainer-env`, `oci`.
 
     *image* is the one that *plan* is for, if it is for one. *start* is what the plan was made with; without it, a start

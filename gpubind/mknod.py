@@ -27,7 +27,17 @@ _MAKERS = tuple(
         (r"/dev/(kfd)", "{mknod} < /sys/class/kfd/kfd/dev) && udevadm trigger --action=add --subsystem-match=kfd"),
         (
             r"/dev/dri/((?:card|renderD)[0-9]+)",
-            "{mknod} < /sys/class/drm/{0}/dev) && udevadm trigger --action=add --subsystem-match=drm",
+            "mkdir -p /dev/dri && {mknod} < /sys/class/drm/{0}/dev)"
+            " && udevadm trigger --action=add --subsystem-match=drm",
+        ),
+        (
+            r"/dev/infiniband/(uverbs[0-9]+)",
+            "{mknod} < /sys/class/infiniband_verbs/{0}/dev)"
+            " && udevadm trigger --action=add --subsystem-match=infiniband_verbs",
+        ),
+        (
+            r"/dev/infiniband/(rdma_cm)",
+            "{mknod} < /sys/class/misc/{0}/dev) && udevadm trigger --action=add --subsystem-match=misc",
         ),
     )
 )
@@ -42,8 +52,8 @@ def node_command(path: str, minors: Mapping[str, int]) -> str:
     """
     capability = _CAPABILITY.fullmatch(path)
     if capability is not None:
-        named = (name for name, minor in minors.items() if minor == int(capability.group(1)))
-        return "".join(f"nvidia-modprobe -f {quote(capability_file(name))}" for name in named) or f"rm {quote(path)}"
+        named = next((name for name, minor in minors.items() if minor == int(capability.group(1))), None)
+        return f"rm {quote(path)}" if named is None else f"nvidia-modprobe -f {quote(capability_file(named))}"
     for name, command in _MAKERS:
         match = name.fullmatch(path)
         if match is not None:

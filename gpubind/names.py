@@ -34,6 +34,8 @@ class Name(NamedTuple):
     minor: bool = False
     """Whether a job mostly goes without it, even if it asked for its capability by name: window systems, screen
     capture, debuggers, services of the host."""
+    is_unused: bool = False
+    """Whether no job uses it in a container, so that nobody is told that it does not load."""
     use: str = ""
     """What it is for, if few jobs need it, so that nobody mends what he does not miss."""
     is_sought: bool = False
@@ -77,6 +79,12 @@ def known(name: str) -> Optional[Name]:
     if not name.startswith(_STARTS):
         return None
     return next(known for known in NAMES if name.startswith(known.start))
+
+
+def is_unused(name: str) -> bool:
+    """Whether no job uses *name* in a container: services of the host, and what only they open."""
+    about = known(name)
+    return about is not None and about.is_unused
 
 
 def driver_version_of(name: str) -> Optional[str]:

@@ -68,7 +68,7 @@ def choose_runtime(image: str, environ: Mapping[str, str]) -> Chosen:
     form = image_form(image)
     store, _, name = image.partition(":")
     if form == "reference" and store in STORES:
-        found = _first_of([other for other in RUNTIMES if RUNTIMES[other].store == store], image, environ)
+        found = _first_of([store], image, environ)
         return Chosen(found, name, "whose store is named with the image")
     if form == "reference" and not any(find_program(other, environ) for other in _starting(form)):
         form = None

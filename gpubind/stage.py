@@ -159,7 +159,7 @@ def _in_first_place(put: Callable[[str], HostPath], environ: Mapping[str, str]) 
             if not os.path.isdir(place.base):
                 raise NotADirectoryError(errno.ENOTDIR, f"{place.base} is no directory")
             if not is_obeyed(place.path):
-                raise PermissionError(errno.EACCES, "others than root could change what is there")
+                raise PermissionError(errno.EACCES, "users other than root could change what is there")
             return put(place.path)
         except OSError as error:
             why = error.strerror or str(error)
@@ -234,9 +234,7 @@ def _part(place: int, data: bytes, mode: Optional[int], owner: Optional[tuple[in
     file = os.open(part, flags, 0o666 if mode is None else mode, dir_fd=place)
     try:
         try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(file, rest) :]
+            write_all(file, data)
             if owner is not None and owner != _owner(file):
                 os.fchown(file, *owner)
             if mode is not None:
@@ -248,6 +246,13 @@ def _part(place: int, data: bytes, mode: Optional[int], owner: Optional[tuple[in
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part, dir_fd=place)
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write *data* to the open *file*, however often that takes. Errors: `OSError`."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
 
 
 def _owner(file: int) -> tuple[int, int]:

@@ -40,8 +40,14 @@ def gpubind(
     )
 
 
-def test_in_a_pipe_the_plan_is_text_and_findings_go_to_stderr() -> None:
+def test_in_a_pipe_the_plan_is_the_same_table() -> None:
     done = gpubind("plan", "--nv", "--host", HOST)
+    assert done.stdout == gpubind("plan", "--nv", "--host", HOST, "--format", "table").stdout
+    assert done.stdout.splitlines()[-1].startswith("nvidia 550.163.01, CUDA 12.4; ")
+
+
+def test_as_columns_the_plan_is_a_line_an_item_and_findings_go_to_stderr() -> None:
+    done = gpubind("plan", "--nv", "--host", HOST, "--format", "tsv")
     assert done.returncode == 0
     assert all(line.split("\t")[0] in ("mount", "device", "env") for line in done.stdout.splitlines()[:-1])
     assert done.stdout.splitlines()[-1].startswith("# nvidia 550.163.01, CUDA 12.4; ")
@@ -133,7 +139,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--caps", "compute,teleport"), "unknown-capability", 2),
         (("plan", "--caps", ","), "unknown-capability", 2),
         (("plan", "--format", "yaml"), "unknown-format", 2),
-        (("plan", "--format", "text", "--format", "paths"), "two-formats", 2),
+        (("plan", "--format", "tsv", "--format", "paths"), "two-formats", 2),
         (("plan", "--like", "docker", "--host", HOST), "unknown-flavour", 2),
         (("plan", "--host", "nowhere"), "unknown-host", 2),
         (("plan", "--host", HOST, "--root", "/"), "host-with-root", 2),
@@ -190,7 +196,7 @@ def test_a_cdi_hook_needs_one_directory_only() -> None:
 ODD_PATHS = ("/a\nb", "/\ud800", "/" + "x" * 5000, "/../../etc/passwd", "//etc", "relative", "/", "/dev/null", "/etc/")
 
 
-@pytest.mark.parametrize("form", ["json", "text", "cdi", "apptainer"])
+@pytest.mark.parametrize("form", ["json", "tsv", "cdi", "apptainer"])
 def test_odd_paths_in_a_cdi_spec_are_decided_on(tmp_path: Path, form: str) -> None:
     mounts = [{"hostPath": path, "containerPath": path} for path in ODD_PATHS]
     nodes = [{"path": path} for path in ODD_PATHS]
@@ -406,15 +412,66 @@ def test_version_is_the_packages() -> None:
     assert gpubind("--version").stdout == gpubind("-V").stdout == f"gpubind {package.__version__}\n"
 
 
-def test_check_prints_a_line_a_finding_and_the_verdict() -> None:
+def test_check_says_first_what_was_checked_and_the_verdict() -> None:
     done = gpubind("check", "--nv", "--host", HOST)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0] == "ok: nvidia 550.163.01 (CUDA 12.4), 2 GPUs"
+    full = gpubind("check", "-v", "--nv", "--host", HOST).stdout
+    assert "note: vendor-neutral-left-out: " in full
+    assert "note: vendor-neutral-left-out: " not in done.stdout
+
+
+def test_check_of_one_error_is_not_long(tmp_path: Path) -> None:
+    words = ("check", "--nv", "--host", HOST, "--only", "cuda-too-new", "--image", images(tmp_path))
+    lines = gpubind(*words).stdout.splitlines()
+    assert lines[0].startswith(f"error: {tmp_path}/image (glibc "[:90])
+    assert next(line for line in lines[1:] if line.startswith("error: ")).startswith("error: cuda-too-new: ")
+    assert len(lines) <= 15
+
+
+def test_as_columns_check_prints_a_line_a_finding_and_the_verdict() -> None:
+    done = gpubind("check", "--nv", "--host", HOST, "--format", "tsv")
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "# ok"
     assert {line.split("\t")[1] for line in done.stdout.splitlines()[:-1]} == {"vendor-neutral-left-out"}
 
 
-def test_check_quietly_prints_the_verdict_alone() -> None:
+def test_check_quietly_prints_the_verdict_and_its_codes(tmp_path: Path) -> None:
     assert gpubind("check", "-q", "--host", HOST).stdout == "ok\n"
+    words = ("check", "-q", "--nv", "--host", HOST, "--image", images(tmp_path))
+    assert gpubind(*words).stdout == "error cuda-too-new,library-missing\n"
+    only = gpubind(*words, "--only", "no-ldcache")
+    told = "ok (--only does not count: error cuda-too-new, error library-missing)\n"
+    assert (only.stdout, only.returncode) == (told, 0)
+
+
+def test_what_is_ignored_may_be_named_with_its_subject(tmp_path: Path) -> None:
+    only = ("--only", "cuda-too-new", "--ignore", "library-missing")
+    words = ("check", "-q", "--nv", "--host", HOST, "--image", images(tmp_path), *only, "--ignore")
+    assert gpubind(*words, "cuda-too-new:98.0").stdout == "error cuda-too-new\n"
+    assert gpubind(*words, "cuda-too-new:99.0").stdout == "ok\n"
+    assert gpubind(*words, "cuda-too-new:99.0=we know").stdout == "ok\n"
+    assert "unknown-code" in gpubind(*words, "cuda-too-knew:99.0").stderr
+
+
+def test_a_report_says_what_was_checked(tmp_path: Path) -> None:
+    image = images(tmp_path)
+    words = ("check", "--nv", "--host", HOST, "--image", image, "--program", "sh", "--backend", "apptainer")
+    document = json.loads(gpubind(*words, "--json").stdout)
+    assert document["checked"] == {
+        "host": HOST,
+        "image": image,
+        "system": None,
+        "glibc": None,
+        "program": "sh",
+        "runtime": "apptainer",
+        "drivers": [{"vendor": "nvidia", "version": "550.163.01", "cuda_max": "12.4"}],
+    }
+    suite = gpubind(*words, "--format", "junit").stdout
+    assert f'hostname="{HOST}"' in suite
+    assert '<property name="runtime" value="apptainer" />' in suite
+    assert 'name="kfd-missing"' not in suite  # a rule about AMD's
+    assert 'name="uvm-missing"' in suite
 
 
 def test_check_as_json_has_the_plans_digest() -> None:
@@ -427,14 +484,14 @@ def test_check_as_json_has_the_plans_digest() -> None:
 def test_check_of_a_host_without_a_driver_is_an_error_finding(tmp_path: Path) -> None:
     done = gpubind("check", "--root", str(tmp_path), "--dev-root", str(tmp_path))
     assert done.returncode == 1
-    assert done.stdout.startswith("error\tnothing-to-bind\t")
+    assert done.stdout.startswith("error: a host without a GPU driver\nerror: nothing-to-bind: ")
 
 
 def test_check_of_an_image_without_glibc_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     done = gpubind("check", "--host", HOST, "--image", str(tmp_path))
     assert done.returncode == 1
-    assert "\timage-without-glibc\t" in done.stdout
+    assert "\nerror: image-without-glibc: " in done.stdout
 
 
 def test_of_an_image_for_several_architectures_that_of_the_recorded_host_counts(tmp_path: Path) -> None:
@@ -462,7 +519,7 @@ def codes(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_only_and_ignore_say_which_findings_count(tmp_path: Path) -> None:
-    words = ("check", "--nv", "--host", HOST, "--image", images(tmp_path))
+    words = ("check", "--nv", "--host", HOST, "--format", "tsv", "--image", images(tmp_path))
     done = gpubind(*words)
     assert done.returncode == 1
     assert "cuda-too-new" in codes(done)
@@ -480,7 +537,7 @@ def test_a_site_may_ignore_findings_with_a_reason_that_is_shown(tmp_path: Path) 
     words = ("check", "--nv", "--host", HOST, "--image", images(tmp_path), "--only", "cuda-too-new")
     done = gpubind(*words, env={"XDG_CONFIG_HOME": str(tmp_path)})
     assert done.returncode == 0
-    assert "our images carry cuda-compat" in done.stdout
+    assert "(our images carry cuda-compat)" in " ".join(done.stdout.split())
 
 
 def test_strict_makes_a_warning_exit_1(tmp_path: Path) -> None:
@@ -501,7 +558,7 @@ def test_a_report_for_a_ci_system_goes_to_a_file(tmp_path: Path) -> None:
 
 
 def test_the_program_is_looked_for_in_the_image(tmp_path: Path) -> None:
-    words = ("check", "--nv", "--host", HOST, "--image", images(tmp_path), "--program")
+    words = ("check", "--nv", "--host", HOST, "--format", "tsv", "--image", images(tmp_path), "--program")
     assert "program-missing" in codes(gpubind(*words, "python3"))
     assert "program-missing" not in codes(gpubind(*words, "sh"))
 
@@ -511,12 +568,12 @@ def test_a_program_of_this_host_is_checked_in_the_image(tmp_path: Path) -> None:
     mine.write_bytes(elf(kind=2, needed=("libfar.so.1",)))
     mine.chmod(0o755)
     image = images(tmp_path)
-    words = ("check", "--nv", "--root", str(tmp_path), "--image", image, "--program")
+    words = ("check", "--nv", "--format", "tsv", "--root", str(tmp_path), "--image", image, "--program")
     for program in ("./mine", str(mine)):
         found = codes(gpubind(*words, program, cwd=tmp_path))
         assert {"program-library-missing", "program-on-host"} <= set(found)
     assert "program-missing" in codes(gpubind(*words, "./nothing", cwd=tmp_path))
-    recorded = ("check", "--nv", "--host", HOST, "--image", image, "--program", "./mine")
+    recorded = ("check", "--nv", "--format", "tsv", "--host", HOST, "--image", image, "--program", "./mine")
     assert "program-unreadable" in codes(gpubind(*recorded, cwd=tmp_path))
     assert "no-program" in gpubind(*words, "").stderr
 
@@ -541,10 +598,9 @@ def test_exec_with_check_starts_nothing_on_an_error(tmp_path: Path) -> None:
     assert gpubind(*words, "--no-check", image, "sh", env={"GPUBIND_CHECK": "1"}).returncode == 0
 
 
-def test_a_table_of_findings_names_each_and_the_verdict() -> None:
-    done = gpubind("check", "--host", HOST, "--format", "table")
-    assert "note: vendor-neutral-left-out" in done.stdout
-    assert done.stdout.splitlines()[-1] == "verdict: ok"
+def test_a_verdict_is_in_colour_where_somebody_asks_for_it() -> None:
+    assert gpubind("check", "--host", HOST, env={"FORCE_COLOR": "1"}).stdout.startswith("\x1b[32mok:\x1b[0m ")
+    assert "\x1b" not in gpubind("check", "--host", HOST, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
 
 
 def test_words_for_a_runtime_are_one_line() -> None:
@@ -833,7 +889,7 @@ def test_a_gpu_that_is_named_is_needed_for_a_start(tmp_path: Path, gpus: str, st
 
 @pytest.mark.parametrize("vendor", [(), ("--rocm",), ("--nv", "--rocm")], ids=["none", "rocm", "both"])
 def test_a_host_of_amds_is_planned_with_and_without_its_name(vendor: tuple[str, ...]) -> None:
-    done = gpubind("plan", *vendor, "--format", "text", "-q", "--host", "mi300x-rocm62")
+    done = gpubind("plan", *vendor, "--format", "tsv", "-q", "--host", "mi300x-rocm62")
     assert done.returncode == 0
     assert "\n# amd ROCm 6.2.4; " in done.stdout
     assert "; 8 GPUs; 17 device nodes; " in done.stdout

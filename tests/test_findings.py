@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import gpubind
+from gpubind.documents.checked import THEMES
 from gpubind.explanation import explain_code
 from gpubind.findings import MENDED_BY, finding, texts
 from gpubind.model import VENDORS
@@ -29,7 +30,7 @@ MEANS = {
     "nothing": "nobody: it says how things are",
 }
 TOLD = ("what", "why", "hint", "command")
-FIELDS = {*TOLD, "needs", "severity", "by", "follows", "vendor", "cases"}
+FIELDS = {*TOLD, "needs", "severity", "by", "theme", "follows", "of", "vendor", "cases"}
 
 
 def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
@@ -41,6 +42,7 @@ def test_the_texts_are_in_order_and_have_no_other_fields() -> None:
         assert text["by"] in MENDED_BY, code
         assert {*text["severity"]} <= {"error", "warning", "note"}, code
         assert text.get("vendor") in (None, *VENDORS), code
+        assert (text.get("theme") in THEMES) == ("note" in text["severity"]), code
         for case in text.get("cases", {}).values():
             assert {*case} <= {*TOLD, "vendor"}, code
 

@@ -13,7 +13,7 @@ import gpubind
 from gpubind.data import HOSTS, read_data
 from gpubind.documents.cdi import render_cdi
 from gpubind.documents.json import render_json
-from gpubind.documents.text import render_explanation, render_paths, render_text
+from gpubind.documents.text import render_explanation, render_paths, render_tsv
 from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.planner.placement import cdi_layout
 
@@ -84,7 +84,7 @@ def test_no_two_mounts_share_a_target_and_all_are_read_only_but_sockets(host: st
 def test_a_text_document_is_what_its_golden_file_says(host: str, document: str, name: str, update_golden: bool) -> None:
     plan = make(host, name)
     text = {
-        "text": lambda: render_text(plan, verbose=True),
+        "text": lambda: render_tsv(plan, verbose=True),
         "paths": lambda: render_paths(plan),
         "explain": lambda: render_explanation(
             gpubind.explain(plan, "libamd*" if REQUESTS[host] is AMD else "libnvidia-*")

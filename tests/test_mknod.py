@@ -30,11 +30,21 @@ DRM = "&& udevadm trigger --action=add --subsystem-match=drm"
         ("nvidia-nvlink", "nvidia-modprobe -l"),
         ("nvidia-fs0", "modprobe -r nvidia-fs && modprobe nvidia-fs"),
         # udev makes no nodes since 176: the kernel says the number.
-        ("dri/card0", f"rm -f /dev/dri/card0 && mknod /dev/dri/card0 c $(tr : ' ' < /sys/class/drm/card0/dev) {DRM}"),
+        (
+            "dri/card0",
+            "mkdir -p /dev/dri && rm -f /dev/dri/card0 && mknod /dev/dri/card0 c "
+            f"$(tr : ' ' < /sys/class/drm/card0/dev) {DRM}",
+        ),
         (
             "dri/renderD128",
-            "rm -f /dev/dri/renderD128 && mknod /dev/dri/renderD128 c "
+            "mkdir -p /dev/dri && rm -f /dev/dri/renderD128 && mknod /dev/dri/renderD128 c "
             f"$(tr : ' ' < /sys/class/drm/renderD128/dev) {DRM}",
+        ),
+        (
+            "infiniband/uverbs0",
+            "rm -f /dev/infiniband/uverbs0 && mknod /dev/infiniband/uverbs0 c "
+            "$(tr : ' ' < /sys/class/infiniband_verbs/uverbs0/dev)"
+            " && udevadm trigger --action=add --subsystem-match=infiniband_verbs",
         ),
         # Nobody here knows them.
         ("nvidia-caps/nvidia-cap99", "rm /dev/nvidia-caps/nvidia-cap99"),

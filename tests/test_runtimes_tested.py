@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from live.table import ASKED, PAGE, ROWS, Fact, page, untested
+import pytest
+from live.table import ASKED, PAGE, ROWS, Fact, differs, page, untested
 
 ALL = [Fact(row, asked, "yes") for row in ROWS for asked in ASKED]
 
@@ -25,3 +26,20 @@ def test_the_page_has_a_full_row_for_each_runtime() -> None:
     assert [row[0] for row in rows] == ["", *ROWS]
     assert {len(row) for row in rows} == {len(rows[0])}
     assert all(cell for row in rows[1:] for cell in row)
+
+
+def test_a_newer_version_alone_is_noted_and_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    newer = [Fact(*fact[:2], "9.9") if fact[:2] == ("crun", "version") else fact for fact in ALL]
+    assert not differs(page(ALL), page(newer))
+    assert "+| crun | 9.9 |" in (said := capsys.readouterr().err)
+    assert "note: only versions differ" in said
+    assert not differs(page(ALL), page(ALL))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("asked", [asked for asked in ASKED if asked != "version"])
+def test_whatever_else_differs_fails(asked: str) -> None:
+    changed = [Fact(*fact[:2], "no") if fact[:2] == ("crun", asked) else fact for fact in ALL]
+    assert differs(page(ALL), page(changed))
+    newer = [Fact(*fact[:2], "9.9") if fact[:2] == ("crun", "version") else fact for fact in changed]
+    assert differs(page(ALL), page(newer))

@@ -51,7 +51,7 @@ class Machine(NamedTuple):
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    for name in ("apptainer", "singularity", "docker", "srun", "sudo"):
+    for name in ("apptainer", "singularity", "docker", "podman", "srun", "sudo"):
         program = tmp_path / name
         program.write_text(RECORDER.replace("DIRECTORY", str(tmp_path)).replace("NAME", name))
         program.chmod(0o755)
@@ -195,3 +195,35 @@ def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
     memo = {"gpubind.memo", "gpubind.memo.asked", "gpubind.memo.reading"}
     assert ours == {*rooms, *memo, "gpubind.wrap", "gpubind.wrap.unasked"}
     assert not {"typer", "json", "subprocess", "argparse", "inspect"} & set(loaded)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's programs are anybody's")
+def test_root_starts_a_program_of_others_by_its_path_and_not_by_its_name(machine: Machine) -> None:
+    os.chown(machine.directory / "apptainer", 12345, 12345)
+    line = ("exec", "--nv", "img.sif", "true")
+    host = driver(machine)
+    done = machine.run(*host, "--", "apptainer", *line)
+    assert (done.returncode, machine.started) == (125, None)
+    path = str(machine.directory / "apptainer")
+    assert f"`gpubind wrap -- {path} ...`" in done.stderr
+    done = machine.run("-q", *host, "--", path, *line)
+    assert (done.returncode, (machine.started or [""])[0]) == (42, path)
+
+
+@pytest.mark.parametrize("line", [
+    "docker -H tcp://node7:2375 run --gpus all img", "docker --context node7 run --gpus all img",
+    "podman --remote run --gpus all img", "podman --url ssh://node7 run --gpus all img",
+    "podman -c node7 run --gpus all img",
+])  # fmt: skip
+def test_a_line_for_another_machines_daemon_is_refused(machine: Machine, line: str) -> None:
+    done = machine.run(*driver(machine), "--", *line.split())
+    assert (done.returncode, "remote-engine" in done.stderr) == (125, True)
+    assert machine.started is None
+
+
+def test_an_image_of_another_store_is_not_looked_at_in_the_usual_one(machine: Machine) -> None:
+    line = ("podman", "--root", "/mine", "run", "--gpus", "all", "img")
+    done = machine.run(*driver(machine), "--", *line)
+    assert done.returncode == 42
+    assert machine.started is not None
+    assert machine.started[1:4] == ["--root", "/mine", "run"]

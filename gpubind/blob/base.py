@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 
 class Blob:
-    """Bytes at offsets. *label* names them in errors; *quick* says whether going back costs nothing."""
+    """Bytes at offsets. *label* names them in errors; *quick* says whether going back costs nothing, *restarts* whether
+    it means to begin anew.
+    """
 
     label: str
     quick = True
+    restarts = False
 
     def read_at(self, offset: int, size: int) -> bytes:
         """The *size* bytes at *offset*; fewer only where the blob ends."""
@@ -38,9 +41,7 @@ class FileBlob(Blob):
         self._descriptor = descriptor
         found = os.fstat(descriptor)
         self._size = found.st_size
-        budget = current()
-        if budget is not None:
-            budget.grant((found.st_dev, found.st_ino), self._size)
+        self._key = found.st_dev, found.st_ino
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
@@ -54,6 +55,9 @@ class FileBlob(Blob):
         size = min(size, self._size - offset)  # as it was when it was opened
         if size <= 0:
             return b""
+        budget = current()
+        if budget is not None:
+            budget.grant(self._key, self._size)  # a later command than that which opened it has a budget of its own
         spend("read", size)
         try:
             data = os.pread(self._descriptor, size, offset)
@@ -95,7 +99,7 @@ class Part(Blob):
 
     def __init__(self, blob: Blob, start: int, size: int, label: str = "") -> None:
         self.label = label or blob.label
-        self.quick = blob.quick
+        self.quick, self.restarts = blob.quick, blob.restarts
         self._blob, self._start, self._size = blob, start, size
 
     @property
@@ -105,6 +109,21 @@ class Part(Blob):
     def read_at(self, offset: int, size: int) -> bytes:
         size = min(size, self._size - offset)
         return self._blob.read_at(self._start + offset, size) if size > 0 else b""
+
+
+class Bytes(Blob):
+    """*data* as it is."""
+
+    def __init__(self, data: bytes, label: str = "") -> None:
+        self.label = label
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size]
 
 
 class BlobStream(io.RawIOBase):

@@ -39,12 +39,15 @@ class Unpacked(Blob):
 
     def __init__(self, packed: Blob) -> None:
         self.label = packed.label
+        self.restarts = type(self).restarts or packed.restarts
         self._packed = packed
         self._start = 0  # where the current chunk starts, in unpacked bytes
         self._chunk = b""
         self._end: Optional[int] = None
 
     def read_at(self, offset: int, size: int) -> bytes:
+        if size <= 0:
+            return b""
         if not self._start <= offset <= self._start + len(self._chunk):
             self._rewind(offset)
             while offset > self._start + len(self._chunk) and self._advance():
@@ -158,6 +161,8 @@ class Gzip(Unpacked):
 
 class Zstd(Unpacked):
     """A zstd file, of one frame or several; going back starts from the beginning."""
+
+    restarts = True
 
     def __init__(self, packed: Blob) -> None:
         super().__init__(packed)

@@ -92,8 +92,7 @@ def plan(
             "--format",
             metavar="FORMAT",
             envvar="GPUBIND_FORMAT",
-            help=", ".join((*FORMATS, *PLAN_FORMATS)) + "; sh on top quotes a runtime's words. "
-            "[table on a terminal, else text]",
+            help=", ".join((*FORMATS, *PLAN_FORMATS)) + "; with sh, too, arguments are quoted for a shell. [table]",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -113,7 +112,7 @@ def plan(
 
     if verbose:
         tell_of_memo()
-    chosen, quoted = _format(format_ or [], json, terminal=output is None and is_terminal())
+    chosen, quoted = _format(format_ or [], json)
     if backend_arg and chosen not in PLAN_FORMATS:
         raise UsageError("argument-without-runtime", "--backend-arg is for the formats of a runtime's words alone")
     if cdi_hook is not None and chosen != "cdi":
@@ -197,12 +196,12 @@ def _names(of: typer.Typer) -> "dict[str, CommandInfo]":
     }
 
 
-def _format(formats: list[str], json: bool, *, terminal: bool) -> tuple[str, bool]:
+def _format(formats: list[str], json: bool) -> tuple[str, bool]:
     """The one document that is asked for, and whether its words are to be quoted for a shell."""
     chosen = [name for name in formats if name != "sh"]
     if (json and chosen not in ([], ["json"])) or len(chosen) > 1:
         raise UsageError("two-formats", "--json and --format, or two formats, exclude each other")
-    name = "json" if json else chosen[0] if chosen else ("table" if terminal else "text")
+    name = "json" if json else chosen[0] if chosen else "table"
     if name not in (*FORMATS, *PLAN_FORMATS):
         known = one_of((*FORMATS, *PLAN_FORMATS), name)
         raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"{known}, and sh on top of words")

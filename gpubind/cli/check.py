@@ -1,6 +1,7 @@
 """check: the preflight. No `from __future__ import annotations`: see options.py."""
 
 import os
+import re
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Optional
 
 import typer
@@ -22,7 +23,7 @@ from gpubind.errors import EXIT_FINDING, NothingToBindError, RuntimeLimitError, 
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
-    from gpubind.documents.report import Report
+    from gpubind.documents.report import Checked, Report
     from gpubind.rules import Preflight
     from gpubind.runtimes.record import Runtime
 
@@ -64,52 +65,70 @@ def check(
     ] = None,
     format_: Annotated[
         Optional[str],
-        typer.Option(
-            "--format", metavar="FORMAT", help=", ".join(CHECK_FORMATS) + ". [table on a terminal, else text]"
-        ),
+        typer.Option("--format", metavar="FORMAT", help=", ".join(CHECK_FORMATS) + ". [text]"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Annotated[
         Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
     ] = None,
-    only: Annotated[Codes, typer.Option(metavar="CODE", help="Report these findings alone. Repeatable.")] = None,
+    only: Annotated[Codes, typer.Option(metavar="CODE", help="Count these findings alone. Repeatable.")] = None,
     ignore: Annotated[
-        Codes, typer.Option(metavar="CODE[=REASON]", help="Let these findings not count. Repeatable.")
+        Codes,
+        typer.Option(metavar="CODE[:SUBJECT][=REASON]", help="Do not count these findings. Repeatable."),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 on a warning, too.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the verdict only.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the verdict and its codes only.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show notes in full.")] = False,
 ) -> None:
     """Say, before a job starts, what will not work here or in this image, and what to do. Exit 1 on an error."""
     from gpubind.cli.output import write_document
-    from gpubind.cli.settings import ignored_codes, known_codes
-    from gpubind.documents.report import report_of, verdict
-    from gpubind.rules import asked as asked_rules
+    from gpubind.cli.settings import ignored_findings, known_codes
+    from gpubind.documents.report import report_of, verdict, verdict_line
+    from gpubind.rules import applying
     from gpubind.rules import check as check_start
 
-    chosen = _format("json" if json else format_, output)
+    chosen = _format("json" if json else format_)
     if program is not None and image is None:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
-    codes, reasons = known_codes(only or ()), ignored_codes(ignore or ())
+    codes, reasons = known_codes(only or ()), ignored_findings(ignore or ())
     asked = Asked(_runtime(backend, options, image), tuple(backend_arg or ()), allow_writable, program)
     start = _preflight(options, image, like, asked)
-    rules = tuple(rule for rule in asked_rules(start) if not codes or rule.code in codes)
-    findings = tuple(finding for finding in check_start(start) if not codes or finding.code in codes)
-    report = report_of(start.plan, findings, reasons, ((rule.code, rule.needs) for rule in rules))
+    rules = ((rule.code, rule.needs) for rule in applying(start))
+    checked = _checked(options, image, start, program)
+    report = report_of(start.plan, check_start(start), reasons, rules, checked=checked, only=codes)
+    write_document(verdict_line(report) if quiet else _rendered(chosen, report, output, verbose), output)
     worst = verdict(report.findings)
-    write_document(f"{worst}\n" if quiet else _rendered(chosen, report, output), output)
     if worst == "error" or (strict and worst == "warning"):
         raise typer.Exit(EXIT_FINDING)
 
 
-def _format(asked: Optional[str], output: Optional[str]) -> str:
-    """The format that is asked for, or the one for where the report goes. Errors: `UsageError`."""
-    from gpubind.cli.output import is_terminal
+def _checked(options: PlanOptions, reference: Optional[str], start: "Preflight", program: Optional[str]) -> "Checked":
+    from gpubind.documents.report import Checked
+    from gpubind.formats.os_release import parse_os_release
 
-    chosen = asked or ("table" if output is None and is_terminal() else "text")
+    system = glibc = None
+    if start.image is not None:
+        system = parse_os_release(start.image.tree.text("/etc/os-release") or "")
+        libc = start.image.tree.resolve(start.image.loader.find("libc.so.6") or "/")
+        match = re.search(r"/libc-([0-9.]+)\.so$", libc) if isinstance(libc, str) else None
+        glibc = match.group(1) if match else None
+    return Checked(
+        host=options.host or os.uname().nodename,
+        image=reference,
+        system=system,
+        glibc=glibc,
+        program=program,
+        runtime=start.backend,
+    )
+
+
+def _format(asked: Optional[str]) -> str:
+    """The format that is asked for. Errors: `UsageError`."""
+    chosen = asked or "text"
     if chosen not in CHECK_FORMATS:
         raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(CHECK_FORMATS, chosen))
     return chosen
@@ -156,10 +175,11 @@ def _runtime(backend: Optional[str], options: PlanOptions, image: Optional[str])
         return None
 
 
-def _rendered(chosen: str, report: "Report", output: Optional[str]) -> str:
-    if chosen in CHECK_DOCUMENTS:
+def _rendered(chosen: str, report: "Report", output: Optional[str], verbose: bool) -> str:
+    if chosen != "text":
         return CHECK_DOCUMENTS[chosen].render(report)
-    from gpubind.cli.output import is_terminal
-    from gpubind.cli.render import render_findings
+    from gpubind.cli.output import has_colour, is_terminal, width
+    from gpubind.documents.checked import WIDTH, render_check_text
 
-    return render_findings(report, colour=output is None and is_terminal())
+    columns = width() if output is None and is_terminal() else WIDTH
+    return render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))

@@ -1,6 +1,5 @@
 """explain: codes, messages and names. No `from __future__ import annotations`: see options.py."""
 
-import shutil
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -18,9 +17,6 @@ from gpubind.errors import NothingToBindError, UsageError
 
 if TYPE_CHECKING:
     from gpubind.explanation import Explanation
-
-NARROWEST, WIDEST = 40, 100
-"""Columns of running text, whatever the terminal has."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,11 +39,10 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Print gpubind.explain/1.")] = False,
 ) -> None:
     """Say what a code or a message means, or why a file is in the plan or not, and which rule decided."""
-    from gpubind.cli.output import write_document
+    from gpubind.cli.output import width, write_document
     from gpubind.documents import explained
     from gpubind.explanation import codes, explain_code, explain_message
 
-    width = max(NARROWEST, min(WIDEST, shutil.get_terminal_size((80, 24)).columns))
     if what is None:
         answer = explained.Answer(None, codes=codes())
     elif (page := explain_code(what)) is not None:
@@ -59,7 +54,7 @@ def explain(
             answer = explained.Answer(what, message, tuple((code, known[code]) for code in about))
         else:
             answer = explained.Answer(what, explanation=_of_plan(options, what, like, image))
-    write_document(explained.render_json(answer) if json else explained.render_text(answer, width), None)
+    write_document(explained.render_json(answer) if json else explained.render_text(answer, width()), None)
 
 
 def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> "Explanation":

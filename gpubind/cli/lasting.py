@@ -25,7 +25,7 @@ class Asked(NamedTuple):
     cdi_hook: Optional[str]
     """Where nvidia-cdi-hook is, if it is to be used."""
     stage_dir: Optional[str]
-    """Where generated files may stay, an absolute path."""
+    """Where generated files may stay, as the user wrote it."""
 
 
 def plan_to_last(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
@@ -68,7 +68,7 @@ def _need_hook(hook: str) -> None:
     if not (os.path.isabs(hook) and os.access(hook, os.X_OK)):
         raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
     if not is_obeyed(hook):
-        why = "others than root could change it, and every container's runtime would run it as root"
+        why = "users other than root could change it, and every container's runtime would run it as root"
         raise HostReadError("no-cdi-hook", "the program is not root's alone", where=hook, why=why, hint=hint)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from typing import Optional
@@ -11,6 +12,9 @@ from gpubind.documents.text import printable, render_finding, render_line
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
 from gpubind.memo.asked import cannot_sign, why_not_served, wrote
 from gpubind.model import Finding, Severity
+
+NARROWEST, WIDEST = 40, 100
+"""Columns of running text, whatever the terminal has."""
 
 
 def write_document(text: str, path: Optional[str]) -> None:
@@ -36,6 +40,19 @@ def write_version() -> None:
 def is_terminal() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def width() -> int:
+    """Columns for running text: the terminal's, but no fewer than can be read, and no more; 80 where there is none."""
+    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((80, 24)).columns))
+
+
+def has_colour(path: Optional[str]) -> bool:
+    """Whether what goes to the file *path*, or to standard output if that is None, is to be coloured."""
+    if "NO_COLOR" in os.environ:
+        return False
+    is_shown = path is None and is_terminal() and os.environ.get("TERM") != "dumb"
+    return is_shown or bool(os.environ.get("FORCE_COLOR"))
 
 
 def render_error(error: GpubindError, severity: Severity = "error") -> str:

@@ -13,7 +13,7 @@ import stat
 from typing import NamedTuple, Optional
 
 from gpubind.host.trust import acts_as_root
-from gpubind.stage import replace
+from gpubind.stage import replace, write_all
 
 LINKS_LIMIT = 40
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
@@ -88,19 +88,13 @@ def _write(way: Way, data: bytes) -> None:
     try:
         found = os.fstat(file)
         if way.is_open or not stat.S_ISREG(found.st_mode):
-            _write_all(file, data)
+            write_all(file, data)
             return
         _need_own_file(way.place, found)
     finally:
         os.close(file)
     mode = stat.S_IMODE(found.st_mode) & 0o777
     replace(way.place, way.name, data, mode=mode, owner=(found.st_uid, found.st_gid))
-
-
-def _write_all(file: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file, rest) :]
 
 
 def _facts(place: int, name: str) -> Optional[os.stat_result]:

@@ -4,12 +4,22 @@ No `from __future__ import annotations`: see options.py.
 """
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Optional, TypeVar
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, vendors_of
 from gpubind.cli.output import complain, report, warn
-from gpubind.errors import CheckError, CommandError, GpubindError, HostReadError, NothingToBindError, UsageError
+from gpubind.errors import (
+    BoundError,
+    CheckError,
+    CommandError,
+    FormatError,
+    GpubindError,
+    HostReadError,
+    NothingToBindError,
+    UsageError,
+)
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
@@ -25,6 +35,9 @@ if TYPE_CHECKING:
 WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
 """Errors with which no GPU works in a container."""
 
+DAMAGE = (BoundError, FormatError)
+"""What keeps gpubind from looking at an image that its runtime may start all the same."""
+
 
 class Wanted(NamedTuple):
     """How a container is to be started. The names are the options'."""
@@ -37,6 +50,8 @@ class Wanted(NamedTuple):
     quiet: bool
     verbose: bool
     allow_writable: bool
+    own: Mapping[str, str] = MappingProxyType({})
+    """The runtime's own options, before its subcommand."""
 
 
 class Looked(NamedTuple):
@@ -95,6 +110,32 @@ def look_at(
     return Looked(runtime, program, host, opened)
 
 
+T = TypeVar("T")
+
+
+def all_the_same(looked: Looked, wanted: Wanted, make: Callable[[Looked], T]) -> T:
+    """What *make* makes of *looked*: without its image where looking at that costs too much, or finds damage.
+
+    The runtime itself may well start such an image. One that cannot be planned for blindly, a directory, is looked at
+    whatever it costs. With --check the error stays: nothing could be said of the start.
+    """
+    from gpubind.budget import TIMES_LIMIT, renew
+
+    try:
+        return make(looked)
+    except DAMAGE as error:
+        if looked.image is None or wanted.check:
+            raise
+        is_blind = _can_be_blind(looked.runtime)
+        if not (is_blind or isinstance(error, BoundError)):
+            raise
+        renew(1 if is_blind else TIMES_LIMIT)
+        made = make(looked._replace(image=None) if is_blind else looked)
+        if is_blind and not wanted.quiet:
+            warn(error)
+        return made
+
+
 def ready_for(
     options: PlanOptions, looked: Looked, wanted: Wanted, environ: Mapping[str, str], *, in_line: bool = False
 ) -> Ready:
@@ -103,7 +144,7 @@ def ready_for(
     from gpubind.preparation import host_for, layout_of, line_words_of, staged, words_of
 
     image = looked.image
-    start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host)
+    start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host, wanted.own)
     start = start._replace(allow_writable=wanted.allow_writable)
     host = host_for(looked.host, start, image)
     plan = _plan(options, host, image, layout_of(start, host, image), wanted)
@@ -184,32 +225,58 @@ def _look_at(
 ) -> Optional["Image"]:
     """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
     from gpubind.caller import image_form, remote_of
-    from gpubind.facade import open_image
 
     machine, form = host.uname.machine, image_form(image)
     has_prefix = form in ("layout", "archive", "registry") and form in runtime.images
     if runtime.store is not None and not has_prefix and not image.startswith(("/", ".")):
-        return open_image(f"{runtime.store}:{image}", machine) if remote_of(runtime, environ) is None else None
+        elsewhere = wanted.own.keys() & set(runtime.other_stores) or remote_of(runtime, environ) is not None
+        return None if elsewhere else _opened(f"{runtime.store}:{image}", machine, runtime, wanted, DAMAGE)
     _need_form(image, runtime)
     if not has_prefix and (os.path.isdir(image) or not runtime.fetches):
-        opened = open_image(image, machine)
-        _need_kind(opened, image, runtime)
+        opened = _opened(image, machine, runtime, wanted, DAMAGE)
+        if opened is not None:
+            _need_kind(opened, image, runtime)
         return opened
     if form not in ("file", "layout", "archive"):
         if wanted.check and not wanted.quiet:
             complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
         return None
-    try:
-        opened = open_image(image, machine)
-    except GpubindError as error:
-        if wanted.check:
-            raise
-        if not wanted.quiet:
-            warn(error)
-        return None
-    if not has_prefix:
+    opened = _opened(image, machine, runtime, wanted, (GpubindError,))
+    if opened is not None and not has_prefix:
         _need_kind(opened, image, runtime)
     return opened
+
+
+def _opened(
+    image: str, machine: str, runtime: "Runtime", wanted: Wanted, tolerated: tuple[type[GpubindError], ...]
+) -> Optional["Image"]:
+    """*image*; None, with a warning, where it cannot be looked at for one of the *tolerated* errors.
+
+    What starts directories alone needs to see the image: there it may cost what it wants. With --check every error
+    stays.
+    """
+    from gpubind.budget import TIMES_LIMIT, renew
+    from gpubind.facade import open_image
+
+    try:
+        return open_image(image, machine)
+    except tolerated as error:
+        if wanted.check:
+            raise
+        if _can_be_blind(runtime):
+            renew()
+            if not wanted.quiet:
+                warn(error)
+            return None
+        if not isinstance(error, BoundError) or os.path.isfile(f"{image}/index.json"):
+            raise
+        renew(TIMES_LIMIT)
+        return open_image(image, machine)
+
+
+def _can_be_blind(runtime: "Runtime") -> bool:
+    """Whether a start by *runtime* can be planned without a look at the image."""
+    return runtime.fetches or runtime.store is not None
 
 
 _PREFIXES = {"oci-layout": "oci", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
@@ -247,12 +314,12 @@ def _no_such_form(image: str, runtime: "Runtime") -> HostReadError:
 
 def _checked(start: "Preflight", wanted: Wanted) -> None:
     """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
-    from gpubind.cli.settings import ignored_codes
+    from gpubind.cli.settings import ignored_findings
     from gpubind.documents.report import report_of
     from gpubind.documents.text import printable
     from gpubind.rules import check
 
-    outcome = report_of(start.plan, check(start), ignored_codes(()))
+    outcome = report_of(start.plan, check(start), ignored_findings(()))
     if not wanted.quiet:
         report(outcome.findings, brief=not wanted.verbose)
         for finding, reason in outcome.ignored:

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpubind.documents.report import Report, verdict
 from gpubind.documents.text import printable, summary
 from gpubind.model import CAPABILITIES, Kind, Mount, Plan
 from gpubind.sources.nodes import natural
@@ -35,25 +34,6 @@ def render_table(plan: Plan, *, verbose: bool, colour: bool) -> str:
             console.print(table)
             console.print()
     console.print(Text(summary(plan), style="bold"))
-    return _lines(stream)
-
-
-def render_findings(report: Report, *, colour: bool) -> str:
-    """Findings as a table by severity, each with its reason and what to do; then the verdict."""
-    stream, console = _console(colour)
-    table = _table("finding", "what, why, and what to do")
-    for finding in report.findings:
-        style = {"error": "bold red", "warning": "yellow", "note": "cyan"}[finding.severity]
-        where = f"where: {finding.where}" if finding.where else None
-        parts = [finding.what, where, finding.why, finding.hint, f"$ {finding.command}" if finding.command else None]
-        text = "\n".join(printable(part) for part in parts if part)
-        table.add_row(Text(f"{finding.severity}: {finding.code}", style=style), Text(text))
-        table.add_row("", "")
-    for finding, reason in report.ignored:
-        table.add_row(Text(f"ignored: {finding.code}", style="dim"), Text(printable(f"{finding.what} ({reason})")))
-    if table.row_count:
-        console.print(table)
-    console.print(Text(f"verdict: {verdict(report.findings)}", style="bold"))
     return _lines(stream)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Optional
 
 from gpubind.errors import FormatError, HostReadError, UsageError, like, one_of
 
@@ -52,15 +52,20 @@ def read_settings() -> dict[str, Any]:
     return settings
 
 
-def ignored_codes(given: Iterable[str]) -> dict[str, str]:
-    """Codes that do not count, each with the reason: the site's and the user's, then those *given* as CODE[=REASON]."""
-    reasons: dict[str, str] = dict(read_settings().get("ignore", {}))
+def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], str]:
+    """What does not count, by code and subject, each with the reason: the site's and the user's, then those *given*.
+
+    *given* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes alone
+    may stand side by side, separated by commas.
+    """
+    reasons = dict(read_settings().get("ignore", {}))
     for text in given:
-        for word in [text] if "=" in text else text.split(","):
-            code, _, reason = word.partition("=")
-            reasons[code] = reason or "--ignore"
-    known_codes(reasons)
-    return reasons
+        for word in [text] if "=" in text or ":" in text else text.split(","):
+            named, _, reason = word.partition("=")
+            reasons[named] = reason or "--ignore"
+    split = {named: named.partition(":") for named in reasons}
+    known_codes(code for code, _, _ in split.values())
+    return {(code, subject or None): reasons[named] for named, (code, _, subject) in split.items()}
 
 
 def known_codes(codes: Iterable[str]) -> tuple[str, ...]:

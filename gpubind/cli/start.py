@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -18,14 +18,15 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.cli.output import complain, tell_of_memo
-from gpubind.cli.ready import Wanted, look_at, look_into, need_this_machine, ready_for
+from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
 from gpubind.documents.text import printable
-from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, UsageError
+from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, RuntimeLimitError, UsageError
 from gpubind.memo.asked import has_command
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
-    from gpubind.runtimes.record import Runtime
+    from gpubind.preparation import Chosen
+    from gpubind.runtimes.record import Command, Runtime
     from gpubind.runtimes.start import Action
 
 HELP = {
@@ -94,20 +95,25 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     if wanted.verbose:
         tell_of_memo()
     environ = callers_environ()
-    runtime, words = _chosen(wanted, environ, words)
+    runtime, words = _chosen(action, wanted, environ, words)
     own, words = _own_options(runtime, action, words)
     argv = _need_argv(action, words)
     image = words[0]
     if image.startswith("-"):  # the runtime would take it for an option
         image = f"./{image}"
     wanted = wanted._replace(arguments=(*wanted.arguments, *own))
-    with closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked:
+    token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
+
+    def planned(looked: Looked) -> "Command":
         ready = ready_for(options, looked, wanted, environ)
         tree = looked.image.tree if looked.image is not None else None
-        token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
         call = Call(looked.program, action, image, tree, argv, token, _is_terminal())
         made = ready.runtime.command(call, ready.start, ready.words)
         look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
+        return made
+
+    with closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked:
+        made = all_the_same(looked, wanted, planned)
     has_command(argv, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if wanted.dry_run:
         import shlex
@@ -156,17 +162,37 @@ def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
     return argv
 
 
-def _chosen(wanted: Wanted, environ: Mapping[str, str], words: tuple[str, ...]) -> tuple["Runtime", tuple[str, ...]]:
-    """The runtime that --backend names, and *words*, which begin with IMAGE, as that takes them.
+def _chosen(
+    action: "Action", wanted: Wanted, environ: Mapping[str, str], words: tuple[str, ...]
+) -> tuple["Runtime", tuple[str, ...]]:
+    """The runtime that --backend names, and *words* with IMAGE as that takes it; options of the runtime's may stand
+    before it.
 
     Errors: `UsageError`, `RuntimeLimitError` (code `no-runtime`).
     """
-    from gpubind.preparation import choose_runtime
     from gpubind.runtimes import known_runtime
 
     if wanted.backend != "auto":
         return known_runtime(wanted.backend), words
-    chosen = choose_runtime(words[0], environ)
+    chosen, at = _automatic(action, words, environ)
     if wanted.verbose:
         complain(f"note: backend: {chosen.runtime.name}, {printable(chosen.why)}\n")
-    return chosen.runtime, (chosen.image, *words[1:])
+    return chosen.runtime, (*words[:at], chosen.image, *words[at + 1 :])
+
+
+def _automatic(action: "Action", words: tuple[str, ...], environ: Mapping[str, str]) -> tuple["Chosen", int]:
+    """What --backend auto comes to, and where IMAGE stands in *words*.
+
+    Whose options stand before it decides where it stands, and the image decides whose they are: the first runtime
+    counts that reads them and is the one for the image behind them.
+    """
+    from gpubind.preparation import choose_runtime
+    from gpubind.wrap.command import own_options
+
+    for name in RUNTIMES if words[0].startswith("-") else ():
+        with suppress(UsageError, RuntimeLimitError):
+            _, rest = own_options(name, action, words)
+            chosen = choose_runtime(rest[0], environ) if rest else None
+            if chosen is not None and chosen.runtime.name == name:
+                return chosen, len(words) - len(rest)
+    return choose_runtime(words[0], environ), 0

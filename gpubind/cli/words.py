@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from gpubind.model import Plan
 
 
+PLACES = ("HOME", "TMPDIR", "XDG_CACHE_HOME")
+"""Where generated files go: these are here, whatever host is planned for."""
+
+
 class WordsOf(NamedTuple):
     """How a plan is to be said."""
 
@@ -32,7 +36,10 @@ def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -
     runtime = runtime_of_format(wanted.chosen)
     host = open_host_of(options)
     opened = open_image_of(image, host)
-    environ = runtime.forms[wanted.chosen].environ_of(callers_environ())
+    callers = callers_environ()
+    if options.host is not None:  # the same host, the same words: whoever asks, and wherever
+        callers = {name: value for name, value in callers.items() if name in PLACES}
+    environ = runtime.forms[wanted.chosen].environ_of(callers)
     program = find_program(runtime.name, environ) if options.host is None else None
     start = begin(runtime, program, wanted.arguments, environ, host)._replace(allow_writable=wanted.allow_writable)
     host = host_for(host, start, opened)

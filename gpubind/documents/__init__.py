@@ -35,7 +35,7 @@ class Lasting(NamedTuple):
 
 
 PLAN_DOCUMENTS = {
-    "text": Document("text", "render_text"),
+    "tsv": Document("text", "render_tsv"),
     "json": Document("json", "render_json"),
     "paths": Document("text", "render_paths"),
 }
@@ -55,10 +55,11 @@ FORMATS = ("table", *PLAN_DOCUMENTS, *LASTING)
 """The table is for people, in cli/render."""
 
 CHECK_DOCUMENTS = {
-    "text": Document("report", "render_check_text"),
+    "text": Document("checked", "render_check_text"),
+    "tsv": Document("report", "render_check_tsv"),
     "json": Document("report", "render_check_json"),
     "junit": Document("junit", "render_junit"),
     "github": Document("report", "render_check_github"),
 }
 """Of a `Report`."""
-CHECK_FORMATS = ("table", *CHECK_DOCUMENTS)
+CHECK_FORMATS = tuple(CHECK_DOCUMENTS)

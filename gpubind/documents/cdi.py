@@ -12,14 +12,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from gpubind.documents.fragment import fixed_env
+from gpubind.documents.fragment import fixed_env, unsayable_path, unsayable_value
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.cdi import VERSIONS, is_device_name, parse_cdi, required_version
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor
-from gpubind.runtimes.edits import is_utf8, unsayable_path
+from gpubind.runtimes.edits import is_utf8
 
 KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 HOOK_PROGRAM = "nvidia-cdi-hook"
+NOT_UTF8 = "it is not UTF-8, and a CDI spec is JSON"
 
 _GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 
@@ -30,7 +31,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
     *staged* says where generated files are. *hook* is where nvidia-cdi-hook is on the host: then the container's ld
     cache is made to know the directory of the libraries.
     Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of one that has no kind;
-    `unsayable-path` for a path that is not UTF-8.
+    `unsayable-path` for a path that is not UTF-8, `unsayable-value` for such a variable.
     """
     vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers))
     if len(vendors) != 1 or vendors[0] not in KINDS:
@@ -62,6 +63,9 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         common["mounts"] = mounts
     if hook is not None:
         common["hooks"] = [_ldconfig(plan, hook)]
+    for variable in fixed_env(plan):
+        if not is_utf8(f"{variable.name}{variable.value}"):
+            raise unsayable_value(variable.name, "a CDI spec", NOT_UTF8)
     common["env"] = [f"{v.name}={v.value}" for v in fixed_env(plan)]
     spec = {
         "kind": KINDS[vendors[0]],
@@ -87,7 +91,7 @@ def _text(spec: dict[str, Any]) -> str:
 def _need_utf8(value: Any) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-path`): no escape of JSON stands for a byte that is not UTF-8."""
     if isinstance(value, str) and not is_utf8(value):
-        raise unsayable_path(value, "it is not UTF-8, and a CDI spec is JSON")
+        raise unsayable_path(value, "a CDI spec", NOT_UTF8)
     for member in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
         _need_utf8(member)
 

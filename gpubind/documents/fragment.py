@@ -75,10 +75,13 @@ def need_sayable_value(name: str, value: str, what: str) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-value`) for a value that a document, called *what*, cannot hold."""
     why = _unsayable(value) or _unsayable(name)
     if why:
-        hint = "leave out the CDI device that sets it"
-        raise RuntimeLimitError(
-            "unsayable-value", f"a variable cannot be said in {what}", where=name, why=why, hint=hint
-        )
+        raise unsayable_value(name, what, why)
+
+
+def unsayable_value(name: str, what: str, why: str) -> RuntimeLimitError:
+    """The error about a value of variable *name* that a document, called *what*, cannot say."""
+    hint = "leave out the CDI device that sets it"
+    return RuntimeLimitError("unsayable-value", f"a variable cannot be said in {what}", where=name, why=why, hint=hint)
 
 
 def heading(plan: Plan, comment: str, *lines: str) -> str:

@@ -1,6 +1,6 @@
-"""`check --format junit`: each rule that was asked is a test case.
+"""`check --format junit`: each rule that applies is a test case.
 
-Source: the JUnit XML that Jenkins and GitLab read: testsuite, testcase, failure, skipped, system-out.
+Source: the JUnit XML that Jenkins and GitLab read: testsuite, properties, testcase, failure, skipped, system-out.
 """
 
 from __future__ import annotations
@@ -8,13 +8,22 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from gpubind.documents.report import Report
-from gpubind.documents.text import printable, render_finding
+from gpubind.documents.report import Report, not_counted
+from gpubind.documents.text import driver_name, printable, render_finding
 
 
 def render_junit(report: Report) -> str:
     """The report as XML. An error finding is a failure, others are text."""
     suite = ElementTree.Element("testsuite", name="gpubind check")
+    about = {name: value for name, value in report.checked._asdict().items() if value}
+    if "host" in about:
+        suite.set("hostname", _text(about["host"]))
+    about["driver"] = " and ".join(driver_name(planned) for planned in report.plan.drivers)
+    if report.not_counted:
+        about["not counted"] = not_counted(report)
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in about.items():
+        ElementTree.SubElement(properties, "property", name=name, value=_text(value))
     tests = failures = skipped = 0
     for code, needs in report.rules:
         case = ElementTree.SubElement(suite, "testcase", classname=f"gpubind.{needs}", name=code)

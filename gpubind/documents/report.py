@@ -1,16 +1,34 @@
-"""What `gpubind check` prints: lines, workflow commands, or JSON (`gpubind.check/1`, data/check.schema.json)."""
+"""The outcome of a check, and its forms for programs: columns, workflow commands, JSON (data/check.schema.json)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from gpubind import __version__
 from gpubind.documents.text import printable
 from gpubind.model import Finding, Plan
 
 SCHEMA = "gpubind.check/1"
+
+
+Reasons = Mapping[tuple[str, Optional[str]], str]
+"""Why findings do not count: by code and subject; a subject of None stands for every one."""
+
+
+class Checked(NamedTuple):
+    """What was checked, in the words of the user; what is None was not given, or is not known."""
+
+    host: Optional[str] = None
+    """The name of the machine, or of its record."""
+    image: Optional[str] = None
+    system: Optional[str] = None
+    """The distribution in the image: `Debian 12`."""
+    glibc: Optional[str] = None
+    """The release of its glibc, `2.31`, whose newest symbols may be older; None if no file is called so."""
+    program: Optional[str] = None
+    runtime: Optional[str] = None
 
 
 class Report(NamedTuple):
@@ -23,17 +41,40 @@ class Report(NamedTuple):
     ignored: tuple[tuple[Finding, str], ...]
     """Those that do not, each with the reason."""
     rules: tuple[tuple[str, str], ...] = ()
-    """Every rule that was asked, also those that found nothing: (code, what it needs)."""
+    """Every rule that applies, also those that found nothing: (code, what it needs)."""
+    checked: Checked = Checked()
+    not_counted: tuple[Finding, ...] = ()
+    """Errors and warnings of codes that --only does not name."""
 
 
 def report_of(
-    plan: Plan, findings: Iterable[Finding], reasons: Mapping[str, str], rules: Iterable[tuple[str, str]] = ()
+    plan: Plan,
+    findings: Iterable[Finding],
+    reasons: Reasons,
+    rules: Iterable[tuple[str, str]] = (),
+    *,
+    checked: Optional[Checked] = None,
+    only: Iterable[str] = (),
 ) -> Report:
-    """*findings*, without those whose code is in *reasons*, from the *rules* that were asked: (code, what it needs)."""
-    findings = tuple(findings)
-    ignored = tuple((finding, reasons[finding.code]) for finding in findings if finding.code in reasons)
-    counted = tuple(finding for finding in findings if finding.code not in reasons)
-    return Report(plan, counted, ignored, tuple(rules))
+    """*findings*, without those that *reasons* let not count, from the *rules* that apply: (code, what it needs).
+
+    *only*: the codes that count; all of them if it is empty.
+    """
+    codes = frozenset(only)
+    counted: list[Finding] = []
+    ignored: list[tuple[Finding, str]] = []
+    others: list[Finding] = []
+    for finding in findings:
+        reason = reasons.get((finding.code, finding.subject)) or reasons.get((finding.code, None))
+        if codes and finding.code not in codes:
+            if finding.severity != "note" and reason is None:
+                others.append(finding)
+        elif reason is not None:
+            ignored.append((finding, reason))
+        else:
+            counted.append(finding)
+    asked = tuple(rule for rule in rules if not codes or rule[0] in codes)
+    return Report(plan, tuple(counted), tuple(ignored), asked, checked or Checked(), tuple(others))
 
 
 def verdict(findings: Iterable[Finding]) -> str:
@@ -42,7 +83,22 @@ def verdict(findings: Iterable[Finding]) -> str:
     return "error" if "error" in severities else "warning" if "warning" in severities else "ok"
 
 
-def render_check_text(report: Report) -> str:
+def verdict_line(report: Report) -> str:
+    """The verdict with the codes of its findings, as a scheduler's reason for a drained node: `error uvm-missing`."""
+    worst = verdict(report.findings)
+    parts = [worst, ",".join(dict.fromkeys(f.code for f in report.findings if f.severity == worst))]
+    if report.not_counted:
+        parts.append(not_counted(report))
+    return " ".join(filter(None, parts)) + "\n"
+
+
+def not_counted(report: Report) -> str:
+    """The errors and warnings that --only leaves out, in brackets: what is `ok` for it is not ok."""
+    told = dict.fromkeys(f"{finding.severity} {finding.code}" for finding in report.not_counted)
+    return f"(--only does not count: {', '.join(told)})"
+
+
+def render_check_tsv(report: Report) -> str:
     """One line a finding: severity, code, subject, what, and what to do, separated by tabs; then the verdict."""
     rows: list[tuple[str, ...]] = []
     for finding in report.findings:
@@ -50,6 +106,7 @@ def render_check_text(report: Report) -> str:
         rows.append((finding.severity, finding.code, finding.subject, finding.what, todo))
     rows += [("ignored", finding.code, finding.subject, finding.what, reason) for finding, reason in report.ignored]
     lines = ["\t".join(printable(field) for field in row) for row in rows]
+    lines += [f"# {not_counted(report)}"] if report.not_counted else []
     return "\n".join([*lines, f"# {verdict(report.findings)}"]) + "\n"
 
 
@@ -59,12 +116,20 @@ def render_check_json(report: Report) -> str:
         "schema": SCHEMA,
         "gpubind": __version__,
         "verdict": verdict(report.findings),
+        "checked": _checked(report),
         "plan": report.plan.digest if report.plan.drivers else None,
         "image": None if report.plan.image is None else report.plan.image.to_dict(),
         "findings": [finding.to_dict() for finding in report.findings],
         "ignored": [{**finding.to_dict(), "reason": reason} for finding, reason in report.ignored],
+        "not_counted": [finding.to_dict() for finding in report.not_counted],
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+def _checked(report: Report) -> dict[str, Any]:
+    members = ("vendor", "version", "cuda_max")
+    drivers = [{name: getattr(planned.driver, name) for name in members} for planned in report.plan.drivers]
+    return {**report.checked._asdict(), "drivers": drivers}
 
 
 def render_check_github(report: Report) -> str:
@@ -78,6 +143,7 @@ def render_check_github(report: Report) -> str:
         lines.append(f"::{level} title={title}::{message}")
     for finding, reason in report.ignored:
         lines.append(printable(f"ignored: {finding.code}: {finding.what} ({reason})"))
+    lines += [f"gpubind: {not_counted(report)}"] if report.not_counted else []
     return "\n".join([*lines, f"gpubind: {verdict(report.findings)}"]) + "\n"
 
 

@@ -1,12 +1,12 @@
-"""A plan and an explanation as plain text, for pipes and logs."""
+"""A plan and an explanation as plain text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
-from gpubind.model import Decision, Finding, Plan
+from gpubind.model import Decision, Finding, Plan, PlannedDriver
 
 if TYPE_CHECKING:
     from gpubind.explanation import Explanation
@@ -26,7 +26,7 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code:02x}"
 
 
-def render_text(plan: Plan, *, verbose: bool = False) -> str:
+def render_tsv(plan: Plan, *, verbose: bool = False) -> str:
     """One line an item, columns separated by a tab: mount, device, env; then a summary line that starts with `#`.
 
     *verbose* adds the Decisions about what is not in the plan.
@@ -58,21 +58,8 @@ def render_paths(plan: Plan, *, verbose: bool = False) -> str:
 
 def summary(plan: Plan) -> str:
     """The plan in one line."""
-    parts = []
-    for planned in plan.drivers[:1] if plan.request.like else plan.drivers:
-        driver = planned.driver
-        version = driver.version or ("" if plan.request.like else "of unknown version")
-        assumed = " (assumed)" if driver.version_assumed and driver.version else ""
-        cuda = f", CUDA {driver.cuda_max}" if driver.cuda_max else ""
-        if driver.vendor == "other":
-            parts.append(planned.source.detail)
-            continue
-        if driver.vendor == "amd":
-            version = f"ROCm {version}"
-        name = (
-            f"like {plan.request.like}" if plan.request.like else f"{driver.vendor} {version}".strip() + assumed + cuda
-        )
-        parts.append(name)
+    told = plan.drivers[:1] if plan.request.like else plan.drivers
+    parts = [driver_name(planned, plan.request.like) for planned in told]
     sizes = {mount.source or mount.target: mount.size for mount in plan.mounts}
     total = sum(sizes.values()) / 2**20
     parts.append(f"{_count(len(plan.mounts), 'bind')} of {_count(len(sizes), 'file')} ({total:.0f} MiB)")
@@ -82,6 +69,24 @@ def summary(plan: Plan) -> str:
     severities = [finding.severity for finding in plan.findings]
     parts += [_count(severities.count(s), s) for s in ("error", "warning", "note") if s in severities]
     return f"{'; '.join(parts)}; digest {plan.digest[:12]}"
+
+
+def driver_name(planned: PlannedDriver, like: Optional[str] = None) -> str:
+    """A driver, with the newest CUDA that it serves: `nvidia 550.163.01, CUDA 12.4`."""
+    cuda = planned.driver.cuda_max
+    return f"like {like}" if like else driver_version(planned) + (f", CUDA {cuda}" if cuda else "")
+
+
+def driver_version(planned: PlannedDriver) -> str:
+    """A driver and its version: `nvidia 550.163.01`."""
+    driver = planned.driver
+    if driver.vendor == "other":
+        return planned.source.detail or driver.vendor
+    version = driver.version or "of unknown version"
+    if driver.vendor == "amd":
+        version = f"ROCm {version}"
+    assumed = " (assumed)" if driver.version_assumed and driver.version else ""
+    return f"{driver.vendor} {version}{assumed}"
 
 
 def render_finding(finding: Finding) -> str:

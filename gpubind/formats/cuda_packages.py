@@ -18,7 +18,7 @@ _CONDA = re.compile(
 )
 _SPACK = re.compile(r"cuda-([0-9]+\.[0-9]+(?:\.[0-9]+)?)-[0-9a-z]{7,32}")
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
-_TORCH = re.compile(r"^cuda\b[^=\n]*= *['\"]([0-9]+\.[0-9]+)", re.MULTILINE)
+_TORCH = re.compile(r"^cuda\b[^=\n]*= *['\"]([0-9]{1,9}\.[0-9]{1,9})", re.MULTILINE)
 
 
 def cuda_of_wheel(name: str) -> Optional[str]:

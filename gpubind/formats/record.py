@@ -220,7 +220,11 @@ def parse_record(data: bytes) -> Record:
             for item in top.children("runs", [])
         ),
     )
-    if b"\\u" in data and with_whole_characters(value, STRAY_HALVES) != value:  # surrogate escapes are no such halves
+    try:
+        has_half = b"\\u" in data and with_whole_characters(value, STRAY_HALVES) != value  # no surrogate escape is one
+    except RecursionError as error:
+        raise _malformed("nested too deeply", "") from error
+    if has_half:
         raise _malformed("half of a surrogate pair in a string", "")
     return record
 
@@ -275,6 +279,8 @@ def _parse_stat(entry: _Object) -> Stat:
     rdev = entry.numbers("rdev", (0, 0))
     if len(rdev) != 2:
         raise _malformed("rdev is [major, minor]", entry.place)
+    if kind not in ("char", "block"):
+        rdev = (0, 0)  # nothing else has numbers, and none are written
     owners = entry.number("uid", 0, least=-1), entry.number("gid", 0, least=-1)
     return Stat(kind, int(mode, 8), *owners, entry.number("size", 0), *rdev)
 

@@ -34,7 +34,7 @@ def find_program(name: str) -> Union[str, Missing]:
     if place is None:
         return Missing("absent", f"no `{name}` in {':'.join(PROGRAM_DIRECTORIES)}")
     if acts_as_root() and (writable := writable_by_others(place)):
-        return Missing("forbidden", f"`{writable}` can be written by others than root; not run as root")
+        return Missing("forbidden", f"`{writable}` can be written by users other than root; not run as root")
     return os.path.realpath(place)
 
 

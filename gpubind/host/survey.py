@@ -227,8 +227,7 @@ class _Survey:
                 asked.add(soname)
                 places = [f"{listed.rstrip('/')}/{soname}" for listed, names in self.others.items() if soname in names]
                 if isinstance(cache, LdCache):
-                    entries_of = cache.matching((soname,))
-                    places += [entry.path for entry in entries_of if entry.name == soname and entry.path[:1] == "/"]
+                    places += [entry.path for entry in cache.named(soname) if entry.path[:1] == "/"]
                 for place in dict.fromkeys(places):
                     self.note(place, elf=True)
                     real = self.tree.resolve(place)

@@ -61,7 +61,7 @@ def why_not_lasting(path: str) -> Optional[str]:
     """
     for part, found in _parts(path):
         if found is None or found.st_uid != 0 or _is_open_to_all(found):
-            return f"others than root may write to {part}"
+            return f"users other than root may write to {part}"
         if stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_IXOTH:
             return f"not everybody may enter {part}"
     return None

@@ -62,7 +62,7 @@ def wheels_with(tree: Tree, path: str, soname: str) -> Optional[str]:
 
 def version_in(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
     """The version that the file *path* starts with, behind *prefix*."""
-    match = re.match(prefix + r"([0-9]+(?:\.[0-9]+){1,3})", tree.text(path) or "")
+    match = re.match(prefix + r"([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})", tree.text(path) or "")
     return match.group(1) if match else None
 
 
@@ -98,7 +98,7 @@ def _toolkit(tree: Tree) -> Optional[str]:
         version = json.loads(tree.text("/usr/local/cuda/version.json") or "null")["cuda"]["version"]
     except (ValueError, TypeError, KeyError, RecursionError):  # not there, or not as NVIDIA writes it: it says nothing
         version = None
-    if isinstance(version, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", version):
+    if isinstance(version, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){1,3}", version):
         return version
     return version_in(tree, "/usr/local/cuda/version.txt", "CUDA Version ")
 

@@ -65,7 +65,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     is_closed = isinstance(names, Missing) and names.why == "forbidden"
     forbidden = "/" if is_closed else any_loader.forbidden_directory if family == "none" else None
     if forbidden is not None:
-        why, hint = f"you may not look into its {forbidden}", "ask its owner, or use an image that you may read"
+        why, hint = f"you may not look into {forbidden} in it", "ask its owner, or use an image that you may read"
         raise HostReadError("unreadable-file", "the image cannot be read", where=label, why=why, hint=hint)
     loader = any_loader.of(arch)
     libstdcxx = loader.facts("libstdc++.so.6")

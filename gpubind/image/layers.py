@@ -1,4 +1,4 @@
-"""LayeredTree: the files of tar layers, one over the other, without unpacking them anywhere.
+"""Layers: where the files of tar layers are that lie one over the other, without unpacking them anywhere.
 
 Source: OCI image-spec `layer.md` (whiteouts, opaque directories, hard links); members below a link go where the link
 leads inside the root, as in runtimes that unpack one layer over the other.
@@ -6,20 +6,17 @@ leads inside the root, as in runtimes that unpack one layer over the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from posixpath import normpath
-from typing import Optional, Union
+from typing import Optional
 
-from gpubind.blob.base import Blob, Part
+from gpubind.blob.base import Blob
 from gpubind.budget import spend
 from gpubind.errors import FormatError
-from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf, parse_ident
+from gpubind.formats.elf import ElfIdent, parse_ident
 from gpubind.formats.tar import TarHeader
 from gpubind.image.tar import members
-from gpubind.model import FileKind, HostPath, Missing, RootedPath, Stat
-from gpubind.tree.base import ABSENT
-from gpubind.tree.opened import OpenedTree
+from gpubind.model import FileKind
 
 STEPS_LIMIT = 10_000_000
 """Names in all the paths of all members, and what whiteouts walk over: one of 400,000 files has about 4 million."""
@@ -250,44 +247,3 @@ class Layers:
                 place=f"more than {STEPS_LIMIT} names in them",
                 why="an index of them would take too much time",
             ).in_file(self.blobs[-1].label)
-
-
-class LayeredTree(OpenedTree):
-    """The files in *layers*; *root* only names the image."""
-
-    def __init__(self, layers: Layers, root: HostPath) -> None:
-        super().__init__(root)
-        self._layers = layers
-
-    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
-        entry = self._layers.find(path)
-        if entry is None:
-            return ABSENT
-        if entry.kind != "file" or entry.offset < 0:
-            return Missing("unreadable", "a sparse file" if entry.kind == "file" else f"a {entry.kind}")
-        layer = self._layers.blobs[entry.source]
-        return Part(layer, entry.offset, entry.size, label or f"{layer.label}: {path.lstrip('/')}")
-
-    def _lstat(self, path: str) -> Union[Stat, Missing]:
-        entry = self._layers.find(path)
-        if entry is None:
-            return ABSENT
-        return Stat(entry.kind, entry.mode, entry.uid, entry.gid, entry.size, entry.major, entry.minor)
-
-    def _readlink(self, path: str) -> Union[str, Missing]:
-        entry = self._layers.find(path)
-        return ABSENT if entry is None else entry.link
-
-    def _list(self, path: str) -> Union[Sequence[str], Missing]:
-        entry = self._layers.find(path)
-        return tuple(entry.children) if isinstance(entry, Directory) else ABSENT
-
-    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        entry = self._layers.find(path)
-        return entry.ident if entry is not None and entry.ident is not None else super()._ident(path)
-
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        entry = self._layers.find(path)
-        if entry is not None and entry.ident is None:
-            return Missing("unreadable", "not an ELF file")
-        return super()._elf(path)

@@ -29,7 +29,8 @@ from gpubind.formats.oci import (
     parse_oci_manifest,
 )
 from gpubind.image.facts import Image, read_image
-from gpubind.image.layers import LayeredTree, Layers
+from gpubind.image.layered import LayeredTree
+from gpubind.image.layers import Layers
 from gpubind.model import HostPath, ImageKind, Missing
 from gpubind.tree import Tree
 from gpubind.tree.live import LiveTree

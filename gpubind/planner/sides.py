@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.findings import cases_of, finding, worst
 from gpubind.model import Capability, Decision, Finding, HostFile, Request, Severity, Side
-from gpubind.names import known
+from gpubind.names import is_unused, known
 
 if TYPE_CHECKING:
     from gpubind.ldso.verdict import ImageFit, Unfit
@@ -23,7 +23,7 @@ _NAMES = {
     "opencl": ("the OpenCL loader (libOpenCL)", "ocl-icd-libopencl1"),
 }
 """What each vendor-neutral group is called, and Debian's packages of it."""
-_UNSEEN = "shared by all vendors; the image's own is mostly the better one, and no image is known"
+_UNSEEN = "shared by all vendors; most images have their own copy, and no image was named"
 _THEIRS = {
     "complete": "the image has its own, and it defines all that is needed of it",
     "unneeded": "nothing that needs it comes from the host",
@@ -192,7 +192,7 @@ def _refusals(refused: Sequence[tuple[HostFile, Unfit]], request: Request) -> It
         by_code.setdefault(_CODES.get(unfit.rule, "image-without-glibc"), []).append((file, unfit))
     for code, several in by_code.items():
         if code == "image-libc" or len(several) == 1:
-            for file, unfit in several:
+            for file, unfit in (one for one in several if not is_unused(one[0].name)):
                 yield _refusal(code, file, unfit, _severity(file, request), file.name, f"{file.name} is")
         else:
             severity = worst(_severity(file, request) for file, _ in several)
@@ -201,10 +201,13 @@ def _refusals(refused: Sequence[tuple[HostFile, Unfit]], request: Request) -> It
 
 def _refusal(code: str, file: HostFile, unfit: Unfit, severity: Severity, subject: str, files: str) -> Finding:
     is_without = code == "image-without-glibc"
+    rule: str = unfit.rule
+    if rule == "no-libc" and unfit.wanted is not None:
+        rule = "no-libc32"
     return finding(
         code,
         subject=subject,
-        case=cases_of((unfit.rule, True), (unfit.has or "none", unfit.wanted is None)) if is_without else (),
+        case=cases_of((rule, True), (unfit.has or "none", unfit.wanted is None)) if is_without else (),
         severity=severity,
         vendor=file.vendor,
         where=file.source,

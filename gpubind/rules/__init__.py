@@ -2,6 +2,6 @@
 
 from gpubind.rules.image import order_findings
 from gpubind.rules.preflight import Preflight, preflight
-from gpubind.rules.table import RULES, Rule, asked, check
+from gpubind.rules.table import RULES, Rule, applying, asked, check
 
-__all__ = ["RULES", "Preflight", "Rule", "asked", "check", "order_findings", "preflight"]
+__all__ = ["RULES", "Preflight", "Rule", "applying", "asked", "check", "order_findings", "preflight"]

@@ -37,11 +37,12 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
         if gpu.render is None or preflight.host.dev.lacks(gpu.render):
             yield finding(
                 "amd-render-missing",
+                case="told" if gpu.render else "untold",
                 subject=gpu.uuid or gpu.pci or f"GPU {gpu.index}",
                 where=f"{gpu.render or '/dev/dri/renderD*'}, {TOPOLOGY} (drm_render_minor)",
                 index=gpu.index,
                 node=gpu.render or "its render node",
-                remake=node_command(gpu.render, {}) if gpu.render else "udevadm trigger --subsystem-match=drm",
+                remake=node_command(gpu.render, {}) if gpu.render else None,
             )
 
 

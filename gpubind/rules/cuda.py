@@ -44,9 +44,12 @@ def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
     by_hand = preflight.plan.layout == "cdi"
     refused = ("own-refused" if harm else "own-too-old") if compat else ""
     every = preflight.image.facts.every_cuda
-    served = [found for found in every if not is_newer(found.version, cuda.serves)]
-    served += [found for found in every if minor_compatible(cuda.driver, found.version)]
-    is_package = every[:1] and every[0].origin not in ("toolkit", "variable")
+    served = [
+        found
+        for found in every
+        if not is_newer(found.version, cuda.serves) or minor_compatible(cuda.driver, found.version)
+    ]
+    is_package = bool(every) and every[0].origin not in ("toolkit", "variable")
     oldest = minor_floor(wanted) or minimum_driver(wanted)
     yield finding(
         "cuda-too-new",

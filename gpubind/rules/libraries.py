@@ -11,7 +11,7 @@ from gpubind.formats.elf import ElfIdent
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.container import Container, Failure
 from gpubind.model import Capability, Finding, Missing, Mount, Plan, Severity
-from gpubind.names import PACKAGES, driver_version_of, known
+from gpubind.names import PACKAGES, driver_version_of, is_unused, known
 from gpubind.planner.sides import is_minor
 from gpubind.rules.lacking import lacking
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
@@ -69,8 +69,8 @@ def _causes(preflight: ImagePreflight, kind: Literal["missing", "version", "stac
     causes: dict[tuple[str, str, bool], list[tuple[Failure, Mount]]] = {}
     for library in unloadable(preflight.container, preflight.plan):
         for failure in library.failures:
-            if failure.kind == kind:
-                mount = library.mount
+            mount = library.mount
+            if failure.kind == kind and not is_unused(basename(mount.target)):
                 cause = (failure.provider or "", failure.name, mount.capability == "compat32")
                 causes.setdefault(cause, []).append((failure, mount))
     table = read_table(shipped_liblist("nvliblist.conf"))

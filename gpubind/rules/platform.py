@@ -144,11 +144,11 @@ def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
     Memory Management", fabric handles.
     """
     host = preflight.host
-    major = read_majors(host)[0].get("nvidia-caps-imex-channels")
+    majors = read_majors(host)[0].get("nvidia-caps-imex-channels", set())
     channels = host.environ.get("NVIDIA_IMEX_CHANNELS", "")
-    is_due = preflight.is_nvidias and major is not None and (channels or host.dev.has(IMEX_DOMAIN))
+    is_due = preflight.is_nvidias and majors and (channels or host.dev.has(IMEX_DOMAIN))
     if is_due and host.dev.has_nothing_in(IMEX_NODES):
-        where = f"{IMEX_NODES}/channel*, /proc/devices (nvidia-caps-imex-channels: {major})"
+        where = f"{IMEX_NODES}/channel*, /proc/devices (nvidia-caps-imex-channels: {', '.join(map(str, majors))})"
         yield finding(
             "imex-channel-missing",
             subject=IMEX_NODES,

@@ -126,8 +126,9 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         is_forbidden = failure.why == "forbidden"
         if drivers is not None and drivers.is_told:
             continue
-        image = preflight.image
-        wheels = wheels_with(image.tree, image.facts.env.get("PATH", ""), failure.name)
+        wheels = None
+        if drivers is None and not is_forbidden:
+            wheels = wheels_with(preflight.image.tree, preflight.image.facts.env.get("PATH", ""), failure.name)
         own = drivers.case if drivers is not None else "of-wheel" if wheels else "packaged" if packages else None
         found = finding(
             "program-library-missing",

@@ -53,6 +53,18 @@ def asked(preflight: Preflight) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if known[rule.needs])
 
 
+def applying(preflight: Preflight) -> tuple[Rule, ...]:
+    """Of the rules `asked`, those about the vendors of the plan, its runtime, and what it was made like."""
+    request = preflight.plan.request
+    vendors = {*request.vendors, *(planned.driver.vendor for planned in preflight.plan.drivers)} or {"nvidia", "amd"}
+    plans_of = (None, preflight.backend, "like" if request.like is not None else None)
+    return tuple(
+        rule
+        for rule in asked(preflight)
+        if texts()[rule.code].get("vendor") in (None, *vendors) and texts()[rule.code].get("of") in plans_of
+    )
+
+
 def check(preflight: Preflight) -> tuple[Finding, ...]:
     """Everything to be said about a start: what planning found, then what the rules find; errors first, by code."""
     findings = [*preflight.plan.findings, *(preflight.words.findings if preflight.words else ())]

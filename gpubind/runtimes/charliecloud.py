@@ -299,6 +299,7 @@ CH_RUN = Runtime(
     name="ch-run",
     title="Charliecloud",
     images=("directory",),
+    image_hint="a directory: `ch-convert IMAGE DIR` makes one of what Charliecloud has",
     limits=Limits(
         user_namespaces=UserNamespaces(
             helpers=(), moves=False, message="it will say `can't init user+mount namespaces: Operation not permitted`"

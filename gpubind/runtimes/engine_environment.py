@@ -12,7 +12,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.formats.gpu_variables import CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import Plan
-from gpubind.runtimes.edits import is_utf8
+from gpubind.runtimes.edits import is_utf8, unsayable_value
 from gpubind.runtimes.engine_options import said
 from gpubind.runtimes.start import Start
 
@@ -52,7 +52,7 @@ def environment(plan: Plan, start: Start) -> Environment:
     for name, value in kept.items():
         if not is_utf8(name + value) or "\0" in value:
             why = "it is not UTF-8, and this program hands values on as JSON"
-            raise RuntimeLimitError("unsayable-value", "a value cannot be said to this program", where=name, why=why)
+            raise unsayable_value(name, why)
     return Environment(tuple(sorted(kept.items())), tuple(unset))
 
 

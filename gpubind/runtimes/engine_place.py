@@ -1,7 +1,8 @@
 """Where the daemon of docker or podman is: on this machine, or on another one.
 
-Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName), `cli/context/store/metadatastore.go`;
-podman-remote(1) 5.4.
+What the program's own options say, before its subcommand, counts before the environment; so does what they say of
+where its files are. Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName),
+`cli/context/store/metadatastore.go`; podman-remote(1) 5.4; both were run, and neither reads the other's variables.
 """
 
 from __future__ import annotations
@@ -10,33 +11,62 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
+from gpubind.runtimes.flags import parse_bool
+
 HERE = "unix://"
 """How the address of a socket of this machine begins."""
 NO_CONTEXT = ("", "default")
+DOCKER_STORES = ("config", "context", "host")
+PODMAN_STORES = (
+    *("connection", "context", "host", "imagestore", "module", "remote", "root", "runroot", "storage-driver"),
+    *("storage-opt", "url"),
+)
+"""Own options with which the program may have other images than without them."""
 
 
-def remote_by_variable(environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
-    """The variable, with its value, that sends the program to another machine's daemon; None if none does."""
-    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
-        value = environ.get(name, "")
-        if value and not value.startswith(HERE):
-            return f"{name}={value}"
-    connection = environ.get("CONTAINER_CONNECTION", "")
-    if connection and not environ.get("CONTAINER_HOST"):
-        return f"CONTAINER_CONNECTION={connection}"
-    context = "" if environ.get("DOCKER_HOST") else environ.get("DOCKER_CONTEXT", "")
-    is_here = context in NO_CONTEXT or (_address(context, environ, read) or "").startswith(HERE)
-    return None if is_here else f"DOCKER_CONTEXT={context}"
+def remote_podman(
+    environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+) -> Optional[str]:
+    """What sends podman to another machine's service: an option of *own*, or a variable; None if nothing does.
+
+    A connection by name, also the default one of --remote, may lead anywhere.
+    """
+    address = own.get("url") or own.get("host")
+    if address:
+        return _unless_here("--url" if own.get("url") else "--host", address, address)
+    for name in ("connection", "context"):
+        if own.get(name):
+            return f"--{name}={own[name]}"
+    address, connection = environ.get("CONTAINER_HOST"), environ.get("CONTAINER_CONNECTION")
+    if address:
+        return _unless_here("CONTAINER_HOST", address, address)
+    if parse_bool(own.get("remote", "")):
+        return "--remote"
+    return f"CONTAINER_CONNECTION={connection}" if connection else None
 
 
-def remote_of(environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
-    """As `remote_by_variable`, or the context that `docker context use` has chosen.
+def remote_docker(
+    environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+) -> Optional[str]:
+    """What sends docker to another machine's daemon: an option of *own*, a variable, or the context that
+    `docker context use` has chosen; None if nothing does.
 
     *read* gives the text of a file of this machine, or None.
     """
-    by_variable = remote_by_variable(environ, read)
-    if by_variable is not None or environ.get("DOCKER_HOST") or environ.get("DOCKER_CONTEXT"):
-        return by_variable
+    if own.get("config"):
+        environ = {**environ, "DOCKER_CONFIG": own["config"]}
+    address, context = own.get("host"), own.get("context")
+    if address:
+        return _unless_here("--host", address, address)
+    if context and context not in NO_CONTEXT:
+        return _unless_here("--context", context, _address(context, environ, read))
+    address = environ.get("DOCKER_HOST")
+    if address:
+        return _unless_here("DOCKER_HOST", address, address)
+    context = context or environ.get("DOCKER_CONTEXT")
+    if context:
+        address = HERE if context in NO_CONTEXT else _address(context, environ, read)
+        return _unless_here("DOCKER_CONTEXT", context, address)
     path = f"{_directory(environ)}/config.json"
     context = _member(read(path), "currentContext")
     if not isinstance(context, str) or context in NO_CONTEXT:
@@ -45,6 +75,11 @@ def remote_of(environ: Mapping[str, str], read: Callable[[str], Optional[str]]) 
     if address is not None and address.startswith(HERE):
         return None
     return f"currentContext of {path}: {context}" + (f", {address}" if address else "")
+
+
+def _unless_here(name: str, value: str, address: Optional[str]) -> Optional[str]:
+    """*name* with its *value*, unless the *address* to which it leads is a socket of this machine."""
+    return None if (address or "").startswith(HERE) else f"{name}={value}"
 
 
 def _directory(environ: Mapping[str, str]) -> str:

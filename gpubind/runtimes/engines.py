@@ -22,7 +22,7 @@ from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out, unsayable_path
 from gpubind.runtimes.engine_environment import environment, joined
 from gpubind.runtimes.engine_options import read_env_file, read_options, said, users_binds, users_places
-from gpubind.runtimes.engine_place import remote_by_variable, remote_of
+from gpubind.runtimes.engine_place import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import Start
@@ -235,7 +235,8 @@ DOCKER = Runtime(
     command=command,
     forms=MappingProxyType({"docker": form_of("docker")}),
     store="docker",
-    remote_of=remote_of,
+    remote_of=remote_docker,
+    other_stores=DOCKER_STORES,
 )
 PODMAN = DOCKER._replace(
     name="podman",
@@ -255,5 +256,6 @@ PODMAN = DOCKER._replace(
     identify=None,
     forms=MappingProxyType({"podman": form_of("podman")}),
     store="podman",
-    remote_of=remote_by_variable,
+    remote_of=remote_podman,
+    other_stores=PODMAN_STORES,
 )

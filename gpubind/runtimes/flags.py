@@ -58,6 +58,17 @@ def listed(*texts: str) -> Iterator[Listed]:
         yield Listed(names or (match["letters"],), match["letters"] or "", takes)
 
 
+def valued(*texts: str) -> dict[str, str]:
+    """The options of a table that have a value, as they are spelled, with the first name of each."""
+    return {
+        dashes + word: names[0]
+        for names, letters, takes in listed(*texts)
+        if takes
+        for dashes, words in (("--", names), ("-", letters))
+        for word in words
+    }
+
+
 def flags_of(*texts: str) -> tuple[Flag, ...]:
     """The options of a table for `parse_command_line`: each by its every name, the letters with the first of them."""
     made = []

@@ -18,7 +18,7 @@ from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes import tables
 from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, shared_dev, unsayable_path
-from gpubind.runtimes.flags import Options, listed
+from gpubind.runtimes.flags import Options, valued
 from gpubind.runtimes.lines import quoted, raw
 from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.record import Call, Command, Form, Limits, Printed, Runtime
@@ -30,13 +30,7 @@ SHARED = ("/dev", "/proc", "/sys", "/tmp")
 """Directories of the host that every container has."""
 FROM_HOST = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
 LAYOUT = GPUBIND._replace(isolated=False)
-VALUED = {
-    dashes + word: names[0]
-    for names, letters, takes in listed(tables.PROOT)
-    if takes
-    for dashes, words in (("--", names), ("-", letters))
-    for word in words
-}
+VALUED = valued(tables.PROOT)
 """Options that have a value: in the next word, or a long one behind a `=`."""
 
 

@@ -169,7 +169,9 @@ def _no_tools(environ: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def _no_remote(environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
+def _no_remote(
+    environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+) -> Optional[str]:
     return None
 
 
@@ -216,8 +218,13 @@ class Runtime(NamedTuple):
     """Files of which one must be there beside its program, by the caller's environment."""
     store: Optional[Store] = None
     """Whose images it starts by a name that has no `/` or `.` in front: those of that program's own store."""
-    remote_of: Callable[[Mapping[str, str], Callable[[str], Optional[str]]], Optional[str]] = _no_remote
-    """What of the caller's environment, or of files of the caller's, sends it to another machine."""
+    remote_of: Callable[[Mapping[str, str], Callable[[str], Optional[str]], Mapping[str, str]], Optional[str]] = (
+        _no_remote
+    )
+    """What of the caller's environment, of files of the caller's, or of the program's own options before its
+    subcommand sends it to another machine."""
+    other_stores: tuple[str, ...] = ()
+    """Such options with which it may have other images than `store` tells."""
 
     # Of a Start.
     overrides: Callable[[Start, str], bool] = _no_override

@@ -2,7 +2,7 @@
 
 Sources: `--help` of docker 26.1.5, podman 5.4.2, ch-run 0.38, bubblewrap 0.12, systemd-nspawn 257 and proot 5.1.0, and
 what each of them said to options that `--help` hides; ch-run(1) 0.45 for --cdi; the reference of `docker run` for
---use-api-socket.
+--use-api-socket; `cli.py` of udocker 1.3.17.
 """
 
 from __future__ import annotations
@@ -87,3 +87,8 @@ PROOT = """
     verbose/v= /R= /S=
 """
 """What `proot --help` lists."""
+UDOCKER = """
+    bindhome containerauth cpuset-cpus= device= dns= dns-search= dri entrypoint= env/e= env-file= help hostauth
+    hostenv httpproxy= index= kernel= location= name= netcoop nobanner nometa nosysdirs novol= platform=
+    publish-all/P publish/p= pull= registry= rm user/u= volume/v= volumes-from= workdir/w= /i /t /a
+"""

@@ -17,8 +17,9 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
 from gpubind.model import Finding, Plan
 from gpubind.planner.placement import Layout, cdi_layout
+from gpubind.runtimes import tables
 from gpubind.runtimes.edits import Bind, Edits, Words, edits_of, shared_dev, unsayable_path, unsayable_value, vendor_of
-from gpubind.runtimes.flags import Options, assigned
+from gpubind.runtimes.flags import Options, assigned, valued
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.record import Call, Command, Limits, Runtime
@@ -30,11 +31,7 @@ MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 """The mode of containers for which `udocker setup` says none."""
 PROOT = "UDOCKER_USE_PROOT_EXECUTABLE"
 """The PRoot of the P modes: `UDOCKER` for that of its own tools, nothing for that in PATH."""
-VALUED = (
-    "-v", "--volume", "-e", "--env", "--env-file", "-u", "--user", "-w", "--workdir", "-p", "--publish", "--novol",
-    "--cpuset-cpus", "--name", "--kernel", "--device", "--location", "--platform", "--pull", "--httpproxy",
-    "--volumes-from", "--dns", "--dns-search", "--entrypoint",
-)  # fmt: skip
+VALUED = valued(tables.UDOCKER)
 
 
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:

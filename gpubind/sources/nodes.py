@@ -111,19 +111,25 @@ def access_to(host: Host, found: Stat) -> str:
     return ("r" if bits & 4 else "") + ("w" if bits & 2 else "") or "none"
 
 
-def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, int], list[Finding]]:
-    """/proc/devices as name -> major (empty if it cannot be read or understood), and what is wrong with it."""
+def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, set[int]], list[Finding]]:
+    """/proc/devices as name -> majors (empty if it cannot be read or understood), and what is wrong with it.
+
+    A driver may have several: `infiniband_verbs` has one that is fixed and one for more devices (uverbs_main.c).
+    """
+    majors: dict[str, set[int]] = {}
     try:
-        return dict(parse_devices(host.dev.text("/proc/devices") or "")), []
+        for name, major in parse_devices(host.dev.text("/proc/devices") or ""):
+            majors.setdefault(name, set()).add(major)
     except FormatError as error:
         where = f"/proc/devices: {error.place}"
         return {}, [finding("bad-procfs", subject="/proc/devices", vendor=vendor, where=where, why=error.why)]
+    return majors, []
 
 
 def _number_finding(
-    host: Host, node: DeviceNode, drivers: tuple[str, ...], majors: dict[str, int]
+    host: Host, node: DeviceNode, drivers: tuple[str, ...], majors: dict[str, set[int]]
 ) -> Iterator[Finding]:
-    wanted = sorted({majors[driver] for driver in drivers if driver in majors})
+    wanted = sorted({major for driver in drivers for major in majors.get(driver, ())})
     if not wanted or node.major in wanted:  # a driver that is not loaded is another finding
         return
     from gpubind.mknod import node_command  # few hosts have such a node

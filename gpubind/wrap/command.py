@@ -83,6 +83,14 @@ class Wrapped(NamedTuple):
         return tuple(option.value for option in self.options if option.name == name)
 
     @property
+    def own(self) -> dict[str, str]:
+        """The options that the program takes before its subcommand, with the value that counts: podman takes some of
+        them behind it, too.
+        """
+        known = PROGRAMS[self.runtime].known.names
+        return {option.name: option.value for option in (*self.globals, *self.options) if option.name in known}
+
+    @property
     def where(self) -> Place:
         """Where the runtime will start: for anything but `here`, a plan made here may be wrong. See `moved`."""
         places = [prefix.place for prefix in self.prefix]
@@ -141,8 +149,9 @@ def own_options(runtime: str, action: str, words: Sequence[str]) -> tuple[tuple[
     Errors: `UsageError` (code `incomplete-argument`) for an option that *runtime* does not have for that action.
     """
     program = PROGRAMS[runtime]
-    subcommand = next((one for one in ((action,), ("run",), ()) if one in program.subcommands), ())
-    line = read_options(program.reader._replace(permutes=False), program.subcommands[subcommand].known, words, 0)
+    several = (program.subcommands.get(one) for one in ((action,), ("run",), ()))
+    start = next(one for one in several if one is not None and one.shape != "joined")  # `docker exec` starts none
+    line = read_options(program.reader._replace(permutes=False), start.known, words, 0)
     if line.trouble is not None:
         word = words[line.trouble.at]
         why = _TROUBLES[line.trouble.kind]

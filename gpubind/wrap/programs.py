@@ -88,7 +88,7 @@ _DOCKER = Program(
 
 _PODMAN_LEFT = table(tables.PODMAN_ANYWHERE)
 """Those that podman takes behind the subcommand, too."""
-_PODMAN = table("config= connection/c= help module= noout remote/r url= version/v").also(_PODMAN_LEFT)
+_PODMAN = table("config= connection/c= context= help host/H= module= noout remote/r url= version/v").also(_PODMAN_LEFT)
 _PODMAN_RUN = table(tables.PODMAN_RUN).also(_PODMAN_LEFT)
 _PODMAN_EXEC = table(
     """
@@ -163,18 +163,7 @@ _PROOT = Program("rootfs", PROOT, {(): Start(table(tables.PROOT), "rootfs")})
 _UDOCKER = Program(
     "udocker",
     UDOCKER,
-    {
-        ("run",): Start(
-            table(
-                """
-                bindhome containerauth cpuset-cpus= device= dns= dns-search= dri entrypoint= env/e= env-file= help
-                hostauth hostenv httpproxy= index= kernel= location= name= netcoop nobanner nometa nosysdirs novol=
-                platform= publish-all/P publish/p= pull= registry= rm user/u= volume/v= volumes-from= workdir/w= /i
-                /t /a
-                """
-            )
-        )
-    },
+    {("run",): Start(table(tables.UDOCKER))},
     table("allow-root config= debug/D help/h insecure quiet/q repo= version/V"),
 )
 

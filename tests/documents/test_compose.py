@@ -52,7 +52,13 @@ SCHEMA = jsonschema.Draft7Validator(
         "additionalProperties": False,
     }
 )
-"""What our fragment may hold; each field is as the Compose specification's own schema has it, but narrower."""
+"""What our fragment may hold; each field is as the Compose specification's own schema has it, but narrower.
+
+No package brings a present one: that of docker-compose 1.29.2 has no `create_host_path`. So these keys were read beside
+`schema/compose-spec.json` of the specification, `definitions/service/properties`: `group_add` (text or number), and of
+`volumes` the object with `type`, `source`, `target`, `read_only` and `bind.create_host_path`; and beside that of
+docker-compose 1.29.2 `devices` (texts) and `environment` (`list_or_dict`).
+"""
 PLAN = plan(gpubind.open_host("debian13-nvidia550"), Request(), layout=cdi_layout("x86_64"))
 
 

@@ -16,7 +16,9 @@ ERROR = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is miss
 HOSTILE = Finding("bad-icd", "warning", None, "a\nb", "100% of \x1b[31m <it>, it: is\nbad & ]]>", None, None, "mend")
 NOTE = Finding("gpu-excluded", "note", "nvidia", "gpu", "one is excluded", hint="nothing")
 FINDINGS = (ERROR, HOSTILE, NOTE)
-REPORT = report_of(plan(host(rhel(), kernel()), Request()), FINDINGS, {"gpu-excluded": "kept for the display"}, RULES)
+REPORT = report_of(
+    plan(host(rhel(), kernel()), Request()), FINDINGS, {("gpu-excluded", None): "kept for the display"}, RULES
+)
 
 
 def test_as_junit_each_rule_is_a_case_and_an_error_a_failure() -> None:

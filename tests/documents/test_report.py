@@ -15,7 +15,7 @@ from gpubind.documents.report import (
     Report,
     render_check_github,
     render_check_json,
-    render_check_text,
+    render_check_tsv,
     report_of,
     verdict,
 )
@@ -26,17 +26,17 @@ PLAN = plan(host(rhel(), kernel()), Request(), image=image(glibc()))
 ERROR = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", "/dev", "999", "load it", "a\nb")
 HOSTILE = Finding("bad-icd", "warning", None, "a\nb", "100% of \x1b[31m <it>, it: is\nbad & ]]>", None, None, "mend")
 NOTE = Finding("gpu-excluded", "note", "nvidia", "gpu", "one is excluded", hint="nothing")
-REPORT = report_of(PLAN, (ERROR, HOSTILE, NOTE), {"gpu-excluded": "kept for the display"})
+REPORT = report_of(PLAN, (ERROR, HOSTILE, NOTE), {("gpu-excluded", None): "kept for the display"})
 
 
 def test_what_is_ignored_keeps_its_reason_and_does_not_count() -> None:
     assert [finding.code for finding in REPORT.findings] == ["uvm-missing", "bad-icd"]
     assert [(finding.code, reason) for finding, reason in REPORT.ignored] == [("gpu-excluded", "kept for the display")]
-    assert verdict(report_of(PLAN, (ERROR,), {"uvm-missing": "known"}).findings) == "ok"
+    assert verdict(report_of(PLAN, (ERROR,), {("uvm-missing", None): "known"}).findings) == "ok"
 
 
-def test_as_text_a_finding_is_one_line_and_hostile_names_stay_in_it() -> None:
-    lines = render_check_text(REPORT).splitlines()
+def test_as_columns_a_finding_is_one_line_and_hostile_names_stay_in_it() -> None:
+    lines = render_check_tsv(REPORT).splitlines()
     assert [line.split("\t")[0] for line in lines] == ["error", "warning", "ignored", "# error"]
     assert all(line.isprintable() for line in (line.replace("\t", "") for line in lines))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from build.driver import host, kernel, rhel
 
-from gpubind.documents.text import printable, render_explanation, render_finding, render_paths, render_text, summary
+from gpubind.documents.text import printable, render_explanation, render_finding, render_paths, render_tsv, summary
 from gpubind.explanation import Explanation, explain
 from gpubind.facade import plan
 from gpubind.model import Finding, Request
@@ -20,14 +20,14 @@ def test_no_name_breaks_a_line_or_steers_a_terminal(character: str) -> None:
 
 
 def test_an_item_is_a_line_of_columns_and_the_last_line_sums_up() -> None:
-    *items, last = render_text(PLAN).splitlines()
+    *items, last = render_tsv(PLAN).splitlines()
     assert len(items) == len(PLAN.mounts) + len(PLAN.devices) + len(PLAN.env)
     assert {line.split("\t")[0] for line in items} == {"mount", "device", "env"}
     assert last == f"# {summary(PLAN)}"
 
 
 def test_verbose_adds_what_is_not_in_the_plan() -> None:
-    verdicts = [line.split("\t")[0] for line in render_text(PLAN, verbose=True).splitlines()]
+    verdicts = [line.split("\t")[0] for line in render_tsv(PLAN, verbose=True).splitlines()]
     left_out = [decision.verdict for decision in PLAN.decisions if decision.verdict != "taken"]
     assert left_out
     assert [verdict for verdict in verdicts if verdict in left_out] == left_out

@@ -12,6 +12,7 @@ from build.trees import Dir, Fifo, File, Hidden, Item, Link, Node, Socket, recor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpubind.data import read_data
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
 from gpubind.formats.record import (
@@ -348,3 +349,18 @@ def test_a_value_of_another_type_anywhere_gives_a_value_or_a_place(data: st.Data
         holder = inner
     holder[key] = data.draw(_JSON)
     answers(use, json.dumps(document).encode())
+
+
+def test_only_device_nodes_have_numbers() -> None:
+    read = parse_record(json.dumps(entry({"size": 1, "rdev": [195, 0]})).encode())
+    assert parse_record(dump_record(read, "1.0").encode()) == read
+
+
+def test_what_a_later_version_nests_deeply_is_refused_or_passed_over() -> None:
+    text = read_data("data/hosts/debian13-nvidia550.json").decode()
+    for depth in range(100, 1000, 100):
+        deep = text.replace("{", '{"later": ' + "[" * depth + r'"\u00e9"' + "]" * depth + ",", 1)
+        try:
+            parse_record(deep.encode())
+        except FormatError as error:
+            assert (error.code, error.why) == ("bad-record", "nested too deeply")

@@ -60,7 +60,7 @@ def test_root_starts_no_program_that_others_could_change(theirs: Path) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         need_program("apptainer", {"PATH": f"{theirs}/bin"})
     assert (caught.value.code, caught.value.where) == ("no-runtime", f"{theirs}/bin/apptainer")
-    assert "others than root" in caught.value.why
+    assert "users other than root" in caught.value.why
     assert not (theirs / "bin" / "apptainer.was-run").exists()
 
 
@@ -85,7 +85,7 @@ def test_all_that_does_not_count_is_told(theirs: Path) -> None:
         plan = gpubind.plan(host, gpubind.Request(like=like))
         found = {one.subject: one for one in plan.findings if one.code == "writable-by-others"}
         assert {one.severity for one in found.values()} == {"warning", "note"}
-        assert f"others than root may write to {theirs}" in (found[f"{config}/config.toml"].why or "")
+        assert f"users other than root may write to {theirs}" in (found[f"{config}/config.toml"].why or "")
 
 
 def test_an_ordinary_users_own_words_count(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from build.bounded import MEMORY, SECONDS, run_bounded
 from build.greedy import GREEDY, PROGRAM, of_sif
 from build.trees import Dir, File
 
-from gpubind.budget import BOUNDS, Budget, current, one_command, spend, times_of
+from gpubind.blob.base import open_blob
+from gpubind.budget import BOUNDS, Budget, current, one_command, renew, spend, times_of
 from gpubind.errors import EXIT_UNREADABLE, BoundError
 
 HOST = "debian13-nvidia550"
@@ -94,3 +95,23 @@ def test_a_file_of_an_image_gives_as_much_as_it_has_once() -> None:
 )
 def test_the_variable_gives_whole_times(said: str, times: int) -> None:
     assert times_of(said) == times
+
+
+def test_an_image_that_was_opened_before_has_its_size_counted_in_each_command(tmp_path: Path) -> None:
+    (tmp_path / "image").write_bytes(bytes(1 << 20))
+    blob = open_blob(str(tmp_path / "image"))
+    for _ in range(2):
+        with one_command():
+            budget = current()
+            assert budget is not None
+            before = budget.left("unpacked")
+            assert len(blob.read_at(0, 10)) == len(blob.read_at(5, 10)) == 10
+            assert budget.left("unpacked") - before == BOUNDS["unpacked"].each << 10
+
+
+def test_what_the_user_gives_a_command_stays_when_it_begins_anew() -> None:
+    with one_command(10):
+        renew()
+        budget = current()
+        assert budget is not None
+        assert budget.left("lookups") == 10 * BOUNDS["lookups"].amount

@@ -88,3 +88,16 @@ def test_the_directory_of_a_wheel_that_has_a_library_is_found() -> None:
     tree = image(glibc(), wheels(SITE, "nvidia_cudnn_cu12-9.1.0.70")).tree
     assert wheels_with(tree, "", "libcudnn.so.9") == f"{SITE}/nvidia/cudnn/lib"
     assert wheels_with(tree, "", "libcudnn.so.8") is None
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"/usr/local/cuda/version.txt": "CUDA Version " + "1" * 5000 + ".2\n"},
+        {"/usr/local/cuda/version.json": '{"cuda": {"version": "' + "1" * 5000 + '.2"}}'},
+        {f"{SITE}/torch/version.py": "cuda = '" + "1" * 5000 + ".2'\n"},
+    ],
+    ids=["text", "json", "torch"],
+)
+def test_a_version_of_thousands_of_digits_is_none(spec: Spec) -> None:
+    assert image(glibc(), spec).facts.cuda is None

@@ -80,7 +80,7 @@ def test_a_c_library_that_may_not_be_looked_at_is_not_absent(spec: Spec) -> None
     with pytest.raises(HostReadError) as caught:
         image(spec)
     assert (caught.value.code, caught.value.where) == ("unreadable-file", "test")
-    assert caught.value.why.startswith("you may not look into its /")
+    assert caught.value.why.startswith("you may not look into /")
 
 
 def test_a_forbidden_directory_says_nothing_where_the_c_library_is_found() -> None:

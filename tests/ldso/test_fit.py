@@ -15,8 +15,6 @@ from gpubind.image import Image
 from gpubind.ldso.versions import newest
 from gpubind.model import Plan, Request
 
-LIBGL = "/usr/lib64/libGL.so.1"
-
 
 def needing(version: str, library: str = "libc.so.6") -> bytes:
     return elf(f"libnvidia-new.so.{V}", needs={library: (version,)})

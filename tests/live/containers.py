@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -116,5 +117,23 @@ def listing(root: str) -> dict[str, tuple[int, ...]]:
             directories.remove("tmp")
         for name in (".", *directories, *files):
             facts = os.lstat(os.path.join(directory, name))
-            found[os.path.join(directory, name)] = (facts.st_mode, facts.st_uid, facts.st_size, facts.st_mtime_ns)
+            shape = (facts.st_mode, facts.st_uid, facts.st_gid, facts.st_size)
+            found[os.path.join(directory, name)] = (*shape, facts.st_mtime_ns)
     return found
+
+
+EXCLUDES = shlex.join(
+    f"--exclude=./{path}/*"
+    for path in ("dev", "tmp", "var", "root", *(f"usr/share/{of}" for of in ("doc", "locale", "man")))
+)
+"""What tar leaves out of a container that becomes an image: no test needs it, and it is half of all."""
+MARK = """
+marked() { grep -l MARKED=$MARK /proc/[0-9]*/environ 2> /dev/null; }
+export MARK=$$-left-by-exec
+"""
+"""For a shell: what is started with MARKED=$MARK is found by `marked`, and nothing that another test starts."""
+MOUNTED_IMAGES = """
+for _ in $(seq 20); do test -n "$(podman image mount)" || exit 0; sleep 0.5; done
+podman image mount
+"""
+"""For a shell: the images of podman's store that stay mounted; other tests may be looking at one."""

@@ -118,6 +118,26 @@ def _cell(facts: Iterable[Fact], row: str, asked: tuple[str, ...]) -> str:
     return "; ".join(told) or YES
 
 
+def without_versions(page: str) -> str:
+    """*page* without the versions of the runtimes, which a distribution raises as it likes."""
+    column = 1 + [*COLUMNS].index("version")
+    lines = page.splitlines(True)
+    for at, line in enumerate(lines):
+        cells = line.split("|")
+        if cells[1:] and cells[1].strip() in ROWS:
+            lines[at] = "|".join((*cells[: column + 1], " ", *cells[column + 2 :]))
+    return "".join(lines)
+
+
+def differs(there: str, seen: str) -> bool:
+    """Tell how the page that is *there* differs from what was *seen*, and whether in more than versions."""
+    sys.stderr.writelines(difflib.unified_diff(there.splitlines(True), seen.splitlines(True), PAGE, "as seen"))
+    if there != seen and without_versions(there) == without_versions(seen):
+        sys.stderr.write("note: only versions differ; the page has those of the last --update\n")
+        return False
+    return there != seen
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="table", description=__doc__)
     parser.add_argument("--update", action="store_true", help="write the page anew")
@@ -133,9 +153,7 @@ def main() -> int:
             file.write(made)
         return 0
     with open(PAGE) as file:
-        there = file.read()
-    sys.stderr.writelines(difflib.unified_diff(there.splitlines(True), made.splitlines(True), PAGE, "as seen"))
-    return int(there != made)
+        return int(differs(file.read(), made))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import pytest
 import gpubind
 from gpubind.ldso.container import Container
 from gpubind.planner.placement import cdi_layout
-from live.containers import CONTAINERS, image
+from live.containers import CONTAINERS, EXCLUDES, image
 from live.machine import CHECKOUT, INSIDE_CONTAINERS, RIG, Bind, Machine, document, pairs
 
 pytestmark = pytest.mark.live
@@ -68,7 +68,7 @@ podman="podman --root $mine/root --runroot $mine/run"
 limits='--ulimit nofile=20000:20000 --ulimit nproc=32768:32768'
 if [ "$(id -u)" != 0 ]; then limits=; export XDG_RUNTIME_DIR=$mine/xdg; fi
 for image in bullseye bookworm; do
-  tar -C /srv/ct/$image --exclude=./dev -c . 2>/dev/null |
+  tar -C /srv/ct/$image EXCLUDES -c . 2>/dev/null |
     $podman import --quiet -c 'ENV LD_LIBRARY_PATH=/opt/of/the/image' - cdi:$image >/dev/null
   for device in DEVICES; do
     $podman run --rm $limits --network none --device nvidia.com/gpu=$device \\
@@ -77,7 +77,7 @@ for image in bullseye bookworm; do
   done
 done
 $podman system migrate
-"""
+""".replace("EXCLUDES", EXCLUDES)
 
 
 @pytest.fixture(scope="module")

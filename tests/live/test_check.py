@@ -21,6 +21,8 @@ BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
 REFUSED = ("executable-stack", "library-missing", "library-version", "library-unreadable")
 SUITES = ("bullseye", "bookworm", "trixie")
 IMAGES = tuple(f"{suite}{kind}" for suite in SUITES for kind in ("", "-sb", "-gl", ".sif", "-gl.sif"))
+UNUSED = ("nvidia-persistenced", "libnvidia-pkcs11", "nv-fabricmanager")
+"""What no job uses: check says nothing of it."""
 
 
 class Start(NamedTuple):
@@ -85,7 +87,7 @@ def observed(machine: Machine, start: Start) -> tuple[frozenset[str], frozenset[
 def test_what_check_says_will_not_load_is_what_does_not_load(trixie: Machine, start: Start) -> None:
     libraries, refused = observed(trixie, start)
     assert len(libraries) > 30
-    assert sorted(predicted(checked(trixie, start))) == sorted(refused)
+    assert sorted(predicted(checked(trixie, start))) == sorted(name for name in refused if not name.startswith(UNUSED))
 
 
 @pytest.mark.parametrize("name", ["busybox", "busybox-sb", "busybox.sif"])

@@ -28,5 +28,5 @@ def test_it_is_the_same_each_time_and_runs_where_only_python_is(
     words = ["plan", "--nv", "--host", "debian13-nvidia550", "--json"]
     expected = here(sys.executable, "-m", "gpubind", *words)
     for machine in interpreters.values():
-        binds = [Bind(os.path.dirname(file), INSIDE_PYTHON)]
+        binds = [Bind(os.path.dirname(file), INSIDE_PYTHON), Bind(f"{machine.root}/usr", "/usr")]
         assert machine.run([f"{INSIDE_PYTHON}/gpubind.pyz", *words], binds=binds).stdout == expected

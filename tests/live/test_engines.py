@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from live.containers import CONTAINERS, PROBE, image, listing
+from live.containers import CONTAINERS, EXCLUDES, MOUNTED_IMAGES, PROBE, image, listing
 from live.machine import CHECKOUT, ENTER, PYTHON_ENV, RIG, ROOT_PATH, Bind, Machine
 from live.table import Shows
 from live.test_exec import PUBLIC_NODES, VERSION
@@ -27,10 +27,7 @@ SUITES = ("bullseye", "bookworm")
 OWN = "/own/lib"
 """The LD_LIBRARY_PATH of the images in the stores."""
 CONFIGURATION = (f"ENV LD_LIBRARY_PATH={OWN}", "WORKDIR /opt", 'ENTRYPOINT ["/bin/echo","entry"]')
-IMPORT = """
-tar -C /srv/ct/{suite} --exclude=./tmp/* --exclude=./var/* --exclude=./root/* --exclude=./usr/share/doc/* \
---exclude=./usr/share/locale/* --exclude=./usr/share/man/* -c . | {program} import {changes} - engines:{suite}
-"""
+IMPORT = "tar -C /srv/ct/{suite} {excludes} -c . | {program} import {changes} - engines:{suite}"
 COMMIT = """
 made=$(podman create --network=none rig:gl)
 podman commit --quiet {changes} $made engines:gl
@@ -102,7 +99,13 @@ def stores(trixie: Machine) -> Iterator[Machine]:
         changes = shlex.join([word for line in CONFIGURATION for word in ("--change", line)])
         for engine in STORED:
             _, _, suite = engine.image.partition(":")
-            run(trixie, engine, "sh", "-ec", IMPORT.format(program=engine.program, suite=suite, changes=changes))
+            run(
+                trixie,
+                engine,
+                "sh",
+                "-ec",
+                IMPORT.format(program=engine.program, suite=suite, changes=changes, excludes=EXCLUDES),
+            )
         run(trixie, ROOTS, "sh", "-ec", COMMIT.format(changes=changes))
         yield trixie
     finally:
@@ -262,7 +265,8 @@ def test_a_signal_to_the_process_ends_the_child(
 def test_standard_input_is_the_childs_and_so_is_a_terminal(stores: Machine, engine: Engine, shows: Shows) -> None:
     piped = f"echo through | {shlex.join(gpubind(engine, 'cat', options=['-q']))} | cat"
     assert run(stores, engine, "sh", "-ec", piped).stdout == "through\n"
-    asks = ["sh", "-c", "test -t 0 && test -t 1 && echo a terminal"]
+    # podman may lose what a container writes to a terminal in its very last moment.
+    asks = ["sh", "-c", "test -t 0 && test -t 1 && echo a terminal && sleep 1"]
     words = ["script", "-qec", shlex.join(gpubind(engine, *asks, options=["-q"])), "/dev/null"]
     assert "a terminal\n" in run(stores, engine, *words).stdout  # beside what the terminal echoes
     shows(engine.row, "standard input")
@@ -273,7 +277,7 @@ def test_standard_input_is_the_childs_and_so_is_a_terminal(stores: Machine, engi
 def test_nothing_is_left(stores: Machine, engine: Engine, shows: Shows) -> None:
     before = listing(f"{RIG}/ct/bookworm")
     command = shlex.join(gpubind(engine, "sh", "-c", "echo > /x; ! echo > /.gpubind/libs/libcuda.so.1", options=["-q"]))
-    left = f"{engine.program} ps --all --quiet" + ("; podman image mount" if engine == ROOTS else "")
+    left = f"{engine.program} ps --all --quiet" + (MOUNTED_IMAGES if engine == ROOTS else "")
     assert run(stores, engine, "sh", "-ec", f"{command}; {left}").stdout == ""
     assert listing(f"{RIG}/ct/bookworm") == before
     shows(engine.row, "nothing left")
@@ -318,4 +322,4 @@ def test_an_ordinary_users_podman_starts_no_directory_of_roots(stores: Machine) 
 def test_bubblewrap_leaves_no_image_of_podmans_mounted(stores: Machine) -> None:
     words = ["python3", "-m", "gpubind", "exec", "--backend", "bwrap", "podman:rig:gl", "true"]
     assert "no-image" in run(stores, ROOTS, *words, status=125).stderr
-    assert run(stores, ROOTS, "podman", "image", "mount").stdout.strip() == ""
+    assert run(stores, ROOTS, "sh", "-c", MOUNTED_IMAGES).stdout == ""

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from live.containers import CONTAINERS, Case, exec_words, image, listing, start
+from live.containers import CONTAINERS, MARK, Case, exec_words, image, listing, start
 from live.machine import PYTHON_ENV, RIG, Machine
 from live.table import Shows
 
@@ -46,9 +46,8 @@ def test_bubblewrap_leaves_the_image_as_it_was(trixie: Machine, user: bool) -> N
 @WHO
 def test_no_mount_and_no_process_is_left(trixie: Machine, backend: str, user: bool, shows: Shows) -> None:
     words = gpubind(backend, user=user)
-    script = f"""
-        marked() {{ grep -l MARKED=$MARK /proc/[0-9]*/environ 2> /dev/null; }}
-        export MARK=$$-left-by-exec; cat /proc/self/mountinfo > /dev/shm/before
+    script = f"""{MARK}
+        cat /proc/self/mountinfo > /dev/shm/before
         MARKED=$MARK {words} true
         cat /proc/self/mountinfo | cmp - /dev/shm/before && marked || echo nothing is left
     """

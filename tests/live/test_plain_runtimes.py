@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from live.containers import PROBE, gone_wrong, listing
+from live.containers import MARK, PROBE, gone_wrong, listing
 from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
 from live.table import Shows
 
@@ -120,9 +120,11 @@ def test_a_line_of_its_own_gives_the_driver_that_exec_gives(trixie: Machine, way
 def test_no_file_of_the_driver_can_be_written_where_that_is_promised(
     trixie: Machine, way: Way, name: str, shows: Shows
 ) -> None:
-    answers = look(trixie, way, name)["opened"]
+    report = look(trixie, way, name)
+    answers = report["opened"]
     if way.read_only:
         assert answers == ["EROFS"]
+        assert {answer for _, answer in report["mounts"].values()} <= {"EROFS"}
         shows(way.backend, "read-only")
         shows(way.backend, "a write fails")
     elif way.user:
@@ -230,11 +232,11 @@ def test_a_terminal_is_the_childs(trixie: Machine, way: Way, shows: Shows) -> No
 @WAY
 def test_the_image_stays_as_it_was_and_nothing_is_left(trixie: Machine, way: Way, shows: Shows) -> None:
     before = listing(f"{RIG}/ct/bookworm")
-    script = f"""
+    script = f"""{MARK}
         cat /proc/self/mountinfo > /dev/shm/before
-        {gpubind(way)} sh -c 'echo > /etc/x || true' 2> /dev/null
+        MARKED=$MARK {gpubind(way)} sh -c 'echo > /etc/x || true' 2> /dev/null
         cat /proc/self/mountinfo | cmp - /dev/shm/before
-        pidof {way.backend} || echo nothing is left
+        marked || echo nothing is left
     """
     assert shell(trixie, way, script).splitlines() == ["nothing is left"]
     assert listing(f"{RIG}/ct/bookworm") == before

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from live.containers import CONTAINERS, PROBE, gone_wrong, image
+from live.containers import CONTAINERS, EXCLUDES, MARK, PROBE, gone_wrong, image
 from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
 from live.table import Shows
 from live.test_plain_runtimes import SIGNALLED
@@ -30,7 +30,6 @@ SCRIPTS = Bind(f"{CHECKOUT}/tests/live/rig", "/scripts")
 OWN = "/own/lib"
 """The LD_LIBRARY_PATH of the container."""
 USER = 1000
-EXCLUDED = ("./dev/*", "./proc/*", "./sys/*", "./tmp/*", "./var/*", "./usr/share/*")
 LOADS = """
 import ctypes, glob, os
 for path in [*glob.glob("/usr/lib/x86_64-linux-gnu/lib*nvidia*.so*"), "/usr/lib/x86_64-linux-gnu/libcuda.so.1"]:
@@ -54,7 +53,7 @@ def store(trixie: Machine) -> Iterator[Bind]:
     os.chown(base, USER, USER)
     bind = Bind(base, PLACE, readonly=False)
     try:
-        tar = ["tar", "-C", f"{RIG}/ct/bullseye", *(f"--exclude={path}" for path in EXCLUDED)]
+        tar = ["tar", "-C", f"{RIG}/ct/bullseye", *shlex.split(EXCLUDES)]
         done = subprocess.run([*tar, "-cf", f"{base}/tar", "."])
         assert done.returncode in (0, 1)  # 1: a file changed meanwhile, be it by a link to it
         shell(trixie, bind, f"udocker import --tocontainer --name=bullseye {PLACE}/tar; rm {PLACE}/tar")
@@ -157,14 +156,14 @@ def test_standard_input_and_a_terminal_are_the_childs(trixie: Machine, store: Bi
 
 
 def test_nothing_is_left_but_what_udocker_itself_leaves(trixie: Machine, store: Bind, shows: Shows) -> None:
-    script = f"""
+    script = f"""{MARK}
         udocker run --nobanner bullseye true
         find {PLACE} -printf '%p %y %s\\n' | sort > /dev/shm/before
         cat /proc/self/mountinfo > /dev/shm/mounts
-        {gpubind()} true
+        MARKED=$MARK {gpubind()} true
         cat /proc/self/mountinfo | cmp - /dev/shm/mounts
         find {PLACE} -printf '%p %y %s\\n' | sort | diff /dev/shm/before -
-        pidof proot || echo nothing is left
+        marked || echo nothing is left
     """
     assert shell(trixie, store, script).stdout.splitlines() == ["nothing is left"]
     shows(ROW, "nothing left")

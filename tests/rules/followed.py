@@ -62,7 +62,6 @@ UUIDS = "GPU-00000001-1111-2222-3333-444444444444"
 STORE = recorded_tree({NIX: File(elf("ld-linux-x86-64.so.2", kind=3), 0o755)})
 NIX_BIND = Brought((UserBind(HostPath("/nix"), ContainerPath("/nix")),))
 NEWER = {"libc.so.6": ("GLIBC_2.38",)}
-NEEDING_X11: Spec = {f"{LIB}/libX11.so.6": elf("libX11.so.6")}
 MANIFESTS: Spec = {
     "/usr/share/glvnd/egl_vendor.d/10_nvidia.json": (
         '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}'
@@ -163,7 +162,7 @@ FOLLOWED: dict[str, Followed] = {
     "userspace-conflict": almost("userspace-conflict", "in the image"),
     "userspace-left-out": almost("userspace-left-out", "one with a C library as new as the host's"),
     "userspace-missing": almost("userspace-missing", "use an image with ROCm"),
-    "vendor-neutral-missing": almost("vendor-neutral-missing", "install it in the image"),
+    "vendor-neutral-missing": almost("vendor-neutral-missing", "install its packages in the image"),
     # Files and packages of the host.
     "bad-cdi": with_parts("bad-cdi", "make it anew", cases_host.cdi()),
     "bad-filelist": Followed("install the driver's package again", Situation(healthy())),

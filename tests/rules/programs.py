@@ -171,6 +171,7 @@ def nothing(_words: list[str], _files: Files, _: dict[str, str]) -> None:
 PROGRAMS: dict[str, Callable[[list[str], Files, dict[str, str]], Optional[None]]] = {
     "chmod": chmod,
     "ldconfig": ldconfig,
+    "mkdir": nothing,  # a directory comes with what is in it
     "mknod": mknod,
     "modprobe": modprobe,
     "nvidia-ctk": symlinks,

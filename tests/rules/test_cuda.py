@@ -141,3 +141,9 @@ def test_a_cuda_that_is_too_new_beside_one_that_works_is_a_warning() -> None:
     finding = said({**glibc(), **torch(SITE, "2.9.1+cu130", "13.0"), **old})["cuda-too-new"]
     assert finding.severity == "warning"
     assert "programs for CUDA 11.8" in finding.what
+
+
+def test_the_newest_cuda_that_works_is_the_one_that_is_named() -> None:
+    older = conda("/opt/conda", "cudatoolkit-11.8.0-h6a678d5_0", "cudatoolkit-12.9.0-h6a678d5_0")
+    finding = said({**glibc(), **torch(SITE, "2.9.1+cu130", "13.0"), **older})["cuda-too-new"]
+    assert "programs for CUDA 12.9" in finding.what

@@ -23,7 +23,7 @@ from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.engine_options import FLAGS, read_env_file, read_options, users_places
-from gpubind.runtimes.engine_place import remote_of
+from gpubind.runtimes.engine_place import remote_docker
 from gpubind.runtimes.engines import INITS, brought, command, identify, mount_word, overrides, words
 from gpubind.runtimes.flags import parse_list
 from gpubind.runtimes.record import Call, Command
@@ -158,22 +158,30 @@ def test_what_is_handed_on_is_counted_as_the_caller_counts(program: str) -> None
     assert (env["CUDA_VISIBLE_DEVICES"], env["CUDA_DEVICE_ORDER"]) == ("1,x", "PCI_BUS_ID")
 
 
-@BOTH
-@pytest.mark.parametrize("environ", [
-    {"DOCKER_HOST": "tcp://node7:2375"}, {"DOCKER_HOST": "ssh://node7"}, {"CONTAINER_HOST": "ssh://node7/run/x.sock"},
-    {"CONTAINER_CONNECTION": "node7"}, {"DOCKER_CONTEXT": "node7"},
+@pytest.mark.parametrize(("program", "environ"), [
+    ("docker", {"DOCKER_HOST": "tcp://node7:2375"}), ("docker", {"DOCKER_HOST": "ssh://node7"}),
+    ("docker", {"DOCKER_CONTEXT": "node7"}),
+    ("podman", {"CONTAINER_HOST": "ssh://node7/run/x.sock"}), ("podman", {"CONTAINER_CONNECTION": "node7"}),
 ])  # fmt: skip
 def test_a_daemon_on_another_machine_is_refused(program: str, environ: dict[str, str]) -> None:
-    place = RUNTIMES[program].remote_of(environ, NO_FILES.get)
+    place = RUNTIMES[program].remote_of(environ, NO_FILES.get, {})
     assert place == "=".join(*environ.items())
     with pytest.raises(RuntimeLimitError, match="remote-engine"):
         make(begun(program, remote=place))
 
 
+def test_neither_reads_the_others_variables() -> None:
+    dockers = {"DOCKER_HOST": "ssh://node7", "DOCKER_CONTEXT": "node7"}
+    assert RUNTIMES["podman"].remote_of(dockers, NO_FILES.get, {}) is None
+    podmans = {"CONTAINER_HOST": "ssh://node7", "CONTAINER_CONNECTION": "node7"}
+    assert RUNTIMES["docker"].remote_of(podmans, NO_FILES.get, {}) is None
+
+
 def test_a_daemon_behind_a_socket_of_this_machine_is_not_remote() -> None:
     socket = "unix:///run/user/1000/docker.sock"
-    assert remote_of({"DOCKER_HOST": socket, "DOCKER_CONTEXT": "node7", "CONTAINER_HOST": socket}, NO_FILES.get) is None
-    assert remote_of({"DOCKER_CONTEXT": "default"}, NO_FILES.get) is None
+    environ = {"DOCKER_HOST": socket, "DOCKER_CONTEXT": "node7", "CONTAINER_HOST": socket}
+    assert remote_docker(environ, NO_FILES.get, {}) is None
+    assert remote_docker({"DOCKER_CONTEXT": "default"}, NO_FILES.get, {}) is None
 
 
 def contexts(directory: str, current: str, **hosts: str) -> dict[str, str]:
@@ -199,17 +207,46 @@ def test_a_context_counts_that_docker_itself_was_told_to_use(
     environ: dict[str, str], current: str, remote: Optional[str]
 ) -> None:
     files = contexts("/home/me/.docker", current, node7="ssh://node7", rootless="unix:///run/user/1000/docker.sock")
-    assert RUNTIMES["docker"].remote_of({"HOME": "/home/me", **environ}, files.get) == remote
+    assert RUNTIMES["docker"].remote_of({"HOME": "/home/me", **environ}, files.get, {}) == remote
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"currentContext": 7}', '{"currentContext": ""}'])
 def test_a_configuration_of_dockers_that_names_no_context_changes_nothing(text: str) -> None:
-    assert remote_of({"HOME": "/h"}, {"/h/.docker/config.json": text}.get) is None
+    assert remote_docker({"HOME": "/h"}, {"/h/.docker/config.json": text}.get, {}) is None
 
 
 def test_podman_knows_no_contexts_of_dockers() -> None:
     files = contexts("/h/.docker", "node7", node7="ssh://node7")
-    assert RUNTIMES["podman"].remote_of({"HOME": "/h"}, files.get) is None
+    assert RUNTIMES["podman"].remote_of({"HOME": "/h"}, files.get, {}) is None
+
+
+SOCKET = "unix:///run/user/1000/docker.sock"
+
+
+@pytest.mark.parametrize(("program", "own", "environ", "remote"), [
+    ("docker", {"host": "tcp://node7:2375"}, {}, "--host=tcp://node7:2375"),
+    ("docker", {"host": SOCKET}, {"DOCKER_HOST": "tcp://node7:2375"}, None),
+    ("docker", {"context": "node7"}, {"DOCKER_HOST": SOCKET}, "--context=node7"),
+    ("docker", {"context": "rootless"}, {"DOCKER_HOST": "tcp://node7:2375"}, None),
+    ("docker", {"context": "default"}, {}, None),
+    ("docker", {"context": "default"}, {"DOCKER_HOST": "ssh://node7"}, "DOCKER_HOST=ssh://node7"),
+    ("docker", {"config": "/h/other"}, {}, "currentContext of /h/other/config.json: far, ssh://far"),
+    ("podman", {"remote": "true"}, {}, "--remote"),
+    ("podman", {"remote": "true"}, {"CONTAINER_HOST": SOCKET}, None),
+    ("podman", {"remote": "false"}, {}, None),
+    ("podman", {"url": "ssh://node7"}, {"CONTAINER_HOST": SOCKET}, "--url=ssh://node7"),
+    ("podman", {"url": SOCKET, "remote": "true"}, {"CONTAINER_HOST": "ssh://node7"}, None),
+    ("podman", {"host": "tcp://node7"}, {}, "--host=tcp://node7"),
+    ("podman", {"connection": "node7"}, {"CONTAINER_HOST": SOCKET}, "--connection=node7"),
+    ("podman", {"context": "node7"}, {}, "--context=node7"),
+    ("podman", {"root": "/mine"}, {"CONTAINER_CONNECTION": "node7"}, "CONTAINER_CONNECTION=node7"),
+])  # fmt: skip
+def test_an_option_of_the_programs_own_counts_before_its_variable(
+    program: str, own: dict[str, str], environ: dict[str, str], remote: Optional[str]
+) -> None:
+    files = contexts("/h/.docker", "node7", node7="ssh://node7", rootless=SOCKET)
+    files.update(contexts("/h/other", "far", far="ssh://far"))
+    assert RUNTIMES[program].remote_of({"HOME": "/h", **environ}, files.get, own) == remote
 
 
 HOSTILE = (

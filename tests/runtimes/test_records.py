@@ -11,6 +11,7 @@ import gpubind
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, runtime_of_format
 from gpubind.runtimes.flags import Options
 from gpubind.runtimes.start import Start
+from gpubind.wrap.programs import OTHERS, PROGRAMS
 
 PACKAGE = Path(gpubind.__file__).parent
 
@@ -42,6 +43,11 @@ def test_no_runtime_has_a_form_that_is_not_offered() -> None:
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_a_runtime_of_which_no_option_is_known_has_a_layout(name: str) -> None:
     assert RUNTIMES[name].layout(Start(name)).libdir.startswith("/")
+
+
+def test_the_command_line_of_each_runtime_is_read() -> None:
+    assert RUNTIMES.keys() <= PROGRAMS.keys()
+    assert not PROGRAMS.keys() & OTHERS.keys()
 
 
 def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:

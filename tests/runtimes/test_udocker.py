@@ -80,6 +80,7 @@ def test_a_container_is_run_by_its_name() -> None:
 
 def test_an_option_without_its_value_is_noticed() -> None:
     assert read_options("udocker", ["--volume"], {}).incomplete == "--volume"
+    assert read_options("udocker", ["--index", "https://x", "--registry", "https://y"], {}).incomplete is None
 
 
 @pytest.mark.parametrize(

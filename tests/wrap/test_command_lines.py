@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from gpubind.errors import EXIT_USAGE, UsageError
-from gpubind.wrap.command import PassThrough, Wrapped, moved, parse_command, rewritten
+from gpubind.wrap.command import PassThrough, Wrapped, moved, own_options, parse_command, rewritten
 from gpubind.wrap.unasked import asks_for_no_gpu
 
 HERE = Path(__file__).parent
@@ -144,3 +144,13 @@ def test_no_line_is_there_twice() -> None:
 def test_no_line_with_gpus_is_passed_through_at_a_glance() -> None:
     assert not [case.words for case in wrapped_cases() if asks_for_no_gpu(case.words, case.environ)]
     assert not [words for _, environ, words in short_cases("refused.txt") if asks_for_no_gpu(words, environ)]
+
+
+@pytest.mark.parametrize(("runtime", "words"), [
+    ("docker", "--rm --volume=/a:/b -eA=b img true"), ("podman", "--rm --mount type=tmpfs,target=/x img true"),
+    ("crun", "--no-pivot img true"), ("apptainer", "-ec img true"), ("ch-run", "-W img true"),
+])  # fmt: skip
+def test_the_own_options_of_exec_are_those_of_a_start(runtime: str, words: str) -> None:
+    own, rest = own_options(runtime, "exec", words.split())
+    assert (*own, *rest) == tuple(words.split())
+    assert rest == ("img", "true")

@@ -66,7 +66,7 @@ _VARIABLES = 'lines=$({plan}) && eval "$lines" && apptainer exec {options} {rest
 
 def checked(command: Command) -> tuple[str, ...]:
     """The preflight of the same image: it may tell what the start itself does not."""
-    check = ("gpubind", "check", "--nv", "--backend", "apptainer", *_own(command), "--format", "text")
+    check = ("gpubind", "check", "--nv", "--backend", "apptainer", *_own(command), "--format", "tsv")
     return (*check, "--image", command.image)
 
 

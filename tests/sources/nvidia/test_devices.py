@@ -318,3 +318,17 @@ def test_names_sort_with_their_numbers_as_numbers() -> None:
         "nvidia-uvm",
         "nvidiactl",
     ]
+
+
+def test_a_driver_may_have_several_major_numbers() -> None:
+    """Source: Linux, uverbs_main.c: 231 is fixed, what is beyond its 32 devices has another."""
+    table = str(kernel()["/proc/devices"]).replace("Character devices:\n", "Character devices:\n231 infiniband_verbs\n")
+    told = {"/proc/devices": table.replace("\n\nBlock", "\n240 infiniband_verbs\n\nBlock")}
+    nodes = {"/dev/infiniband/uverbs0": Node("char", 231, 192), "/dev/infiniband/uverbs32": Node("char", 240, 0)}
+    found = devices(kernel(), told, nodes, environ={"NVIDIA_MOFED": "enabled"})
+    assert {node.target for node in found.nodes} >= {*nodes}
+    assert codes(found) == codes(devices(kernel()))
+    wrong = {"/dev/infiniband/uverbs0": Node("char", 99, 192)}
+    assert codes(devices(kernel(), told, wrong, environ={"NVIDIA_MOFED": "enabled"})) == [
+        ("device-number", "error", "/dev/infiniband/uverbs0")
+    ]

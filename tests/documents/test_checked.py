@@ -1,0 +1,44 @@
+"""`gpubind check` for people: short where all is well, the same words everywhere."""
+
+from __future__ import annotations
+
+from gpubind.documents.checked import render_check_text
+from gpubind.documents.report import Checked, report_of
+from gpubind.facade import open_host, plan
+from gpubind.findings import finding
+from gpubind.model import Finding, Request
+
+PLAN = plan(open_host("debian13-nvidia550"), Request(vendors=("nvidia",)))
+LIBRARIES = ("libX11.so.6", "libXext.so.6", "libdrm.so.2", "libgbm.so.1", "libxcb.so.1")
+
+
+def lacks(name: str, severity: str = "note") -> Finding:
+    return Finding("library-missing", severity, "nvidia", name, f"{name} is not there", hint="install it")  # type: ignore[arg-type]
+
+
+def test_notes_of_a_theme_are_one_sentence_and_in_full_when_asked_for() -> None:
+    report = report_of(PLAN, map(lacks, LIBRARIES), {})
+    lines = render_check_text(report, width=200).splitlines()
+    assert lines == [
+        "ok: nvidia 550.163.01 (CUDA 12.4), 2 GPUs",
+        "note: not usable in the container: libX11.so.6, libXext.so.6, libdrm.so.2, libgbm.so.1 and 1 more; "
+        "most jobs need none of it",
+        "5 notes in full with -v",
+    ]
+    full = render_check_text(report, verbose=True)
+    assert full.count("note: library-missing: ") == full.count("hint:  install it") == 5
+
+
+def test_an_error_is_told_in_full_before_the_notes() -> None:
+    report = report_of(PLAN, (lacks("liba.so", "error"), lacks("libb.so")), {}, checked=Checked(runtime="apptainer"))
+    lines = render_check_text(report).splitlines()
+    assert lines[0] == "error: nvidia 550.163.01 (CUDA 12.4), 2 GPUs, by apptainer"
+    assert lines[1:3] == ["error: library-missing: liba.so is not there", "  hint:  install it"]
+    assert lines[3].startswith("note: not usable in the container: libb.so")
+
+
+def test_a_line_is_no_wider_than_asked_for() -> None:
+    report = report_of(PLAN, [finding("uvm-missing", subject="/dev/nvidia-uvm")], {})
+    for width in (60, 100):
+        text = render_check_text(report, width=width)
+        assert all(len(line) <= width or line.lstrip().startswith("$ ") for line in text.splitlines())

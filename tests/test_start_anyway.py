@@ -1,0 +1,71 @@
+"""What the runtime itself starts is started, also where looking at it costs too much or finds damage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from build.bounded import Cost, run_bounded
+from build.driver import rhel
+from build.greedy import GREEDY
+from build.images import glibc
+from build.trees import make_tree
+
+from gpubind.budget import BOUNDS, current, one_command
+from gpubind.errors import EXIT_NOT_STARTED
+from gpubind.image import open_image
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A directory with runtimes and a driver."""
+    (tmp_path / "image").mkdir()
+    make_tree(tmp_path / "driver", rhel())
+    for name in ("apptainer", "bwrap"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} version 1.4.5"\n')
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def start(machine: Path, *words: str) -> Cost:
+    root = str(machine / "driver")
+    path = f"{machine}:{os.environ['PATH']}"
+    return run_bounded(*words[:1], "--dry-run", "--root", root, "--dev-root", root, *words[1:], PATH=path)
+
+
+def test_an_image_that_costs_too_much_to_look_at_is_started_with_a_warning(machine: Path) -> None:
+    place = GREEDY["links_of_4_kb_each"](machine / "image").rpartition(":")[2]
+    image = f"oci:{place}" if os.path.isdir(place) else f"docker-archive:{place}"
+    for words in (
+        ("exec", "--backend", "apptainer", image, "true"),
+        ("wrap", "--", "apptainer", "exec", "--nv", image, "true"),
+    ):
+        done = start(machine, *words)
+        assert (done.status, "warning: over-bounds" in done.stderr) == (0, True), done.stderr
+        assert "libcuda.so.1" in done.stdout
+    done = start(machine, "exec", "--check", "--backend", "apptainer", image, "true")
+    assert (done.status, "error: over-bounds" in done.stderr) == (EXIT_NOT_STARTED, True)
+
+
+def test_what_costs_too_much_only_after_it_was_opened_is_started_too(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Blindly by who finds images by itself; who starts directories alone has as much as it takes."""
+    from gpubind.cli import main as cli
+
+    directory = str(make_tree(machine / "image", glibc("2.36")).root)
+    root = str(machine / "driver")
+    with one_command():
+        open_image(directory)
+        budget = current()
+        assert budget is not None
+        taken = BOUNDS["lookups"].amount - budget.left("lookups")
+    monkeypatch.setitem(BOUNDS, "lookups", BOUNDS["lookups"]._replace(amount=taken + 60))
+    monkeypatch.setenv("PATH", f"{machine}:{os.environ['PATH']}")
+    for backend in ("apptainer", "bwrap"):
+        words = ("--nv", "--root", root, "--dev-root", root, "--dry-run", "--backend", backend, directory, "/bin/sh")
+        assert cli.main(["exec", *words]) == 0, capfd.readouterr().err
+        made = capfd.readouterr()
+        assert "libcuda.so.1" in made.out
+        assert ("warning: over-bounds" in made.err) == (backend == "apptainer")
