@@ -9,14 +9,12 @@ import os
 import sys
 from _signal import SIGINT, default_int_handler, getsignal, signal  # type: ignore[import-not-found]  # `signal` is slow
 
-from gpubind.memo.reading import memo_keys, serve
+from gpubind.memo.answer import Unfinished, memo_keys, serve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn, Optional, Union
-
-    from gpubind.memo.reading import Start
 
 INTERRUPTED = 130
 
@@ -48,19 +46,17 @@ def main(argv: Optional[list[str]] = None) -> int:
     return served if isinstance(served, int) else _cold(words, keys, served)
 
 
-def _cold(words: list[str], keys: tuple[str, ...], served: Union[bytes, str, Start]) -> int:
+def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished]) -> int:
     """The command line without a memo; an interrupt lets everybody clean up."""
+    from gpubind.cli.main import finish
     from gpubind.cli.main import main as run
-    from gpubind.cli.main import print_again, start_again
     from gpubind.memo.storing import run_and_keep
 
     try:
         if IS_HEARD:
             signal(SIGINT, default_int_handler)
-        if isinstance(served, bytes):
-            return print_again(served)
-        if isinstance(served, tuple):
-            return start_again(*served)
+        if isinstance(served, Unfinished):
+            return finish(served)
         return run_and_keep(run, words, keys, served) if keys else run(words)
     except KeyboardInterrupt:
         return INTERRUPTED

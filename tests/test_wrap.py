@@ -192,7 +192,7 @@ def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
     loaded = subprocess.run(command, capture_output=True, text=True, env=environ, check=True).stdout.split()
     ours = {name for name in loaded if name.startswith("gpubind")}
     rooms = {"gpubind", "gpubind.cli", "gpubind.cli.main", "gpubind.cli.passing", "gpubind.errors", "gpubind.execute"}
-    memo = {"gpubind.memo", "gpubind.memo.asked", "gpubind.memo.reading"}
+    memo = {"gpubind.memo", "gpubind.memo.asked", "gpubind.memo.questions"}
     assert ours == {*rooms, *memo, "gpubind.wrap", "gpubind.wrap.unasked"}
     assert not {"typer", "json", "subprocess", "argparse", "inspect"} & set(loaded)
 

@@ -10,9 +10,12 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNREADABLE, GpubindError, OutputError, StdoutClosedError
+
+if TYPE_CHECKING:
+    from gpubind.memo.answer import Unfinished
 
 
 def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextManager[object]] = None) -> int:
@@ -42,22 +45,20 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
     return _guarded(run, words)
 
 
-def print_again(data: bytes) -> int:
-    """Print the document *data*, which could not be printed a moment ago, and tell why not; the exit code."""
+def finish(answer: Unfinished) -> int:
+    """Tell why *answer* could not be given, or give the rest of it; the exit code."""
 
-    def write() -> None:
-        from gpubind.cli.output import write_document
+    def rest() -> None:
+        if answer.start is None:
+            from gpubind.cli.output import unprinted
 
-        write_document(data.decode("utf-8", "surrogateescape"), None)
+            raise unprinted(answer.error) from answer.error
+        from gpubind.execute import execute
 
-    return _guarded(write, [])
+        path, argv, environ = answer.start
+        execute(argv, environ, path)
 
-
-def start_again(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> int:
-    """Become the program *path*, which could not be started a moment ago, or tell why not; the exit code."""
-    from gpubind.execute import execute
-
-    return _guarded(lambda: execute(argv, environ, path), [])
+    return _guarded(rest, [])
 
 
 def _guarded(work: Callable[[], None], words: list[str]) -> int:

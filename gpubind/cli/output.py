@@ -107,13 +107,18 @@ def _to_stdout(data: bytes) -> None:
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
-    except BrokenPipeError as error:
-        raise StdoutClosedError("stdout-closed", "standard output was closed early") from error
     except OSError as error:
-        # Drop what is buffered, or the interpreter fails on it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        why = error.strerror or str(error)
-        raise OutputError("unwritable-file", "standard output cannot be written", why=why) from error
+        raise unprinted(error) from error
+
+
+def unprinted(error: OSError) -> GpubindError:
+    """What to tell where standard output cannot be written."""
+    if isinstance(error, BrokenPipeError):
+        return StdoutClosedError("stdout-closed", "standard output was closed early")
+    # Drop what is buffered, or the interpreter fails on it again at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    why = error.strerror or str(error)
+    return OutputError("unwritable-file", "standard output cannot be written", why=why)
 
 
 def _to_file(data: bytes, path: str) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
-from gpubind.memo.reading import ask_own_locale
+from gpubind.memo.questions import ask
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     class Listener(Protocol):
-        """What is told: `gpubind.memo.trace.Recorder`."""
+        """What is told: `gpubind.memo.recorder.Recorder`."""
 
         printed: list[Union[str, bytes]]
         verbose: bool
@@ -60,7 +60,7 @@ def asked_program(path: str) -> None:
 
 def own_locale() -> bool:
     """Whether Python has set LC_CTYPE for itself (PEP 538), which no container is to inherit."""
-    return ask_own_locale("") if recorder is None else recorder.own_locale()
+    return bool(ask("locale", "")) if recorder is None else recorder.own_locale()
 
 
 def why_not_served() -> Optional[str]:

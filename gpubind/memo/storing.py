@@ -10,8 +10,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, Optional, Union
 
-from gpubind.memo import asked, reading
-from gpubind.memo.trace import Recorder
+from gpubind.memo import asked, files
+from gpubind.memo.answer import WORDS_LIMIT
+from gpubind.memo.questions import ask, first_change
+from gpubind.memo.recorder import Recorder
 
 Main = Callable[[list[str], Optional[Recorder]], int]
 """What runs a command line, while a recorder looks on."""
@@ -46,7 +48,7 @@ def keep(recorder: Recorder, words: list[str], keys: tuple[str, ...], status: in
     number = len(words) - (len(_free(recorder, words) or ()))
     if number > len(keys):
         return "too many words"
-    write(keys[number - 1] if number <= reading.WORDS_LIMIT else keys[-1], reading.packed(memo))
+    write(keys[number - 1] if number <= WORDS_LIMIT else keys[-1], files.packed(memo))
     return None
 
 
@@ -70,7 +72,7 @@ def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str
         return "the number of this process is printed"
     _note_modules(recorder)
     trace = {kind: questions for kind, questions in recorder.questions.items() if questions}
-    changed = reading.first_change(trace)
+    changed = first_change(trace)
     if changed is not None:
         return f"changed meanwhile: {changed}"
     return {
@@ -95,7 +97,7 @@ def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
     if recorder.become is None or not command or tuple(words[-len(command) :]) != command:
         return None
     free: tuple[str, ...] = command[1:] if recorder.looks_at_program else command
-    if not free or free[0] == "--" or len(words) - len(free) > reading.WORDS_LIMIT:
+    if not free or free[0] == "--" or len(words) - len(free) > WORDS_LIMIT:
         return None
     return free
 
@@ -119,7 +121,7 @@ def _note_modules(recorder: Recorder) -> None:
     """gpubind's own code, and the directories in which packages are installed, belong to the question."""
     files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("gpubind")]
     for path in (*filter(None, files), *map(os.path.abspath, sys.path)):
-        found = reading.ask_written(path)
+        found = ask("written", path)
         if not isinstance(found, int) or not path.endswith(".py"):  # one in a zip file, which is in sys.path
             recorder.questions["written"].setdefault(path, found)
 
@@ -129,9 +131,9 @@ def _note_modules(recorder: Recorder) -> None:
 
 def write(name: str, data: bytes) -> None:
     """Write a memo in the first place that serves; the oldest ones go. Errors: `OSError`."""
-    if len(data) > reading.SIZE_LIMIT:
+    if len(data) > files.SIZE_LIMIT:
         return
-    for directory in reading.directories():
+    for directory in files.directories():
         place = _made(directory)
         if place is None:
             continue
@@ -160,7 +162,7 @@ def _made(directory: str) -> Optional[int]:
                 posix.mkdir(path, 0o700)
     except OSError:
         return None
-    return reading.open_directory(directory)
+    return files.open_directory(directory)
 
 
 def _drop_oldest(place: int) -> None:

@@ -8,9 +8,10 @@ import posix
 import time
 from typing import Any, Callable, Optional
 
-from gpubind.memo import reading, storing
-from gpubind.memo.filesystems import FileSystems
-from gpubind.memo.trace import is_young
+from gpubind.memo import files, storing
+from gpubind.memo.answer import is_on
+from gpubind.memo.filesystems import FileSystems, is_young
+from gpubind.memo.questions import signature
 
 NAME = "versions"
 """The file of what is known; beside the memos."""
@@ -18,16 +19,16 @@ NAME = "versions"
 
 def version_of(program: str, ask: Callable[[str], str]) -> str:
     """What *program* says of its version, or has said before; *ask* runs it. A script is asked each time."""
-    signature = _signature(program) if reading.is_on() else None
-    if signature is None:
+    signed = _signature(program) if is_on() else None
+    if signed is None:
         return ask(program)
     known = _known()
-    if known.get(program, (None, ""))[0] == signature:
+    if known.get(program, (None, ""))[0] == signed:
         return str(known[program][1])
     text = ask(program)
-    if text and _signature(program) == signature:
+    if text and _signature(program) == signed:
         with contextlib.suppress(OSError):
-            storing.write(NAME, reading.packed({**known, program: (signature, text)}))
+            storing.write(NAME, files.packed({**known, program: (signed, text)}))
     return text
 
 
@@ -38,17 +39,18 @@ def _signature(program: str) -> Optional[tuple[int, ...]]:
             if file.read(4) != b"\x7fELF":
                 return None
         found = posix.stat(program)
-        if not is_young(found, time.time_ns()) and FileSystems().trust(program, found.st_dev) == "times":
-            return reading.signature(found)
+        trust = FileSystems().trust(program, found.st_dev)
+        if trust == "times" and not is_young(found, time.time_ns(), trust):
+            return signature(found)
     return None
 
 
 def _known() -> dict[str, Any]:
-    for directory in reading.directories():
-        place = reading.open_directory(directory)
+    for directory in files.directories():
+        place = files.open_directory(directory)
         if place is not None:
             try:
-                return reading.read_memo(place, NAME) or {}
+                return files.read_memo(place, NAME) or {}
             finally:
                 posix.close(place)
     return {}

@@ -9,15 +9,24 @@ import stat
 from typing import Callable
 
 from build.elf import elf
-from build.memo import IS_ROOT, Bench
+from build.memo import IS_ROOT, SIFS, Bench
 from build.trees import Node
-from gpubind.memo.reading import unpacked
+from gpubind.memo.files import unpacked
 
 Change = Callable[[Bench, random.Random], None]
 
 VALUES = ("", "0", "1", "all", "none", "/opt/x", "GPU-00000000", "yes")
 CONFIG = ('caps = "compute"\n', 'gpus = "0"\n', "strict = true\n", 'caps = "utility"\n', "broken = \n")
 LINES = ("libcuda.so\n", "libnvidia-ml.so\nlibcuda.so\n", "nvidia-smi\nlibcuda.so\n", "# nothing\n")
+COMMANDS = (
+    ("true", "x"),
+    ("true",),
+    ("sh", "-c", "exit 3"),
+    ("./true",),
+    ("/usr/bin/true", "--", "-q"),
+    ("-x",),
+    ("none",),
+)
 CDI = (
     '{"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": '
     '{"env": ["A=NUMBER"], "deviceNodes": [{"path": "/dev/nvidia0"}]}}]}'
@@ -158,6 +167,54 @@ def a_variable(bench: Bench, rng: random.Random) -> None:
         bench.environ[name] = rng.choice(VALUES)
 
 
+def another_command(bench: Bench, rng: random.Random) -> None:
+    """In the container: ten thousand tasks share one memo."""
+    bench.command = rng.choice(COMMANDS)
+
+
+def a_bound(bench: Bench, rng: random.Random) -> None:
+    bench.environ["GPUBIND_BOUNDS"] = rng.choice(("1", "2", "0", "x"))
+
+
+def a_directorys_mode(bench: Bench, rng: random.Random) -> None:
+    path = os.path.dirname(rng.choice(_files(bench)))
+    os.chmod(path, rng.choice((0o755, 0o777, 0o1777, 0o700)))
+
+
+def a_programs_mode(bench: Bench, rng: random.Random) -> None:
+    path = bench.base / "bin" / rng.choice(("apptainer", "bwrap", "ch-run"))
+    if path.exists():
+        path.chmod(rng.choice((0o755, 0o644)))
+
+
+def a_helper(bench: Bench, rng: random.Random) -> None:
+    """NVIDIA's own program, where it is looked for; it fails."""
+    path = bench.base / "standard/nvidia-container-cli"
+    path.write_text("#!/bin/sh\nexit 1\n")
+    path.chmod(rng.choice((0o755, 0o644)))
+
+
+def another_name_for_here(bench: Bench, rng: random.Random) -> None:
+    """The shell's name for the working directory, which may lead elsewhere."""
+    here = bench.base / "home" / "here"
+    here.unlink(missing_ok=True)
+    here.symlink_to(rng.choice(("../work", "../early")))
+    bench.environ["PWD"] = str(here)
+
+
+def another_width(bench: Bench, rng: random.Random) -> None:
+    bench.width = rng.choice((60, 100, 140))
+
+
+def another_sif(bench: Bench, rng: random.Random) -> None:
+    """One of the same size and times."""
+    found, new = bench.sif.stat() if bench.sif.exists() else None, bench.sif.with_name("new")
+    new.write_bytes(rng.choice(SIFS))
+    if found is not None:
+        os.utime(new, ns=(found.st_atime_ns, found.st_mtime_ns))
+    new.rename(bench.sif)
+
+
 def a_device_node(bench: Bench, rng: random.Random) -> None:
     number = rng.randrange(4)
     path = f"{bench.host}/dev/nvidia{number}"
@@ -223,6 +280,7 @@ CHANGES: tuple[Change, ...] = (
     *(a_byte, a_byte_with_the_old_times, a_touch, a_line, a_line, a_link, a_mode, something_that_was_absent),
     *(something_that_was_absent, something_less, a_cdi_spec, a_configuration, an_earlier_program, a_variable),
     *(a_variable, another_gpu, another_kernel_module, another_image, a_moved_directory, another_home),
-    another_locale,
+    *(another_locale, another_command, another_command, a_bound, a_directorys_mode, a_programs_mode, a_helper),
+    *(another_name_for_here, another_width, another_sif),
     *((a_device_node, an_owner) if IS_ROOT else ()),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import posix
@@ -24,8 +25,10 @@ import gpubind.cli.main
 import gpubind.cli.output
 from build.driver import V, kernel, rhel
 from build.images import glibc, sandbox
-from build.trees import File, Item, Node, make_tree
-from gpubind.memo import filesystems, reading, storing, trace
+from build.squashfs import SifObject, sif, squashfs
+from build.trees import File, Item, Node, Spec, make_tree
+from gpubind.host import programs
+from gpubind.memo import answer, files, filesystems, questions, storing
 from gpubind.memo.asked import asked_program
 
 PROGRAMS = {
@@ -34,6 +37,19 @@ PROGRAMS = {
     "ch-run": b"\x7fELF 0.38\n",
 }
 IS_ROOT = os.geteuid() == 0
+IMAGE: Spec = {**glibc(), **sandbox(), "/usr/bin/true": File(b"#!/bin/sh\n", 0o755)}
+COMMAND = ("true", "x")
+"""What runs in the container, at first."""
+
+
+def _sifs() -> list[bytes]:
+    """SIF files of one size, with other contents."""
+    specs: tuple[Spec, ...] = ({**IMAGE, **sandbox("A=1")}, {**IMAGE, **sandbox("A=2")}, {**IMAGE, **glibc("2.16")})
+    made = [sif(SifObject(squashfs(spec, pack=bytes))) for spec in specs]
+    return [one + bytes(max(map(len, made)) - len(one)) for one in made]
+
+
+SIFS = _sifs()
 
 
 class Outcome(NamedTuple):
@@ -55,7 +71,9 @@ class Bench:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.host, self.image, self.home = base / "host", base / "image", base / "home"
-        self.work, self.memos = base / "work", base / "memos"
+        self.work, self.memos, self.sif = base / "work", base / "memos", base / "bin/image.sif"
+        self.command = COMMAND
+        """What the container is to run."""
         self.environ: dict[str, str] = {}
         self.user_home = "/home/one"
         self.width = 100
@@ -69,13 +87,14 @@ class Bench:
         spec: dict[str, Item] = {**rhel(V), **kernel(V), "/etc/cdi/README": "", "/usr/share/egl/x": ""}
         make_tree(self.host, {path: item for path, item in spec.items() if not isinstance(item, Node)})
         self.nodes = {path: item for path, item in spec.items() if isinstance(item, Node)} if IS_ROOT else {}
-        make_tree(self.image, {**glibc(), **sandbox(), "/usr/bin/true": File(b"#!/bin/sh\n", 0o755)})
-        for directory in ("home/.config/gpubind", "work", "memos", "early", "bin"):
+        make_tree(self.image, IMAGE)
+        for directory in ("home/.config/gpubind", "work", "memos", "early", "bin", "standard"):
             os.makedirs(base / directory)
         self.memos.chmod(0o700)
         for name, data in PROGRAMS.items():
             (base / "bin" / name).write_bytes(data)
             (base / "bin" / name).chmod(0o755)
+        self.sif.write_bytes(SIFS[0])
         self.start()
         for place in ("host", "image", "bin", "home"):
             shutil.copytree(base / place, base / "pristine" / place, symlinks=True)
@@ -96,18 +115,19 @@ class Bench:
             "LC_ALL": "C.UTF-8",
             "SLURM_ARRAY_TASK_ID": "1",
         }
-        self.user_home = "/home/one"
+        self.user_home, self.width, self.command = "/home/one", 100, COMMAND
         self.own_environ.write_bytes(b"A=1\0")
 
     def settle(self) -> None:
         """Let the files become old enough to be believed."""
-        time.sleep(trace.YOUNG_NS / 1e9)
+        time.sleep(filesystems.YOUNG_NS / 1e9)
 
     def restore(self) -> None:
         """Undo changes: everything as it was at first, and old enough to be believed."""
-        for place in ("host", "image", "bin", "home", "early"):
+        for place in ("host", "image", "bin", "home", "early", "standard"):
             shutil.rmtree(self.base / place)
         os.mkdir(self.base / "early")
+        os.mkdir(self.base / "standard")
         for place in ("host", "image", "bin", "home"):
             shutil.copytree(self.base / "pristine" / place, self.base / place, symlinks=True)
         for path, item in self.nodes.items():
@@ -120,20 +140,21 @@ class Bench:
         return ("--root", str(self.host), "--dev-root", str(self.host))
 
     def commands(self) -> dict[str, tuple[str, ...]]:
-        image = str(self.image)
+        image, root, run = str(self.image), self.root, self.command
         return {
-            "plan": ("plan", *self.root, "--json"),
-            "text": ("plan", "--nv", *self.root, "--format", "text"),
-            "cdi": ("plan", "--nv", "--source", "cdi", *self.root),
-            "words": ("plan", *self.root, "--format", "apptainer", "--image", image),
-            "check": ("check", *self.root, "--image", image),
-            "program": ("check", *self.root, "--image", image, "--program", "true", "--json"),
-            "apptainer": ("exec", *self.root, "--backend", "apptainer", image, "true", "x"),
-            "auto": ("exec", "-v", *self.root, image, "true", "x"),
-            "bwrap": ("exec", "-q", *self.root, "--backend", "bwrap", image, "true", "x"),
-            "table": ("plan", "--nv", *self.root, "--format", "table"),
-            "user": ("exec", "-q", *self.root, "--backend", "ch-run", "--allow-writable", image, "true"),
-            "wrap": ("wrap", *self.root, "--", "apptainer", "exec", "--nv", image, "true", "x"),
+            "plan": ("plan", *root, "--json"),
+            "text": ("plan", "--nv", *root, "--format", "text"),
+            "cdi": ("plan", "--nv", "--source", "cdi", *root),
+            "words": ("plan", *root, "--format", "apptainer", "--image", image),
+            "check": ("check", *root, "--image", image),
+            "program": ("check", *root, "--image", image, "--program", "true", "--json"),
+            "sif": ("check", *root, "--image", str(self.sif), "--json"),
+            "apptainer": ("exec", *root, "--backend", "apptainer", image, *run),
+            "auto": ("exec", "-v", *root, str(self.sif), *run),
+            "bwrap": ("exec", "-q", *root, "--backend", "bwrap", image, *run),
+            "table": ("plan", "--nv", *root, "--format", "table"),
+            "user": ("exec", "-q", *root, "--backend", "ch-run", "--allow-writable", image, *run),
+            "wrap": ("wrap", *root, "--", "apptainer", "exec", "--nv", image, *run),
         }
 
     def without(self, words: tuple[str, ...]) -> Outcome:
@@ -195,7 +216,7 @@ def _without_chance(word: str) -> str:
 def bench_in(base: Path) -> Iterator[Bench]:
     """A bench below *base*, in the place of this machine."""
     bench = Bench(base)
-    first_change = reading.first_change
+    first_change = answer.first_change
 
     def telling(questions: dict[str, Any]) -> Optional[str]:
         changed = first_change(questions)
@@ -203,11 +224,11 @@ def bench_in(base: Path) -> Iterator[Bench]:
             bench.changes += [kind for kind in questions if first_change({kind: questions[kind]}) is not None]
         return changed
 
-    answer = reading._answer
+    give = answer._answer
 
     def answering(memo: Any, rest: Any) -> Any:
         bench.served += 1
-        return answer(memo, rest)
+        return give(memo, rest)
 
     def probe(program: str) -> str:
         asked_program(program)
@@ -216,18 +237,26 @@ def bench_in(base: Path) -> Iterator[Bench]:
     def getpwuid(uid: int) -> Any:
         return pwd.struct_passwd(("one", "x", uid, uid, "", bench.user_home, "/bin/sh"))
 
+    def terminal_size(descriptor: int = 1) -> os.terminal_size:
+        if not bench.has_terminal:
+            raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
+        return os.terminal_size((bench.width, 24))
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(reading.SWITCH, raising=False)
-        patch.setattr(reading, "directories", lambda: iter([str(bench.memos)]))
-        patch.setattr(reading, "_above", lambda path: [os.path.dirname(path)])  # the test may lie in root's /tmp
-        patch.setattr(reading, "first_change", telling)
-        patch.setattr(reading, "_answer", answering)
-        patch.setattr(reading, "OWN_ENVIRON", str(bench.own_environ))
+        patch.setenv(answer.SWITCH, "on")
+        patch.setattr(files, "directories", lambda: iter([str(bench.memos)]))
+        patch.setattr(answer, "directories", files.directories)
+        patch.setattr(files, "_above", lambda path: [os.path.dirname(path)])  # the test may lie in root's /tmp
+        patch.setattr(answer, "first_change", telling)
+        patch.setattr(answer, "_answer", answering)
+        patch.setattr(questions, "OWN_ENVIRON", str(bench.own_environ))
+        patch.setattr(filesystems, "SKEW_NS", filesystems.YOUNG_NS)
         patch.setattr(filesystems.FileSystems, "trust", lambda _, path, device: bench.trust(path, device))
         patch.setattr(storing, "_note_modules", lambda recorder: None)
+        patch.setattr(programs, "PROGRAM_DIRECTORIES", (str(base / "standard"),))
         patch.setattr(gpubind.caller, "probe_version", probe)
         patch.setattr(pwd, "getpwuid", getpwuid)
         for module in (os, posix):
-            patch.setattr(module, "get_terminal_size", lambda _=1: os.terminal_size((bench.width, 24)))
+            patch.setattr(module, "get_terminal_size", terminal_size)
         patch.setattr(gpubind.cli.output, "is_terminal", lambda: bench.has_terminal)
         yield bench

@@ -14,12 +14,13 @@ from typing import Any, Callable
 
 import pytest
 
-from gpubind.memo import trace
+from gpubind.memo import stand_ins
+from gpubind.memo.recorder import Recorder
 
-PACKAGE = Path(trace.__file__).parent.parent
+PACKAGE = Path(stand_ins.__file__).parent.parent
 
 RECORDED = {
-    *(f"os.{name}" for name in trace._STANDS_FOR),
+    *(f"os.{name}" for name in stand_ins.STAND_INS),
     *("os.environ", "os.environ.get", "os.environ.copy", "os.path.samefile", "pwd.getpwuid"),
     # These call the above by their names in `os`, as `test_what_the_library_asks_is_recorded` shows.
     *("os.path.exists", "os.path.getsize", "os.path.isdir", "os.path.isfile", "os.path.lexists", "os.path.realpath"),
@@ -207,7 +208,7 @@ def test_what_the_library_asks_is_recorded(name: str, tmp_path: Path) -> None:
     ask, kind = LIBRARY[name]
     (tmp_path / "file").touch()
     path = str(tmp_path / "file")
-    with trace.Recorder(lambda status: None) as recorder:
+    with Recorder(lambda status: None) as recorder:
         ask(path)
     assert path in recorder.questions[kind]
 
@@ -217,7 +218,7 @@ def test_listings_by_the_library_are_recorded(tmp_path: Path) -> None:
 
     (tmp_path / "directory").mkdir()
     (tmp_path / "link").symlink_to("directory")
-    with trace.Recorder(lambda status: None) as recorder:
+    with Recorder(lambda status: None) as recorder:
         assert glob.glob(f"{tmp_path}/l*") == [f"{tmp_path}/link"]
         assert sorted(next(os.walk(tmp_path))[1]) == ["directory", "link"]
     assert f"{tmp_path}/link" in recorder.questions["stat"]
@@ -228,7 +229,7 @@ def test_below_an_open_directory_the_whole_path_is_recorded(tmp_path: Path) -> N
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/file").write_text("x")
     (tmp_path / "a/b/link").symlink_to("file")
-    with trace.Recorder(lambda status: None) as recorder:
+    with Recorder(lambda status: None) as recorder:
         top = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
         below = os.open("a", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
         (tmp_path / "a").rename(tmp_path / "c")  # what was asked for was below `a`, whatever it is called by now
@@ -247,7 +248,7 @@ def test_below_an_open_directory_the_whole_path_is_recorded(tmp_path: Path) -> N
 def test_below_a_directory_that_the_recorder_did_not_see_opened_nothing_is_kept(tmp_path: Path) -> None:
     place = posix.open(tmp_path, os.O_RDONLY)
     try:
-        with trace.Recorder(lambda status: None) as recorder:
+        with Recorder(lambda status: None) as recorder:
             assert not os.access("x", os.R_OK, dir_fd=place)
         assert recorder.refused
     finally:
@@ -263,14 +264,14 @@ CHANGES: tuple[Callable[[str], Any], ...] = (
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_command_that_changes_something_is_not_kept(change: Callable[[str], Any], tmp_path: Path) -> None:
-    with trace.Recorder(lambda status: None) as recorder:
+    with Recorder(lambda status: None) as recorder:
         change(str(tmp_path / "new"))
     assert recorder.refused
 
 
 def test_after_an_error_nothing_is_looked_at_any_more(tmp_path: Path) -> None:
-    before = {name: getattr(os, name) for name in trace._STANDS_FOR}
-    with pytest.raises(RuntimeError), trace.Recorder(lambda status: None) as recorder:
+    before = {name: getattr(os, name) for name in stand_ins.STAND_INS}
+    with pytest.raises(RuntimeError), Recorder(lambda status: None) as recorder:
         raise RuntimeError
-    assert {name: getattr(os, name) for name in trace._STANDS_FOR} == before
+    assert {name: getattr(os, name) for name in stand_ins.STAND_INS} == before
     assert recorder.refused

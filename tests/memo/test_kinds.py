@@ -12,8 +12,7 @@ from build.elf import elf
 from build.ldcache import build_ldcache
 from build.memo import Bench, bench_in
 
-from gpubind.host import programs
-from gpubind.memo import reading
+from gpubind.memo import answer, questions
 
 
 class Case(NamedTuple):
@@ -130,15 +129,13 @@ CASES = {
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    (tmp_path / "b" / "standard").mkdir(parents=True)
-    monkeypatch.setattr(programs, "PROGRAM_DIRECTORIES", (str(tmp_path / "b/standard"),))
+def bench(tmp_path: Path) -> Iterator[Bench]:
     with bench_in(tmp_path / "b") as made:
         yield made
 
 
 def test_every_kind_of_question_has_its_case() -> None:
-    assert set(CASES) == set(reading.ASKED)
+    assert set(CASES) == set(questions.ASKED)
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -157,9 +154,9 @@ def test_without_one_kind_of_question_the_law_does_not_hold(
     assert bench.served == 1
     case.change(bench)
     right = bench.without(words)
-    whole = reading.first_change
+    whole = answer.first_change
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "first_change", lambda asked: whole({k: q for k, q in asked.items() if k != kind}))
+        patch.setattr(answer, "first_change", lambda asked: whole({k: q for k, q in asked.items() if k != kind}))
         assert bench.with_memo(words) != right, "the change shows without this kind of question, too"
     assert bench.with_memo(words) == right
     assert bench.served == 2

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from build.memo import Bench, bench_in
 
-from gpubind.memo import asked, reading, storing, trace, versions
+from gpubind.memo import asked, files, storing, versions
+from gpubind.memo.recorder import SMALL, Recorder
 
 MEMO = {"trace": {}, "printed": [], "verbose": False, "status": 0, "become": None, "rest": None}
 
@@ -54,7 +55,7 @@ def test_a_memo_that_others_may_write_or_a_link_to_one_is_none(bench: Bench, tmp
     file.chmod(0o666)
     bench.with_memo(words)
     file.unlink(missing_ok=True)
-    storing.write("x", reading.packed(dict(MEMO)))
+    storing.write("x", files.packed(dict(MEMO)))
     os.symlink("x", file)
     bench.with_memo(words)
     assert bench.served == served
@@ -76,15 +77,15 @@ def test_a_directory_of_somebody_else_holds_no_memos(bench: Bench) -> None:
 def test_roots_memos_lie_where_nobody_else_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/tmp/of-somebody")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert list(reading.directories()) == ["/run/gpubind/memo"]
+    assert list(files.directories()) == ["/run/gpubind/memo"]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert next(iter(reading.directories())) == "/tmp/of-somebody/gpubind/memo"
+    assert next(iter(files.directories())) == "/tmp/of-somebody/gpubind/memo"
 
 
 def test_the_oldest_memos_go(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storing, "FILES_LIMIT", 3)
     for number in range(6):
-        storing.write(f"{number}", reading.packed(dict(MEMO)))
+        storing.write(f"{number}", files.packed(dict(MEMO)))
         os.utime(bench.memos / f"{number}", (number, number))
     assert sorted(file.name for file in bench.memos.iterdir()) == ["3", "4", "5"]
 
@@ -169,8 +170,8 @@ def test_an_answer_with_a_random_name_is_not_kept(bench: Bench) -> None:
 def test_a_file_that_was_just_written_is_compared_or_the_answer_is_not_kept(bench: Bench) -> None:
     small, large = bench.work / "small", bench.work / "large"
     small.write_bytes(b"x")
-    large.write_bytes(b"x" * (trace.SMALL + 1))
-    recorder = trace.Recorder(lambda status: None)
+    large.write_bytes(b"x" * (SMALL + 1))
+    recorder = Recorder(lambda status: None)
     recorder.opened(str(small))
     assert str(small) in recorder.questions["content"]
     assert recorder.refused is None
@@ -181,14 +182,14 @@ def test_a_file_that_was_just_written_is_compared_or_the_answer_is_not_kept(benc
 def test_a_program_that_was_run_or_a_script_that_says_its_version_is_not_believed_again(bench: Bench) -> None:
     script = bench.work / "script"
     script.write_text("#!/bin/sh\n")
-    with trace.Recorder(lambda status: None) as recorder:
+    with Recorder(lambda status: None) as recorder:
         asked.asked_program(str(script))
     assert recorder.refused == f"a script says its version: {script}"
 
 
 def test_afterwards_nothing_is_looked_at_any_more() -> None:
     before = (os.stat, os.open, open, os.environ, os.access in os.supports_effective_ids)
-    with trace.Recorder(lambda status: None):
+    with Recorder(lambda status: None):
         assert os.stat is not before[0]
         assert os.access in os.supports_effective_ids
     assert (os.stat, os.open, open, os.environ, os.access in os.supports_effective_ids) == before
