@@ -143,7 +143,7 @@ class Bench:
         image, root, run = str(self.image), self.root, self.command
         return {
             "plan": ("plan", *root, "--json"),
-            "text": ("plan", "--nv", *root, "--format", "text"),
+            "columns": ("plan", "--nv", *root, "--format", "tsv"),
             "cdi": ("plan", "--nv", "--source", "cdi", *root),
             "words": ("plan", *root, "--format", "apptainer", "--image", image),
             "check": ("check", *root, "--image", image),
@@ -199,7 +199,7 @@ class Bench:
 
     def trust(self, path: str, device: int) -> str:
         """Each kind of file system, in one tree."""
-        if path.startswith((f"{self.host}/proc", f"{self.host}/sys")):
+        if path.startswith((f"{self.host}/proc", f"{self.host}/sys", "/proc/", "/sys/")):
             return "none"
         return "opened" if path.startswith((str(self.home), f"{self.host}/usr/share")) else "times"
 

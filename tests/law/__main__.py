@@ -33,7 +33,7 @@ STEPS = 8
 """Changes to one command before the next one has its turn."""
 PROGRAMS_OF_THEIR_OWN = 40
 """One step of so many has the answer of a whole program."""
-SIMPLE = ("plan", "text", "cdi", "program", "sif")
+SIMPLE = ("plan", "columns", "cdi", "program", "sif")
 """Commands of which nothing is made up, so that a whole program gives the same answer."""
 _LATE = ("rich", "typer.rich", "pygments", "markdown_it", "gpubind.cli.render")
 """These hold the environment that they were loaded with."""
@@ -167,7 +167,7 @@ def main() -> int:
         return 0
     begin = time.monotonic()
     result = _together(said.changes, said.seed, said.jobs)
-    print(json.dumps({**result._asdict(), "seconds": round(time.monotonic() - begin)}))
+    json.dump({**result._asdict(), "seconds": round(time.monotonic() - begin)}, sys.stdout)
     return 1 if result.broken else 0
 
 
