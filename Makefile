@@ -43,7 +43,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/memo.py
 
 law: $(VENV)/installed-test
-	GPUBIND_LAW_CHANGES=5000 $(BIN)/python -m pytest tests/memo
+	PYTHONPATH=tests:. $(BIN)/python -m law --changes $(N) $(if $(SEED),--seed $(SEED))
 
 dist: $(VENV)/installed-test
 	$(PIP) 'hatchling>=1.26'

@@ -11,8 +11,14 @@ from gpubind.memo.questions import ask
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class Listener(Protocol):
-        """What is told: `gpubind.memo.recorder.Recorder`."""
+    class Told(Protocol):
+        """Who is told which variables are asked for: `gpubind.memo.trace.Trace`."""
+
+        def variable(self, name: str) -> None: ...
+        def variables(self) -> None: ...
+
+    class Listener(Told, Protocol):
+        """Who is told everything: `gpubind.memo.recorder.Recorder`."""
 
         printed: list[Union[str, bytes]]
         verbose: bool
@@ -25,8 +31,6 @@ if TYPE_CHECKING:
         def opened(self, path: str) -> None: ...
         def program(self, path: str) -> None: ...
         def own_locale(self) -> bool: ...
-        def variable(self, name: str) -> None: ...
-        def variables(self) -> None: ...
         def finish(self, status: int) -> None: ...
 
 
@@ -90,7 +94,7 @@ class AskedEnviron(MutableMapping[str, str]):
     What a copy is to be without, or has more, is no question but part of an answer.
     """
 
-    def __init__(self, values: Mapping[str, str], told: Listener, changed: frozenset[str] = frozenset()) -> None:
+    def __init__(self, values: Mapping[str, str], told: Told, changed: frozenset[str] = frozenset()) -> None:
         self._values = dict(values)
         self._told = told
         self.changed = changed

@@ -1,4 +1,4 @@
-"""What stands where functions of the machine's stand while a recorder looks on: each tells what it is asked.
+"""What stands where functions of the machine's stand while a recorder looks on: each tells the trace what it is asked.
 
 Each stand-in takes what the function takes, and gives and raises what it does.
 """
@@ -9,12 +9,10 @@ import builtins
 import os
 import pwd
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from gpubind.memo.questions import ask, facts
-
-if TYPE_CHECKING:
-    from gpubind.memo.recorder import Recorder
+from gpubind.memo.trace import Trace
 
 CHANGES = ("chmod", "chown", "fchmod", "fchown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "unlink")
 """What changes something: an answer that did more than to answer is not kept."""
@@ -22,9 +20,9 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 class StandIns:
-    """All of them, for one recorder."""
+    """All of them, for one trace."""
 
-    def __init__(self, told: Recorder) -> None:
+    def __init__(self, told: Trace) -> None:
         self.told = told
         self._here = os.getcwd()
         self._opened: dict[int, str] = {}

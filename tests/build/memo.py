@@ -72,7 +72,7 @@ class Bench:
         self.base = base
         self.host, self.image, self.home = base / "host", base / "image", base / "home"
         self.work, self.memos, self.sif = base / "work", base / "memos", base / "bin/image.sif"
-        self.command = COMMAND
+        self.command: tuple[str, ...] = COMMAND
         """What the container is to run."""
         self.environ: dict[str, str] = {}
         self.user_home = "/home/one"
@@ -216,7 +216,7 @@ def _without_chance(word: str) -> str:
 def bench_in(base: Path) -> Iterator[Bench]:
     """A bench below *base*, in the place of this machine."""
     bench = Bench(base)
-    first_change = answer.first_change
+    first_change = questions.first_change
 
     def telling(questions: dict[str, Any]) -> Optional[str]:
         changed = first_change(questions)

@@ -145,14 +145,13 @@ def tried(seed: str, number: int) -> Result:
     """*number* changes, by *seed*."""
     with tempfile.TemporaryDirectory() as place, bench_in(Path(place) / "b") as bench:
         load_modules(bench)
-        law = Law(bench, random.Random(seed))
-        for step in range(number):
-            broken = law.step(step)
-            if broken:
-                broken = f"seed {seed}, step {step}: {law.name} after {', '.join(law.done)}\n{broken}"
-                break
-        kinds = {kind: bench.changes.count(kind) for kind in ASKED}
-        return Result(step + 1, bench.served, kinds, broken)
+        law, broken, done = Law(bench, random.Random(seed)), "", 0
+        while done < number and not broken:
+            broken = law.step(done)
+            done += 1
+        if broken:
+            broken = f"seed {seed}, step {done - 1}: {law.name} after {', '.join(law.done)}\n{broken}"
+        return Result(done, bench.served, {kind: bench.changes.count(kind) for kind in ASKED}, broken)
 
 
 def main() -> int:

@@ -154,7 +154,7 @@ def test_without_one_kind_of_question_the_law_does_not_hold(
     assert bench.served == 1
     case.change(bench)
     right = bench.without(words)
-    whole = answer.first_change
+    whole = questions.first_change
     with monkeypatch.context() as patch:
         patch.setattr(answer, "first_change", lambda asked: whole({k: q for k, q in asked.items() if k != kind}))
         assert bench.with_memo(words) != right, "the change shows without this kind of question, too"

@@ -10,7 +10,8 @@ import pytest
 from build.memo import Bench, bench_in
 
 from gpubind.memo import asked, files, storing, versions
-from gpubind.memo.recorder import SMALL, Recorder
+from gpubind.memo.recorder import Recorder
+from gpubind.memo.trace import SMALL
 
 MEMO = {"trace": {}, "printed": [], "verbose": False, "status": 0, "become": None, "rest": None}
 
