@@ -28,6 +28,8 @@ ON_BY_DEFAULT = True
 """Whether answers are kept where the user says nothing of it."""
 WORDS_LIMIT = 64
 """How many words of a command line a stored beginning may have."""
+FIELDS = {"trace", "printed", "verbose", "status", "become", "rest"}
+"""What a memo has."""
 _SIGPIPE, _SIGXFSZ = 13, 25
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
@@ -116,6 +118,8 @@ def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoRetur
 
 def _is_for(memo: dict[str, Any], rest: tuple[str, ...]) -> bool:
     """Whether *memo* is for a command line that goes on with *rest*: one without the same words, or any command."""
+    if memo.keys() != FIELDS:
+        return False
     if memo["rest"] is None:
         return not rest
     return bool(rest) and rest[0] != "--"

@@ -62,6 +62,8 @@ def ask(kind: str, question: Any) -> Any:
 def first_change(trace: dict[str, Any]) -> Optional[str]:
     """The first question of *trace* that has another answer now; None if all have the same."""
     for kind, questions in trace.items():
+        if kind not in ASKED:  # gpubind itself is another
+            return kind
         for question, answer in questions.items():
             if ask(kind, question) != answer:
                 return f"{question}"

@@ -31,12 +31,24 @@ from gpubind.memo.questions import ASKED
 
 STEPS = 8
 """Changes to one command before the next one has its turn."""
-PROGRAMS_OF_THEIR_OWN = 40
-"""One step of so many has the answer of a whole program."""
+WHOLE = 25
+"""Of so many commands, one runs as whole programs, too, with a memo and without."""
 SIMPLE = ("plan", "columns", "cdi", "program", "sif")
 """Commands of which nothing is made up, so that a whole program gives the same answer."""
 _LATE = ("rich", "typer.rich", "pygments", "markdown_it", "gpubind.cli.render")
 """These hold the environment that they were loaded with."""
+PROGRAM = """
+import os, sys
+base = os.environ.pop("BASE")
+from gpubind.memo import answer, files
+files.directories = answer.directories = lambda: iter([f"{base}/memos"])
+files._above = lambda path: [base]
+import gpubind.host.programs
+gpubind.host.programs.PROGRAM_DIRECTORIES = (f"{base}/standard",)
+from gpubind.__main__ import main
+sys.exit(main())
+"""
+"""gpubind as its console script runs it, with its memos and helper programs below a bench."""
 
 T = TypeVar("T")
 
@@ -94,6 +106,7 @@ class Law:
         self.bench = bench
         self.rng = rng
         self.name = ""
+        self.is_whole = False
         self.done: list[str] = []
         """The changes since the bench was restored."""
 
@@ -111,6 +124,7 @@ class Law:
         self.bench.restore()
         self.name = self.rng.choice(sorted(self.bench.commands()))
         self.bench.has_terminal = self.name == "table"
+        self.is_whole = self.name in SIMPLE and self.rng.random() < len(self.bench.commands()) / len(SIMPLE) / WHOLE
         self.done = []
         self.with_memo()
 
@@ -127,16 +141,16 @@ class Law:
         kept, made = self.with_memo(), self.without()
         if kept != made:
             return f"with the memo: {kept}\nwithout: {made}"
-        if number % PROGRAMS_OF_THEIR_OWN == 0 and self.name in SIMPLE:
-            whole = whole_program(self.bench, self.bench.commands()[self.name])
+        for memo in ("on", "off") if self.is_whole else ():
+            whole = whole_program(self.bench, self.bench.commands()[self.name], memo)
             if whole != made:
-                return f"a program of its own: {whole}\nwithout: {made}"
+                return f"a whole program, memo {memo}: {whole}\nwithout: {made}"
         return ""
 
 
-def whole_program(bench: Bench, words: tuple[str, ...]) -> Outcome:
-    environ = {**bench.environ, SWITCH: "off", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "gpubind", *words]
+def whole_program(bench: Bench, words: tuple[str, ...], memo: str) -> Outcome:
+    environ = {**bench.environ, SWITCH: memo, "PYTHONPATH": os.pathsep.join(sys.path), "BASE": str(bench.base)}
+    command = [sys.executable, "-c", PROGRAM, *words]
     done = subprocess.run(command, capture_output=True, env=environ, cwd=bench.work, check=False)
     return Outcome(done.returncode, done.stdout, done.stderr, None)
 
