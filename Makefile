@@ -3,7 +3,7 @@
 # make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
 # make fuzz   N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
 # make bench  speed, as ratios in one run
-# make law    the law of the memo after 5,000 changes
+# make law    the law of the memo after N changes (N=5000)
 # make dist   the wheel, the source archive and gpubind.pyz (one file, any Python >= 3.9), in dist/
 # make fix    format and mend what ruff can
 
@@ -12,7 +12,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 HOST   := debian13-nvidia550
 
-N      ?= 100000
+fuzz: N ?= 100000
+law:  N ?= 5000
 
 .PHONY: demo test live fuzz bench law dist fix clean
 
