@@ -32,6 +32,7 @@ ROWS = [
     ("plan --nv --json", "memo", [*GPUBIND, "plan", "--nv", "--json"], "python", "1.6"),
     ("exec, apptainer, sandbox", "memo", STARTS["sandbox"], "nv sandbox", "1.05"),
     ("exec, apptainer, SIF", "memo", STARTS["SIF"], "nv SIF", "1.05"),
+    ("exec, apptainer, SIF", "memo", STARTS["SIF"], "apptainer words, SIF", ""),
     ("exec, bwrap", "memo", BWRAP, "bwrap + python", "1.6"),
     ("check --image, directory", "memo", [*GPUBIND, "check", "-q", "--image", SANDBOX], "python", "2"),
     ("check --image, SIF", "memo", [*GPUBIND, "check", "-q", "--image", SIF], "python", "2"),
@@ -44,7 +45,7 @@ ROWS = [
 ]
 # Runs on the node: medians in milliseconds, as JSON; and the words with which gpubind starts a runtime.
 TIMER = """
-import json, os, statistics, subprocess, sys, tempfile, time
+import json, os, resource, statistics, subprocess, sys, tempfile, time
 rows, runs, at_once = json.loads(sys.argv[1])
 def environ(memo):
     return {**os.environ, "GPUBIND_MEMO": "on" if memo == "memo" else "off"}
@@ -67,19 +68,24 @@ for name, memo, command in rows:
 times = {name: [] for name in commands}
 def start(command, env):
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+def used():
+    of = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return of.ru_utime + of.ru_stime
+def timed(started):
+    begin, before = time.perf_counter(), used()
+    for process in started():
+        process.wait()
+    return (time.perf_counter() - begin) * 1e3, (used() - before) * 1e3
 for number in range(runs + 3):
     for name, (command, env) in commands.items():
-        begin = time.perf_counter()
-        start(command, env).wait()
+        taken = timed(lambda: [start(command, env)])
         if number >= 3:
-            times[name].append((time.perf_counter() - begin) * 1e3)
+            times[name].append(taken)
 together = {}
 for name in ("memo: exec, apptainer, sandbox", "apptainer words"):
-    begin = time.perf_counter()
-    for process in [start(*commands[name]) for _ in range(at_once)]:
-        process.wait()
-    together[name] = (time.perf_counter() - begin) * 1e3
-print(json.dumps([{name: statistics.median(values) for name, values in times.items()}, together]))
+    together[name] = timed(lambda: [start(*commands[name]) for _ in range(at_once)])
+middle = {name: [statistics.median(values) for values in zip(*taken)] for name, taken in times.items()}
+print(json.dumps([middle, together]))
 """
 
 
@@ -98,24 +104,31 @@ def main() -> None:
         *((f"nv {name}", "cold", words) for name, words in NV.items()),
         ("bwrap words", "words", BWRAP),
         ("apptainer words", "words", STARTS["sandbox"]),
-        *((f"{memo}: {name}", memo, command) for name, memo, command, _, _ in ROWS),
+        ("apptainer words, SIF", "words", STARTS["SIF"]),
+        *{f"{memo}: {name}": (f"{memo}: {name}", memo, command) for name, memo, command, _, _ in ROWS}.values(),
     ]
     command = ["python3", "-c", TIMER, json.dumps([rows, options.runs, options.at_once])]
     binds = [*node.modules, Bind(f"{RIG}/ct", INSIDE_CONTAINERS)]
     done = node.run(command, user=True, driver=True, binds=binds, env=env)
     medians, together = json.loads(done.stdout)
-    print("\n| work | ms | beside | ratio | target |\n| --- | --- | --- | --- | --- |")
+    print("\n| work | ms | beside | ratio | of processor time | target |\n| --- | --- | --- | --- | --- | --- |")
     for name, memo, _, beside, target in ROWS:
-        median, base = medians[f"{memo}: {name}"], medians["python"]
+        taken, python = medians[f"{memo}: {name}"], medians["python"]
         if beside == "bwrap + python":
-            ratio, what = (median - medians["bwrap words"]) / base, f"bwrap {medians['bwrap words']:.1f} + x python"
+            words = medians["bwrap words"]
+            ratios = [(mine - bare) / base for mine, bare, base in zip(taken, words, python)]
+            what = f"bwrap {words[0]:.1f} + x python"
         else:
-            ratio, what = median / medians[beside], f"{beside} {medians[beside]:.1f}"
-        print(f"| {memo}: {name} | {median:.1f} | {what} | {ratio:.2f} | {target} |")
+            ratios = [mine / base for mine, base in zip(taken, medians[beside])]
+            what = f"{beside} {medians[beside][0]:.1f}"
+        print(f"| {memo}: {name} | {taken[0]:.1f} | {what} | {ratios[0]:.2f} | {ratios[1]:.2f} | {target} |")
     base = together["apptainer words"]
     for name, taken in together.items():
-        what = f"{options.at_once} at once, {name}"
-        print(f"| {what} | {taken:.0f} | apptainer words {base:.0f} | {taken / base:.2f} | 1.3 |")
+        ratios = [mine / bare for mine, bare in zip(taken, base)]
+        at_once = f"{options.at_once} at once, {name}"
+        print(
+            f"| {at_once} | {taken[0]:.0f} | apptainer words {base[0]:.0f} | {ratios[0]:.2f} | {ratios[1]:.2f} | 1.3 |"
+        )
 
 
 if __name__ == "__main__":
