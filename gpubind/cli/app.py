@@ -110,8 +110,7 @@ def plan(
     """Say what a container needs of this host: binds, device nodes, environment."""
     from gpubind.cli.output import is_terminal, report, tell_of_memo, write_document
 
-    if verbose:
-        tell_of_memo()
+    tell_of_memo(wanted=verbose)
     chosen, quoted = _format(format_ or [], json)
     if backend_arg and chosen not in PLAN_FORMATS:
         raise UsageError("argument-without-runtime", "--backend-arg is for the formats of a runtime's words alone")

@@ -89,8 +89,7 @@ def check(
     from gpubind.rules import applying
     from gpubind.rules import check as check_start
 
-    if verbose:
-        tell_of_memo()
+    tell_of_memo(wanted=verbose)
     chosen = _format("json" if json else format_)
     if program is not None and image is None:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")

@@ -70,9 +70,9 @@ def complain(text: str) -> None:
     _say(text)
 
 
-def tell_of_memo() -> None:
-    """With -v: say that no memo has answered, and why. One that does says so itself."""
-    why = why_not_served()
+def tell_of_memo(*, wanted: bool) -> None:
+    """With -v, *wanted*: say that no memo has answered, and why. One that does says so itself."""
+    why = why_not_served() if wanted else None
     if why is not None:
         _say(f"memo: not served: {printable(why)}\n")
 

@@ -92,8 +92,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     from gpubind.preparation import written
     from gpubind.runtimes.record import Call
 
-    if wanted.verbose:
-        tell_of_memo()
+    tell_of_memo(wanted=wanted.verbose)
     environ = callers_environ()
     runtime, words = _chosen(action, wanted, environ, words)
     own, words = _own_options(runtime, action, words)

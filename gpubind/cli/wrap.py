@@ -60,8 +60,7 @@ def wrap(
             _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)
         else:
             need_this_machine(options, dry_run=dry_run)
-            if verbose:
-                tell_of_memo()
+            tell_of_memo(wanted=verbose)
             wanted = Wanted(made.runtime, (), dry_run, require_gpu, check, quiet, verbose, allow_writable)
             _start(options, made, wanted, environ)
     except CommandError:
