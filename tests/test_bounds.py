@@ -13,7 +13,7 @@ from build.elf import elf
 from build.greedy import zlib_gzip
 from build.images import glibc, image
 from build.layers import Blobs, oci_layout, packed, tar, write
-from build.squashfs import squashfs
+from build.squashfs import opened, squashfs
 from build.trees import Item, Spec, make_tree, recorded_host, recorded_tree
 
 from gpubind.cli.settings import DOTS_LIMIT, SIZE_LIMIT, read_settings
@@ -21,7 +21,7 @@ from gpubind.errors import FormatError, GpubindError
 from gpubind.formats import json as json_format
 from gpubind.formats import ldcache, oci, record, shell, yaml
 from gpubind.formats.cdi import SIZE_LIMIT as CDI_LIMIT
-from gpubind.formats.elf import NEEDED_LIMIT, VERSIONS_LIMIT
+from gpubind.formats.elf_dynamic import NEEDED_LIMIT, VERSIONS_LIMIT
 from gpubind.formats.ldcache import ENTRIES_OF_A_NAME, parse_ldcache
 from gpubind.formats.squashfs import File, reader
 from gpubind.image import facts, open_image
@@ -89,11 +89,11 @@ def test_of_what_a_program_loads_no_more_is_looked_at_than_the_bound(monkeypatch
         assert len(loaded(program, inside).failures("/opt/app")) == told
 
 
-@pytest.mark.parametrize("limit", [NEEDED_LIMIT, VERSIONS_LIMIT])
-def test_an_elf_file_with_more_names_or_versions_is_damaged(limit: int) -> None:
+@pytest.mark.parametrize(("field", "limit"), [("needed", NEEDED_LIMIT), ("defines", VERSIONS_LIMIT)])
+def test_an_elf_file_with_more_names_or_versions_is_damaged(field: str, limit: int) -> None:
     def made(count: int) -> object:
         names = [f"V{number}" for number in range(count)]
-        data = elf("liba.so", needed=names) if limit is NEEDED_LIMIT else elf("liba.so", defines=names)
+        data = elf("liba.so", **{field: names})  # type: ignore[arg-type]
         return recorded_tree({"/lib/liba.so": data}).elf("/lib/liba.so")
 
     assert not isinstance(made(limit), Missing)
@@ -169,8 +169,6 @@ def test_a_blob_unpacks_to_200_times_its_size_and_64_mib(tmp_path: Path, zeros: 
 
 
 def test_names_of_squashfs_and_what_one_look_unpacks_are_bounded() -> None:
-    from formats.test_squashfs import reader as opened
-
     spec: Spec = {f"/d/{'n' * 200}{number:05}": "" for number in range(10_000)}
     made = opened(squashfs({**spec, "/f": b"x" * (reader.FILE_UNPACKED_LIMIT + 1)}, block_size=1 << 20))
     root = made.listing(made.inode(made.superblock.root))
