@@ -645,6 +645,7 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
         (("check", "--image", "/nonexistent", "--host", HOST), "no-image", 4),
         (("plan", "--vendor-neutral", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--userspace", "both", "--host", HOST), "unknown-side", 2),
+        (("plan", "--libc", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--nv", "--rocm", "--list", "/dev/null", "--host", HOST), "list-for-two", 2),
         (("plan", "--nv", "--host", "mi300x-rocm62"), "nothing-to-bind", 3),
     ],

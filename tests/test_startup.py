@@ -10,7 +10,6 @@ from gpubind.data import HOSTS
 
 HEAVY = {
     "rich",
-    "elftools",
     "pydantic",
     "pygments",
     "markdown_it",
@@ -37,7 +36,7 @@ def test_plan_json_loads_nothing_heavy() -> None:
     loaded = modules_after("plan", "--nv", "--json", "--host", HOSTS[0])
     typers_own = modules_after_typer()
     assert (loaded & HEAVY) - typers_own == set()
-    assert not {"rich", "elftools", "pydantic"} & loaded
+    assert not {"rich", "pydantic"} & loaded
     assert len(loaded - typers_own) < MODULES_OF_OURS
 
 
