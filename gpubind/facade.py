@@ -85,6 +85,10 @@ def plan(
         files = [file for inventory in found.inventories for file in inventory.files]
         asked = request.userspace if "amd" in request.vendors else None
         fit = fit_files(host.driver, files, image.loader, image.facts, asked)
+        if request.libc != "image" or fit.lacks_glibc:
+            from gpubind.planner.libc import with_libc
+
+            fit = with_libc(host.driver, files, image.loader, fit, request)
         if image.facts.compat and "nvidia" in request.vendors:
             fit = fit_compat(host.driver, files, image.loader, fit)
     # Devices that are named choose for themselves.

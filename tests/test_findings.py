@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from build.page import hold
 
 import gpubind
 from gpubind.documents.checked import THEMES
@@ -19,7 +20,6 @@ from gpubind.names import COMPANIONS
 
 PACKAGE = Path(gpubind.__file__).parent
 DOCS = PACKAGE.parent / "docs" / "findings.md"
-TABLE_BEGINS, TABLE_ENDS = "<!-- what mends it: of data/findings.json -->", "<!-- end -->"
 MEANS = {
     "command": "a command: the finding has it, mostly for root",
     "option": "an option of gpubind, or of the runtime",
@@ -127,15 +127,8 @@ def test_a_codes_page_begins_with_what_its_findings_may_be(code: str) -> None:
     assert re.match(rf"\*{severities}; {needs}( \([^)]*\))?\*$", page.split("\n")[2])
 
 
-def test_the_page_says_for_each_code_what_mends_it(request: pytest.FixtureRequest) -> None:
-    """`--update-golden` writes the table anew, of data/findings.json."""
-    page = DOCS.read_text()
-    before, _, rest = page.partition(TABLE_BEGINS)
-    after = rest.partition(TABLE_ENDS)[2]
-    expected = f"{before}{TABLE_BEGINS}\n{table()}\n{TABLE_ENDS}{after}"
-    if request.config.getoption("--update-golden"):
-        DOCS.write_text(expected)
-    assert page == expected
+def test_the_page_says_for_each_code_what_mends_it(update_golden: bool) -> None:
+    hold("findings.md", "what mends it", table(), update=update_golden)
 
 
 def table() -> str:
@@ -144,7 +137,7 @@ def table() -> str:
     rows = [
         f"| {MEANS[means]} | " + ", ".join(f"[{code}](#{code})" for code in codes) + " |" for means, codes in by.items()
     ]
-    return "\n".join(["| who mends it, and how | findings |", "| --- | --- |", *rows])
+    return "\n".join(["| who mends it, and how | findings |", "| --- | --- |", *rows, ""])
 
 
 def test_no_finding_is_made_without_its_text() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any, Optional
 
 import pytest
+from build.page import hold
 from live.never_worse import compare, report
 from live.never_worse.compare import (
     BETTER,
@@ -33,7 +33,6 @@ from live.never_worse.sample import starts
 from live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
 from live.never_worse.ways import ALL, WAYS, Command, checked, real
 
-PAGE = Path(__file__).parent.parent / "docs/runtimes.md"
 LIBS = "/.singularity.d/libs"
 BOTH = {"/dev/nvidia0": "ENXIO", "/dev/nvidia1": "ENXIO", "/dev/nvidiactl": "ENXIO"}
 ONLY_1 = {"/dev/nvidia1": "ENXIO", "/dev/nvidiactl": "ENXIO"}
@@ -321,13 +320,7 @@ def test_four_hundred_starts_have_every_row_of_every_table() -> None:
 
 
 def test_the_tables_are_in_the_docs(update_golden: bool) -> None:
-    page = PAGE.read_text()
-    begin, end = (f"<!-- never worse, tables: {word} -->" for word in ("begin", "end"))
-    start = page.index(begin) + len(begin) + 1
-    if update_golden:
-        PAGE.write_text(page[:start] + report.tables() + page[page.index(end) :])
-    else:
-        assert page[start : page.index(end)] == report.tables()
+    hold("runtimes.md", "never worse, tables", report.tables(), update=update_golden)
 
 
 @pytest.mark.parametrize("way", [real, checked, *ALL.values()], ids=lambda way: way.__name__)

@@ -12,13 +12,13 @@ from types import FunctionType
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from build.page import hold
 
 import gpubind
 from gpubind.model import Request
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "python.md"
-BEGIN, END = "<!-- request: begin -->\n", "<!-- request: end -->\n"
 
 
 def example() -> tuple[str, str]:
@@ -56,12 +56,7 @@ def table() -> str:
 
 
 def test_every_field_of_a_request_is_told(update_golden: bool) -> None:
-    head, _, rest = PAGE.read_text().partition(BEGIN)
-    old, _, tail = rest.partition(END)
-    if update_golden:
-        PAGE.write_text(head + BEGIN + table() + END + tail)
-    else:
-        assert old == table()
+    hold("python.md", "request", table(), update=update_golden)
 
 
 def named(hint: Any) -> Iterator[type]:

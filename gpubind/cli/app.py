@@ -6,12 +6,11 @@ No `from __future__ import annotations`: see options.py.
 import os
 from collections.abc import Sequence
 from copy import copy
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from gpubind import __version__
-from gpubind.cli import check, explain, start, wrap
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -29,7 +28,11 @@ from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError, one_of
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
+STARTS = ("exec", "run", "shell")
+
 if TYPE_CHECKING:
+    from typer.models import CommandInfo
+
     from gpubind.model import Plan
 
 app = typer.Typer(
@@ -44,9 +47,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from gpubind.cli.output import write_document
+        from gpubind.cli.output import write_version
 
-        write_document(f"gpubind {__version__}\n", None)
+        write_version()
         raise typer.Exit
 
 
@@ -63,7 +66,7 @@ def gpubind(
     try:
         settings = read_settings()
     except GpubindError as error:
-        if context.invoked_subcommand in (*start.HELP, "wrap"):
+        if context.invoked_subcommand in (*STARTS, "wrap"):
             error.exit_code = EXIT_NOT_STARTED
         raise
     settings.pop("ignore", None)  # check asks for it itself: options add to it
@@ -105,8 +108,9 @@ def plan(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also show what was left out, and why.")] = False,
 ) -> None:
     """Say what a container needs of this host: binds, device nodes, environment."""
-    from gpubind.cli.output import is_terminal, report, write_document
+    from gpubind.cli.output import is_terminal, report, tell_of_memo, write_document
 
+    tell_of_memo(wanted=verbose)
     chosen, quoted = _format(format_ or [], json)
     if backend_arg and chosen not in PLAN_FORMATS:
         raise UsageError("argument-without-runtime", "--backend-arg is for the formats of a runtime's words alone")
@@ -164,26 +168,31 @@ def record(
     write_document(record_host(host, description, name), output)
 
 
-explain.add_to(app)
-check.add_to(app)
-start.add_to(app)
-wrap.add_to(app)
+_MODULES = {"explain": "explain", "check": "check", **dict.fromkeys(STARTS, "start"), "wrap": "wrap"}
+"""Where the commands are that have modules of their own."""
 
 
 def application(words: Sequence[str]) -> typer.Typer:
     """The application for the command line *words*: with all commands, or that one alone with which *words* begin.
 
-    The options of each further command would cost every start some milliseconds.
+    The modules and options of each further command would cost every start some milliseconds.
     """
-    commands = {
-        command.name or getattr(command.callback, "__name__", ""): command for command in app.registered_commands
-    }
     first = words[0] if words else ""
-    if first not in commands and first not in ("-V", "--version"):
-        return app
     made = copy(app)
-    made.registered_commands = [commands[first]] if first in commands else []
+    made.registered_commands = [*app.registered_commands]
+    if first not in _names(made):
+        for module in [_MODULES[first]] if first in _MODULES else dict.fromkeys(_MODULES.values()):
+            import_module(f"gpubind.cli.{module}").add_to(made)
+    names = _names(made)
+    if first in names:
+        made.registered_commands = [names[first]]
     return made
+
+
+def _names(of: typer.Typer) -> "dict[str, CommandInfo]":
+    return {
+        str(command.name or getattr(command.callback, "__name__", "")): command for command in of.registered_commands
+    }
 
 
 def _format(formats: list[str], json: bool) -> tuple[str, bool]:

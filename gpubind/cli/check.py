@@ -83,12 +83,13 @@ def check(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show notes in full.")] = False,
 ) -> None:
     """Say, before a job starts, what will not work here or in this image, and what to do. Exit 1 on an error."""
-    from gpubind.cli.output import write_document
+    from gpubind.cli.output import tell_of_memo, write_document
     from gpubind.cli.settings import ignored_findings, known_codes
     from gpubind.documents.report import report_of, verdict, verdict_line
     from gpubind.rules import applying
     from gpubind.rules import check as check_start
 
+    tell_of_memo(wanted=verbose)
     chosen = _format("json" if json else format_)
     if program is not None and image is None:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")

@@ -179,6 +179,15 @@ class PlanOptions(NamedTuple):
             help="Whose libcuda, if the image has one for CUDA's forward compatibility: auto, host or image.",
         ),
     ] = "auto"
+    libc: Annotated[
+        str,
+        typer.Option(
+            metavar="SIDE",
+            envvar="GPUBIND_LIBC",
+            help="Whose glibc the image's programs run on: image; host, if that is newer; auto: the host's only if a "
+            "library that was asked for cannot be loaded without it.",
+        ),
+    ] = "image"
     libdir: Annotated[
         Optional[str],
         typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
@@ -249,12 +258,13 @@ def make_plan(
         library_path=tuple(RootedPath(path) for path in options.library_path or ()),
         like=like,
         libdir=ContainerPath(options.libdir) if options.libdir else None,
-        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # asked by `checked`, as the two below
+        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # asked by `checked`, as the three below
         gpus=options.gpus,
         cdi_directories=tuple(options.cdi_dir or ()),
         cdi_devices=tuple(options.cdi_device or ()),
         userspace=options.userspace,  # type: ignore[arg-type]
         cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
+        libc=options.libc,  # type: ignore[arg-type]
     )
     fixed = layout.libdir if layout is not None and layout.libdir.startswith("/.singularity.d/") else None
     request = checked(request, has_list=options.list_ is not None, fixed_libdir=fixed, spelled=_option)

@@ -25,6 +25,7 @@ KEYS: dict[str, type] = {
     "gpus": str,
     "ignore": dict,
     "library-path": list,
+    "libc": str,
     "libdir": str,
     "list": str,
     "require-gpu": bool,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from build.images import glibc, image, sandbox
+from build.page import hold
 from build.trees import Dir, Link, Spec
 
 from gpubind.image.cuda import DIRECTORIES_LIMIT, wheels_with
 from gpubind.model import ImageCuda
 from image.cuda_trees import SITE, TREES, Installed, conda, torch, wheels
-
-DOCS = Path(__file__).parents[2] / "docs" / "check.md"
-BEGIN, END = "<!-- cuda: begin -->\n", "<!-- cuda: end -->\n"
 
 
 def every_cuda(*parts: Spec) -> tuple[ImageCuda, ...]:
@@ -33,14 +29,7 @@ def test_the_table_of_trees_is_in_the_docs(update_golden: bool) -> None:
         found = every_cuda(installed.tree)
         told = (found[0].version, f"`{found[0].where}`") if found else ("none", "")
         lines.append(f"| {installed.how} | {told[0]} | {told[1]} |")
-    table = "\n".join(lines) + "\n"
-    page = DOCS.read_text()
-    head, _, rest = page.partition(BEGIN)
-    old, _, tail = rest.partition(END)
-    if update_golden:
-        DOCS.write_text(head + BEGIN + table + END + tail)
-    else:
-        assert old == table
+    hold("check.md", "cuda", "\n".join(lines) + "\n", update=update_golden)
 
 
 def test_the_newest_of_several_is_the_images_and_all_are_known() -> None:

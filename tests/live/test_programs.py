@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
+from build.page import hold
 
-from live.machine import CHECKOUT, PYTHON_ENV, Bind, Machine
+from live.machine import PYTHON_ENV, Bind, Machine
 from live.programs.build import INSIDE
 from live.programs.images import IMAGES, NAMES, PLACE, SIF, made_images, programs
 
 pytestmark = pytest.mark.live
 
 ATTEMPT = "/srv/gpubind/tests/live/programs/attempt.py"
-BEGIN, END = "<!-- programs: begin -->\n", "<!-- programs: end -->"
 EXCEPTIONS = {
     f"{INSIDE}/undefined-now": "symbols without versions are not looked up",
     f"{INSIDE}/mode-0711": "what may be executed and not read is a warning; overlayfs in a user namespace must read it",
@@ -170,12 +170,4 @@ def table(outcomes: dict[str, dict[str, Outcome]]) -> str:
 
 
 def test_the_table_in_the_docs_is_what_was_seen(outcomes: dict[str, dict[str, Outcome]], update_golden: bool) -> None:
-    with open(f"{CHECKOUT}/docs/check.md") as file:
-        page = file.read()
-    start, end = (page.index(mark) + len(mark) * (mark == BEGIN) for mark in (BEGIN, END))
-    seen = table(outcomes)
-    if update_golden:
-        with open(f"{CHECKOUT}/docs/check.md", "w") as file:
-            file.write(page[:start] + seen + page[end:])
-    else:
-        assert page[start:end] == seen
+    hold("check.md", "programs", table(outcomes), update=update_golden)

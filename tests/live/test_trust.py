@@ -104,7 +104,7 @@ def test_roots_runtime_is_not_one_that_a_user_has_made(trixie: Machine) -> None:
     script += "/usr/bin/python3 -m gpubind exec --backend ch-run / true; echo exit $?; test ! -e /opt/was-run"
     done = shell(trixie, "set +e\n" + script)
     assert done.stdout == "exit 125\n"
-    assert "others than root could change" in done.stderr
+    assert "users other than root could change" in done.stderr
 
 
 @pytest.fixture
@@ -120,9 +120,9 @@ def driver(tmp_path: Path) -> Bind:
     ("directory", "why"),
     [
         ("/opt/gpubind", None),
-        ("/tmp/gpubind", "others than root may write to /tmp"),
-        ("/home/user/gpubind", "others than root may write to /home/user"),
-        ("/opt/link/gpubind", "others than root may write to /home/user"),
+        ("/tmp/gpubind", "users other than root may write to /tmp"),
+        ("/home/user/gpubind", "users other than root may write to /home/user"),
+        ("/opt/link/gpubind", "users other than root may write to /home/user"),
         ("/opt/closed/gpubind", "not everybody may enter /opt/closed"),
     ],
 )
@@ -163,4 +163,4 @@ def test_an_image_that_a_user_may_not_read_is_forbidden(trixie: Machine) -> None
     script += "as_user 'PYTHONPATH=$PYTHONPATH python3 -m gpubind check --nv --image /opt/image' || echo exit $?"
     done = shell(trixie, script)
     assert done.stdout == "exit 4\n"
-    assert "you may not look into its /lib" in done.stderr
+    assert "you may not look into /lib" in done.stderr
