@@ -23,7 +23,7 @@ from gpubind.formats import ldcache, oci, record, shell, yaml
 from gpubind.formats.cdi import SIZE_LIMIT as CDI_LIMIT
 from gpubind.formats.elf_dynamic import NEEDED_LIMIT, VERSIONS_LIMIT
 from gpubind.formats.ldcache import ENTRIES_OF_A_NAME, parse_ldcache
-from gpubind.formats.squashfs import File, reader
+from gpubind.formats.squashfs import File, Squashfs, parse_superblock, reader, unpacker
 from gpubind.image import facts, open_image
 from gpubind.image.environment import BYTES_LIMIT, FILES_LIMIT
 from gpubind.image.layers import STEPS_LIMIT
@@ -170,7 +170,11 @@ def test_a_blob_unpacks_to_200_times_its_size_and_64_mib(tmp_path: Path, zeros: 
 
 def test_names_of_squashfs_and_what_one_look_unpacks_are_bounded() -> None:
     spec: Spec = {f"/d/{'n' * 200}{number:05}": "" for number in range(10_000)}
-    made = opened(squashfs({**spec, "/f": b"x" * (reader.FILE_UNPACKED_LIMIT + 1)}, block_size=1 << 20))
+    data = squashfs({**spec, "/f": b"x" * (reader.FILE_UNPACKED_LIMIT + 1)}, block_size=1 << 20)
+    superblock = parse_superblock(data[:96], len(data))
+    unpack = unpacker(superblock.compression)
+    assert unpack is not None
+    made = Squashfs(superblock, lambda offset, size: data[offset : offset + size], unpack)
     root = made.listing(made.inode(made.superblock.root))
     directory = made.inode(root["d"])
     for _ in range(reader.LISTED_LIMIT // directory.size - 1):

@@ -54,7 +54,8 @@ def _ending(cost: Cost) -> str:
 
 
 def _title(name: str) -> str:
-    return re.sub(r"(?<=[0-9])_(?=[0-9]{3}(_|$))", ",", name).replace("_", " ")
+    words = re.sub(r"(?<=[0-9])_(?=[0-9]{3}(_|$))", ",", name).replace("_", " ")
+    return re.sub(r"\b[km]b\b", lambda unit: unit.group().upper(), words)
 
 
 def _size(path: Path) -> int:
@@ -85,7 +86,7 @@ def test_the_page_has_every_hostile_input_and_what_it_costs(tmp_path: Path, upda
         for name in INPUTS:
             (tmp_path / name).mkdir()
             cost = _cost(name, tmp_path / name)
-            size = f"{_size(tmp_path / name) / MB:.1f} MB"
+            size = f"{_size(tmp_path / name) / 1000:,.0f} KB"
             rows.append(f"| {_title(name)} | {size} | {_ending(cost)} | {cost.seconds:.1f} | {cost.memory // MB} |\n")
         before, _, rest = PAGE.read_text().partition(BEGIN)
         PAGE.write_text(before + BEGIN + HEAD + "".join(rows) + END + rest.partition(END)[2])
