@@ -76,9 +76,10 @@ def check(
     Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started.
     """
     from gpubind.cli.checking import asked_of, reports_of
-    from gpubind.cli.output import write_document
+    from gpubind.cli.output import tell_of_memo, write_document
     from gpubind.documents.report import verdict
 
+    tell_of_memo(wanted=verbose)
     chosen = _format("json" if json else format_)
     if program is not None and not image:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")

@@ -181,6 +181,15 @@ class PlanOptions(NamedTuple):
             "host or image.",
         ),
     ] = "auto"
+    libc: Annotated[
+        str,
+        typer.Option(
+            metavar="SIDE",
+            envvar="GPUBIND_LIBC",
+            help="Whose glibc the image's programs run on: image; host, if that is newer; auto: the host's only if a "
+            "library that was asked for cannot be loaded without it.",
+        ),
+    ] = "image"
     libdir: Annotated[
         Optional[str],
         typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
@@ -295,12 +304,13 @@ def request_of(options: PlanOptions, like: Optional[str] = None, fixed_libdir: O
         library_path=tuple(RootedPath(path) for path in options.library_path or ()),
         like=like,
         libdir=ContainerPath(options.libdir) if options.libdir else None,
-        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # asked by `checked`, as the two below
+        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # asked by `checked`, as the three below
         gpus=options.gpus,
         cdi_directories=tuple(options.cdi_dir or ()),
         cdi_devices=tuple(options.cdi_device or ()),
         userspace=options.userspace,  # type: ignore[arg-type]
         cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
+        libc=options.libc,  # type: ignore[arg-type]
     )
     return checked(request, has_list=options.list_ is not None, fixed_libdir=fixed_libdir, spelled=_option)
 

@@ -30,6 +30,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "--vendor-neutral": SIDES,
     "--userspace": SIDES,
     "--cuda-compat": SIDES,
+    "--libc": SIDES,
     "--backend": (*RUNTIMES, "auto"),
     "--only": FINDINGS,
     "--ignore": FINDINGS,
