@@ -3,6 +3,8 @@
 # make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
 # make fuzz   N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
 # make bench  speed, as ratios in one run
+# make bench-big  how time and memory grow with what there is to look at
+# make law    the law of the memo after N changes (N=5000)
 # make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/
 # make fix    format and mend what ruff can
 
@@ -11,9 +13,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 HOST   := debian13-nvidia550
 
-N      ?= 100000
+fuzz: N ?= 100000
+law:  N ?= 5000
 
-.PHONY: demo test live fuzz bench dist fix clean
+.PHONY: demo test live fuzz bench bench-big law dist fix clean
 
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
@@ -38,7 +41,15 @@ fuzz: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/where.py
 	$(BIN)/python benchmarks/starts.py
+	$(BIN)/python benchmarks/memo.py
+
+law: $(VENV)/installed-test
+	PYTHONPATH=tests:. $(BIN)/python -m law --changes $(N) $(if $(SEED),--seed $(SEED))
+
+bench-big: $(VENV)/installed-test
+	$(BIN)/python benchmarks/growth.py
 
 dist: $(VENV)/installed-test
 	$(PIP) 'hatchling>=1.26'

@@ -36,13 +36,19 @@ COMMANDS = {
     "apptainer exec --nv": ["apptainer", "exec", "--nv", IMAGE, "true"],
     "gpubind exec --backend apptainer": [*GPUBIND, "exec", "-q", "--backend", "apptainer", IMAGE, "true"],
     "gpubind exec --backend bwrap": [*GPUBIND, "exec", "-q", "--backend", "bwrap", IMAGE, "true"],
+    "gpubind exec --backend apptainer --libc host": [
+        *GPUBIND, "exec", "-q", "--backend", "apptainer", "--libc", "host", IMAGE, "true",
+    ],
+    "gpubind exec --backend bwrap --libc host": [
+        *GPUBIND, "exec", "-q", "--backend", "bwrap", "--libc", "host", IMAGE, "true",
+    ],
     "apptainer exec --nv, SIF": ["apptainer", "exec", "--nv", SIF, "true"],
     "gpubind check": [*GPUBIND, "check", "-q"],
     "gpubind check --image, directory": [*GPUBIND, "check", "-q", "--image", IMAGE],
     "gpubind check --image, SIF": [*GPUBIND, "check", "-q", "--image", SIF],
     "gpubind check --image, SIF of 10 GiB": [*GPUBIND, "check", "-q", "--image", HUGE],
     "gpubind plan --json": [*GPUBIND, "plan", "--json"],
-}
+}  # fmt: skip
 # Runs on the node: medians in milliseconds, as JSON.
 TIMER = """
 import json, os, statistics, subprocess, sys, time

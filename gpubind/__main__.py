@@ -1,49 +1,68 @@
-"""`python -m gpubind`, and the console script: an interrupt ends both at once, silently, with 130."""
+"""`python -m gpubind`, and the console script. The memo answers first: nothing heavy is loaded before it is asked.
+
+An interrupt ends both at once, silently, with 130.
+"""
+
+from __future__ import annotations
 
 import os
-import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from _signal import SIGINT, default_int_handler, getsignal, signal  # type: ignore[import-not-found]  # `signal` is slow
 
+from gpubind.memo.answer import Unfinished, memo_keys, serve
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Optional
+    from typing import Any, NoReturn, Optional, Union
 
 INTERRUPTED = 130
 
 
-def _end(number: int, frame: "Optional[FrameType]") -> NoReturn:
+def _end(number: int, frame: Optional[FrameType]) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
-def _tell(unraisable: "Any") -> None:
+def _tell(unraisable: Any) -> None:
     """What an object's end raises is lost; an interrupt is not to be."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         os._exit(INTERRUPTED)
     sys.__unraisablehook__(unraisable)
 
 
-IS_HEARD = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+IS_HEARD = getsignal(SIGINT) is default_int_handler
 """Not where the caller ignores it, as a shell does for what runs behind its back."""
 if IS_HEARD:
     # While modules are loaded and when the interpreter ends, Python makes errors of all kinds of an interrupt.
-    signal.signal(signal.SIGINT, _end)
+    signal(SIGINT, _end)
     sys.unraisablehook = _tell
 
-from gpubind.cli.main import main as run  # noqa: E402 - behind the above
+
+def main(argv: Optional[list[str]] = None) -> int:
+    """Run `gpubind` with *argv*: by its memo, or as if there were none, and then the answer is kept for next time."""
+    words = sys.argv[1:] if argv is None else argv
+    keys = memo_keys(words)
+    served = serve(words, keys) if keys else ""
+    return served if isinstance(served, int) else _cold(words, keys, served)
 
 
-def main() -> int:
-    """The command line; the exit code. In between, an interrupt lets everybody clean up."""
+def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished]) -> int:
+    """The command line without a memo; an interrupt lets everybody clean up."""
+    from gpubind.cli.main import finish
+    from gpubind.cli.main import main as run
+    from gpubind.memo.storing import run_and_keep
+
     try:
         if IS_HEARD:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        return run()
+            signal(SIGINT, default_int_handler)
+        if isinstance(served, Unfinished):
+            return finish(served)
+        return run_and_keep(run, words, keys, served) if keys else run(words)
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
         if IS_HEARD:
-            signal.signal(signal.SIGINT, _end)
+            signal(SIGINT, _end)
 
 
 if __name__ == "__main__":

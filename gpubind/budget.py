@@ -16,6 +16,8 @@ from gpubind.errors import BoundError
 VARIABLE = "GPUBIND_BOUNDS"
 """The variable that gives a command as many times of each bound."""
 TIMES_LIMIT = 1000
+LINKS_LIMIT = 40
+"""Links on the way to one file. Source: Linux, fs/namei.c, MAXSYMLINKS."""
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
@@ -33,11 +35,11 @@ class Bound(NamedTuple):
 BOUNDS = {
     "read": Bound(1 << 30, "bytes are read", 40 << 10),
     "unpacked": Bound(256 << 20, "bytes are unpacked", 40 << 10),
-    "entries": Bound(300_000, "files are listed in layers", 1),
-    "lookups": Bound(300_000, "paths are looked up"),
+    "entries": Bound(200_000, "files are listed in layers", 1),
+    "lookups": Bound(200_000, "paths are looked up"),
     "listings": Bound(20_000, "directories are listed for patterns"),
     "facts": Bound(200_000, "names and versions are read from ELF files"),
-    "texts": Bound(64 << 20, "bytes of names are kept"),
+    "texts": Bound(64 << 20, "bytes of names are kept", 2 << 10),
     "milliseconds": Bound(60_000, "milliseconds are waited for helper programs"),
 }
 """The only list of them. What it costs to use one up: about three seconds, or 200 MB; the last: a minute."""

@@ -5,7 +5,6 @@ A command line that `wrap` passes through loads this module and next to nothing 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import signal
@@ -14,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
 from gpubind.errors import CommandError, RuntimeLimitError, StartError
+from gpubind.memo.asked import asked_program, becomes, own_locale
 
 PROBE_TIMEOUT_S = 10.0
 
@@ -52,7 +52,14 @@ def _programs(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def probe_version(program: str) -> str:
-    """What `PROGRAM --version` prints; empty if it does not answer."""
+    """What `PROGRAM --version` prints; empty if it does not answer. An ELF file is asked once, while it stays."""
+    from gpubind.memo.versions import version_of
+
+    asked_program(program)
+    return version_of(program, _probe)
+
+
+def _probe(program: str) -> str:
     import subprocess
 
     try:
@@ -66,11 +73,9 @@ def probe_version(program: str) -> str:
 
 def callers_environ() -> dict[str, str]:
     """The caller's environment. Python sets LC_CTYPE for itself (PEP 538), which no container is to inherit."""
-    environ = dict(os.environ)
-    if environ.get("LC_CTYPE") == "C.UTF-8":
-        with contextlib.suppress(OSError), open("/proc/self/environ", "rb") as file:
-            if not any(variable.startswith(b"LC_CTYPE=") for variable in file.read().split(b"\0")):
-                del environ["LC_CTYPE"]
+    environ = os.environ.copy()
+    if own_locale():
+        del environ["LC_CTYPE"]
     return environ
 
 
@@ -83,6 +88,7 @@ def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[s
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
+    becomes(path, tuple(argv), environ)
     # Python ignores these for itself, and what is ignored stays so: `| head` would not end the program.
     for name in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(name, signal.SIG_DFL)

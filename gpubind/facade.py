@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from gpubind import __version__
-from gpubind.budget import bounded
+from gpubind.budget import bounded, renew
 from gpubind.errors import UsageError, one_of
 from gpubind.findings import finding
 from gpubind.host import Host, ListFile
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from gpubind.image import Image
     from gpubind.runtimes.edits import Words
     from gpubind.runtimes.start import Start
+
+RECORD_TIMES = 10
+"""Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
 
 __all__ = ["check", "open_host", "open_image", "open_runtime", "plan", "record", "render", "words"]
 
@@ -82,6 +85,10 @@ def plan(
         files = [file for inventory in found.inventories for file in inventory.files]
         asked = request.userspace if "amd" in request.vendors else None
         fit = fit_files(host.driver, files, image.loader, image.facts, asked)
+        if request.libc != "image" or fit.lacks_glibc:
+            from gpubind.planner.libc import with_libc
+
+            fit = with_libc(host.driver, files, image.loader, fit, request)
         if image.facts.compat and "nvidia" in request.vendors:
             fit = fit_compat(host.driver, files, image.loader, fit)
     # Devices that are named choose for themselves.
@@ -185,6 +192,7 @@ def record(host: Host, description: str = "", hostname: Optional[str] = None) ->
     from gpubind.formats.record import SIZE_LIMIT, dump_record
     from gpubind.host.survey import survey
 
+    renew(RECORD_TIMES)
     text = dump_record(survey(host, description, hostname), __version__)
     if len(text) > SIZE_LIMIT:
         why = f"{len(text)} bytes; {SIZE_LIMIT} can be read again"

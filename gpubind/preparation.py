@@ -266,7 +266,8 @@ def preflight_of(
 
 def _usually_brought(plan: Plan, host: Host) -> Optional[Brought]:
     """What a runtime of which nothing is known mostly brings: Apptainer's home, working directory and /tmp."""
-    places = {name: value for name, value in callers_environ().items() if name in ("HOME", "PWD")}
+    environ = callers_environ()
+    places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
     return brought_by(begin(RUNTIMES[USUAL], None, (), places, host), plan, None)
 
 

@@ -9,7 +9,7 @@ from gpubind.errors import FormatError, UsageError, one_of
 from gpubind.model import CAPABILITIES, VENDORS, ContainerPath, Request, RootedPath, Side
 
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
-_SIDES = ("vendor_neutral", "userspace", "cuda_compat")
+_SIDES = ("vendor_neutral", "userspace", "cuda_compat", "libc")
 
 
 def checked(

@@ -22,6 +22,8 @@ from gpubind.host.trust import acts_as_root, is_obeyed, why_not_lasting
 from gpubind.model import ContainerPath, HostPath
 
 LAST_RESORT = "/tmp"
+SKELETONS_LIMIT = 16
+"""Skeletons of the same places that were changed, one after the other, before no other is made."""
 _NAME_LENGTH = 40
 """Characters of a file's own name that are kept: with the hash they fit into the 255 bytes of a name."""
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -84,7 +86,7 @@ def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath
 def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) -> HostPath:
     """A directory with an empty file at each of *places*; errors and its own place are as for `stage`.
 
-    It is called by the places, and never changed. One that is not as it was made is left alone, for another one.
+    It is called by the places, and never changed. One that is not as it was made is left alone, for the next one.
     """
     wanted = sorted(set(places))
     name = hashlib.sha256("\0".join(wanted).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
@@ -106,9 +108,17 @@ def replace(
 def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
     _make(directory, 0o700)
     os.close(_open_directory(directory))
-    path = f"{directory}/{name}"
-    if _skeleton_of(path) == places:
-        return HostPath(path)
+    for number in range(SKELETONS_LIMIT):
+        path = f"{directory}/{name}{f'-{number}' if number else ''}"
+        if not os.path.lexists(path):
+            _make_skeleton(path, places)
+        if _skeleton_of(path) == places:
+            return HostPath(path)
+    raise FileExistsError(errno.EEXIST, f"{SKELETONS_LIMIT} directories {name} are there, and all were changed")
+
+
+def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
+    """The skeleton *path*, whole or not there; it is no error if somebody else was faster. Errors: `OSError`."""
     part = f"{path}.{os.urandom(16).hex()}"
     try:
         os.mkdir(part, 0o755)
@@ -117,13 +127,9 @@ def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> Hos
             os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
         os.rename(part, path)
     except OSError:
-        # Somebody else was faster, the one that is there is not as it was made, or there is no room.
-        if _skeleton_of(part) == places != _skeleton_of(path):
-            return HostPath(part)
         shutil.rmtree(part, ignore_errors=True)
-        if _skeleton_of(path) != places:
+        if not os.path.lexists(path):
             raise
-    return HostPath(path)
 
 
 def _skeleton_of(path: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from gpubind import __version__
-from gpubind.cli.app import app
+from gpubind.cli.app import application
 from gpubind.cli.help import Page, Rows, overview_of, page_of
 
 
@@ -21,7 +21,7 @@ def main(out: str) -> None:
 
 def man_page() -> str:
     """The page, in the macros of man(7)."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(application(()))
     context = group.make_context("gpubind", [], resilient_parsing=True)
     overview = overview_of(group, context)
     lines = [f'.TH GPUBIND 1 "" "gpubind {__version__}" "User Commands"', ".SH NAME"]

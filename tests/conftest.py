@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # tests/build is a package of builders
 
+os.environ["GPUBIND_MEMO"] = "off"  # a test tells what a command does, not what one did before
+
 # A busy machine is slow, and that is no fault of what is tested.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")

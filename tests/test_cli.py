@@ -23,13 +23,19 @@ from build.trees import make_tree
 from gpubind.data import HOSTS, read_data
 
 HOST = HOSTS[0]
+BARE = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
 
 
 def gpubind(
     *arguments: str, env: Optional[dict[str, str]] = None, cwd: Optional[Path] = None
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own, with a bare environment plus *env*."""
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})}
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "GPUBIND_MEMO": "off",
+        **(env or {}),
+    }
     return subprocess.run(
         [sys.executable, "-m", "gpubind", *arguments], capture_output=True, text=True, env=environ, cwd=cwd
     )
@@ -51,7 +57,7 @@ def test_as_columns_the_plan_is_a_line_an_item_and_findings_go_to_stderr() -> No
 
 def test_on_a_terminal_the_plan_is_a_table() -> None:
     leader, follower = pty.openpty()
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm", "COLUMNS": "100"}
+    environ = {**BARE, "TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(
         [sys.executable, "-m", "gpubind", "plan", "-q", "--host", HOST], stdout=follower, env=environ
     ) as process:
@@ -229,14 +235,14 @@ def test_a_malformed_list_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_a_closed_stdout_is_exit_120_without_a_word() -> None:
     command = f"{sys.executable} -m gpubind plan --json --host {HOST}; echo $? >&2"
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
     for shell in (f"({command}) | true", f"({command}) >&-"):
         done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, env=environ)
         assert done.stderr == "120\n", shell
 
 
 def test_a_full_device_is_told() -> None:
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "gpubind", "plan", "--json", "--host", HOST],
@@ -641,6 +647,7 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
         (("check", "--image", "/nonexistent", "--host", HOST), "no-image", 4),
         (("plan", "--vendor-neutral", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--userspace", "both", "--host", HOST), "unknown-side", 2),
+        (("plan", "--libc", "both", "--host", HOST), "unknown-side", 2),
         (("plan", "--nv", "--rocm", "--list", "/dev/null", "--host", HOST), "list-for-two", 2),
         (("plan", "--nv", "--host", "mi300x-rocm62"), "nothing-to-bind", 3),
     ],
@@ -801,7 +808,7 @@ def test_a_file_that_is_written_anew_keeps_its_mode(tmp_path: Path) -> None:
 
 
 def test_help_that_cannot_be_written_is_no_bug() -> None:
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "gpubind", "plan", "--help"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environ)

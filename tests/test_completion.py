@@ -13,7 +13,7 @@ import pytest
 from test_cli import gpubind
 from test_help import COMMANDS
 
-from gpubind.cli.completion import SHELLS, VARIABLE
+from gpubind.cli.values import COMPLETION, SHELLS
 from gpubind.data import HOSTS
 from gpubind.model import CAPABILITIES
 
@@ -54,7 +54,7 @@ def asked(shell: str, line: str) -> subprocess.CompletedProcess[str]:
     """What gpubind answers *shell*, which asks by variables."""
     words = line.split(" ")
     variables = {
-        VARIABLE: f"complete_{shell}",
+        COMPLETION: f"complete_{shell}",
         "_TYPER_COMPLETE_ARGS": line,
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         "COMP_WORDS": "\n".join(words),

@@ -30,6 +30,7 @@ TRANSCRIPTS = [
 @pytest.mark.parametrize(("command", "output"), TRANSCRIPTS)
 def test_a_transcript_is_what_the_command_prints(command: str, output: str) -> None:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GPUBIND_")}
+    environ["GPUBIND_MEMO"] = "off"
     done = subprocess.run(
         [sys.executable, "-m", "gpubind", *shlex.split(command)], capture_output=True, text=True, cwd=ROOT, env=environ
     )

@@ -9,9 +9,10 @@ import pytest
 from build.driver import host, kernel, rhel
 from build.elf import elf
 from build.images import glibc, image
-from build.trees import File, Spec
+from build.trees import File, Spec, make_tree
 
 import gpubind
+from gpubind.budget import BOUNDS
 from gpubind.data import HOSTS
 from gpubind.errors import FormatError, UsageError
 from gpubind.model import DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
@@ -181,3 +182,13 @@ def test_a_plan_for_other_places_is_not_rendered_for_a_runtime() -> None:
         gpubind.render(gpubind.plan(HOST, Request()), "apptainer", host=HOST)
     with pytest.raises(UsageError, match="unknown-format"):
         gpubind.render(gpubind.plan(HOST, Request()), "apptainerr", host=HOST)
+
+
+def test_a_record_may_cost_more_than_another_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dozen releases of ROCm have more libraries than any image."""
+    names = [f"librocblas{number}.so" for number in range(30)]
+    make_tree(tmp_path, {f"/opt/rocm-6.1.0/lib/{name}": elf(name) for name in names})
+    least = BOUNDS["facts"]._replace(amount=100 * len(names) - 1)
+    monkeypatch.setitem(BOUNDS, "facts", least)
+    record = gpubind.record(gpubind.open_host(root=str(tmp_path), dev_root=str(tmp_path)))
+    assert names[-1] in record

@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 import typer
 
-from gpubind.cli.app import app
+from gpubind.cli.app import application
 from gpubind.cli.help import COMMON, EXAMPLES, EXIT_CODES, GROUPS, Page, overview_of, page_of, render_page
 from gpubind.data import HOSTS
 
 GOLDEN = Path(__file__).parent / "golden" / "help"
-COMMANDS = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
+COMMANDS = [
+    command.name or getattr(command.callback, "__name__", "") for command in application(()).registered_commands
+]
 
 
 def pages() -> dict[str, Page]:
     """The help of gpubind and of each command, by name."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(application(()))
     context = group.make_context("gpubind", [], resilient_parsing=True)
     commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
     contexts = {

@@ -18,7 +18,7 @@ from build.driver import host, kernel, rhel
 from gpubind.errors import OutputError
 from gpubind.facade import plan
 from gpubind.model import ContainerPath, Request
-from gpubind.stage import stage, stage_in, stage_skeleton
+from gpubind.stage import SKELETONS_LIMIT, stage, stage_in, stage_skeleton
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 PLAN = plan(host(rhel(), kernel()), Request())
@@ -284,6 +284,18 @@ def test_a_skeleton_that_somebody_wrote_into_is_left_alone_for_another(tmp_path:
     other = stage_skeleton(PLACES, environ)
     assert other != made
     assert not Path(other, ".gpubind/libs/more").exists()
+    assert stage_skeleton(PLACES, environ) == other
+    assert len(os.listdir(os.path.dirname(made))) == 2
+
+
+def test_no_more_skeletons_are_made_than_anybody_could_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpubind.stage.LAST_RESORT", str(tmp_path / "none"))
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    for _ in range(SKELETONS_LIMIT):
+        Path(stage_skeleton(PLACES, environ), "more").write_text("x")
+    with pytest.raises(OutputError):
+        stage_skeleton(PLACES, environ)
+    assert len(os.listdir(tmp_path / "gpubind")) == SKELETONS_LIMIT
 
 
 def test_a_skeleton_that_cannot_be_made_whole_leaves_nothing_behind(

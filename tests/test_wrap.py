@@ -32,7 +32,7 @@ class Machine(NamedTuple):
     directory: Path
 
     def run(self, *arguments: str, env: Optional[dict[str, str]] = None) -> subprocess.CompletedProcess[str]:
-        python = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+        python = {"PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off", "PYTHONDONTWRITEBYTECODE": "1"}
         environ = {"PATH": f"{self.directory}:{os.environ['PATH']}", **python, **(env or {})}
         command = [sys.executable, "-m", "gpubind", "wrap", *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=self.directory)
@@ -120,6 +120,7 @@ def test_the_line_becomes_what_exec_makes_of_the_same_options(machine: Machine) 
     wrapped = machine.run(*record, "--gpus", "1", "--", "apptainer", "exec", "--nv", *own, "img.sif", "a b").stdout
     command = [sys.executable, "-m", "gpubind", "exec", "--nv", "--gpus", "1", "--backend", "apptainer", *record]
     environ = {"PATH": f"{machine.directory}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ["GPUBIND_MEMO"] = "off"
     made = subprocess.run([*command, "--", *own, "img.sif", "a b"], capture_output=True, text=True, env=environ).stdout
     assert shlex.split(wrapped.replace("\\\n", ""))[1:] == shlex.split(made.replace("\\\n", ""))[1:]
 
@@ -186,12 +187,13 @@ def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
         "gpubind.cli.passing.execute_line = stop\n"
         "gpubind.cli.main.main(sys.argv[1:])"
     )
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
     command = [sys.executable, "-c", code, "wrap", "-q", "--", "singularity", "exec", "img.sif", "true"]
     loaded = subprocess.run(command, capture_output=True, text=True, env=environ, check=True).stdout.split()
     ours = {name for name in loaded if name.startswith("gpubind")}
     rooms = {"gpubind", "gpubind.cli", "gpubind.cli.main", "gpubind.cli.passing", "gpubind.errors", "gpubind.execute"}
-    assert ours == {*rooms, "gpubind.wrap", "gpubind.wrap.unasked"}
+    memo = {"gpubind.memo", "gpubind.memo.asked", "gpubind.memo.questions"}
+    assert ours == {*rooms, *memo, "gpubind.wrap", "gpubind.wrap.unasked"}
     assert not {"typer", "json", "subprocess", "argparse", "inspect"} & set(loaded)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
-import stat
 from typing import TYPE_CHECKING, Optional
 
+from gpubind.blob.regular import open_regular
 from gpubind.budget import current, spend
 from gpubind.errors import HostReadError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+READ_LEAST = 4 << 10
+"""Bytes that a read counts for at least: many small ones take their time, too."""
 
 
 class Blob:
@@ -22,6 +26,8 @@ class Blob:
     label: str
     quick = True
     restarts = False
+    place = 0
+    """Where it starts in the packed archive that it is a part of; 0 for what is in none."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """The *size* bytes at *offset*; fewer only where the blob ends."""
@@ -58,7 +64,7 @@ class FileBlob(Blob):
         budget = current()
         if budget is not None:
             budget.grant(self._key, self._size)  # a later command than that which opened it has a budget of its own
-        spend("read", size)
+        spend("read", max(size, READ_LEAST))
         try:
             data = os.pread(self._descriptor, size, offset)
             while len(data) < size:
@@ -80,18 +86,12 @@ def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBl
     """
     label = label or path
     try:
-        kind = os.stat(path, dir_fd=place, follow_symlinks=place is None).st_mode
-        if not stat.S_ISREG(kind):
-            why = "it is not a regular file"
-            raise HostReadError("no-image", "the image cannot be read", where=label, why=why)
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        descriptor = os.open(path, flags if place is None else flags | os.O_NOFOLLOW, dir_fd=place)
+        return FileBlob(open_regular(path, place), label)
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
+            why = "it is not a regular file"
+            raise HostReadError("no-image", "the image cannot be read", where=label, why=why) from error
         raise _unreadable(label, error) from error
-    blob = FileBlob(descriptor, label)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced in between
-        raise HostReadError("no-image", "the image cannot be read", where=label, why="it is not a regular file")
-    return blob
 
 
 class Part(Blob):
@@ -100,6 +100,7 @@ class Part(Blob):
     def __init__(self, blob: Blob, start: int, size: int, label: str = "") -> None:
         self.label = label or blob.label
         self.quick, self.restarts = blob.quick, blob.restarts
+        self.place = 0 if blob.quick else blob.place + start
         self._blob, self._start, self._size = blob, start, size
 
     @property

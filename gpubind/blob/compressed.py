@@ -40,6 +40,7 @@ class Unpacked(Blob):
     def __init__(self, packed: Blob) -> None:
         self.label = packed.label
         self.restarts = type(self).restarts or packed.restarts
+        self.place = packed.place
         self._packed = packed
         self._start = 0  # where the current chunk starts, in unpacked bytes
         self._chunk = b""

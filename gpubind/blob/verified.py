@@ -25,7 +25,7 @@ class Verified(Blob):
 
     def __init__(self, blob: Blob, digest: str, label: str) -> None:
         self.label = label
-        self.quick, self.restarts = blob.quick, blob.restarts
+        self.quick, self.restarts, self.place = blob.quick, blob.restarts, blob.place
         self._blob = blob
         algorithm, _, self._wanted = digest.partition(":")
         self._hash = hashlib.new(algorithm) if algorithm in ALGORITHMS else None

@@ -6,14 +6,12 @@ No `from __future__ import annotations`: see options.py.
 import os
 from collections.abc import Sequence
 from copy import copy
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from gpubind import __version__
-from gpubind.cli import check, explain, gpus, start, wrap
 from gpubind.cli.command import OwnCommand, OwnGroup
-from gpubind.cli.completion import get_ready, plan_formats, script_of, shells
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -28,11 +26,16 @@ from gpubind.cli.options import (
     open_image_of,
     takes_plan_options,
 )
+from gpubind.cli.values import COMPLETION, plan_formats
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, EXIT_USAGE, GpubindError, UsageError, one_of
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
+STARTS = ("exec", "run", "shell")
+
 if TYPE_CHECKING:
+    from typer.models import CommandInfo
+
     from gpubind.model import Plan
 
 app = typer.Typer(
@@ -48,9 +51,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from gpubind.cli.output import write_document
+        from gpubind.cli.output import write_version
 
-        write_document(f"gpubind {__version__}\n", None)
+        write_version()
         raise typer.Exit
 
 
@@ -72,7 +75,7 @@ def gpubind(
     try:
         settings = read_settings()
     except GpubindError as error:
-        if context.invoked_subcommand in (*start.HELP, "wrap"):
+        if context.invoked_subcommand in (*STARTS, "wrap"):
             error.exit_code = EXIT_NOT_STARTED
         raise
     settings.pop("ignore", None)  # check asks for it itself: options add to it
@@ -119,8 +122,9 @@ def plan(
     That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
     --nv or --rocm name one.
     """
-    from gpubind.cli.output import report, write_document
+    from gpubind.cli.output import report, tell_of_memo, write_document
 
+    tell_of_memo(wanted=verbose)
     chosen, quoted = _format(format_ or [], json)
     _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
     if chosen in LASTING:
@@ -170,42 +174,37 @@ def record(
     write_document(record_host(host, description, name), output)
 
 
-gpus.add_to(app)
-explain.add_to(app)
-check.add_to(app)
-start.add_to(app)
-wrap.add_to(app)
-
-
-@app.command(cls=OwnCommand)
-def completion(
-    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", autocompletion=shells, help="The shell.")],
-) -> None:
-    """Print the completion script for a shell.
-
-    In bash: eval "$(gpubind completion bash)". In zsh: source <(gpubind completion zsh). In fish: gpubind completion
-    fish | source.
-    """
-    from gpubind.cli.output import write_document
-
-    write_document(script_of(shell), None)
+_MODULES = {
+    **{name: name for name in ("gpus", "explain", "check")},
+    **dict.fromkeys(STARTS, "start"),
+    **{name: name for name in ("wrap", "completion")},
+}
+"""Where the commands are that have modules of their own."""
 
 
 def application(words: Sequence[str]) -> typer.Typer:
     """The application for the command line *words*: with all commands, or that one alone with which *words* begin.
 
-    The options of each further command would cost every start some milliseconds.
+    The modules and options of each further command would cost every start some milliseconds.
     """
-    get_ready()
-    commands = {
-        command.name or getattr(command.callback, "__name__", ""): command for command in app.registered_commands
-    }
+    if COMPLETION in os.environ:
+        import_module("gpubind.cli.completion").get_ready()
     first = words[0] if words else ""
-    if first not in commands and first not in ("-V", "--version"):
-        return app
     made = copy(app)
-    made.registered_commands = [commands[first]] if first in commands else []
+    made.registered_commands = [*app.registered_commands]
+    if first not in _names(made):
+        for module in [_MODULES[first]] if first in _MODULES else dict.fromkeys(_MODULES.values()):
+            import_module(f"gpubind.cli.{module}").add_to(made)
+    names = _names(made)
+    if first in names:
+        made.registered_commands = [names[first]]
     return made
+
+
+def _names(of: typer.Typer) -> "dict[str, CommandInfo]":
+    return {
+        str(command.name or getattr(command.callback, "__name__", "")): command for command in of.registered_commands
+    }
 
 
 def _format(formats: list[str], json: bool) -> tuple[str, bool]:

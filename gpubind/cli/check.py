@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from gpubind.cli.command import OwnCommand
-from gpubind.cli.completion import check_formats, findings, hosts, runtimes
 from gpubind.cli.options import (
     HOST_HELP,
     IMAGE_HELP,
@@ -16,6 +15,7 @@ from gpubind.cli.options import (
     PlanOptions,
     takes_plan_options,
 )
+from gpubind.cli.values import check_formats, findings, hosts, runtimes
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
 from gpubind.errors import EXIT_FINDING, UsageError, one_of
 from gpubind.runtimes import RUNTIMES
@@ -91,9 +91,10 @@ def check(
     Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started.
     """
     from gpubind.cli.checking import asked_of, reports_of
-    from gpubind.cli.output import write_document
+    from gpubind.cli.output import tell_of_memo, write_document
     from gpubind.documents.report import verdict
 
+    tell_of_memo(wanted=verbose)
     chosen = _format("json" if json else format_)
     if program is not None and not image:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")

@@ -1,109 +1,40 @@
-"""What the words of a command line may be, for typer's completion in a shell. Each function loads what it lists.
-
-No `from __future__ import annotations`: typer reads the annotations at every start, and strings would take it longer.
-"""
+"""completion: typer's script for a shell, and its answers. No `from __future__ import annotations`: see options.py."""
 
 import os
-from collections.abc import Sequence
+from typing import Annotated
 
-SHELLS = ("bash", "zsh", "fish")
-VARIABLE = "_GPUBIND_COMPLETE"
-"""By it, the shell asks for completions; typer makes the name of the program's."""
+import typer
+
+from gpubind.cli.command import OwnCommand
+from gpubind.cli.values import COMPLETION, SHELLS, shells
 
 
-def script_of(shell: str) -> str:
-    """typer's completion script for *shell*. Errors: `UsageError` (code `unknown-shell`)."""
-    from typer._completion_shared import get_completion_script
+def add_to(app: typer.Typer) -> None:
+    """Give *app* the command completion."""
+    app.command(cls=OwnCommand)(completion)
 
+
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", autocompletion=shells, help="The shell.")],
+) -> None:
+    """Print the completion script for a shell.
+
+    In bash: eval "$(gpubind completion bash)". In zsh: source <(gpubind completion zsh). In fish: gpubind completion
+    fish | source.
+    """
+    from typer._completion_shared import get_completion_script  # typer offers it for the caller's own shell alone
+
+    from gpubind.cli.output import write_document
     from gpubind.errors import UsageError, one_of
 
     if shell not in SHELLS:
         raise UsageError("unknown-shell", f"unknown shell `{shell}`", hint=one_of(SHELLS, shell))
-    return get_completion_script(prog_name="gpubind", complete_var=VARIABLE, shell=shell) + "\n"
+    write_document(get_completion_script(prog_name="gpubind", complete_var=COMPLETION, shell=shell) + "\n", None)
 
 
 def get_ready() -> None:
-    """Have typer answer, if it is a shell that asks."""
-    if VARIABLE in os.environ:
-        from typer._completion_classes import completion_init
+    """Have typer answer the shell that asks."""
+    from typer._completion_classes import completion_init
 
-        completion_init()
-        os.environ["TERMINAL_WIDTH"] = "1000"  # rich, which typer lets write descriptions, would break their lines
-
-
-def shells() -> Sequence[str]:
-    return SHELLS
-
-
-def hosts() -> Sequence[str]:
-    from gpubind.data import HOSTS
-
-    return HOSTS
-
-
-def capabilities(incomplete: str) -> Sequence[str]:
-    from gpubind.model import CAPABILITIES
-
-    return _behind_commas(incomplete, (*CAPABILITIES, "all"))
-
-
-def sources() -> Sequence[str]:
-    from gpubind.request import SOURCES
-
-    return SOURCES
-
-
-def sides() -> Sequence[str]:
-    from typing import get_args
-
-    from gpubind.model import Side
-
-    return get_args(Side)
-
-
-def flavours() -> Sequence[str]:
-    from gpubind.like import FLAVOURS
-
-    return tuple(FLAVOURS)
-
-
-def runtimes() -> Sequence[str]:
-    from gpubind.runtimes import RUNTIMES
-
-    return (*RUNTIMES, "auto")
-
-
-def plan_formats() -> Sequence[str]:
-    from gpubind.documents import FORMATS
-    from gpubind.runtimes import PLAN_FORMATS
-
-    return (*FORMATS, *PLAN_FORMATS, "sh")
-
-
-def check_formats() -> Sequence[str]:
-    from gpubind.documents import CHECK_FORMATS
-
-    return CHECK_FORMATS
-
-
-def every_code() -> Sequence[str]:
-    """Of findings and errors."""
-    from gpubind.explanation import codes
-
-    return [code for code, _ in codes()]
-
-
-def findings(incomplete: str) -> Sequence[str]:
-    """Codes of findings."""
-    from gpubind.rules import RULES
-
-    return _behind_commas(incomplete, sorted(rule.code for rule in RULES))
-
-
-def choices_of_gpus() -> Sequence[str]:
-    return ("all", "none")
-
-
-def _behind_commas(incomplete: str, words: Sequence[str]) -> Sequence[str]:
-    before = incomplete[: incomplete.rfind(",") + 1]
-    return [before + word for word in words]
+    completion_init()
+    os.environ["TERMINAL_WIDTH"] = "1000"  # rich, by which typer writes descriptions, would break their lines

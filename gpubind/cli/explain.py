@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from gpubind.cli.command import OwnCommand
-from gpubind.cli.completion import every_code
 from gpubind.cli.options import (
     ImageOption,
     Like,
@@ -15,6 +14,7 @@ from gpubind.cli.options import (
     open_image_of,
     takes_plan_options,
 )
+from gpubind.cli.values import every_code
 from gpubind.errors import NothingToBindError, UsageError
 
 if TYPE_CHECKING:

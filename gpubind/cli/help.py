@@ -38,7 +38,7 @@ GROUPS = {
         *("--completion", "--like"),
     ),
     "Which host": ("--host", "--root", "--dev-root", "--description", "--hostname"),
-    "The image": ("--image", "--program", "--vendor-neutral", "--userspace", "--cuda-compat", "--libdir"),
+    "The image": ("--image", "--program", "--vendor-neutral", "--userspace", "--cuda-compat", "--libc", "--libdir"),
     "The start": (
         *("--as-user", "--backend", "--backend-arg", "--allow-writable", "--check", "--require-gpu", "--dry-run"),
         *("--cdi-hook", "--stage-dir"),

@@ -8,27 +8,63 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import Optional
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNREADABLE, GpubindError, OutputError, StdoutClosedError
 
+if TYPE_CHECKING:
+    from gpubind.memo.answer import Unfinished
 
-def main(argv: Optional[list[str]] = None) -> int:
-    """Run `gpubind` with *argv*; the exit code. Never lets an exception out."""
+
+def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextManager[object]] = None) -> int:
+    """Run `gpubind` with *argv*, while *recorder* looks on; the exit code. Never lets an exception out."""
     words = sys.argv[1:] if argv is None else argv
-    try:
-        for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # libraries of tables make numbers of them
-            if name in os.environ and not _is_size(os.environ[name]):
-                del os.environ[name]
+
+    def run() -> object:
         if words[:1] == ["wrap"]:
             from gpubind.cli.passing import pass_through
 
             pass_through(words)
-        from gpubind.budget import VARIABLE, one_command, times_of
-        from gpubind.cli.app import application
+        with recorder or nullcontext():
+            for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # libraries of tables make numbers of them
+                if name in os.environ and not _is_size(os.environ[name]):
+                    del os.environ[name]
+            if words in (["--version"], ["-V"]):  # who asks for that needs no parser
+                from gpubind.cli.output import write_version
 
-        with one_command(times_of(os.environ.get(VARIABLE))):
-            status = application(words)(args=argv, prog_name="gpubind", standalone_mode=False)
+                write_version()
+                return None
+            from gpubind.budget import VARIABLE, one_command, times_of
+            from gpubind.cli.app import application
+
+            with one_command(times_of(os.environ.get(VARIABLE))):
+                return application(words)(args=argv, prog_name="gpubind", standalone_mode=False)
+
+    return _guarded(run, words)
+
+
+def finish(answer: Unfinished) -> int:
+    """Tell why *answer* could not be given, or give the rest of it; the exit code."""
+
+    def rest() -> None:
+        if answer.start is None:
+            from gpubind.cli.output import unprinted
+
+            raise unprinted(answer.error) from answer.error
+        from gpubind.execute import execute
+
+        path, argv, environ = answer.start
+        execute(argv, environ, path)
+
+    return _guarded(rest, [])
+
+
+def _guarded(work: Callable[[], object], words: list[str]) -> int:
+    """Do *work* for the command line *words*; the exit code. Every error is told here, and none gets out."""
+    try:
+        status = work()
         return status if isinstance(status, int) else 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))

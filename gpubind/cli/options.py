@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
-from gpubind.cli.completion import capabilities, choices_of_gpus, flavours, hosts, sides, sources
+from gpubind.cli.values import capabilities, choices_of_gpus, flavours, hosts, sides, sources
 from gpubind.documents import LASTING
 from gpubind.errors import UsageError
 from gpubind.model import (
@@ -191,6 +191,15 @@ class PlanOptions(NamedTuple):
             "host or image.",
         ),
     ] = "auto"
+    libc: Annotated[
+        str,
+        typer.Option(
+            metavar="SIDE",
+            envvar="GPUBIND_LIBC",
+            help="Whose glibc the image's programs run on: image; host, if that is newer; auto: the host's only if a "
+            "library that was asked for cannot be loaded without it.",
+        ),
+    ] = "image"
     libdir: Annotated[
         Optional[str],
         typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
@@ -305,12 +314,13 @@ def request_of(options: PlanOptions, like: Optional[str] = None, fixed_libdir: O
         library_path=tuple(RootedPath(path) for path in options.library_path or ()),
         like=like,
         libdir=ContainerPath(options.libdir) if options.libdir else None,
-        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # asked by `checked`, as the two below
+        vendor_neutral=options.vendor_neutral,  # type: ignore[arg-type]  # asked by `checked`, as the three below
         gpus=options.gpus,
         cdi_directories=tuple(options.cdi_dir or ()),
         cdi_devices=tuple(options.cdi_device or ()),
         userspace=options.userspace,  # type: ignore[arg-type]
         cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
+        libc=options.libc,  # type: ignore[arg-type]
     )
     return checked(request, has_list=options.list_ is not None, fixed_libdir=fixed_libdir, spelled=_option)
 

@@ -10,6 +10,7 @@ from typing import Optional
 
 from gpubind.documents.text import printable, render_finding, render_line
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
+from gpubind.memo.asked import cannot_sign, why_not_served, wrote
 from gpubind.model import Finding, Severity
 
 NARROWEST, WIDEST = 40, 100
@@ -28,7 +29,15 @@ def write_document(text: str, path: Optional[str]) -> None:
     if path is None or path == "-":
         _to_stdout(data)
     else:
+        cannot_sign("a file is written")
         _to_file(data, path)
+
+
+def write_version() -> None:
+    """Which gpubind this is. Errors: as `write_document`."""
+    from gpubind import __version__
+
+    write_document(f"gpubind {__version__}\n", None)
 
 
 def is_terminal() -> bool:
@@ -70,6 +79,18 @@ def render_error(error: GpubindError, severity: Severity = "error") -> str:
 
 def complain(text: str) -> None:
     """Write *text* to standard error, if there is one."""
+    wrote(text)
+    _say(text)
+
+
+def tell_of_memo(*, wanted: bool) -> None:
+    """With -v, *wanted*: say that no memo has answered, and why. One that does says so itself."""
+    why = why_not_served() if wanted else None
+    if why is not None:
+        _say(f"memo: not served: {printable(why)}\n")
+
+
+def _say(text: str) -> None:
     if sys.stderr is not None:
         try:
             sys.stderr.write(text)
@@ -95,16 +116,22 @@ def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
 def _to_stdout(data: bytes) -> None:
     if sys.stdout is None:
         raise StdoutClosedError("stdout-closed", "standard output is closed")
+    wrote(data)
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
-    except BrokenPipeError as error:
-        raise StdoutClosedError("stdout-closed", "standard output was closed early") from error
     except OSError as error:
-        # Drop what is buffered, or the interpreter fails on it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        why = error.strerror or str(error)
-        raise OutputError("unwritable-file", "standard output cannot be written", why=why) from error
+        raise unprinted(error) from error
+
+
+def unprinted(error: OSError) -> GpubindError:
+    """What to tell where standard output cannot be written."""
+    if isinstance(error, BrokenPipeError):
+        return StdoutClosedError("stdout-closed", "standard output was closed early")
+    # Drop what is buffered, or the interpreter fails on it again at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    why = error.strerror or str(error)
+    return OutputError("unwritable-file", "standard output cannot be written", why=why)
 
 
 def _to_file(data: bytes, path: str) -> None:

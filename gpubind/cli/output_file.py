@@ -12,10 +12,10 @@ import os
 import stat
 from typing import NamedTuple, Optional
 
+from gpubind.budget import LINKS_LIMIT
 from gpubind.host.trust import acts_as_root
 from gpubind.stage import replace, write_all
 
-LINKS_LIMIT = 40
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC

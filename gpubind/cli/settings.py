@@ -9,7 +9,9 @@ from typing import Any, Optional
 
 from gpubind.errors import FormatError, HostReadError, UsageError, like, one_of
 
-SIZE_LIMIT = 1 << 20
+SIZE_LIMIT = 256 << 10
+DOTS_LIMIT = 500
+"""Dots in a line: reading a key of many parts (`a.a.a`) takes quadratic time."""
 
 KEYS: dict[str, type] = {
     "backend": str,
@@ -23,6 +25,7 @@ KEYS: dict[str, type] = {
     "gpus": str,
     "ignore": dict,
     "library-path": list,
+    "libc": str,
     "libdir": str,
     "list": str,
     "require-gpu": bool,
@@ -110,6 +113,9 @@ def _read(path: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
+    dotted = next((n for n, line in enumerate(data.split(b"\n"), 1) if line.count(b".") > DOTS_LIMIT), None)
+    if dotted is not None:
+        raise _malformed(path, f"line {dotted} has more than {DOTS_LIMIT} dots")
     try:
         settings: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from gpubind.cli.command import OwnCommand
-from gpubind.cli.completion import runtimes
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -19,10 +18,12 @@ from gpubind.cli.options import (
     Verbose,
     takes_plan_options,
 )
-from gpubind.cli.output import complain
+from gpubind.cli.output import complain, tell_of_memo
 from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
+from gpubind.cli.values import runtimes
 from gpubind.documents.text import printable
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, RuntimeLimitError, UsageError
+from gpubind.memo.asked import has_command
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     from gpubind.preparation import written
     from gpubind.runtimes.record import Call
 
+    tell_of_memo(wanted=wanted.verbose)
     environ = callers_environ()
     runtime, words = _chosen(action, wanted, environ, words)
     own, words = _own_options(runtime, action, words)
@@ -120,6 +122,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
 
     with closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked:
         made = all_the_same(looked, wanted, planned)
+    has_command(argv, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if wanted.dry_run:
         from gpubind.cli.output import write_document
 

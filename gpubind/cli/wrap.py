@@ -13,8 +13,10 @@ import typer
 
 from gpubind.cli.command import OwnCommand
 from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, takes_plan_options
+from gpubind.cli.output import tell_of_memo
 from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError
+from gpubind.memo.asked import has_command
 
 if TYPE_CHECKING:
     from gpubind.runtimes.record import Command
@@ -62,6 +64,7 @@ def wrap(
             _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)
         else:
             need_this_machine(options, dry_run=dry_run)
+            tell_of_memo(wanted=verbose)
             wanted = Wanted(made.runtime, (), dry_run, require_gpu, check, quiet, verbose, allow_writable)
             _start(options, made, wanted, environ)
     except CommandError:
@@ -84,6 +87,7 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     wanted = wanted._replace(arguments=arguments_of(made), own=made.own)
     with closing(look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])) as looked:
         command = all_the_same(looked, wanted, lambda looked: _planned(options, made, looked, wanted, environ))
+    has_command(made.command, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if command is None:
         _become(made.words, environ, dry_run=wanted.dry_run)  # as it is: the program's own flag goes on, too
     elif wanted.dry_run:

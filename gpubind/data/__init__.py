@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from gpubind.errors import UsageError
+from gpubind.memo.asked import reads
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HOSTS = ("debian13-nvidia550", "mi300x-rocm62")
@@ -20,8 +21,10 @@ def read_data(name: str) -> bytes:
     loader = __spec__.loader
     assert loader is not None
     for base in (_PACKAGE, os.path.dirname(_PACKAGE)):
+        path = os.path.join(base, *name.split("/"))
+        reads(path)
         try:
-            data: bytes = loader.get_data(os.path.join(base, *name.split("/")))  # type: ignore[attr-defined]
+            data: bytes = loader.get_data(path)  # type: ignore[attr-defined]
         except OSError:
             continue
         return data

@@ -15,6 +15,9 @@ from gpubind.errors import FormatError
 
 DIGITS_LIMIT = 20  # 64 bits; making a number of digits costs quadratic time
 
+VALUES_LIMIT = 1_000_000
+"""Commas and brackets of a document: 16 MB of `{},` would be 400 MB of values. A record of a host has about 6,000."""
+
 HALVES = re.compile("[\ud800-\udfff]")
 STRAY_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """The same where names may have bytes that are not UTF-8, as surrogate escapes."""
@@ -29,10 +32,12 @@ Malformed = Callable[[str, str], FormatError]
 def parse_json(data: bytes, limit: int, malformed: Malformed, *, keeps_halves: bool = False) -> Any:
     """The value of *data*, which may have *limit* bytes; with whole characters alone, unless it *keeps_halves*.
 
-    Errors: *malformed*: too large, no UTF-8, no JSON.
+    Errors: *malformed*: too large, more than `VALUES_LIMIT` values, no UTF-8, no JSON.
     """
     if len(data) > limit:
         raise malformed(f"{len(data)} bytes; {limit} at most", "")
+    if sum(map(data.count, (b",", b"[", b"{"))) > VALUES_LIMIT:
+        raise malformed(f"more than {VALUES_LIMIT} values", "")
     try:
         value = json.loads(data.decode("utf-8"), parse_int=_integer)
         return with_whole_characters(value) if b"\\u" in data and not keeps_halves else value

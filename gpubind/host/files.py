@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from typing import Optional
 
+from gpubind.blob.regular import open_regular
 from gpubind.host.trust import is_obeyed
-
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def read_regular(path: str, limit: int) -> bytes:
-    """The bytes of the regular file *path*. A pipe is never waited for, and a device never opened for long.
+    """The bytes of the regular file *path*. A pipe is never waited for, and a device never opened.
 
     Errors: `OSError`, also for what is no regular file or is larger than *limit* bytes; `ValueError` for a path that
     cannot be.
     """
-    descriptor = os.open(path, _FLAGS)
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(limit + 1)
-    finally:
-        os.close(descriptor)
+    with open(open_regular(path), "rb") as file:
+        data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes")
     return data

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Optional, Union
 from gpubind.budget import current
 from gpubind.host.base import RunResult
 from gpubind.host.trust import acts_as_root, writable_by_others
+from gpubind.memo.asked import cannot_sign
 from gpubind.model import Missing
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def start_program(
     """*program*, started as *argv*: it reads nothing, and has no environment but a PATH, the C locale and *environ*."""
     import subprocess
 
+    cannot_sign(f"`{argv[0]}` was asked")
     try:
         return subprocess.Popen(
             argv,

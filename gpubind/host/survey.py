@@ -11,6 +11,7 @@ import re
 from typing import Optional, Union
 
 from gpubind.formats.elf import ElfIdent
+from gpubind.formats.glibc import CONVERTERS, PROGRAMS, is_member
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.nvidia_cli import list_argv
 from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
@@ -176,6 +177,7 @@ class _Survey:
             for sub in BELOW_ROCM:
                 self.list(f"{directory}/{sub}", all_facts=True)
         self._dependencies()
+        self._glibc()
 
     def _cached_directories(self) -> list[str]:
         cache = read_ldcache(self.tree)
@@ -234,6 +236,15 @@ class _Survey:
                     if not isinstance(real, Missing):
                         parent, _, base = real.rpartition("/")
                         todo.append((parent or "/", base))
+
+    def _glibc(self) -> None:
+        """ELF facts of the C library, its programs and converters: a container may run on them."""
+        for directory, names in sorted(self.others.items()):
+            for name in names:
+                if is_member(name):
+                    self.note(f"{directory.rstrip('/')}/{name}", elf=True)
+                elif name == CONVERTERS or (name in PROGRAMS and directory.endswith("bin")):
+                    self.note(f"{directory.rstrip('/')}/{name}")
 
     def walk(self, directory: str, depth: int = 0) -> None:
         """*directory* and everything below it."""

@@ -10,7 +10,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-LINKS_LIMIT = 40
+from gpubind.budget import LINKS_LIMIT
+
 UID_MAP = "/proc/self/uid_map"
 _ALL_USERS = [b"0", b"0", b"4294967295"]
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH

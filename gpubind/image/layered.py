@@ -1,13 +1,13 @@
-"""LayeredTree: the files of tar layers, one over the other; of layers that can be read from their start alone, with
-what is near to what was asked for.
+"""LayeredTree: the files of tar layers, one over the other; of layers that can be read from their start alone, or that
+are in a packed archive, with what is near to what was asked for.
 
-Going back in a zstd layer means to unpack all of it once more: seconds for each GiB. Who asks for one library mostly
-asks for others of its directory, too: they are kept on the same way.
+Going back there means to unpack all of it once more: seconds for each GiB. Who asks for one library mostly asks for
+others of its directory, too: they are kept on the same way, from all layers of one archive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Optional, Union
 
 from gpubind.arch import ARCHITECTURES
@@ -57,33 +57,38 @@ class Near:
         if self._size > KEPT_LIMIT // 2 or len(self._kept) > FILES_LIMIT // 2:
             self._kept.clear()
             self._size = 0
-        directories = (directory,) if asked.source in self._begun else (directory, *USUAL)
-        self._begun.add(asked.source)
-        wanted = {entry.offset: entry for each in directories for entry in self._files(each, asked.source)}
-        wanted[asked.offset] = asked
-        blob = self._layers.blobs[asked.source]
-        for offset, entry in sorted(wanted.items()):
+        blobs = self._layers.blobs
+        if blobs[asked.source].place:
+            layers = {number for number, blob in enumerate(blobs) if blob.place}
+        else:
+            layers = {asked.source}
+        directories = (directory,) if layers <= self._begun else (directory, *USUAL)
+        self._begun |= layers
+        near = (entry for each in directories for entry in self._files(each, layers))
+        wanted = {(entry.source, entry.offset): entry for entry in (*near, asked)}
+        for entry in sorted(wanted.values(), key=lambda entry: (blobs[entry.source].place, entry.offset)):
             is_full = self._size + entry.size > KEPT_LIMIT or len(self._kept) >= FILES_LIMIT
-            if entry is asked or not (is_full or (entry.source, offset) in self._kept):
-                self._kept[entry.source, offset] = data = blob.read_at(offset, entry.size)
+            if entry is asked or not (is_full or (entry.source, entry.offset) in self._kept):
+                data = blobs[entry.source].read_at(entry.offset, entry.size)
+                self._kept[entry.source, entry.offset] = data
                 self._size += len(data)
 
-    def _files(self, directory: str, layer: int) -> Iterator[Entry]:
-        """What of *directory*, in that layer, somebody may look into."""
+    def _files(self, directory: str, layers: Collection[int]) -> Iterator[Entry]:
+        """What of *directory*, in those *layers*, somebody may look into."""
         found = self._layers.find(directory)
         for entry in found.children.values() if isinstance(found, Directory) else ():
             limit = TEXT_LIMIT if entry.ident is None else ELF_LIMIT
-            if entry.kind == "file" and entry.source == layer and entry.offset >= 0 and 0 < entry.size <= limit:
+            if entry.kind == "file" and entry.source in layers and entry.offset >= 0 and 0 < entry.size <= limit:
                 yield entry
 
 
 class LayeredTree(OpenedTree):
-    """The files in *layers*; *root* only names the image."""
+    """The files in *layers*; *root* only names the image. *near*: whether what lies near to a file is kept."""
 
-    def __init__(self, layers: Layers, root: HostPath) -> None:
+    def __init__(self, layers: Layers, root: HostPath, *, near: bool = True) -> None:
         super().__init__(root)
         self._layers = layers
-        self._near = Near(layers)
+        self._near = Near(layers) if near else None
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         entry = self._layers.find(path)
@@ -93,7 +98,7 @@ class LayeredTree(OpenedTree):
             return Missing("unreadable", "a sparse file" if entry.kind == "file" else f"a {entry.kind}")
         layer = self._layers.blobs[entry.source]
         label = label or f"{layer.label}: {path.lstrip('/')}"
-        data = self._near.read(path, entry) if layer.restarts else None
+        data = self._near.read(path, entry) if self._near and (layer.restarts or layer.place) else None
         return Part(layer, entry.offset, entry.size, label) if data is None else Bytes(data, label)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:

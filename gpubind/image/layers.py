@@ -6,12 +6,14 @@ leads inside the root, as in runtimes that unpack one layer over the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from copy import copy
+from functools import lru_cache
 from posixpath import normpath
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from gpubind.blob.base import Blob
-from gpubind.budget import spend
+from gpubind.budget import LINKS_LIMIT, spend
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfIdent, parse_ident
 from gpubind.formats.tar import TarHeader
@@ -22,12 +24,42 @@ STEPS_LIMIT = 10_000_000
 """Names in all the paths of all members, and what whiteouts walk over: one of 400,000 files has about 4 million."""
 PATH_LIMIT = 4096  # PATH_MAX: nobody can unpack longer ones
 NAME_LIMIT = 255
-LINKS_LIMIT = 40
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 IDENT_SIZE = 20  # all that parse_ident wants of an ELF file
-IDENTS_KEPT = 1024  # there are about five
 PARENTS_KEPT = 4096
+
+
+class Listed(NamedTuple):
+    """A member of a layer."""
+
+    header: TarHeader
+    offset: int
+    """Of its data in the layer."""
+    ident: Optional[ElfIdent]
+
+
+def listed(blob: Blob) -> Iterator[Listed]:
+    """The members of the layer in *blob*. Errors: `FormatError` (`bad-archive`, `image-bomb`), `BoundError`."""
+    for header, offset in members(blob):
+        spend("entries")
+        may_be_elf = header.kind == "file" and header.size >= IDENT_SIZE and not header.sparse
+        yield Listed(header, offset, _ident(blob.read_at(offset, IDENT_SIZE)) if may_be_elf else None)
+
+
+def kept(found: Iterable[Listed]) -> list[Listed]:
+    """*found*, all of it, for later. Errors: as `listed`."""
+    listing = []
+    for one in found:
+        spend("texts", len(one.header.name) + len(one.header.link))
+        listing.append(one)
+    return listing
+
+
+@lru_cache(maxsize=1024)  # there are about five
+def _ident(head: bytes) -> Optional[ElfIdent]:
+    ident = parse_ident(head) if head[:4] == b"\x7fELF" else None
+    return ident if isinstance(ident, ElfIdent) else None
 
 
 class Entry:
@@ -72,14 +104,17 @@ class Layers:
         self.blobs: list[Blob] = []
         self._whiteouts = whiteouts
         self._steps = 0
-        self._idents: dict[bytes, Optional[ElfIdent]] = {}
         self._parents: dict[str, Optional[Directory]] = {}
 
-    def add(self, blob: Blob) -> None:
-        """Put the layer in *blob* over the others. Errors: `FormatError` (`bad-archive`, `image-bomb`)."""
+    def add(self, blob: Blob, found: Iterable[Listed]) -> None:
+        """Put the layer in *blob*, which has the members *found*, over the others.
+
+        Errors: `FormatError` (`image-bomb`), and those of *found*.
+        """
         self.blobs.append(blob)
-        for header, offset in members(blob):
-            self._counted(1, header.name.count("/") + header.link.count("/"))
+        for member in found:
+            header = member.header
+            self._counted(header.name.count("/") + header.link.count("/"))
             if header.kind is None or len(header.name) > PATH_LIMIT or len(header.link) > PATH_LIMIT:
                 continue
             path = normpath("/" + header.name.lstrip("/"))  # `..` stops at the root
@@ -90,7 +125,7 @@ class Layers:
                 if f"/{WHITEOUT}" not in head:  # what is below is another storage driver's
                     self._hide(head, name)
             elif name:
-                self._put(head, name, header, offset)
+                self._put(head, name, member)
             elif header.kind == "dir":
                 self.root.describe(header, self._layer)
 
@@ -107,8 +142,8 @@ class Layers:
         """The number of the layer that is being added."""
         return len(self.blobs) - 1
 
-    def _put(self, head: str, name: str, header: TarHeader, offset: int) -> None:
-        parent = self._parent(head)
+    def _put(self, head: str, name: str, member: Listed) -> None:
+        header, parent = member.header, self._parent(head)
         if parent is None:
             return
         old = parent.children.get(name)
@@ -122,33 +157,21 @@ class Layers:
             old.describe(header, self._layer)
             return
         else:
-            new = self._made(header, offset)
+            new = self._made(member)
         spend("texts", len(name) + len(header.link))
         self._change(parent, name, new)
 
-    def _made(self, header: TarHeader, offset: int) -> Entry:
-        """The entry of a member whose data is at *offset* in its layer."""
+    def _made(self, member: Listed) -> Entry:
+        """The entry of a member."""
+        header = member.header
         assert header.kind is not None and header.kind != "hardlink"
         new = Directory(self._layer) if header.kind == "dir" else Entry(header.kind, self._layer)
         new.describe(header, self._layer)
         new.major, new.minor, new.link = header.major, header.minor, header.link
         if header.kind == "file":
-            new.size = header.size
-            if not header.sparse:
-                new.offset = offset
-                new.ident = self._ident(offset) if header.size >= IDENT_SIZE else None
+            new.size, new.ident = header.size, member.ident
+            new.offset = -1 if header.sparse else member.offset
         return new
-
-    def _ident(self, offset: int) -> Optional[ElfIdent]:
-        head = self.blobs[-1].read_at(offset, IDENT_SIZE)
-        if head[:4] != b"\x7fELF":
-            return None
-        if head not in self._idents:
-            ident = parse_ident(head)
-            if len(self._idents) > IDENTS_KEPT:
-                self._idents.clear()
-            self._idents[head] = ident if isinstance(ident, ElfIdent) else None
-        return self._idents[head]
 
     def _hide(self, head: str, name: str) -> None:
         """Take away what lower layers have there; what this one has stays, in whatever order."""
@@ -231,14 +254,13 @@ class Layers:
             if not isinstance(entry, Directory):
                 if not make or len(name) > NAME_LIMIT:
                     return None
-                self._counted(1)
+                spend("entries")
                 entry = Directory(self._layer)
                 self._change(stack[-1], name, entry)  # a file gives way: the later word counts
             stack.append(entry)
         return stack[-1]
 
-    def _counted(self, entries: int, steps: int = 0) -> None:
-        spend("entries", entries)
+    def _counted(self, steps: int) -> None:
         self._steps += steps
         if self._steps > STEPS_LIMIT:
             raise FormatError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Optional, TypeVar
 
 from gpubind.arch import Architecture
@@ -30,7 +30,7 @@ from gpubind.formats.oci import (
 )
 from gpubind.image.facts import Image, read_image
 from gpubind.image.layered import LayeredTree
-from gpubind.image.layers import Layers
+from gpubind.image.layers import Layers, Listed, kept, listed
 from gpubind.model import HostPath, ImageKind, Missing
 from gpubind.tree import Tree
 from gpubind.tree.live import LiveTree
@@ -71,8 +71,8 @@ class Blobs:
         with in_file(f"{self.label}: {path}"):
             return parse(data)
 
-    def add_layer(self, index: Layers, path: str, wanted: Optional[OciDescriptor] = None) -> None:
-        """Put the layer *path*, unpacked, over those in *index*. Errors: as `parsed`, and those of `Layers.add`.
+    def layer(self, path: str, wanted: Optional[OciDescriptor]) -> Blob:
+        """The layer *path*, as it is there; nothing of it is read yet. Errors: as `parsed`.
 
         The digest of a layer that is not packed is left alone: all of it would have to be read, and a part is needed.
         """
@@ -85,15 +85,7 @@ class Blobs:
         blob = self.tree.open(found.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
             raise _malformed(str(blob), path, self.label)
-        head = blob.read_at(0, 512)
-        for compression, magic in NOT_UNPACKED.items():
-            if head.startswith(magic) and head[257:262] != b"ustar":
-                raise _unsupported(f"a layer is compressed with {compression}; gzip and zstd can be read", blob.label)
-        verified = Verified(blob, wanted.digest, blob.label) if wanted is not None else None
-        plain = unpacked(verified or blob)
-        index.add(plain)
-        if verified is not None and plain is not verified:
-            verified.finish()
+        return blob if wanted is None else Verified(blob, wanted.digest, blob.label)
 
     def _measured(self, path: str, size: int, wanted: int) -> None:
         if wanted != size:
@@ -121,8 +113,8 @@ def open_archive(
         why = "it is compressed, and what is in it is not a tar archive"
         raise FormatError("unknown-image", "this is not an image", where=blob.label, why=why)
     index = Layers(whiteouts=False)
-    index.add(plain)
-    blobs = Blobs(LayeredTree(index, root), blob.label)
+    index.add(plain, listed(plain))
+    blobs = Blobs(LayeredTree(index, root, near=False), blob.label)  # layers are no files to be kept
     docker, oci = blobs.has("manifest.json"), blobs.has("index.json")
     if kind is None and not docker and not oci:
         what = "an archive that holds no image"
@@ -171,12 +163,41 @@ def _from_index(
 
 
 def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[OciDescriptor]]]) -> Tree:
+    """The layers one over the other. Those in a packed archive are read in the order in which they lie: `docker save`
+    puts them in the order of their digests, and going back to each would unpack the archive as often.
+    """
     if len(layers) > LAYERS_LIMIT:
         raise _malformed(f"{len(layers)} layers", "layers", blobs.label)
     index = Layers()
-    for path, wanted in layers:
-        blobs.add_layer(index, path, wanted)
+    opened = {path: blobs.layer(path, wanted) for path, wanted in layers}
+    unread = iter(sorted(opened, key=lambda path: opened[path].place))
+    read: dict[str, tuple[Blob, Iterable[Listed]]] = {}
+    for path, _ in layers:
+        while path not in read:
+            following = next(unread, path)  # a layer that comes twice is read twice
+            plain, found = _read_layer(opened[following])
+            read[following] = plain, found if following == path else kept(found)
+        index.add(*read.pop(path))
     return LayeredTree(index, root)
+
+
+def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Listed]]:
+    """What the layer *blob* unpacks to, and its members; the last tells whether the digest is right.
+
+    Errors: `HostReadError` (code `unsupported-image`); those of `listed`, of `Verified.finish`.
+    """
+    head = blob.read_at(0, 512)
+    for compression, magic in NOT_UNPACKED.items():
+        if head.startswith(magic) and head[257:262] != b"ustar":
+            raise _unsupported(f"a layer is compressed with {compression}; gzip and zstd can be read", blob.label)
+    plain = unpacked(blob)
+
+    def members() -> Iterator[Listed]:
+        yield from listed(plain)
+        if plain is not blob and isinstance(blob, Verified):
+            blob.finish()
+
+    return plain, members()
 
 
 def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDescriptor]:

@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple, Optional, Union
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.ldso.hwcaps import Cpu
-from gpubind.ldso.loader import Loader
+from gpubind.ldso.loader import Glibc, Loader
 from gpubind.ldso.namespace import Cover, Namespace, Place
 from gpubind.ldso.places import Places
-from gpubind.ldso.versions import numbers
+from gpubind.ldso.versions import newest, numbers
 from gpubind.model import EnvVar, Missing, Mount, RootedPath, Stat
 from gpubind.tree import Tree
 
@@ -147,7 +147,7 @@ class Container:
         self._namespace = Namespace(image.tree, covers)
         lenient = image.tree.lenient
         self._lenient = self._namespace if lenient is image.tree else Namespace(lenient, covers)
-        self._places = Places(image, self._has_directory, self._may_have_directory, cpu)
+        self._places = Places(image, self._has_directory, self._may_have_directory, cpu, self._glibc)
         self._located: dict[str, Optional[Located]] = {}
         self._loaded: dict[str, Loaded] = {}
 
@@ -195,6 +195,13 @@ class Container:
             return None  # nothing to load: a generated text, a socket, a directory
         cover = place.cover
         return Located(path, place.tree, place.at, cover and cover.mount, cover and cover.bind, place.path)
+
+    def _glibc(self, own: Glibc) -> Glibc:
+        """What programs get in the place of the image's *own* glibc: another one, where a plan binds it there."""
+        there = self.locate(own.path)
+        facts = there.tree.elf(there.at) if there is not None and there.mount is not None else None
+        version = newest(facts.version_definitions, "GLIBC") if isinstance(facts, ElfFacts) else None
+        return own if there is None or version is None else Glibc(there.at, version, own.arch)
 
     def _library_path(self, env: Iterable[EnvVar], own: str, users: Iterable[EnvVar]) -> tuple[str, ...]:
         """The directories of LD_LIBRARY_PATH: the user's, the plan's, the image's own."""

@@ -17,17 +17,26 @@ GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
 
 
 def fit_files(
-    host: Tree, files: Iterable[HostFile], image: Loader, facts: ImageFacts, userspace: Optional[Side] = None
+    host: Tree,
+    files: Iterable[HostFile],
+    image: Loader,
+    facts: ImageFacts,
+    userspace: Optional[Side] = None,
+    libc: Iterable[HostFile] = (),
 ) -> ImageFit:
     """Which of *files* (their paths are in *host*) the loader of the image would refuse, and why.
 
     A library that the plan brings along satisfies what the others want of it; all else must come from the image.
-    *userspace* is whose ROCm was asked for; None if nobody asks for one.
+    *userspace* is whose ROCm was asked for; None if nobody asks for one. *libc* are the files of the host's glibc that
+    take the place of the image's.
     """
-    files = tuple(files)
+    files, libc = tuple(files), tuple(libc)
     brought = {
         compat32: frozenset(
-            name for file in files if file.family is None and file.compat32 == compat32 for name in file.names
+            name
+            for file in (*files, *libc)
+            if file.family in (None, "libc") and file.compat32 == compat32
+            for name in file.names
         )
         for compat32 in (False, True)
     }
@@ -50,7 +59,7 @@ def fit_files(
     from gpubind.ldso.userspace import fit_userspace, own_runtime
 
     shared = [file for file in files if file.userspace]
-    ours = fit_userspace(host, shared, image, facts, forced=userspace == "host")
+    ours = fit_userspace(host, shared, image, facts, forced=userspace == "host", libc=libc)
     return fit._replace(
         unfit={**unfit, **ours.unfit},
         own_userspace=own_runtime(image, facts),

@@ -45,7 +45,9 @@ class Loader:
         self._all[arch] = self
         cache = read_ldcache(tree) if beside is None else beside._cache
         self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
-        directories: tuple[RootedPath, ...] = loader_directories(tree) if beside is None else beside.directories
+        self._configured: tuple[str, ...] = read_ldsoconf(tree).directories if beside is None else beside._configured
+        every = (*self._configured, *_multiarch(tree), *DEFAULT_DIRECTORIES)
+        directories = _existing(tree, every) if beside is None else beside.directories
         if arch is not None and architecture(arch).bits == 32:
             directories = _existing(tree, (*directories, *DEFAULT_DIRECTORIES_32))
         self.directories: tuple[RootedPath, ...] = directories
@@ -118,14 +120,8 @@ class Loader:
         """
         if self._defaults is None:
             every = (*_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
-            configured = () if self._cache else read_ldsoconf(self.tree).directories
-            self._defaults = _existing(self.tree, (*configured, *every))
+            self._defaults = _existing(self.tree, (*(() if self._cache else self._configured), *every))
         return self._defaults
-
-
-def loader_directories(tree: Tree) -> tuple[RootedPath, ...]:
-    """The directories that the loader of *tree* searches: those of ld.so.conf, then the default ones; resolved."""
-    return _existing(tree, (*read_ldsoconf(tree).directories, *_multiarch(tree), *DEFAULT_DIRECTORIES))
 
 
 def _multiarch(tree: Tree) -> list[RootedPath]:

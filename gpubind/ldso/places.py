@@ -12,7 +12,7 @@ from typing import Literal, Optional, Union
 from gpubind.arch import library_token
 from gpubind.formats.elf import ElfFacts
 from gpubind.ldso.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
-from gpubind.ldso.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Loader
+from gpubind.ldso.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Glibc, Loader
 from gpubind.ldso.versions import numbers
 
 DEFAULT_PREFIXES = tuple(f"{directory}/" for directory in (*DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32))
@@ -27,12 +27,16 @@ class Places:
         has_directory: Callable[[str], bool],
         may_have_directory: Callable[[str], bool],
         cpu: Callable[[], Optional[Cpu]] = lambda: None,
+        glibc: Callable[[Glibc], Glibc] = lambda own: own,
     ) -> None:
-        """*has_directory* says whether there surely is one, *may_have_directory* whether there may be one."""
+        """*has_directory* says whether there surely is one, *may_have_directory* whether there may be one. *glibc* is
+        what takes the place of the image's own.
+        """
         self._loader = loader
         self._has_directory = has_directory
         self._may_have_directory = may_have_directory
         self._read_cpu = cpu
+        self._in_place_of = glibc
         self._cpu: Union[Cpu, Literal["unread"], None] = "unread"
         self._existing: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -75,16 +79,20 @@ class Places:
         return tuple(found)
 
     def glibc_version(self, arch: str) -> Optional[str]:
-        """The version of the image's glibc for *arch*; None if it has none."""
-        glibc = self._loader.of(arch or None).glibc
+        """The version of the container's glibc for *arch*; None if it has none."""
+        glibc = self._glibc(arch or None)
         return None if glibc is None else glibc.version
+
+    def _glibc(self, arch: Optional[str]) -> Optional[Glibc]:
+        own = self._loader.of(arch).glibc
+        return None if own is None else self._in_place_of(own)
 
     def _tokens(self, part: str, origin: str, arch: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The words of ld.so(8) in *part* of a search path, and what each may stand for."""
         if "ORIGIN" in part:
             yield "ORIGIN", (origin,)
         if "LIB" in part:
-            glibc = self._loader.of(arch).glibc
+            glibc = self._glibc(arch)
             library = library_token(glibc.path) if glibc is not None else None
             yield "LIB", () if library is None else (library,)
         if "PLATFORM" in part:

@@ -8,7 +8,7 @@ more than the image has. What cannot be loaded then is left out, and with it wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.ldso.closure import is_glibc
@@ -53,16 +53,24 @@ def own_runtime(image: Loader, facts: ImageFacts) -> Optional[RootedPath]:
 
 
 def fit_userspace(
-    host: Tree, files: Iterable[HostFile], image: Loader, facts: ImageFacts, *, forced: bool
+    host: Tree,
+    files: Iterable[HostFile],
+    image: Loader,
+    facts: ImageFacts,
+    *,
+    forced: bool,
+    libc: Iterable[HostFile] = (),
 ) -> UserspaceFit:
     """Which of *files* are the image's, which cannot be loaded there, and why.
 
-    *forced*: what was named, and not only needed by others, is the host's in any case.
+    *forced*: what was named, and not only needed by others, is the host's in any case. *libc* are the files of the
+    host's glibc that take the place of the image's.
     """
     files = tuple(files)
     files_of = {name: file for file in files for name in file.names}
     kept, unfit = _loadable(host, files, image, facts, forced)
-    defined = _definitions(_image_container(image, facts))
+    newer = {name: host.lenient.elf(file.path) for file in libc if not file.compat32 for name in file.names}
+    defined = _definitions(_image_container(image, facts), newer)
     conflicts: list[Conflict] = []
     unneeded: dict[RootedPath, Theirs] = {}
     while True:  # fewer files at each turn: it ends
@@ -113,8 +121,10 @@ def _loadable(
     return kept, unfit
 
 
-def _definitions(container: Container) -> _Defined:
-    known: dict[str, Optional[frozenset[str]]] = {}
+def _definitions(container: Container, newer: Mapping[str, Union[ElfFacts, Missing]]) -> _Defined:
+    known: dict[str, Optional[frozenset[str]]] = {
+        name: frozenset(own.version_definitions) for name, own in newer.items() if not isinstance(own, Missing)
+    }
 
     def defined(name: str) -> Optional[frozenset[str]]:
         if name not in known:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.model import Family, ImageFacts, RootedPath
+from gpubind.model import Family, HostFile, ImageFacts, RootedPath
 
 
 class Unfit(NamedTuple):
@@ -64,6 +64,21 @@ class Conflict(NamedTuple):
         )
 
 
+class Bridge(NamedTuple):
+    """The host's glibc beside an older one of the image's."""
+
+    version: str
+    """The host's, `2.41`."""
+    files: tuple[HostFile, ...]
+    """What would take the place of the image's; empty where it cannot."""
+    refused: tuple[str, ...] = ()
+    """Why it cannot: a case of the finding `libc-refused`, and what that is about."""
+    helps: tuple[RootedPath, ...] = ()
+    """The files of the host that only load with it."""
+    acts: bool = False
+    """Whether it takes that place."""
+
+
 Theirs = Union[Literal["complete", "unneeded"], Conflict]
 """Why a library is the image's: the image's copy defines all that is needed of it; nothing that needs it comes from the
 host; or neither copy serves everybody.
@@ -87,3 +102,10 @@ class ImageFit(NamedTuple):
     """By path, why the image itself cannot load a compat libcuda that it has."""
     serves: Optional[str] = None
     """The newest CUDA version that the host's libcuda serves, by its own note; None if it has none."""
+    libc: Optional[Bridge] = None
+    """The host's glibc, where it was asked for, or files that the image cannot load need it, and it is newer."""
+
+    @property
+    def lacks_glibc(self) -> bool:
+        """Whether a file of the host's wants a newer glibc than the image's."""
+        return any((unfit.wanted or "").startswith("GLIBC_") for unfit in self.unfit.values())

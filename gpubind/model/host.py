@@ -22,8 +22,8 @@ Step = Literal["name", "search", "choice", "capability", "side", "place"]
 Severity = Literal["error", "warning", "note"]
 Side = Literal["auto", "host", "image"]
 """Whose copy of something a container uses."""
-Family = Literal["glvnd", "opencl"]
-"""Vendor-neutral libraries that go together: libglvnd's, and the OpenCL loader."""
+Family = Literal["glvnd", "opencl", "libc"]
+"""Files that go together: vendor-neutral libraries, libglvnd's and the OpenCL loader; the C library."""
 DriverKind = Literal["linux", "wsl", "tegra"]
 
 

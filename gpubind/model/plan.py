@@ -54,6 +54,8 @@ class Request(NamedTuple):
     """Whose ROCm the container uses."""
     cuda_compat: Side = "auto"
     """Whose libcuda the container uses, if its image has one of CUDA's forward compatibility package."""
+    libc: Side = "image"
+    """Whose glibc the container's programs run on."""
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
@@ -131,7 +133,7 @@ class Plan(NamedTuple):
             "layout": self.layout,
             "vendor_neutral": request.vendor_neutral,
             "userspace": request.userspace,
-            "libc": "image",
+            "libc": request.libc,
             "cuda_compat": request.cuda_compat,
         }
         drivers = [{**planned.driver._asdict(), "source": planned.source} for planned in self.drivers]

@@ -64,10 +64,11 @@ def make_plan(
     selected = _selected(tuple(inventories), request, environ or {}, layout)
     inventories = tuple(inventory for inventory, _, _ in selected)
     shares = tuple(_share(inventory, request, layout, fit) for inventory in inventories)
+    shares = (*shares, *_libc_share(request, layout, fit))
     mounts, placed = _placed(pair for share in shares for pair in share.mounts)
     devices = tuple(sorted((node for share in shares for node in share.devices), key=lambda node: node.target))
     findings = [*found, *(one for share in shares for one in share.findings)]
-    if len(shares) > 1:  # what vendors share is told once
+    if len(inventories) > 1:  # what vendors share is told once
         findings = list({(one.code, one.subject, one.what): one for one in findings}.values())
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
     compat_env, compat_decisions = _compat(request, inventories, fit, layout)
@@ -129,6 +130,17 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
         ),
         findings=(*_that_matter(inventory, request, wanted), *sided.findings),
     )
+
+
+def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> tuple[_Share, ...]:
+    """What the host's glibc gives to a plan."""
+    if request.libc == "image" and (fit is None or fit.libc is None):
+        return ()
+    from gpubind.planner.libc import libc_side  # only where somebody asks, or something needs it
+
+    sided = libc_side(request, fit)
+    mounts = tuple((file, mount) for file in sided.files for mount in _mounts(file, (), layout))
+    return (_Share(mounts, (), sided.decisions, sided.findings),)
 
 
 def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None, vendors: tuple[Vendor, ...] = ()) -> Plan:

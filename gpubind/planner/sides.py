@@ -1,7 +1,7 @@
 """Host's or image's? Whose copy of a shared thing a container uses, from what the image defines.
 
-What host and image may both have comes in groups: libglvnd's family, the OpenCL loader, ROCm. Whose a group is, is one
-decision. What is in no group is the host's, unless the image's C library cannot load it.
+What host and image may both have comes in groups: libglvnd's family, the OpenCL loader, ROCm, glibc. Whose a group is,
+is one decision. What is in no group is the host's, unless the image's C library cannot load it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
-from gpubind.findings import cases_of, finding, worst
-from gpubind.model import Capability, Decision, Finding, HostFile, Request, Severity, Side
+from gpubind.findings import cases_of, counted, finding, worst
+from gpubind.model import Capability, Decision, Finding, HostFile, Request, RootedPath, Severity, Side
 from gpubind.names import is_unused, known
 
 if TYPE_CHECKING:
     from gpubind.ldso.verdict import ImageFit, Unfit
 
-GroupName = Literal["glvnd", "opencl", "rocm"]
-GROUPS: tuple[GroupName, ...] = ("glvnd", "opencl", "rocm")
+GroupName = Literal["glvnd", "opencl", "rocm", "libc"]
+GROUPS: tuple[GroupName, ...] = ("glvnd", "opencl", "rocm", "libc")
 _NAMES = {
     "glvnd": ("libglvnd (libGL, libEGL, ...)", "libglvnd0, libgl1 and libegl1"),
     "opencl": ("the OpenCL loader (libOpenCL)", "ocl-icd-libopencl1"),
@@ -59,7 +59,7 @@ class Group(NamedTuple):
     @property
     def rule(self) -> str:
         """Of decisions."""
-        return "userspace" if self.name == "rocm" else "vendor-neutral"
+        return {"rocm": "userspace", "libc": "libc"}.get(self.name, "vendor-neutral")
 
 
 class Sided(NamedTuple):
@@ -102,7 +102,8 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
             kept.append(file)
     neutral = [one for group, _ in images.values() for one in _vendor_neutral(group, request, fit)]
     once = {(one.code, one.subject): one for one in reversed(neutral)}  # once, where both classes have one cause
-    findings = (*_refusals(refused, request), *once.values())
+    helps = fit.libc.helps if fit is not None and fit.libc is not None else ()
+    findings = (*_refusals(refused, request, helps), *once.values())
     return Sided(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
 
 
@@ -129,6 +130,11 @@ def _group(
         runtime = fit.own_userspace if fit is not None else None
         own = f"the image brings its own: {runtime}" if runtime else None
         return Group(name, members, compat32, request.userspace, own)
+    if name == "libc":
+        bridge = fit.libc if fit is not None else None
+        helps = 0 if bridge is None else len(bridge.helps)
+        own = f"the image's programs run on their own; with --libc host {counted(helps, 'file')} more would load"
+        return Group(name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", own)
     refused = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
     return Group(
         name,
@@ -155,7 +161,7 @@ def _why_not_the_hosts(group: Group, fit: Optional[ImageFit]) -> Optional[str]:
 
 def _vendor_neutral(group: Group, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
     """What is to be said of a vendor-neutral group that the host does not give."""
-    if group.name == "rocm":
+    if group.name in ("rocm", "libc"):
         return
     member, (name, packages) = group.members[0], _NAMES[group.name]
     name += " for 32-bit programs" if group.compat32 else ""
@@ -185,21 +191,35 @@ def left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
     return [file.decision(subject, "left-out", rule, "side", detail=detail) for subject in subjects]
 
 
-def _refusals(refused: Sequence[tuple[HostFile, Unfit]], request: Request) -> Iterator[Finding]:
-    """A finding for each file that cannot be loaded; one for all where the image as a whole is the reason."""
+def _refusals(
+    refused: Sequence[tuple[HostFile, Unfit]], request: Request, helps: Sequence[RootedPath]
+) -> Iterator[Finding]:
+    """A finding for each file that cannot be loaded; one for all where the image as a whole is the reason.
+
+    *helps* are the files that the host's glibc would save.
+    """
     by_code: dict[str, list[tuple[HostFile, Unfit]]] = {}
     for file, unfit in refused:
         by_code.setdefault(_CODES.get(unfit.rule, "image-without-glibc"), []).append((file, unfit))
     for code, several in by_code.items():
         if code == "image-libc" or len(several) == 1:
             for file, unfit in (one for one in several if not is_unused(one[0].name)):
-                yield _refusal(code, file, unfit, _severity(file, request), file.name, f"{file.name} is")
+                case = "helped" if code == "image-libc" and file.path in helps else None
+                yield _refusal(code, file, unfit, _severity(file, request), file.name, f"{file.name} is", case)
         else:
             severity = worst(_severity(file, request) for file, _ in several)
             yield _refusal(code, *several[0], severity, "image", f"{len(several)} files are")
 
 
-def _refusal(code: str, file: HostFile, unfit: Unfit, severity: Severity, subject: str, files: str) -> Finding:
+def _refusal(
+    code: str,
+    file: HostFile,
+    unfit: Unfit,
+    severity: Severity,
+    subject: str,
+    files: str,
+    case: Optional[str] = None,
+) -> Finding:
     is_without = code == "image-without-glibc"
     rule: str = unfit.rule
     if rule == "no-libc" and unfit.wanted is not None:
@@ -207,7 +227,7 @@ def _refusal(code: str, file: HostFile, unfit: Unfit, severity: Severity, subjec
     return finding(
         code,
         subject=subject,
-        case=cases_of((rule, True), (unfit.has or "none", unfit.wanted is None)) if is_without else (),
+        case=cases_of((rule, True), (unfit.has or "none", unfit.wanted is None)) if is_without else case,
         severity=severity,
         vendor=file.vendor,
         where=file.source,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from gpubind.findings import finding
+from gpubind.findings import cases_of, finding
 from gpubind.ldso.verdict import Conflict, ImageFit, Unfit
 from gpubind.model import Finding, HostFile, Request
 from gpubind.planner.sides import Sided, left_out
@@ -30,7 +30,9 @@ def with_rocm(
     decisions = [decision for file, why in alone.items() for decision in left_out(file, "userspace", why)]
     findings = [*sided.findings]
     if fit is not None:
-        findings += _left_out([(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit], request)
+        helps = fit.libc.helps if fit.libc is not None else ()
+        left = [(file, fit.unfit[file.path]) for file in members if file.path in fit.unfit]
+        findings += _left_out(left, request, len([file for file, _ in left if file.path in helps]))
         findings += [_conflict(conflict) for conflict in fit.conflicts if members]
     elif request.userspace == "auto":
         libraries = {file.path for file in kept if file.userspace and file.kind == "library"}
@@ -60,8 +62,11 @@ def _missing(request: Request, fit: Optional[ImageFit]) -> list[Finding]:
     return [finding("userspace-missing", subject="userspace", case=case)]
 
 
-def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request) -> list[Finding]:
-    """One finding for all that cannot be loaded: an error if nothing computes without it."""
+def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int) -> list[Finding]:
+    """One finding for all that cannot be loaded: an error if nothing computes without it.
+
+    *helped*: how many the host's glibc would save.
+    """
     if not left:
         return []
     named = sorted((file.name, unfit.rule, unfit.message) for file, unfit in left)
@@ -74,13 +79,14 @@ def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request) -> list[
         finding(
             "userspace-left-out",
             subject="userspace",
-            case="core" if core else "other",
+            case=("core" if core else "other", *cases_of(("helped", helped))),
             severity="error" if core and "compute" in request.capabilities else "warning",
             where="; ".join(f"{', '.join(names)}: {why}" for why, names in causes.items()),
             count=len(named),
             names=", ".join(sorted({name for name, _, _ in named})),
             core=core,
             cause=next(iter(causes)),
+            helped=helped,
         )
     ]
 

@@ -13,7 +13,7 @@ from gpubind.planner import finding_order
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
 HOSTS = ("amd", "cdi", "companions", "driver", "graphics", "mig", "nodes", "platform", "runtime", "services")
-IMAGES = ("cuda", "image", "libraries", "manifests", "program")
+IMAGES = ("cuda", "image", "libc", "libraries", "manifests", "program")
 """The modules of this room in which rules are, by what they are about."""
 
 
@@ -71,10 +71,11 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
     for rule in asked(preflight):
         if rule.find is not None:
             findings += rule.find(preflight)
-    return tuple(sorted((one for one in findings if not _follows(one, findings)), key=finding_order))
+    said = {(one.code, one.vendor) for one in findings}
+    return tuple(sorted((one for one in findings if not _follows(one, said)), key=finding_order))
 
 
-def _follows(finding: Finding, findings: Iterable[Finding]) -> bool:
-    """Whether another of *findings*, about the same vendor, is the cause of *finding*, and says more."""
+def _follows(finding: Finding, said: Iterable[tuple[str, Optional[str]]]) -> bool:
+    """Whether a finding of *said*, codes with vendors, about the same vendor is the cause of *finding*."""
     causes = texts()[finding.code].get("follows", ())
-    return any(one.code in causes and finding.vendor in (None, one.vendor) for one in findings)
+    return any(code in causes and finding.vendor in (None, vendor) for code, vendor in said)

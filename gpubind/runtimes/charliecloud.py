@@ -16,6 +16,7 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.ldso.brought import Brought, UserBind
+from gpubind.memo.asked import changed
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Missing, Mount, Plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes import tables
@@ -259,9 +260,11 @@ def command(call: Call, start: Start, made: Words) -> Command:
     if "-W" in made.options or start.options.has("write-fake"):
         path = call.image if call.image.startswith("/") else f"{start.working_directory or ''}/{call.image}"
         _need_visible(path)
-    environ = dict(start.environ)
-    # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
-    environ.setdefault("USER", environ.get("LOGNAME") or (start.home or "/user").rpartition("/")[2] or "user")
+    environ = start.environ
+    if "USER" not in environ:
+        # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
+        name = environ.get("LOGNAME") or (start.home or "/user").rpartition("/")[2] or "user"
+        environ = changed(environ, values={"USER": name})
     return Command((call.program, *start.arguments, *made.options, call.image, "--", *call.in_directory), environ)
 
 

@@ -16,6 +16,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
 from gpubind.ldso.brought import Brought
+from gpubind.memo.asked import changed
 from gpubind.model import ContainerPath, DeviceNode, EnvVar, HostPath, Missing, Mount, Plan
 from gpubind.planner.placement import Layout, cdi_layout
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out, unsayable_path
@@ -148,7 +149,7 @@ def command(call: Call, start: Start, made: Words) -> Command:
     words = [*words, *start.arguments, *made.options, *image, *argv]
     return Command(
         (call.program, "run", *words),
-        {name: value for name, value in start.environ.items() if name not in made.unset},
+        changed(start.environ, unset=made.unset),
     )
 
 

@@ -13,6 +13,7 @@ from posixpath import normpath
 from typing import Optional
 
 from gpubind.ldso.brought import Brought, UserBind
+from gpubind.memo.asked import changed
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes import tables
@@ -93,8 +94,7 @@ def command(call: Call, start: Start, made: Words) -> Command:
     """The whole command line; `run` starts the image's runscript, `shell` its shell."""
     place = () if start.options.last("cwd") is not None else ("-w", _directory(start, call.tree))
     words = (call.program, "-R", call.image, *place, *start.arguments, *made.options, *call.in_directory)
-    environ = {name: value for name, value in start.environ.items() if name not in made.unset}
-    return Command(words, {**environ, **dict(made.env)})
+    return Command(words, changed(start.environ, unset=made.unset, values=dict(made.env)))
 
 
 def _directory(start: Start, image: Optional[Tree]) -> str:

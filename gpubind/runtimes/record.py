@@ -127,13 +127,17 @@ class Printed(NamedTuple):
     plan: Plan
 
 
+def _as_it_is(environ: Mapping[str, str]) -> Mapping[str, str]:
+    return environ
+
+
 class Form(NamedTuple):
     """A way to print a plan for a runtime: `plan --format NAME`."""
 
     render: Callable[[Printed], str]
     quoted: Optional[Callable[[Printed], str]] = None
     """The same for a shell's `eval`, with `--format sh` on top; None: it has no words to quote."""
-    environ_of: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
+    environ_of: Callable[[Mapping[str, str]], Mapping[str, str]] = _as_it_is
     """What of the caller's environment the plan is made with: a text may look at the rest when it is evaluated."""
 
 

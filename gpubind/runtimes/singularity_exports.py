@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Optional
 
 from gpubind.errors import GpubindError
 from gpubind.host import Host
+from gpubind.memo.asked import changed
 from gpubind.model import VENDORS, Plan, Request
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.edits import Bind, Words
@@ -150,13 +151,13 @@ def _line(change: Change) -> list[str]:
     ]
 
 
-def without_gpu_switches(environ: Mapping[str, str]) -> dict[str, str]:
+def without_gpu_switches(environ: Mapping[str, str]) -> Mapping[str, str]:
     """*environ* without the program's own GPU switches: an older one reads them whatever its options say."""
     gone = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in GPU_SWITCHES}
-    return {name: value for name, value in environ.items() if name not in gone}
+    return changed(environ, unset=gone)
 
 
-def without_variables(environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+def without_variables(environ: Mapping[str, str], names: Sequence[str]) -> Mapping[str, str]:
     """*environ* without *names*, by which the caller's own values would come into the container."""
     gone = {f"{prefix}{name}" for prefix in ("", "APPTAINERENV_", "SINGULARITYENV_") for name in names}
-    return {name: value for name, value in environ.items() if name not in gone}
+    return changed(environ, unset=gone)

@@ -66,15 +66,24 @@ def tools(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say, and for an
-    R mode (code `file-binds`).
+    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say, for an R
+    mode (code `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
     """
     edits = edits_of(plan, start.staged, lambda mount, source: None)
-    if edits.binds and start.environ.get(MODE, "").startswith("R"):
+    mode = start.environ.get(MODE, "")
+    if mode.startswith("F") and any(mount.rule == "libc" for mount in plan.mounts):
+        raise RuntimeLimitError(
+            "fixed-loader",
+            "udocker starts programs by the image's own loader in this mode",
+            where=f"{MODE}={mode}",
+            why="no bind takes the place of a file that the kernel opens at its real path",
+            hint="use mode P1: `udocker setup --execmode=P1 NAME`, or give --libc image",
+        )
+    if edits.binds and mode.startswith("R"):
         raise RuntimeLimitError(
             "file-binds",
             "udocker binds no file in this mode",
-            where=f"{MODE}={start.environ[MODE]}",
+            where=f"{MODE}={mode}",
             why="in the R modes it says `engine does not support file mounting`",
             hint="use mode P1: `udocker setup --execmode=P1 NAME`",
         )

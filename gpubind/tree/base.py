@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from posixpath import dirname
 from typing import Optional, Union
 
-from gpubind.budget import spend
+from gpubind.budget import LINKS_LIMIT, spend
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.stub import STUB_LIMIT, is_stub
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
 
-LINKS_LIMIT = 40  # as in Linux, fs/namei.c MAXSYMLINKS
 SHORTCUTS = 2
 """How deep in links a target's directory is looked up as a whole. Deeper ones are walked, and count to the limit."""
 TEXT_LIMIT = 1 << 20

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO, Union
 
+from gpubind.blob.regular import open_regular
 from gpubind.errors import HostReadError
 from gpubind.formats.elf import ElfFacts
 from gpubind.model import HostPath, Missing, RootedPath, Stat
@@ -17,8 +17,6 @@ from gpubind.tree.opened import OpenedTree
 if TYPE_CHECKING:
     from gpubind.blob.base import Blob
 
-# Never a terminal, never a FIFO that blocks, never through a link that appeared since it was resolved.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 DIRECTORIES_LIMIT = 128
 """Directories that a tree keeps open. A process has 1,024 descriptors mostly, and a tree is not alone in it."""
@@ -118,13 +116,9 @@ class LiveTree(OpenedTree):
         """The regular file *path*, opened: it may be another one than that which was looked at."""
         try:
             place, name = self._place_of(path)
-            descriptor = os.open(name, _FILE, dir_fd=place)
+            return open_regular(name, place)
         except (OSError, ValueError) as error:
             return _missing(error)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return descriptor
-        os.close(descriptor)
-        return Missing("unreadable", "it is not a regular file any more")
 
     def _place_of(self, path: str) -> tuple[int, str]:
         """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`."""
@@ -181,4 +175,5 @@ def _missing(error: Exception) -> Missing:
         return FORBIDDEN
     if number == errno.ELOOP:
         return LOOP
-    return Missing("unreadable", os.strerror(number or errno.EIO))
+    said = error.strerror if isinstance(error, OSError) else None
+    return Missing("unreadable", said or os.strerror(number or errno.EIO))

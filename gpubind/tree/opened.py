@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, BinaryIO, Union, cast
 
 from gpubind.errors import FormatError
-from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, parse_elf, parse_ident
+from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.model import Missing, RootedPath
 from gpubind.tree.base import Tree
 
@@ -69,6 +69,8 @@ class OpenedTree(Tree):
         stream = self._stream(path)
         if isinstance(stream, Missing):
             return stream
+        from gpubind.formats.elf_dynamic import parse_elf
+
         try:
             with stream:
                 return parse_elf(stream)

@@ -91,13 +91,17 @@ def elf(
     cuda_note: Optional[CudaNote] = None,
     executable_stack: bool = False,
     no_default_directories: bool = False,
+    private: Sequence[str] = (),
 ) -> bytes:
-    """A file with these facts; *needs* maps a library to the versions that are wanted of it."""
+    """A file with these facts; *needs* maps a library to the versions that are wanted of it.
+
+    *private* are symbols of version GLIBC_PRIVATE: it has them if it defines that version, else it wants them.
+    """
     wanted = tuple(VersionNeed(library, tuple(versions)) for library, versions in (needs or {}).items())
     ident = ElfIdent(bits, order, machine, kind)
     single = (soname, tuple(needed), rpath, runpath, interpreter)
     flags = (executable_stack, no_default_directories)
-    return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note, *flags))
+    return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note, *flags), private=private)
 
 
 def stub(soname: str = "libcuda.so.1", imports: Sequence[str] = ()) -> bytes:
@@ -110,7 +114,7 @@ def stub(soname: str = "libcuda.so.1", imports: Sequence[str] = ()) -> bytes:
     return elf(soname, needed=("libc.so.6",) if imports else ()) + names.encode()
 
 
-def build_elf(facts: ElfFacts, sections: bool = True, says_stack: bool = True) -> bytes:
+def build_elf(facts: ElfFacts, sections: bool = True, says_stack: bool = True, private: Sequence[str] = ()) -> bytes:
     """The file that *facts* tell of. Of version definitions, each but the first two has the one before it as parent.
 
     Without *sections*: as `sstrip` leaves a file, with program headers only. Without *says_stack*: with no
@@ -127,6 +131,7 @@ def build_elf(facts: ElfFacts, sections: bool = True, says_stack: bool = True) -
     tags = [(tag, strings(text)) for tag, text in names]
     needs = _version_needs(order, strings, facts.version_needs, max(2, len(facts.version_definitions) + 1))
     definitions = _version_definitions(order, strings, facts.version_definitions)
+    symbols, numbers = _symbols(order, forms, strings, facts, private)
 
     header_size = 16 + struct.calcsize(order + forms.header)
     program_size = struct.calcsize(order + forms.program)
@@ -143,10 +148,10 @@ def build_elf(facts: ElfFacts, sections: bool = True, says_stack: bool = True) -
         put(".interp", _PROGBITS, facts.interpreter.encode("utf-8", "surrogateescape") + b"\0")
     tags += [(_DT_STRTAB, put(".dynstr", _STRTAB, bytes(strings.data))), (_DT_STRSZ, len(strings.data))]
     symbol_size = struct.calcsize(order + forms.symbol)
-    tags += [(_DT_SYMTAB, put(".dynsym", _DYNSYM, bytes(symbol_size), ".dynstr", 1, symbol_size))]
+    tags += [(_DT_SYMTAB, put(".dynsym", _DYNSYM, symbols, ".dynstr", 1, symbol_size))]
     tags += [(_DT_SYMENT, symbol_size)]
     if needs or definitions:
-        tags += [(_DT_VERSYM, put(".gnu.version", _VERSYM, bytes(2), ".dynsym", 0, 2))]
+        tags += [(_DT_VERSYM, put(".gnu.version", _VERSYM, numbers, ".dynsym", 0, 2))]
     if needs:
         count = len(facts.version_needs)
         tags += [(_DT_VERNEED, put(".gnu.version_r", _VERNEED, needs, ".dynstr", count)), (_DT_VERNEEDNUM, count)]
@@ -198,6 +203,26 @@ def _cuda_note(order: str, note: CudaNote) -> bytes:
     said = {"format": "1.0", "CUDA version": note.cuda, "driver": note.drivers, "device": [1, 2]}
     name, text = b"NVIDIA Corporation\0", json.dumps(said).encode() + b"\0"
     return struct.pack(order + "III", len(name), len(text), 1) + name.ljust(20, b"\0") + text
+
+
+def _symbols(
+    order: str, forms: _Class, strings: _Strings, facts: ElfFacts, private: Sequence[str]
+) -> tuple[bytes, bytes]:
+    """The table of symbols, of which the first is none, and the number of the version of each."""
+    definitions = facts.version_definitions
+    wanted = [version for need in facts.version_needs for version in need.versions]
+    is_defined = "GLIBC_PRIVATE" in definitions
+    number = 0
+    if private:
+        before = max(2, len(definitions) + 1)
+        number = definitions.index("GLIBC_PRIVATE") + 1 if is_defined else wanted.index("GLIBC_PRIVATE") + before
+    place = 1 if is_defined else 0
+    rows = [(0, 0, 0, 0, 0, 0)]
+    for name in private:
+        at = strings(name)
+        rows.append((at, 0x12, 0, place, 0, 0) if forms.word == 8 else (at, 0, 0, 0x12, 0, place))
+    table = b"".join(struct.pack(order + forms.symbol, *row) for row in rows)
+    return table, struct.pack(f"{order}{len(rows)}H", 0, *[number] * len(private))
 
 
 def _version_needs(order: str, strings: _Strings, needs: Sequence[VersionNeed], index: int) -> bytes:

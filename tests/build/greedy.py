@@ -9,9 +9,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+from build import hostile
 from build.elf import elf
 from build.images import glibc
-from build.layers import LAYER, Blobs, docker_archive, oci_layout, tar, write
+from build.layers import LAYER, Blobs, docker_archive, oci_layout, packed, tar, write, zstd
 from build.layers import archive as archived
 from build.squashfs import SifObject, sif, squashfs
 from build.trees import Dir, File, Item, Link, Spec, make_tree
@@ -190,3 +191,117 @@ def four_thousand_compat_libraries(path: Path) -> str:
         f"/usr/local/cuda-{number}/compat/libcuda.so.1": library + b"%d" % number for number in range(4000)
     }
     return of_sif(path, spec)
+
+
+@greedy
+def a_program_of_60_mb_of_zeros(path: Path) -> str:
+    return of_sif(path, {PROGRAM: File(elf(kind=2, needed=("libc.so.6",)) + bytes(60 << 20), 0o755)})
+
+
+@greedy
+def a_script_whose_first_line_has_60_mb(path: Path) -> str:
+    return of_sif(path, {PROGRAM: File(b"#!/bin/x " + b" " * (60 << 20), 0o755)})
+
+
+@greedy
+def libraries_that_want_4_000_versions_of_each_other(path: Path) -> str:
+    names = [f"lib{number}.so" for number in range(100)]
+    spec: dict[str, Item] = {PROGRAM: File(elf(kind=2, needed=names), 0o755)}
+    for name in names:
+        needs = {other: [f"V_{other}_{number}" for number in range(40)] for other in names}
+        defines = [name, *(f"V_{name}_{number}" for number in range(40))]
+        spec[f"{LIBRARIES}/{name}"] = elf(name, needed=names, needs=needs, defines=defines)
+    return of_sif(path, spec)
+
+
+@greedy
+def directories_behind_40_links_each(path: Path) -> str:
+    links: dict[str, Item] = {f"/l{number}": Link(f"l{number + 1}") for number in range(39)}
+    named = "".join(f"/l0/../l0/../l0/{number}\n" for number in range(1000))
+    needed = [f"lib{number}.so" for number in range(4000)]
+    return of_sif(path, {
+        **links, "/l39": Dir(), "/etc/ld.so.conf": named, PROGRAM: File(elf(kind=2, needed=needed), 0o755),
+    })  # fmt: skip
+
+
+@greedy
+def python_packages_of_300_prefixes(path: Path) -> str:
+    package = "/opt/p{}/lib/python3.{}/site-packages/nvidia_cuda_runtime_cu12-12.{}.0.dist-info"
+    return of_sif(path, {package.format(prefix, minor, minor): Dir() for prefix in range(300) for minor in range(20)})
+
+
+@greedy
+def one_variable_of_4_mb_in_a_configuration(path: Path) -> str:
+    env = ["LD_LIBRARY_PATH=" + ":".join(f"/a{number}" for number in range(400_000))]
+    (path / "image.tar").write_bytes(archived(docker_archive([tar(BASE)], env)))
+    return str(path / "image.tar")
+
+
+@greedy
+def a_configuration_of_lists_in_lists(path: Path) -> str:
+    files = docker_archive([tar(BASE)])
+    import json
+
+    name = json.loads(files["manifest.json"])[0]["Config"]
+    files[name] = b'{"config": {"x": ' + b"[" * 2_000_000 + b"]" * 2_000_000 + b"}}"
+    (path / "image.tar").write_bytes(archived(files))
+    return str(path / "image.tar")
+
+
+@greedy
+def five_hundred_layers_that_empty_a_directory(path: Path) -> str:
+    base = tar({**BASE, **{f"/d/{number}": "" for number in range(20_000)}})
+    layer = tar({"/d/.wh..wh..opq": "", **{f"/d/{number}": "" for number in range(500)}})
+    return write(path / "image", oci_layout([packed(base), *[packed(layer)] * 500]))
+
+
+@greedy
+def three_hundred_layers_of_zstd_with_a_library_each(path: Path) -> str:
+    names = [f"lib{number}.so" for number in range(300)]
+    program = tar({**BASE, PROGRAM: File(elf(kind=2, needed=names), 0o755)})
+    return write(path / "image", oci_layout([zstd(program), *(zstd(tar({f"/lib/{n}": elf(n)})) for n in names)]))
+
+
+@greedy
+def maps_of_sparse_files_in_512_layers(path: Path) -> str:
+    import json
+    import tarfile
+
+    info = tarfile.TarInfo("a")
+    info.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[482] = 1
+    header[148:156] = b"%06o\0 " % (sum(header) - sum(header[148:156]) + 8 * 32)
+    block = bytes(504) + b"\1" + bytes(7)
+    member = bytes(header) + block * 4000 + bytes(512)
+    files = docker_archive([tar(BASE, end=False) + member * 7])
+    manifest = json.loads(files["manifest.json"])
+    manifest[0]["Layers"] *= 512
+    files["manifest.json"] = json.dumps(manifest).encode()
+    (path / "image.tar").write_bytes(archived(files))
+    return str(path / "image.tar")
+
+
+@greedy
+def records_before_members_in_512_layers(path: Path) -> str:
+    import json
+
+    record = hostile.pax(b"%d a=%s\n" % (1 << 20, b"x" * ((1 << 20) - 11)))
+    files = docker_archive([tar(BASE, end=False) + record * 14 + tar({"/a": "a"})])
+    manifest = json.loads(files["manifest.json"])
+    manifest[0]["Layers"] *= 512
+    files["manifest.json"] = json.dumps(manifest).encode()
+    (path / "image.tar").write_bytes(archived(files))
+    return str(path / "image.tar")
+
+
+for name in (
+    "squashfs_of_one_great_directory",
+    "squashfs_of_seven_directories_with_one_great_listing",
+    "a_million_small_files",
+    "long_paths_in_great_number",
+    "links_in_great_number",
+    "whiteouts_in_great_number",
+    "json_of_many_lists_in_a_layout",
+):
+    GREEDY[name] = hostile.CASES[name]

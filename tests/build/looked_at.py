@@ -23,7 +23,7 @@ LOOKED_AT = ("/", "/etc", "/lib", "/usr/lib", "/.singularity.d/env", "/bin", "/u
 READ = ("/etc/ld.so.conf", "/etc/ld.so.cache", "/lib/secret", "/secret", "/etc/passwd", "/lib/libc.so.6", "/up/secret")
 
 MODULES = (
-    "elftools.elf.elffile",
+    "gpubind.formats.elf_dynamic",
     "gpubind.image.oci",
     "gpubind.image.squashfs",
     "lz4.block",

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, parse_elf, parse_ident
+from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, parse_ident
+from gpubind.formats.elf_dynamic import parse_elf
 from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
 from gpubind.formats.stub import is_stub
 from gpubind.host.recorded import RecordedHost

@@ -41,9 +41,8 @@ sys.exit(main(sys.argv[1:]))
 
 def gpubind(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GPUBIND_", "APPTAINER", "CUDA_"))}
-    return subprocess.run(
-        [sys.executable, "-c", AS_ORDINARY_USER, *words], capture_output=True, text=True, env={**kept, **environ}
-    )
+    around = {**kept, "GPUBIND_MEMO": "off", **environ}
+    return subprocess.run([sys.executable, "-c", AS_ORDINARY_USER, *words], capture_output=True, text=True, env=around)
 
 
 @pytest.fixture

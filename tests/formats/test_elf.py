@@ -7,12 +7,16 @@ import os
 import struct
 import sys
 import time
-from typing import Any, Literal, Optional
+from pathlib import Path
+from typing import Literal, Optional
 
 import pytest
 from build import answers, damaged
+from build.amd import opt
+from build.driver import debian
 from build.elf import AARCH64, ARM, EXECUTABLE, I386, PPC64, SHARED_OBJECT, X86_64, build_elf, elf
-from elftools.elf.elffile import ELFFile
+from build.elf_sections import by_sections
+from build.trees import make_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,10 +27,9 @@ from gpubind.formats.elf import (
     ElfIdent,
     NotElf,
     VersionNeed,
-    parse_cuda_note,
-    parse_elf,
     parse_ident,
 )
+from gpubind.formats.elf_dynamic import parse_cuda_note, parse_elf
 from gpubind.model import CudaNote
 
 Order = Literal["little", "big"]
@@ -166,7 +169,7 @@ def test_a_definition_is_named_without_its_parents() -> None:
 
 def test_dynamic_facts_do_not_need_section_headers() -> None:
     stripped = parse(build_elf(FULL, sections=False))
-    assert stripped[:6] == FULL[:6]
+    assert stripped == FULL
 
 
 def test_a_file_without_dynamic_segment_is_read() -> None:
@@ -177,6 +180,13 @@ def test_a_file_without_dynamic_segment_is_read() -> None:
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
 _TEXTS = st.lists(_TEXT, max_size=4).map(tuple)
+
+
+def _plausible(facts: ElfFacts) -> ElfFacts:
+    """Only libcuda has something to say about CUDA."""
+    return facts if (facts.soname or "").startswith("libcuda.so") else facts._replace(cuda_note=None)
+
+
 _FACTS = st.builds(
     ElfFacts,
     st.builds(
@@ -186,7 +196,7 @@ _FACTS = st.builds(
         st.sampled_from([X86_64, I386, ARM, AARCH64, PPC64]),
         st.sampled_from([EXECUTABLE, SHARED_OBJECT]),
     ),
-    st.none() | _TEXT,
+    st.none() | _TEXT | st.just("libcuda.so.1"),
     _TEXTS,
     st.none() | _TEXT,
     st.none() | _TEXT,
@@ -195,7 +205,7 @@ _FACTS = st.builds(
     _TEXTS,
     st.none()
     | st.builds(CudaNote, st.just("12.4"), st.lists(st.integers(470, 999), unique=True).map(sorted).map(tuple)),
-)
+).map(_plausible)
 
 
 @given(_FACTS)
@@ -216,17 +226,9 @@ def real_files() -> list[str]:
     return [os.path.realpath(sys.executable), *sorted(path for path in mapped if os.path.isfile(path))[:15]]
 
 
-def of_pyelftools(path: str) -> tuple[Optional[str], list[str], list[tuple[str, list[str]]], list[str]]:
-    """soname, needed, version needs and definitions, by pyelftools' own ways: sections and tags by name."""
+def facts_of(path: str) -> ElfFacts:
     with open(path, "rb") as stream:
-        file: Any = ELFFile(stream)
-        tags = [tag for s in file.iter_segments() if s["p_type"] == "PT_DYNAMIC" for tag in s.iter_tags()]
-        soname = next((tag.soname for tag in tags if tag.entry.d_tag == "DT_SONAME"), None)
-        needed = [tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"]
-        wants, defines = (file.get_section_by_name(f".gnu.version_{letter}") for letter in "rd")
-        needs = [(need.name, [aux.name for aux in all_]) for need, all_ in wants.iter_versions()] if wants else []
-        definitions = [next(iter(all_)).name for _, all_ in defines.iter_versions()] if defines else []
-        return soname, needed, needs, definitions
+        return parse_elf(stream)
 
 
 def test_real_files_say_what_pyelftools_says_of_them() -> None:
@@ -234,11 +236,37 @@ def test_real_files_say_what_pyelftools_says_of_them() -> None:
     assert len(paths) > 1
     for path in paths:
         with open(path, "rb") as stream:
-            facts = parse_elf(stream)
-        needs = [(need.library, list(need.versions)) for need in facts.version_needs]
-        assert (facts.soname, list(facts.needed), needs, list(facts.version_definitions)) == of_pyelftools(path), path
-        assert facts.ident.bits == (64 if sys.maxsize > 1 << 32 else 32)
-        assert facts.ident.order == sys.byteorder
+            assert facts_of(path) == by_sections(stream), path
+
+
+@given(_FACTS)
+@settings(max_examples=50, deadline=None)
+def test_built_files_say_what_pyelftools_says_of_them(facts: ElfFacts) -> None:
+    assert by_sections(io.BytesIO(build_elf(facts))) == facts
+
+
+def test_every_elf_file_of_a_built_host_says_what_pyelftools_says_of_it(tmp_path: Path) -> None:
+    make_tree(tmp_path / "amd", opt())
+    make_tree(tmp_path / "nvidia", debian())
+    seen = 0
+    for directory, _, names in os.walk(tmp_path):
+        for path in (os.path.join(directory, name) for name in names):
+            if os.path.isfile(path) and not isinstance(parse_ident(Path(path).read_bytes()[:HEAD_SIZE]), NotElf):
+                with open(path, "rb") as stream:
+                    assert facts_of(path) == by_sections(stream), path
+                seen += 1
+    assert seen > 20
+
+
+def test_a_file_without_section_headers_says_what_it_says_with_them() -> None:
+    """ld.so loads it, so what it needs counts. Who goes by sections sees no versions."""
+    real = next(path for path in real_files() if facts_of(path).version_needs)
+    data = bytearray(Path(real).read_bytes())
+    wide = data[4] == 2
+    struct.pack_into("Q" if wide else "I", data, 40 if wide else 32, 0)  # e_shoff
+    struct.pack_into("HHH", data, 58 if wide else 46, 0, 0, 0)  # the size of a header, their number, that of the names
+    assert parse(bytes(data)) == facts_of(real)
+    assert by_sections(io.BytesIO(data)) == facts_of(real)._replace(version_needs=(), version_definitions=())
 
 
 # Damage.
@@ -262,26 +290,30 @@ def test_damage_gives_a_value_or_a_place(data: bytes) -> None:
     answers(parse, data)
 
 
-def section_header(data: bytes, kind: int) -> int:
-    """Where the 64-bit section header of this type is."""
-    start, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
-    return next(at for at in range(start, start + 64 * count, 64) if struct.unpack_from("<I", data, at + 4)[0] == kind)
+@pytest.mark.parametrize(
+    ("facts", "place"),
+    [
+        (FULL._replace(version_definitions=tuple(f"A_{n}" for n in range(5000))), "version definitions"),
+        (FULL._replace(version_needs=(VersionNeed("liba.so", tuple(f"A_{n}" for n in range(5000))),)), "version needs"),
+        (FULL._replace(needed=tuple(f"lib{n}.so" for n in range(5000))), "dynamic section"),
+    ],
+    ids=["definitions", "needs", "needed"],
+)
+def test_thousands_of_names_are_refused(facts: ElfFacts, place: str) -> None:
+    assert refusal(build_elf(facts)).place == place
 
 
-@pytest.mark.parametrize(("kind", "name"), [(0x6FFFFFFE, "needs"), (0x6FFFFFFD, "definitions")])
-def test_versions_that_point_at_themselves_end_soon(kind: int, name: str) -> None:
-    """4000 versions of 4000 names each, all of them the same few bytes: 16 million reads if nobody counts."""
-    data = bytearray(build_elf(FULL))
-    header = section_header(bytes(data), kind)
-    at = struct.unpack_from("<Q", data, header + 24)[0]
-    struct.pack_into("<I", data, header + 44, 4000)
-    aux = 16 if kind == 0x6FFFFFFE else 20
-    struct.pack_into("<H", data, at + (2 if aux == 16 else 6), 4000)
-    struct.pack_into("<II", data, at + aux - 8, aux, 0)
-    struct.pack_into("<I", data, at + aux + (12 if aux == 16 else 4), 0)
+def test_libraries_that_share_their_versions_end_soon() -> None:
+    """2000 libraries, of all of which the same 2000 versions are wanted: four million if nobody counts."""
+    shared = VersionNeed("last.so", tuple(f"V_{number}" for number in range(2000)))
+    others = tuple(VersionNeed(f"lib{number}.so", ("V",)) for number in range(2000))
+    data = bytearray(build_elf(FULL._replace(version_needs=(*others, shared))))
+    at = struct.unpack_from("<Q", data, data.index(struct.pack("<Q", 0x6FFFFFFE)) + 8)[0]  # what DT_VERNEED says
+    records = [at + 32 * number for number in range(2001)]  # each with its one version behind it
+    for record in records[:-1]:
+        struct.pack_into("<I", data, record + 8, records[-1] + 16 - record)
     started = time.monotonic()
-    if answers(parse, bytes(data)):
-        assert name == "definitions"  # of which only the first name counts
+    assert refusal(bytes(data)).place == "version needs"
     assert time.monotonic() - started < 5
 
 
@@ -295,19 +327,17 @@ class CountingStream(io.BytesIO):
         return super().read(size)
 
 
-@pytest.mark.parametrize("at", [54, 58])
-def test_headers_of_great_size_are_not_read(at: int) -> None:
-    """65535 headers of 65535 bytes: four gigabytes in memory, in a file with a hole."""
-    data = bytearray(elf(needed=["libc.so.6"]))
+@pytest.mark.parametrize(("at", "is_read"), [(54, False), (58, True)], ids=["program", "section"])
+def test_headers_of_great_size_are_not_read(at: int, is_read: bool) -> None:
+    """65535 headers of 65535 bytes: four gigabytes in memory, in a file with a hole. ld.so reads no section headers."""
+    data = bytearray(elf("libcuda.so.1", needed=["libc.so.6"]))
     struct.pack_into("<HH", data, at, 0xFFFF, 4000)
     stream = CountingStream(bytes(data))
-    with pytest.raises(FormatError, match="bad-elf"):
-        parse_elf(stream)
+    assert answers(lambda _: parse_elf(stream), b"") is is_read
     assert stream.most < 1 << 20
 
 
 def test_a_second_dynamic_segment_is_refused() -> None:
-    """For each one pyelftools looks through all section headers: thousands of them would take hours."""
     data = bytearray(elf(needed=["libc.so.6"]))
     data[64:120] = data[120:176]  # PT_LOAD becomes another PT_DYNAMIC
     assert refusal(bytes(data)).place == "program headers"
@@ -318,13 +348,14 @@ def test_a_second_dynamic_segment_is_refused() -> None:
     [
         pytest.param(5000 * [(1, 1)], "dynamic section", id="needed"),
         pytest.param(70_000 * [(30, 0)], "dynamic tags", id="tags"),
+        pytest.param([(30, 0)], "dynamic section", id="end"),
     ],
 )
 def test_a_dynamic_section_without_end_is_refused(tags: list[tuple[int, int]], place: str) -> None:
     data = bytearray(elf(needed=["libc.so.6"]))
-    struct.pack_into("<Q", data, 64 + 56 + 8, len(data))  # PT_DYNAMIC's offset
-    strings = (5, 64 + 2 * 56)  # DT_STRTAB
-    data += b"".join(struct.pack("<QQ", *tag) for tag in [strings, *tags, (0, 0)])
+    struct.pack_into("<QQ", data, 64 + 56 + 8, len(data), len(data))  # where PT_DYNAMIC is, and is loaded
+    data += b"".join(struct.pack("<QQ", *tag) for tag in tags)
+    struct.pack_into("<Q", data, 64 + 32, len(data))  # PT_LOAD has it
     assert refusal(bytes(data)).place == place
 
 

@@ -32,7 +32,8 @@ from gpubind.explanation import explain
 from gpubind.facade import check, open_host, plan
 from gpubind.formats.bundle import parse_bundle
 from gpubind.formats.cdi import parse_cdi
-from gpubind.formats.elf import parse_cuda_note, parse_elf, parse_ident
+from gpubind.formats.elf import parse_ident
+from gpubind.formats.elf_dynamic import parse_cuda_note, parse_elf
 from gpubind.formats.env_arguments import parse_env_arguments
 from gpubind.formats.filelist import parse_filelist
 from gpubind.formats.gpu_ids import parse_gpu_id, parse_gpus
@@ -70,7 +71,7 @@ from gpubind.image import Image, open_image
 from gpubind.image.facts import read_image
 from gpubind.image.tar import members
 from gpubind.ldso.hwcaps import parse_cpuinfo
-from gpubind.model import Plan, Request
+from gpubind.model import CudaNote, Plan, Request
 from gpubind.preparation import words_of
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.start import Start
@@ -113,6 +114,7 @@ def _elf_seeds() -> tuple[bytes, ...]:
         elf(kind=2, interpreter="/lib64/ld-linux-x86-64.so.2", needs={"libc.so.6": ["GLIBC_2.2.5", "GLIBC_2.34"]}),
         elf("libc.so.6", defines=["libc.so.6", "GLIBC_2.2.5", "GLIBC_2.36"], bits=32, machine=3),
         elf("libx.so", rpath="/a:/b", executable_stack=True, no_default_directories=True),
+        elf("libcuda.so.1", defines=["libcuda.so.1"], cuda_note=CudaNote("12.9", (575,)), order="big", machine=21),
     )
 
 
@@ -190,7 +192,7 @@ def _of_seeds(name: str, take: Callable[[bytes], object], words: Sequence[bytes]
 
 
 PARSERS: dict[str, Target] = {
-    "elf": Target(_elf_seeds, _elf, (b"\x7fELF",), 6),
+    "elf": Target(_elf_seeds, _elf, (b"\x7fELF", b"\xfe\xff\xff\x6f", b"\xfc\xff\xff\x6f"), 6),
     "ld-cache": Target(_caches, _cache, (b"glibc-ld.so.cache1.1", b"ld.so-1.7.0\0", b"\x24\xa0\xd7\x42")),
     "record": Target(lambda: (_small_record(),), _record, JSON_WORDS, 2),
     "tar": Target(lambda: (SMALL_TAR, packed(SMALL_TAR), zstd(SMALL_TAR)), _tar, (b"ustar\0", b"ustar  \0"), 5),

@@ -41,6 +41,7 @@ def test_a_file_in_a_home_that_may_not_be_entered_is_absent(tmp_path: Path, monk
     def forbidden(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied")
 
+    make_tree(tmp_path, {"/gpubind/nvliblist.conf": "libcuda.so\n"})
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(os, "open", forbidden)
     monkeypatch.setattr(os, "access", lambda *_: False)

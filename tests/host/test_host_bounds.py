@@ -1,4 +1,4 @@
-"""What a host costs to look at: any file of 16 MB ends in a verdict or an error within 5 s and 300 MB."""
+"""What a host costs to look at: its helper programs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from build.bounded import MEMORY, SECONDS, run_bounded
-from build.greedy_hosts import GREEDY_HOSTS
 
 from gpubind.budget import BOUNDS, current, one_command
 from gpubind.host import programs
 from gpubind.model import Missing
-
-
-@pytest.mark.parametrize("name", GREEDY_HOSTS)
-def test_a_greedy_host_ends_in_a_verdict_or_an_error_in_time(tmp_path: Path, name: str) -> None:
-    root = GREEDY_HOSTS[name](tmp_path)
-    cost = run_bounded("check", "--nv", "--root", root, "--dev-root", root)
-    assert cost.status in (0, 1, 4, 5), cost.stderr
-    assert cost.seconds < SECONDS
-    assert cost.memory < MEMORY
 
 
 def test_helper_programs_have_a_time_in_all_and_not_only_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,11 @@
-"""What an image costs to look at: any of 16 MB ends in a verdict or an error within 5 s and 300 MB."""
+"""What an image costs to look at, and the budget that it is spent of."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from build.bounded import MEMORY, SECONDS, run_bounded
+from build.bounded import run_bounded
 from build.greedy import GREEDY, PROGRAM, of_sif
 from build.trees import Dir, File
 
@@ -14,15 +14,6 @@ from gpubind.budget import BOUNDS, Budget, current, one_command, renew, spend, t
 from gpubind.errors import EXIT_UNREADABLE, BoundError
 
 HOST = "debian13-nvidia550"
-
-
-@pytest.mark.parametrize("name", GREEDY)
-def test_a_greedy_image_ends_in_a_verdict_or_an_error_in_time(tmp_path: Path, name: str) -> None:
-    image = GREEDY[name](tmp_path)
-    cost = run_bounded("check", "--nv", "--host", HOST, "--image", image, "--program", PROGRAM)
-    assert cost.status in (0, 1, 4, 5), cost.stderr
-    assert cost.seconds < SECONDS
-    assert cost.memory < MEMORY
 
 
 def test_the_error_says_which_bound_and_how_to_raise_it(tmp_path: Path) -> None:

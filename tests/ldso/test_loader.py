@@ -7,7 +7,7 @@ from build.ldcache import build_ldcache, entry
 from build.trees import Dir, Link, Spec, recorded_tree
 
 from gpubind.formats.ldsoconf import parse_ldsoconf
-from gpubind.ldso.loader import Loader, loader_directories
+from gpubind.ldso.loader import Loader
 
 LIB = elf("libx.so.1")
 
@@ -48,7 +48,7 @@ def test_the_directories_are_those_of_ld_so_conf_with_its_includes_then_multiarc
         "/lib": Link("usr/lib"),
         "/usr/lib64": Dir(),
     }
-    assert loader_directories(recorded_tree(spec)) == (
+    assert Loader(recorded_tree(spec)).directories == (
         "/opt/a",
         "/opt/b",
         "/opt/last",
@@ -60,7 +60,7 @@ def test_the_directories_are_those_of_ld_so_conf_with_its_includes_then_multiarc
 
 def test_an_include_that_includes_itself_ends() -> None:
     spec: Spec = {"/etc/ld.so.conf": "include /etc/ld.so.conf\n/opt/a\n", "/opt/a": Dir()}
-    assert loader_directories(recorded_tree(spec)) == ("/opt/a",)
+    assert Loader(recorded_tree(spec)).directories == ("/opt/a",)
 
 
 def test_a_name_with_a_slash_is_no_soname() -> None:

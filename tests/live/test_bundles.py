@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from live import c_library
 from live.containers import PROBE
 from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
 from live.table import Shows
@@ -176,6 +177,16 @@ def test_no_library_and_no_program_wants_a_newer_c_library(
     assert [why for why in report["unloadable"].values() if "cannot open shared object file" not in why] == []
     assert [line for lines in report["unlinked"].values() for line in lines if VERSION.search(line)] == []
     shows(case.runtime, f"{case.suite} loads")
+
+
+@cases([case for case in ALL if str(case) in ("crun-bullseye-root", "crun-bullseye-user")])
+def test_a_bundles_programs_run_on_the_hosts_c_library(
+    trixie: Machine, bundles: Bind, case: Started, request: pytest.FixtureRequest
+) -> None:
+    options = (*c_library.VENDORS, *c_library.HOSTS)
+    said = start(trixie, bundles, case, "python3", "-c", c_library.PROBE, options=options).stdout
+    who = "an ordinary user" if case.user else "root"
+    c_library.hold(request, trixie, f"crun, {who}", case.suite, c_library.report(said))
 
 
 @cases(ALL)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Optional
 
+from build.c_library import LIBRARIES, c_library
 from build.driver import V, kernel, rhel
 from build.elf import elf, stub
 from build.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
 from build.starts import start
 from build.trees import Dir, File, Link, Spec, recorded_tree
 
+from gpubind.image import Image
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.model import ContainerPath, CudaNote, HostPath
 from gpubind.runtimes.start import Start
@@ -50,6 +53,21 @@ def program(**facts: object) -> Spec:
 def runs(spec: Spec, name: str = SELF_MADE) -> Situation:
     """*name* started in the image of *spec*."""
     return Situation(HOST, image(spec), program=name)
+
+
+OLDER = (glibc("2.36"), c_library("2.36"))
+
+
+def newer(opened: Optional[Image], *, libraries: Sequence[str] = LIBRARIES, libc: str = "host") -> Situation:
+    """A host with glibc 2.41 that has *libraries*, and that the image's programs shall run on."""
+    host = {"/lib": Link("usr/lib"), **c_library("2.41", libraries, private=("__kept",))}
+    return Situation((*HOST, host), opened, {"libc": libc})
+
+
+def private(symbol: str) -> Spec:
+    """A library of nobody's that uses a private symbol of glibc's."""
+    needs = {"libc.so.6": ("GLIBC_2.4", "GLIBC_PRIVATE")}
+    return {f"{LIB}/libtrace.so": elf("libtrace.so", needed=("libc.so.6",), needs=needs, private=(symbol,))}
 
 
 MACHINE = recorded_tree({"/home/me/a.out": File(elf(kind=2, needed=("libc.so.6",)), 0o755)})
@@ -98,6 +116,14 @@ IMAGES: dict[str, Case] = {
         Situation((*HOST, needing("libcuda", needs={"libc.so.6": ("GLIBC_2.38",)})), image(glibc("2.36"))),
         Situation((*HOST, needing("libcuda", needs={"libc.so.6": ("GLIBC_2.36",)})), image(glibc("2.36"))),
     ),
+    "libc-host": Case(newer(image(*OLDER)), newer(image(*OLDER), libc="image")),
+    # A file of the image's wants what the host's C library does not give to its own parts, or does.
+    "libc-private": Case(newer(image(*OLDER, private("__gone"))), newer(image(*OLDER, private("__kept")))),
+    "libc-refused": Case(
+        newer(image(*OLDER), libraries=("libm.so.6",)),
+        newer(image(*OLDER), libraries=("libm.so.6",), libc="image"),
+    ),
+    "libc-without-image": Case(newer(None), newer(image(*OLDER))),
     "image-without-glibc": Case(Situation(HOST, image(MUSL)), Situation(HOST, image(glibc()))),
     "image-env-undecided": Case(
         Situation(HOST, image(glibc(), sandbox("export LD_LIBRARY_PATH=$(find / -name lib)"))),

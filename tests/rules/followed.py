@@ -86,6 +86,8 @@ FOLLOWED: dict[str, Followed] = {
     "gpu-forbidden": with_request("gpu-forbidden", "choose a GPU that the job has", gpus="1"),
     "gpu-uuid-unknown": almost("gpu-uuid-unknown", "choose with --gpus by PCI address"),
     "image-unknown": almost("image-unknown", "give --image"),
+    "libc-host": almost("libc-host", "leave --libc out"),
+    "libc-without-image": almost("libc-without-image", "give --image"),
     "library-path-last": Followed(
         "leave out --no-eval",
         CASES["library-path-last"].fires._replace(start=start(program="singularity")),
@@ -122,6 +124,8 @@ FOLLOWED: dict[str, Followed] = {
     "image-architecture": almost("image-architecture", "use an image for the host's architecture"),
     "image-env-undecided": almost("image-env-undecided", "plain assignments and exports are understood"),
     "image-libc": with_image("image-libc", "use an image with a newer C library", glibc("2.38")),
+    "libc-private": with_request("libc-private", "give --libc image", libc="image"),
+    "libc-refused": almost("libc-refused", "give --libc image"),
     "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
     "library-missing": almost("library-missing", "install libX11.so.6 in the image"),
     "library-version": almost("library-version", "use an image with a newer"),
@@ -160,7 +164,9 @@ FOLLOWED: dict[str, Followed] = {
     "require-unsatisfied": almost("require-unsatisfied", "NVIDIA_DISABLE_REQUIRE=1"),
     "stub-in-image": with_image("stub-in-image", "remove it from the image", glibc()),
     "userspace-conflict": almost("userspace-conflict", "in the image"),
-    "userspace-left-out": almost("userspace-left-out", "one with a C library as new as the host's"),
+    "userspace-left-out": almost(
+        "userspace-left-out", "use an image with ROCm of its own, or one with a C library as new as the host's"
+    ),
     "userspace-missing": almost("userspace-missing", "use an image with ROCm"),
     "vendor-neutral-missing": almost("vendor-neutral-missing", "install its packages in the image"),
     # Files and packages of the host.

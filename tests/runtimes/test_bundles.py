@@ -297,7 +297,12 @@ def write_bundle(directory: Path, text: Optional[str] = None, **more: Any) -> Pa
 
 
 def gpubind(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    around = {"PATH": "/usr/bin:/bin", **{k: v for k, v in os.environ.items() if k == "PYTHONPATH"}, **env}
+    around = {
+        "PATH": "/usr/bin:/bin",
+        "GPUBIND_MEMO": "off",
+        **{k: v for k, v in os.environ.items() if k == "PYTHONPATH"},
+        **env,
+    }
     return subprocess.run([sys.executable, "-m", "gpubind", *arguments], capture_output=True, text=True, env=around)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from build.c_library import c_library
 from build.driver import host, kernel, rhel
+from build.images import glibc, image
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.facade import plan
@@ -30,6 +32,21 @@ def test_files_are_volumes_and_nodes_need_nothing() -> None:
     assert not [word for word in made.options if "/dev/" in word]
     codes = {finding.code for finding in made.findings}
     assert {"devices-not-isolated", "no-read-only-bind", "udocker-container"} <= codes
+
+
+@pytest.mark.parametrize(
+    ("mode", "libc", "refused"), [("F3", "host", True), ("F3", "image", False), ("P1", "host", False)]
+)
+def test_a_mode_with_a_loader_of_its_own_takes_no_other_c_library(mode: str, libc: str, refused: bool) -> None:
+    machine = host(rhel(), kernel(), c_library("2.41"))
+    opened = image(glibc("2.36"), c_library("2.36"), {"/etc/ld.so.cache": b""})
+    made = plan(machine, Request(libc=libc), image=opened, layout=UDOCKER.layout(Start("udocker")))  # type: ignore[arg-type]
+    start = Start("udocker", environ={"UDOCKER_DEFAULT_EXECUTION_MODE": mode})
+    if refused:
+        with pytest.raises(RuntimeLimitError, match="fixed-loader"):
+            words(made, start, opened.tree)
+    else:
+        assert words(made, start, opened.tree).binds
 
 
 def test_a_mode_that_binds_directories_alone_is_refused() -> None:

@@ -95,4 +95,4 @@ def test_a_file_that_has_become_a_fifo_is_not_waited_for(tmp_path: Path) -> None
     os.unlink(tmp_path / "a")
     os.mkfifo(tmp_path / "a")
     for answer in (tree.read("/a"), tree.ident("/a"), tree.elf("/a")):
-        assert answer == Missing("unreadable", "it is not a regular file any more")
+        assert answer == Missing("unreadable", "it is not a regular file")

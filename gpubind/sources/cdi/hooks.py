@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from posixpath import basename
 from typing import NamedTuple
 
+from gpubind.budget import LINKS_LIMIT
 from gpubind.findings import finding
 from gpubind.formats.cdi_hook import parse_hook
 from gpubind.model import Decision, Finding, Vendor, Verdict
 from gpubind.sources.cdi.registry import SOURCE, Applied
 from gpubind.sources.claims import Claim
-
-LINKS_LIMIT = 40
 
 NOT_NEEDED = {
     "chmod": "it changes modes of directories for users of the container; a bind keeps the host's",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError, UsageError
@@ -22,9 +23,9 @@ SOURCE = "cdi"
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 NVIDIA = "nvidia.com/gpu"
 ALL = "all"
-
-_parsed = lru_cache(maxsize=8)(parse_cdi)
-"""By its bytes: a check reads the same specs for each rule about them, and parsing is what that costs."""
+SPECS_LIMIT = 4 << 20
+"""Bytes of all specs together; a host's have a few hundred kilobytes."""
+CONFLICTS_TOLD = 100
 
 
 class Loaded(NamedTuple):
@@ -77,9 +78,12 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
     devices: dict[str, tuple[Loaded, CdiDevice]] = {}
     conflicts: dict[str, tuple[str, str]] = {}
     broken: dict[str, str] = {}
+    left = SPECS_LIMIT
     for directory in directories:
         in_this: dict[str, str] = {}
-        for path, loaded in _read_directory(host.dev, directory):
+        for path, data in _read_directory(host.dev, directory):
+            left -= len(data) if isinstance(data, bytes) else 0
+            loaded = _loaded(path, data) if left >= 0 else f"all specs together have more than {SPECS_LIMIT} bytes"
             if isinstance(loaded, str):
                 broken[path] = loaded
                 continue
@@ -94,8 +98,8 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
     return Registry(directories, tuple(specs), usable, conflicts, broken)
 
 
-def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[Loaded, str]]]:
-    """The spec files in *directory*, each with its spec, or with why it counts for nothing."""
+def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[bytes, str]]]:
+    """The spec files in *directory*, each with its bytes, or with why it counts for nothing."""
     names = tree.list(directory)
     if isinstance(names, Missing):
         if names.why not in ("absent", "unrecorded"):
@@ -106,14 +110,19 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[Loa
         if isinstance(here, Stat) and here.kind == "dir":
             continue
         data = tree.read(path, SIZE_LIMIT)
-        if isinstance(data, Missing):
-            if data.why != "unrecorded":
-                yield path, str(data)
-            continue
-        try:
-            yield path, Loaded(path, _parsed(data))
-        except FormatError as error:
-            yield path, f"{error.place}: {error.why}" if error.place else error.why
+        if not isinstance(data, Missing):
+            yield path, data
+        elif data.why != "unrecorded":
+            yield path, str(data)
+
+
+@lru_cache(maxsize=64)
+def _loaded(path: str, data: Union[bytes, str]) -> Union[Loaded, str]:
+    """The spec of *data*, or why it counts for nothing. Each rule asks again, and parsing takes its time."""
+    try:
+        return data if isinstance(data, str) else Loaded(path, parse_cdi(data))
+    except FormatError as error:
+        return f"{error.place}: {error.why}" if error.place else error.why
 
 
 def choose(host: Host, request: Request) -> Union[Choice, PassedOver]:
@@ -163,7 +172,7 @@ def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[
     """The findings about files that count for nothing, and about conflicts; *used* is what a plan is made of."""
     kinds = {name.kind for name in used}
     findings = [finding("bad-cdi", subject=path, where=path, why=why) for path, why in registry.broken.items()]
-    for name, (first, second) in registry.conflicts.items():
+    for name, (first, second) in islice(registry.conflicts.items(), CONFLICTS_TOLD):
         severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
         findings.append(finding("cdi-conflict", severity=severity, subject=name, where=f"{first}, {second}"))
     return findings

@@ -1,0 +1,182 @@
+"""Give the answer that was given before, if each question that it was made from still has the same answer.
+
+This runs before any other part of gpubind. A memo that cannot be read, is damaged, or belongs to somebody else is as
+good as none, and nothing is said of it.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import posix
+import sys
+
+from gpubind.memo.files import FORM, directories, open_directory, read_memo
+from gpubind.memo.questions import digest, first_change
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, NoReturn, Optional, Union
+
+    Start = tuple[str, tuple[str, ...], dict[str, str]]
+    """A program's path, words and environment."""
+
+COMMANDS = ("plan", "check", "exec", "run", "shell", "wrap")
+SWITCH = "GPUBIND_MEMO"
+ON_BY_DEFAULT = True
+"""Whether answers are kept where the user says nothing of it."""
+WORDS_LIMIT = 64
+"""How many words of a command line a stored beginning may have."""
+FIELDS = {"trace", "printed", "verbose", "status", "become", "rest"}
+"""What a memo has."""
+_SIGPIPE, _SIGXFSZ = 13, 25
+_VARIABLES = (
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "PATH", "HOME", "PWD", "LD_LIBRARY_PATH"),
+)
+"""What often differs between starts on one machine: each value finds a memo of its own. The trace has what counts."""
+
+
+class Unfinished:
+    """An answer of which the user got a part: a document could not be written, or the program not be started."""
+
+    def __init__(self, error: OSError, start: Optional[Start] = None) -> None:
+        self.error = error
+        self.start = start
+
+
+def is_on() -> bool:
+    """Whether anything is kept: the user may turn it off, and a program with rights of others keeps nothing."""
+    said = os.environ.get(SWITCH, "").lower()
+    wanted = said not in ("off", "0", "no", "false") if ON_BY_DEFAULT else said in ("on", "1", "yes", "true")
+    return wanted and os.getuid() == os.geteuid() and os.getgid() == os.getegid() and sys.stdout is not None
+
+
+def memo_keys(words: Sequence[str]) -> tuple[str, ...]:
+    """The names under which a memo for *words* may lie: one for each beginning of them, and last the one for all.
+
+    None where there can be no memo: for another command, or where it is turned off.
+    """
+    if not words or words[0] not in COMMANDS or not is_on():
+        return ()
+    try:
+        facts = (
+            *(FORM, _code(), sys.version, sys.executable, tuple(sys.path), sys.argv[0], os.getcwd(), tuple(os.uname())),
+            *(_text("/proc/sys/kernel/random/boot_id"), _rights(), os.getuid(), os.getgid(), tuple(os.getgroups())),
+            *(sys.flags.utf8_mode, sys.getfilesystemencoding()),
+            tuple(getattr(stream, "encoding", None) for stream in (sys.stdout, sys.stderr)),
+            tuple(_is_terminal(descriptor) for descriptor in (0, 1, 2)),
+            tuple(os.environ.get(name) for name in _VARIABLES),
+        )
+    except OSError:
+        return ()
+    hashed = digest(marshal.dumps(facts, 2))
+    names = []
+    for number, word in enumerate(words):
+        hashed = digest(hashed + word.encode("utf-8", "surrogateescape"))
+        if number < WORDS_LIMIT or number == len(words) - 1:
+            names.append(hashed.hex())
+    return tuple(names)
+
+
+def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfinished]:
+    """Answer *words* by a memo: the exit code, or no return at all where another program takes over.
+
+    Where no memo serves: why not, in words.
+    """
+    place = next(filter(None, map(open_directory, directories())), None)
+    if place is None:
+        return "there is no place for memos yet"
+    why = "nothing is kept for this command line"
+    try:
+        for number, key in enumerate(keys):
+            memo = read_memo(place, key)
+            rest = tuple(words[number + 1 :]) if number < WORDS_LIMIT else ()
+            if memo is None or not _is_for(memo, rest):
+                continue
+            changed = first_change(memo["trace"])
+            if changed is None:
+                return _answer(memo, rest)
+            why = f"changed: {changed}"
+    finally:
+        posix.close(place)
+    return why
+
+
+def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoReturn:
+    """Replace this process by the program *path*. Python ignores two signals for itself, and the program shall not.
+
+    Errors: `OSError`.
+    """
+    from _signal import SIG_DFL, signal  # type: ignore[import-not-found]
+
+    for number in (_SIGPIPE, _SIGXFSZ):
+        signal(number, SIG_DFL)
+    os.execve(path, argv, environ)
+
+
+def _is_for(memo: dict[str, Any], rest: tuple[str, ...]) -> bool:
+    """Whether *memo* is for a command line that goes on with *rest*: one without the same words, or any command."""
+    if memo.keys() != FIELDS:
+        return False
+    if memo["rest"] is None:
+        return not rest
+    return bool(rest) and rest[0] != "--"
+
+
+def _answer(memo: dict[str, Any], rest: tuple[str, ...]) -> Union[int, Unfinished]:
+    """Give the answer of *memo*: what was printed, then the exit code or the program that takes over."""
+    try:
+        for text in (*(["memo: served\n"] if memo["verbose"] else []), *memo["printed"]):
+            _print(text)
+    except OSError as error:
+        return Unfinished(error)
+    if memo["become"] is None:
+        return int(memo["status"])
+    path, argv, unset, variables = memo["become"]
+    environ = {name: value for name, value in os.environ.items() if name not in unset}
+    environ.update(variables)
+    start = path, (*argv, *rest), environ
+    try:
+        become(*start)
+    except OSError as error:
+        return Unfinished(error, start)
+
+
+def _print(text: Union[str, bytes]) -> None:
+    """Write a document to standard output, as bytes; or a line to standard error, where that can be written."""
+    if isinstance(text, bytes):
+        sys.stdout.buffer.write(text)
+        sys.stdout.flush()
+    elif sys.stderr is not None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, UnicodeError):
+            pass
+
+
+def _is_terminal(descriptor: int) -> bool:
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False
+
+
+def _text(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(1 << 14)
+
+
+def _rights() -> tuple[bytes, ...]:
+    """What this process may do beyond its user's and groups' rights."""
+    lines = _text("/proc/self/status").split(b"\n")
+    return tuple(line for line in lines if line.startswith((b"Cap", b"NoNewPrivs", b"Seccomp:")))
+
+
+def _code() -> tuple[str, str]:
+    """Which gpubind this is."""
+    from gpubind import __version__
+
+    return __version__, __file__

@@ -1,0 +1,161 @@
+"""Every kind of question that a trace has, and how each is asked again, as cheaply as can be.
+
+What runs before it is known whether a memo serves imports nothing that the interpreter does not load by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import posix  # `os` may be a recorder's
+import stat
+
+try:
+    from _blake2 import blake2b  # hashlib would load OpenSSL
+except ImportError:
+    from hashlib import blake2b
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Optional
+
+TEXT_LIMIT = 1 << 20
+"""Bytes of a file that are compared by content."""
+OWN_ENVIRON = "/proc/self/environ"
+"""The environment as the interpreter got it."""
+DIGEST_SIZE = 20
+_READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def digest(data: bytes) -> bytes:
+    """A short hash of *data*."""
+    return blake2b(data, digest_size=DIGEST_SIZE).digest()
+
+
+def hash_of(value: Optional[str]) -> Optional[bytes]:
+    """A variable's value as a trace has it: a memo holds no secret that the answer does not."""
+    return value if value is None else digest(value.encode("utf-8", "surrogateescape"))
+
+
+def facts(found: os.stat_result) -> tuple[int, ...]:
+    """What is told of a file by its looks: not when it was written, and of a directory not how large it is."""
+    size = 0 if stat.S_ISDIR(found.st_mode) else found.st_size
+    return found.st_mode, found.st_uid, found.st_gid, found.st_rdev, size
+
+
+def signature(found: os.stat_result) -> tuple[int, ...]:
+    """What changes whenever a file is written, or replaced by another."""
+    return (
+        *(found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid),
+        *(found.st_size, found.st_mtime_ns, found.st_ctime_ns),
+    )
+
+
+def ask(kind: str, question: Any) -> Any:
+    """The answer to *question* now; the number of the error where it cannot be answered."""
+    try:
+        return ASKED[kind](question)
+    except OSError as error:
+        return error.errno or 0
+
+
+def first_change(trace: dict[str, Any]) -> Optional[str]:
+    """The first question of *trace* that has another answer now; None if all have the same."""
+    for kind, questions in trace.items():
+        if kind not in ASKED:  # gpubind itself is another
+            return kind
+        for question, answer in questions.items():
+            if ask(kind, question) != answer:
+                return f"{question}"
+    return None
+
+
+def _opened(path: str) -> tuple[int, ...]:
+    """As "written", on a network file system: a file that is opened has its true times, others have older ones."""
+    file = posix.open(path, _READ_ONLY)
+    try:
+        return signature(posix.fstat(file))
+    finally:
+        posix.close(file)
+
+
+def _content(path: str) -> tuple[Any, ...]:
+    """A file by what is in it: its looks, and the hash of its bytes. Of one that is too large, nothing."""
+    file = posix.open(path, _READ_ONLY)
+    try:
+        found, data = posix.fstat(file), b""
+        while len(data) <= TEXT_LIMIT:
+            more = posix.read(file, TEXT_LIMIT)
+            if not more:
+                return (digest(data), found.st_mode, found.st_uid, found.st_gid)
+            data += more
+        return ()
+    finally:
+        posix.close(file)
+
+
+def _names(path: str) -> bytes:
+    """A directory by the names in it, each with whether it is a directory or a link."""
+    with posix.scandir(path) as entries:
+        names = sorted(f"{one.name}\0{one.is_dir(follow_symlinks=False)}{one.is_symlink()}" for one in entries)
+    return digest("\n".join(names).encode("utf-8", "surrogateescape"))
+
+
+def _access(question: tuple[str, int, bool]) -> bool:
+    path, mode, effective = question
+    return posix.access(path, mode, effective_ids=effective)
+
+
+def _same(question: tuple[str, str]) -> bool:
+    """Whether two paths are one file."""
+    one, other = posix.stat(question[0]), posix.stat(question[1])
+    return one.st_ino == other.st_ino and one.st_dev == other.st_dev
+
+
+def _user(uid: int) -> Optional[tuple[Any, ...]]:
+    """What the user database says of *uid*."""
+    import pwd
+
+    try:
+        return tuple(pwd.getpwuid(uid))
+    except KeyError:
+        return None
+
+
+def _own_locale(_: str) -> bool:
+    """Whether Python has set LC_CTYPE for itself (PEP 538), which no container is to inherit."""
+    if os.environ.get("LC_CTYPE") != "C.UTF-8":
+        return False
+    data = b"\0"
+    try:
+        file = posix.open(OWN_ENVIRON, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        while more := posix.read(file, TEXT_LIMIT):
+            data += more
+    except OSError:
+        return False
+    finally:
+        posix.close(file)
+    return b"\0LC_CTYPE=" not in data
+
+
+ASKED: dict[str, Callable[[Any], Any]] = {
+    "lstat": lambda path: facts(posix.lstat(path)),
+    "stat": lambda path: facts(posix.stat(path)),
+    "link": lambda path: posix.readlink(path),  # noqa: PLW0108 - by its name, when it is asked
+    "written": lambda path: signature(posix.stat(path)),
+    "opened": _opened,
+    "content": _content,
+    "names": _names,
+    "access": _access,
+    "variable": lambda name: hash_of(os.environ.get(name)),
+    "variables": lambda _: tuple(sorted(os.environ)),
+    "same": _same,
+    "user": _user,
+    "terminal": lambda descriptor: tuple(posix.get_terminal_size(descriptor)),
+    "locale": _own_locale,
+}
+"""Every kind of question, and how it is asked again. "written" is a file or a directory by its times, where the file
+system keeps honest ones."""

@@ -1,0 +1,178 @@
+"""Run a command without a memo, and keep its answer with its trace."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posix  # `os` may be a recorder's: what is kept here is no question
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Optional, Union
+
+from gpubind.memo import asked, files
+from gpubind.memo.answer import WORDS_LIMIT
+from gpubind.memo.questions import ask, first_change
+from gpubind.memo.recorder import Recorder
+
+Main = Callable[[list[str], Optional[Recorder]], int]
+"""What runs a command line, while a recorder looks on."""
+
+FILES_LIMIT = 256
+BYTES_LIMIT = 32 << 20
+
+
+def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) -> int:
+    """Run the command line *words*, and keep what it answers under one of *keys*. *why* no memo served."""
+
+    def done(status: int) -> None:
+        with contextlib.suppress(Exception):  # a full disk, say: whatever fails here is no fault of the answer
+            keep(recorder, words, keys, status)
+
+    try:
+        recorder = Recorder(done)
+    except OSError:
+        return main(words, None)
+    recorder.why = why
+    status = main(words, recorder)
+    if status in (0, 1) and any(isinstance(text, bytes) for text in recorder.printed):
+        recorder.finish(status)
+    return status
+
+
+def keep(recorder: Recorder, words: list[str], keys: tuple[str, ...], status: int) -> Optional[str]:
+    """Write the answer down; why not, if it cannot be kept."""
+    memo = memo_of(recorder, words, status)
+    if isinstance(memo, str):
+        return memo
+    number = len(words) - (len(_free(recorder, words) or ()))
+    if number > len(keys):
+        return "too many words"
+    write(keys[number - 1] if number <= WORDS_LIMIT else keys[-1], files.packed(memo))
+    return None
+
+
+def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str, Any], str]:
+    """The answer as a memo; or why it cannot be kept."""
+    if recorder.refused:
+        return str(recorder.refused)
+    become = None
+    free = _free(recorder, words)
+    if recorder.become is not None:
+        path, argv, environ = recorder.become
+        change = _change(recorder, environ)
+        if change is None:
+            return "the environment is another one"
+        if free and tuple(argv[-len(free) :]) != free:
+            return "the command does not end the words"
+        if any(map(_has_own_number, argv[: len(argv) - len(free or ())])):
+            return "the words have the number of this process"
+        become = (path, tuple(argv[: -len(free)] if free else argv), *change)
+    if any(map(_has_own_number, recorder.printed)):
+        return "the number of this process is printed"
+    _note_modules(recorder)
+    trace = {kind: questions for kind, questions in recorder.questions.items() if questions}
+    changed = first_change(trace)
+    if changed is not None:
+        return f"changed meanwhile: {changed}"
+    return {
+        "trace": trace,
+        "printed": recorder.printed,
+        "verbose": recorder.verbose,
+        "status": status,
+        "become": become,
+        "rest": True if free else None,
+    }
+
+
+def _has_own_number(text: Union[str, bytes]) -> bool:
+    """Whether the number of this process stands in *text*: the next one has another."""
+    plain = text.decode("latin-1") if isinstance(text, bytes) else text
+    return re.search(rf"(?<![0-9]){os.getpid()}(?![0-9])", plain) is not None
+
+
+def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
+    """The end of *words* that the answer does not depend on: the command, but for a program that was looked at."""
+    command = recorder.command
+    if recorder.become is None or not command or tuple(words[-len(command) :]) != command:
+        return None
+    free: tuple[str, ...] = command[1:] if recorder.looks_at_program else command
+    if not free or free[0] == "--" or len(words) - len(free) > WORDS_LIMIT:
+        return None
+    return free
+
+
+def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...], dict[str, str]]]:
+    """What *environ* lacks of the caller's environment, and what it has more; None where that cannot be told."""
+    callers = recorder.environ.untold()
+    if isinstance(environ, asked.AskedEnviron):
+        left = environ.untold()
+        changed = environ.changed
+    else:
+        left, changed = dict(environ), frozenset(callers).union(environ)
+        told = recorder.questions["variable"]
+        if not recorder.questions["variables"] or any(name not in told for name in left if name in callers):
+            return None
+    unset = tuple(sorted(name for name in changed if name not in left))
+    return unset, {name: left[name] for name in sorted(changed) if name in left and left[name] != callers.get(name)}
+
+
+def _note_modules(recorder: Recorder) -> None:
+    """gpubind's own code, and the directories in which packages are installed, belong to the question."""
+    files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("gpubind")]
+    for path in (*filter(None, files), *map(os.path.abspath, sys.path)):
+        found = ask("written", path)
+        if not isinstance(found, int) or not path.endswith(".py"):  # one in a zip file, which is in sys.path
+            recorder.questions["written"].setdefault(path, found)
+
+
+# The files.
+
+
+def write(name: str, data: bytes) -> None:
+    """Write a memo in the first place that serves; the oldest ones go. Errors: `OSError`."""
+    if len(data) > files.SIZE_LIMIT:
+        return
+    for directory in files.directories():
+        place = _made(directory)
+        if place is None:
+            continue
+        try:
+            part = f".{os.urandom(8).hex()}.part"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = posix.open(part, flags, 0o600, dir_fd=place)
+            try:
+                with os.fdopen(file, "wb") as stream:
+                    stream.write(data)
+                posix.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
+            except BaseException:
+                posix.unlink(part, dir_fd=place)
+                raise
+            _drop_oldest(place)
+        finally:
+            posix.close(place)
+        return
+
+
+def _made(directory: str) -> Optional[int]:
+    """*directory*, opened; it and the one above it are made if they are not there. None if that cannot be."""
+    try:
+        for path in (os.path.dirname(directory), directory):
+            with contextlib.suppress(FileExistsError):
+                posix.mkdir(path, 0o700)
+    except OSError:
+        return None
+    return files.open_directory(directory)
+
+
+def _drop_oldest(place: int) -> None:
+    with posix.scandir(place) as entries:
+        files = sorted((one.stat(follow_symlinks=False).st_mtime_ns, one.name, one.stat().st_size) for one in entries)
+    total = sum(size for _, _, size in files)
+    count = len(files)
+    for _, name, size in files:
+        if count <= FILES_LIMIT and total <= BYTES_LIMIT:
+            break
+        with contextlib.suppress(OSError):
+            posix.unlink(name, dir_fd=place)
+        count, total = count - 1, total - size

@@ -1,0 +1,127 @@
+"""Whose glibc do the image's programs run on? Their own, unless the host's is newer, and is asked for or needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Optional
+
+from gpubind.arch import architecture, library_token
+from gpubind.findings import finding
+from gpubind.ldso.fit import fit_files
+from gpubind.ldso.glibc import Part, lacks, parts, unrecorded
+from gpubind.ldso.loader import LIBC, Loader
+from gpubind.ldso.verdict import Bridge, ImageFit
+from gpubind.ldso.versions import numbers
+from gpubind.model import ContainerPath, Finding, HostFile, Missing, Request, Stat
+from gpubind.planner.sides import Sided, host_side, is_minor
+from gpubind.tree import Tree
+
+NAMED_BY = "libc"
+_READ_ONLY = ("ro", "nosuid", "nodev")
+"""Of the directory of converters, too: they are loaded from there."""
+
+
+def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFit, request: Request) -> ImageFit:
+    """*fit*, with what the host's glibc in the place of the image's would change; and so changed, where it takes it.
+
+    Where there is no newer one for the image's architecture, nothing is said, and nothing changes.
+    """
+    bridge = _bridge(host, files if "compat32" in request.capabilities else (), image, fit)
+    if bridge is None or bridge.refused:
+        return fit._replace(libc=bridge if request.libc == "host" else None)
+    userspace = request.userspace if "amd" in request.vendors else None
+    bridged = fit_files(host, files, image, fit.facts, userspace, bridge.files)
+    helped = [file for file in files if file.path in fit.unfit and file.path not in bridged.unfit]
+    bridge = bridge._replace(helps=tuple(dict.fromkeys(file.path for file in helped)))
+    if request.libc == "host" or (request.libc == "auto" and any(_is_needed(file, request) for file in helped)):
+        return bridged._replace(libc=bridge._replace(acts=True))
+    return fit._replace(libc=bridge)
+
+
+def libc_side(request: Request, fit: Optional[ImageFit]) -> Sided:
+    """The host's side of glibc: all its files or none, and what is to be said of that."""
+    if fit is None:
+        unknown = [finding("libc-without-image", subject=LIBC, asked=request.libc)] if request.libc != "image" else []
+        return Sided((), (), tuple(unknown))
+    bridge = fit.libc
+    if bridge is None:
+        return Sided((), (), ())
+    files = bridge.files
+    if not bridge.acts:  # told of the C library itself, where the default decides
+        files = tuple(file for file in files if request.libc == "image" and LIBC in file.names)[:1]
+    sided = host_side(files, request, fit)
+    return sided._replace(findings=(*sided.findings, *_findings(bridge, fit)))
+
+
+def _findings(bridge: Bridge, fit: ImageFit) -> Iterator[Finding]:
+    version, own = bridge.version, fit.facts.libc_version
+    if bridge.refused:
+        case, about = bridge.refused
+        yield finding("libc-refused", subject=LIBC, case=case, about=about, version=version, own=own)
+    elif bridge.acts:
+        yield finding("libc-host", subject=LIBC, version=version, own=own)
+
+
+def _is_needed(file: HostFile, request: Request) -> bool:
+    """Whether the start is for *file*: of ROCm, of CUDA, or of a capability that was asked for by name.
+
+    The vendor-neutral libraries are the image's to bring.
+    """
+    if is_minor(file.name) or file.kind != "library" or file.family is not None:
+        return False
+    by_name = request.caps_explicit and file.capability in request.capabilities
+    return by_name or (file.capability == "compute" and "compute" in request.capabilities)
+
+
+def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> Optional[Bridge]:
+    """The host's glibc beside the image's; None where the image has none, or one as new, or is for another machine."""
+    arch, own = fit.facts.arch, image.glibc
+    ours = Loader(host.lenient, arch)
+    if own is None or arch is None or ours.glibc is None or numbers(ours.glibc.version) <= numbers(own.version):
+        return None
+    made = Bridge(ours.glibc.version, ())
+    unknown = unrecorded(ours)
+    if unknown:
+        return made._replace(refused=("unrecorded", ", ".join(unknown)))
+    missing = lacks(ours, image)
+    if missing:
+        return made._replace(refused=("lacks", ", ".join(missing)))
+    words = library_token(ours.glibc.path), library_token(own.path)
+    if words[0] != words[1] and not image.tree.has("/etc/ld.so.cache"):
+        return made._replace(refused=("directories", f"{words[0]} and {words[1]}"))
+    found = [_file(host, part, arch, made.version) for part in parts(ours, image)]
+    arch32 = architecture(arch).compat32
+    if arch32 is not None and any(file.compat32 for file in files):
+        both = ours.of(arch32), image.of(arch32)
+        if all(loader.glibc is not None for loader in both) and not lacks(*both):
+            more = (_file(host, part, arch32, made.version) for part in parts(*both, is_companion=True))
+            found += [file._replace(compat32=True) for file in more]
+    return made._replace(files=tuple(found))
+
+
+def _file(host: Tree, part: Part, arch: str, version: str) -> HostFile:
+    """*part* as a file that a container gets: over the image's own, or among the libraries of the plan."""
+    about = host.lenient.stat(part.path)
+    is_library = part.kind == "library"
+    return HostFile(
+        vendor="other",
+        kind="directory" if part.kind == "directory" else "file" if part.target else "library",
+        path=part.path,
+        names=(part.name,) if is_library else (),
+        target=ContainerPath(part.target) if part.target else None,
+        arch=arch if is_library else None,
+        soname=part.name if is_library else None,
+        version=None,
+        capability=None,
+        size=0 if isinstance(about, Missing) else _size(about),
+        source=host.real(part.path),
+        named_by=NAMED_BY,
+        named_at=f"glibc {version}",
+        found_by=part.path.rpartition("/")[0],
+        family="libc",
+        options=_READ_ONLY,
+    )
+
+
+def _size(about: Stat) -> int:
+    return about.size if about.kind == "file" else 0

@@ -1,0 +1,207 @@
+"""`python -m law --changes 5000 --seed 7`: the law of the memo, in several processes.
+
+After any change, the answer with the memo is the answer without it, byte for byte. Each command runs in a child of its
+own that has gpubind's modules, as a new process would after it had loaded them, and remembers nothing of other runs.
+Some answers without a memo are made by programs of their own, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import pickle
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from build.changes import CHANGES
+from build.memo import Bench, Outcome, bench_in
+
+from gpubind.memo.answer import SWITCH
+from gpubind.memo.questions import ASKED
+
+STEPS = 8
+"""Changes to one command before the next one has its turn."""
+WHOLE = 25
+"""Of so many commands, one runs as whole programs, too, with a memo and without."""
+SIMPLE = ("plan", "columns", "cdi", "sif")
+"""Commands of which nothing is made up, no user and no runtime: a whole program gives the same answer."""
+_LATE = ("rich", "typer.rich", "pygments", "markdown_it", "gpubind.cli.render")
+"""These hold the environment that they were loaded with."""
+PROGRAM = """
+import os, sys
+base = os.environ.pop("BASE")
+from gpubind.memo import answer, files
+files.directories = answer.directories = lambda: iter([f"{base}/memos"])
+files._above = lambda path: [base]
+import gpubind.host.programs
+gpubind.host.programs.PROGRAM_DIRECTORIES = (f"{base}/standard",)
+from gpubind.__main__ import main
+sys.exit(main())
+"""
+"""gpubind as its console script runs it, with its memos and helper programs below a bench."""
+
+T = TypeVar("T")
+
+
+class Result(NamedTuple):
+    """What came of some changes."""
+
+    changes: int
+    served: int
+    kinds: dict[str, int]
+    """How often each kind of question has found out that a memo no longer holds."""
+    broken: str
+    """Where the law did not hold; empty if it did."""
+
+
+def apart(work: Callable[[], T]) -> T:
+    """What *work* gives, in a child process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with os.fdopen(writing, "wb") as file:
+                pickle.dump(work(), file)
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - nothing of this process goes on
+            traceback.print_exc()
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        data = file.read()
+    os.waitpid(child, 0)
+    made: T = pickle.loads(data)
+    return made
+
+
+def load_modules(bench: Bench) -> None:
+    """Load what commands load, once for all children."""
+
+    def loaded() -> list[str]:
+        for words in bench.commands().values():
+            bench.without(words)
+        return sorted(sys.modules)
+
+    for name in apart(loaded):
+        if not name.startswith(_LATE) and name != "__main__":
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+class Law:
+    """The law, tried on *bench*."""
+
+    def __init__(self, bench: Bench, rng: random.Random) -> None:
+        self.bench = bench
+        self.rng = rng
+        self.name = ""
+        self.is_whole = False
+        self.done: list[str] = []
+        """The changes since the bench was restored."""
+
+    def with_memo(self) -> Outcome:
+        bench, words = self.bench, self.bench.commands()[self.name]
+        outcome, bench.served, bench.changes = apart(lambda: (bench.with_memo(words), bench.served, bench.changes))
+        return outcome
+
+    def without(self) -> Outcome:
+        words = self.bench.commands()[self.name]
+        return apart(lambda: self.bench.without(words))
+
+    def begin(self) -> None:
+        """Another command, on a bench as it was at first."""
+        self.bench.restore()
+        self.name = self.rng.choice(sorted(self.bench.commands()))
+        self.bench.has_terminal = self.name == "table"
+        self.is_whole = self.name in SIMPLE and self.rng.random() < len(self.bench.commands()) / len(SIMPLE) / WHOLE
+        self.done = []
+        self.with_memo()
+
+    def step(self, number: int) -> str:
+        """One change; empty, or how the law was broken by it."""
+        if number % STEPS == 0:
+            self.begin()
+        if self.rng.random() < 0.3:
+            self.bench.settle()
+            self.with_memo()
+        change = self.rng.choice(CHANGES)
+        change(self.bench, self.rng)
+        self.done.append(change.__name__)
+        kept, made = self.with_memo(), self.without()
+        if kept != made:
+            return f"with the memo: {kept}\nwithout: {made}"
+        for memo in ("on", "off") if self.is_whole else ():
+            whole = whole_program(self.bench, self.bench.commands()[self.name], memo)
+            if whole != made:
+                return f"a whole program, memo {memo}: {whole}\nwithout: {made}"
+        return ""
+
+
+def whole_program(bench: Bench, words: tuple[str, ...], memo: str) -> Outcome:
+    environ = {**bench.environ, SWITCH: memo, "PYTHONPATH": os.pathsep.join(sys.path), "BASE": str(bench.base)}
+    command = [sys.executable, "-c", PROGRAM, *words]
+    done = subprocess.run(command, capture_output=True, env=environ, cwd=bench.work, check=False)
+    lines = [line for line in done.stderr.splitlines(keepends=True) if not line.startswith(b"ERROR: ld.so: ")]
+    return Outcome(done.returncode, done.stdout, b"".join(lines), None)  # ld.so has words of its own for LD_PRELOAD
+
+
+def tried(seed: str, number: int) -> Result:
+    """*number* changes, by *seed*."""
+    with tempfile.TemporaryDirectory() as place, bench_in(Path(place) / "b") as bench:
+        load_modules(bench)
+        law, broken, done = Law(bench, random.Random(seed)), "", 0
+        while done < number and not broken:
+            broken = law.step(done)
+            done += 1
+        if broken:
+            broken = f"seed {seed}, step {done - 1}: {law.name} after {', '.join(law.done)}\n{broken}"
+        return Result(done, bench.served, {kind: bench.changes.count(kind) for kind in ASKED}, broken)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--changes", type=int, default=5000, help="in all [5000]")
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes [one a processor]")
+    parser.add_argument("--job", help=argparse.SUPPRESS)
+    said = parser.parse_args()
+    if said.job is not None:
+        json.dump(tried(f"{said.seed}:{said.job}", said.changes), sys.stdout)
+        return 0
+    begin = time.monotonic()
+    result = _together(said.changes, said.seed, said.jobs)
+    json.dump({**result._asdict(), "seconds": round(time.monotonic() - begin)}, sys.stdout)
+    return 1 if result.broken else 0
+
+
+def _together(number: int, seed: str, jobs: int) -> Result:
+    share = -(-number // jobs)
+    words = [sys.executable, "-m", "law", "--changes", f"{share}", "--seed", seed, "--job"]
+    started = [subprocess.Popen([*words, f"{job}"], stdout=subprocess.PIPE) for job in range(jobs)]
+    results = [Result(*json.loads(_output(one) or b"null") or _failed(one)) for one in started]
+    kinds = {kind: sum(result.kinds.get(kind, 0) for result in results) for kind in ASKED}
+    broken = "\n".join(result.broken for result in results if result.broken)
+    return Result(sum(one.changes for one in results), sum(one.served for one in results), kinds, broken)
+
+
+def _output(started: subprocess.Popen[bytes]) -> bytes:
+    return started.communicate()[0]
+
+
+def _failed(started: subprocess.Popen[bytes]) -> Result:
+    return Result(0, 0, {}, f"a process ended with {started.returncode}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

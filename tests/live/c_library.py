@@ -1,0 +1,81 @@
+"""What containers say whose programs run on the host's C library, and the table of docs/c-library.md."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gpubind.names import is_unused
+from live.containers import CONTAINERS, Case, image, start
+from live.machine import CHECKOUT, Machine
+
+PAGE = f"{CHECKOUT}/docs/c-library.md"
+TITLES = ("started by", "image", "its glibc", "on the host's", "libraries that load", "of these lack something else")
+VENDORS = ("--nv", "--rocm")
+HOSTS = ("--libc", "host")
+Report = Mapping[str, Any]
+
+with open(f"{CHECKOUT}/tests/live/rig/c_library.py") as _file:
+    PROBE = _file.read()
+
+
+@functools.cache
+def own_report(machine: Machine, suite: str) -> Report:
+    """What a container of *suite* says with its own C library; started once."""
+    return report(start(machine, Case("bwrap", suite, True, VENDORS), "python3", "-c", PROBE).stdout)
+
+
+@functools.cache
+def foretold(machine: Machine, suite: str) -> str:
+    """What check says of a start of *suite* with the host's; amdgpu is not loaded, so it ends with 1."""
+    words = ["check", *VENDORS, *HOSTS, "--image", image(suite), "--json"]
+    found = machine.tried(*words, user=True, driver=True, binds=[CONTAINERS], status=1)
+    return "\n".join(finding["what"] for finding in json.loads(found.stdout)["findings"])
+
+
+def report(said: str) -> Report:
+    """The report in what a container *said*."""
+    made: Report = json.loads(said.splitlines()[-1])
+    return made
+
+
+def hold(request: pytest.FixtureRequest, machine: Machine, backend: str, name: str, hosts: Report) -> None:
+    """Programs say the same with the host's C library; what does not load lacks a library that check had named.
+
+    And the table has that row; `--update-golden` writes it anew.
+    """
+    suite = Case(backend, name, True).suite
+    own = own_report(machine, suite)
+    other = {name: (own["programs"][name], said) for name, said in hosts["programs"].items()}
+    assert {name: both for name, both in other.items() if both[0] != both[1]} == {}
+    assert {name: status for name, (status, _) in own["programs"].items() if status > 1} == {}
+    assert {*own["loaded"]} <= {*hosts["loaded"]}
+    assert [why for why in hosts["refused"].values() if "cannot open shared object file" not in why] == []
+    lacking = {why.partition(":")[0] for name, why in hosts["refused"].items() if not is_unused(name)}
+    assert {library for library in lacking if library not in foretold(machine, suite)} == set()
+    glibcs = [report["glibc"].partition(" ")[2] for report in (own, hosts)]
+    numbers = [f"{len(own['loaded'])} → {len(hosts['loaded'])}", str(len(hosts["refused"]))]
+    row = f"| {' | '.join((backend, name, *glibcs, *numbers))} |"
+    with open(PAGE) as file:
+        page = file.read()
+    if request.config.getoption("--update-golden"):
+        page = _with_row(page, row, f"| {backend} | {name} |")
+        with open(PAGE, "w") as file:
+            file.write(page)
+    assert row in page.splitlines()
+
+
+def _with_row(page: str, row: str, begins: str) -> str:
+    head = f"| {' | '.join(TITLES)} |\n{'| --- ' * len(TITLES)}|\n"
+    before, _, rest = page.partition("<!-- as tested -->\n")
+    rows, _, after = rest.partition("<!-- end -->")
+    kept = [line for line in rows.splitlines()[2:] if not line.startswith(begins)]
+    return (
+        f"{before}<!-- as tested -->\n{head}"
+        + "".join(f"{line}\n" for line in sorted([*kept, row]))
+        + f"<!-- end -->{after}"
+    )

@@ -1,0 +1,82 @@
+"""`--libc host`: images whose programs run on the host's C library, and what only loads with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from live.c_library import HOSTS, PROBE, VENDORS, hold, report
+from live.containers import CONTAINERS, Case, image, start
+from live.machine import RIG, Bind, Machine, document
+from live.test_engines import Engine
+from live.test_engines import start as start_engine
+from live.test_plain_runtimes import IMAGES, WAYS, Way
+
+pytestmark = pytest.mark.live
+
+CASES = [
+    Case("bwrap", "bullseye", True),
+    Case("bwrap", "bookworm", False),
+    Case("apptainer", "bullseye.sif", True),
+    Case("apptainer", "bookworm-sb", False),
+]
+PLAIN = ("ch-run-user", "proot-user", "systemd-nspawn-root")
+ROCM = """
+import ctypes
+calls = (("libamdhip64.so.5", "hipInit", 0), ("libhsa-runtime64.so.1", "hsa_init"), ("libcuda.so.1", "cuInit", 0))
+print([getattr(ctypes.CDLL(name), function)(*arguments) for name, function, *arguments in calls])
+"""
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_all_that_lacked_a_newer_glibc_loads_and_the_image_goes_on_working(
+    trixie: Machine, case: Case, request: pytest.FixtureRequest
+) -> None:
+    said = start(trixie, case._replace(options=(*VENDORS, *HOSTS)), "python3", "-c", PROBE).stdout
+    who = "an ordinary user" if case.user else "root"
+    hold(request, trixie, f"{case.backend}, {who}", case.image, report(said))
+
+
+def test_podman_starts_a_directory_with_it(trixie: Machine, request: pytest.FixtureRequest) -> None:
+    engine = Engine("podman", image("bullseye"))
+    said = start_engine(trixie, engine, "python3", "-c", PROBE, options=[*VENDORS, *HOSTS])
+    hold(request, trixie, "podman, root", "bullseye", report(said))
+
+
+def test_a_driver_root_brings_its_own_c_library(trixie: Machine) -> None:
+    """Debian 12 with its driver in a directory: glibc 2.36 for an image that has 2.31."""
+    case = Case("bwrap", "bullseye", True, ("--nv", *HOSTS, "--root", "/srv/nv535", "--dev-root", "/"))
+    done = start(trixie, case, "python3", "-c", PROBE, binds=[Bind(f"{RIG}/hosts/nv535", "/srv/nv535")])
+    seen = report(done.stdout)
+    assert seen["glibc"] == "glibc 2.36"
+    assert [why for why in seen["refused"].values() if "version" in why] == []
+
+
+def test_a_rocm_of_a_newer_distribution_starts_with_auto(trixie: Machine) -> None:
+    case = Case("apptainer", "bullseye-sb", True, (*VENDORS, "--libc", "auto"))
+    assert start(trixie, case, "python3", "-c", ROCM).stdout.split("\n")[0] == "[101, 4104, 100]"
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if str(way) in PLAIN], ids=str)
+def test_every_plain_runtime_binds_over_the_images_own_loader(trixie: Machine, way: Way) -> None:
+    words = [
+        "exec",
+        "--backend",
+        way.backend,
+        *way.options,
+        *VENDORS,
+        *HOSTS,
+        f"{IMAGES}/bullseye",
+        "python3",
+        "-c",
+        ROCM,
+    ]
+    said = trixie.tried(*words, user=way.user, driver=True, binds=[Bind(f"{RIG}/ct", IMAGES)]).stdout
+    assert said.split("\n")[0] == "[101, 4104, 100]"
+
+
+def test_an_image_as_new_as_the_host_gets_the_plan_that_it_got(trixie: Machine) -> None:
+    words = ["plan", *VENDORS, "--image", image("trixie"), "--json"]
+    plans = [document(trixie.gpubind(*words, "--libc", side, binds=[CONTAINERS])) for side in ("image", "host", "auto")]
+    for plan in plans:
+        del plan["request"]["libc"]
+    assert plans[0] == plans[1] == plans[2]

@@ -1,0 +1,277 @@
+"""Every function of the machine's that gpubind calls is known here: recorded, no question, or the end of recording.
+
+A new call of a function that is not listed makes this test fail. Whoever adds it says why the memo's law still holds.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import posix
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from gpubind.memo import stand_ins
+from gpubind.memo.recorder import Recorder
+
+PACKAGE = Path(stand_ins.__file__).parent.parent
+
+RECORDED = {
+    *(f"os.{name}" for name in stand_ins.STAND_INS),
+    *("os.environ", "os.environ.get", "os.environ.copy", "os.path.samefile", "pwd.getpwuid"),
+    # These call the above by their names in `os`, as `test_what_the_library_asks_is_recorded` shows.
+    *("os.path.exists", "os.path.getsize", "os.path.isdir", "os.path.isfile", "os.path.lexists", "os.path.realpath"),
+    *("os.walk", "os.makedirs", "glob.glob", "shutil.get_terminal_size", "shutil.rmtree"),
+    *("tempfile.TemporaryFile", "tempfile.SpooledTemporaryFile"),  # they open a file to write: nothing is kept
+}
+IN_THE_NAME_OF_THE_MEMO = {
+    *("os.getcwd", "os.path.abspath", "os.geteuid", "os.getegid", "os.getuid", "os.getgroups", "os.uname", "os.isatty"),
+    *("sys.executable", "sys.argv", "sys.version_info", "sys.byteorder", "sys.stdout.isatty"),
+}
+OF_A_DESCRIPTOR = {
+    "os.close",
+    "os.dup",
+    "os.dup2",
+    "os.fdopen",
+    "os.fstat",
+    "os.fsync",
+    "os.pread",
+    "os.read",
+    "os.write",
+}
+"""`os.open` has signed what is read from it, or has said that something is written."""
+NO_QUESTION = {
+    *("os.path.basename", "os.path.dirname", "os.path.isabs", "os.path.join", "os.path.relpath"),
+    *("os.major", "os.minor", "os.strerror", "os.stat_result", "os.defpath", "os.devnull", "os.path"),
+    *("os.supports_effective_ids", "os.execve", "os._exit"),
+    *("sys.stdout", "sys.stdout.buffer", "sys.stdout.buffer.write", "sys.stdout.flush"),
+    *("sys.stderr", "sys.stderr.write", "sys.stderr.flush", "sys.unraisablehook", "sys.__unraisablehook__"),
+    *("sys.path", "sys.exit"),  # of a traceback, and of the end
+    *("signal.signal", "signal.SIGPIPE", "signal.SIGXFSZ", "signal.SIG_DFL"),
+}
+NEVER_THE_SAME = {"os.getpid", "os.urandom"}
+"""The answer is not kept where the number of the process stands in it; random names are those of files just written."""
+OF_PROGRAMS = {"subprocess.run", "subprocess.Popen", "selectors.DefaultSelector", "selectors.EVENT_READ", "os.killpg"}
+OF_PROGRAMS |= {
+    "subprocess.DEVNULL",
+    "subprocess.PIPE",
+    "subprocess.TimeoutExpired",
+    "time.monotonic",
+    "signal.SIGKILL",
+}
+MODULES_OF_PROGRAMS = {"execute.py", "host/programs.py"}
+"""They say themselves that a program is asked (`cannot_sign`, `asked_program`), and nobody else may start any."""
+
+KNOWN = RECORDED | IN_THE_NAME_OF_THE_MEMO | OF_A_DESCRIPTOR | NO_QUESTION | NEVER_THE_SAME
+MACHINE = {
+    *("os", "posix", "posixpath", "genericpath", "io", "codecs", "pathlib", "glob", "shutil", "tempfile", "fileinput"),
+    *(
+        "time",
+        "datetime",
+        "pwd",
+        "grp",
+        "spwd",
+        "getpass",
+        "locale",
+        "platform",
+        "socket",
+        "subprocess",
+        "sys",
+        "signal",
+    ),
+    *("selectors", "select", "fcntl", "mmap", "ctypes", "termios", "tty", "resource", "random", "secrets", "uuid"),
+    *("importlib", "pkgutil", "zipimport", "linecache", "multiprocessing", "threading", "asyncio", "urllib", "http"),
+    *("_signal", "_io", "zipfile", "tarfile", "gzip", "bz2", "sqlite3", "dbm", "logging", "netrc", "mimetypes"),
+}
+"""Modules that ask this machine something."""
+PURE = {
+    *("io.BufferedReader", "io.BytesIO", "io.RawIOBase", "io.StringIO", "from importlib import_module"),
+    *(f"from posixpath {name}" for name in ("basename", "dirname", "join", "normpath")),
+    *(f"from _signal {name}" for name in ("SIGINT", "default_int_handler", "getsignal", "signal")),
+    "from glob glob",  # which looks its questions up in `os`
+    *("from subprocess PIPE", "from subprocess Popen"),  # for type checking, and beside `cannot_sign`
+}
+"""What asks nothing, and may be taken out of its module: it is the same while somebody records."""
+
+
+def modules() -> list[Path]:
+    found = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent.name != "memo"]
+    assert len(found) > 100
+    return found
+
+
+def asked_in(tree: ast.AST) -> Iterator[str]:
+    """The dotted names of the machine's modules that *tree* uses."""
+    modules: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                modules[one.asname or one.name.partition(".")[0]] = one.name
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in MACHINE:
+            yield from (f"from {node.module} {one.name}" for one in node.names)
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in inner:
+            name, module = dotted(node, modules)
+            if module.partition(".")[0] in MACHINE:
+                yield name
+
+
+def dotted(node: ast.expr, modules: dict[str, str]) -> tuple[str, str]:
+    """`os.path.join` for such an expression, and the module of its first name."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    module = modules.get(node.id, "") if isinstance(node, ast.Name) else ""
+    return ".".join((module, *reversed(names))), module
+
+
+def is_flag(name: str) -> bool:
+    """`os.O_RDONLY`, `os.W_OK`, `os.SEEK_SET`."""
+    last = name.rpartition(".")[2]
+    return name.startswith("os.") and last.isupper()
+
+
+def unknown_in(tree: ast.AST, module: str) -> set[str]:
+    known = KNOWN | PURE | (OF_PROGRAMS if module in MODULES_OF_PROGRAMS else set())
+    return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
+
+
+def test_every_question_that_gpubind_asks_is_known_to_the_recorder() -> None:
+    unknown = {}
+    for path in modules():
+        module = str(path.relative_to(PACKAGE))
+        names = unknown_in(ast.parse(path.read_text()), module)
+        if names:
+            unknown[module] = names
+    assert unknown == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os\nos.getloadavg()",
+        "from os import stat",
+        "import os as system\nsystem.statvfs('/')",
+        "def f():\n    import socket\n    socket.gethostname()",
+        "from pathlib import Path",
+        "from glob import iglob",
+        "import time\ntime.time()",
+        "import subprocess\nsubprocess.run(())",
+    ],
+)
+def test_a_question_that_nobody_knows_is_seen(text: str) -> None:
+    assert unknown_in(ast.parse(text), "caller.py")
+
+
+def test_no_function_is_kept_from_before_the_recorder_stands() -> None:
+    """A name, a default or a constant that is set when a module is loaded holds what was there then."""
+    kept = {}
+    for path in modules():
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                node.body = [] if isinstance(node.body, list) else ast.Constant(None)
+        names = {name for name in asked_in(tree) if name in RECORDED}
+        if names:
+            kept[str(path.relative_to(PACKAGE))] = names
+    assert kept == {}
+
+
+def test_nothing_is_asked_of_a_file_that_its_signature_does_not_have() -> None:
+    had = {"st_mode", "st_uid", "st_gid", "st_rdev", "st_size"}
+    other = {}
+    for path in modules():
+        names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        found = {name for name in names if name.startswith("st_")} - had
+        if found:
+            other[str(path.relative_to(PACKAGE))] = found
+    assert other == {"blob/base.py": {"st_dev", "st_ino"}}  # which tell one opened file from another, no more
+
+
+LIBRARY: dict[str, tuple[Callable[[str], Any], str]] = {
+    "exists": (os.path.exists, "stat"),
+    "isfile": (os.path.isfile, "stat"),
+    "isdir": (os.path.isdir, "stat"),
+    "getsize": (os.path.getsize, "stat"),
+    "lexists": (os.path.lexists, "lstat"),
+    "realpath": (os.path.realpath, "lstat"),
+}
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_what_the_library_asks_is_recorded(name: str, tmp_path: Path) -> None:
+    ask, kind = LIBRARY[name]
+    (tmp_path / "file").touch()
+    path = str(tmp_path / "file")
+    with Recorder(lambda status: None) as recorder:
+        ask(path)
+    assert path in recorder.questions[kind]
+
+
+def test_listings_by_the_library_are_recorded(tmp_path: Path) -> None:
+    import glob
+
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "link").symlink_to("directory")
+    with Recorder(lambda status: None) as recorder:
+        assert glob.glob(f"{tmp_path}/l*") == [f"{tmp_path}/link"]
+        assert sorted(next(os.walk(tmp_path))[1]) == ["directory", "link"]
+    assert f"{tmp_path}/link" in recorder.questions["stat"]
+    assert str(tmp_path) in {**recorder.questions["names"], **recorder.questions["written"]}
+
+
+def test_below_an_open_directory_the_whole_path_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/file").write_text("x")
+    (tmp_path / "a/b/link").symlink_to("file")
+    with Recorder(lambda status: None) as recorder:
+        top = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+        below = os.open("a", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+        (tmp_path / "a").rename(tmp_path / "c")  # what was asked for was below `a`, whatever it is called by now
+        place = os.open("b", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=below)
+        os.stat("file", dir_fd=place, follow_symlinks=False)
+        os.readlink("link", dir_fd=place)
+        os.listdir(place)
+        for descriptor in (top, below, place):
+            os.close(descriptor)
+    inner = f"{tmp_path}/a/b"
+    assert {f"{tmp_path}/a", inner, f"{inner}/file"} <= recorder.questions["lstat"].keys()
+    assert f"{inner}/link" in recorder.questions["link"]
+    assert inner in {**recorder.questions["names"], **recorder.questions["written"]}
+
+
+def test_below_a_directory_that_the_recorder_did_not_see_opened_nothing_is_kept(tmp_path: Path) -> None:
+    place = posix.open(tmp_path, os.O_RDONLY)
+    try:
+        with Recorder(lambda status: None) as recorder:
+            assert not os.access("x", os.R_OK, dir_fd=place)
+        assert recorder.refused
+    finally:
+        posix.close(place)
+
+
+CHANGES: tuple[Callable[[str], Any], ...] = (
+    lambda path: os.mkdir(path),  # by its name, as gpubind calls it  # noqa: PLW0108
+    lambda path: os.close(os.open(path, os.O_CREAT | os.O_WRONLY)),
+    lambda path: open(path, "wb").close(),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_command_that_changes_something_is_not_kept(change: Callable[[str], Any], tmp_path: Path) -> None:
+    with Recorder(lambda status: None) as recorder:
+        change(str(tmp_path / "new"))
+    assert recorder.refused
+
+
+def test_after_an_error_nothing_is_looked_at_any_more(tmp_path: Path) -> None:
+    before = {name: getattr(os, name) for name in stand_ins.STAND_INS}
+    with pytest.raises(RuntimeError), Recorder(lambda status: None) as recorder:
+        raise RuntimeError
+    assert {name: getattr(os, name) for name in stand_ins.STAND_INS} == before
+    assert recorder.refused

@@ -1,0 +1,162 @@
+"""Each kind of question is needed: a trace without it gives a wrong answer after some change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from build.changes import CDI
+from build.elf import elf
+from build.ldcache import build_ldcache
+from build.memo import Bench, bench_in
+
+from gpubind.memo import answer, questions
+
+
+class Case(NamedTuple):
+    """A change that one kind of question alone finds out."""
+
+    command: str
+    before: Callable[[Bench], None]
+    change: Callable[[Bench], None]
+
+
+def _nothing(bench: Bench) -> None:
+    pass
+
+
+def _text(path: str, text: str) -> Callable[[Bench], None]:
+    def write(bench: Bench) -> None:
+        place = bench.base / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    return write
+
+
+def _link(path: str, target: str) -> Callable[[Bench], None]:
+    def link(bench: Bench) -> None:
+        (bench.base / path).unlink(missing_ok=True)
+        (bench.base / path).symlink_to(target)
+
+    return link
+
+
+def _set(name: str, value: str) -> Callable[[Bench], None]:
+    def change(bench: Bench) -> None:
+        bench.environ[name] = value
+
+    return change
+
+
+def _program(bench: Bench) -> None:
+    path = bench.base / "standard" / "nvidia-container-cli"
+    path.write_text("#!/bin/sh\nexit 1\n")
+    path.chmod(0o755)
+
+
+def _earlier_program(bench: Bench) -> None:
+    path = bench.base / "early" / "apptainer"
+    path.write_bytes(b"\x7fELF apptainer version 1.4.5\n")
+    path.chmod(0o755)
+
+
+def _a_program(bench: Bench) -> None:
+    """In a directory that nobody lists."""
+    (bench.host / "usr/bin/nvidia-debugdump").write_bytes(elf(kind=2))
+
+
+def _two_caches(bench: Bench) -> None:
+    cache = bench.host / "etc/ld.so.cache"
+    cache.rename(cache.with_name("one"))
+    cache.with_name("two").write_bytes(build_ldcache([]))
+    _link("host/etc/ld.so.cache", "one")(bench)
+
+
+def _on_a_terminal(bench: Bench) -> None:
+    bench.has_terminal = True
+
+
+def _narrow(bench: Bench) -> None:
+    bench.width = 60
+
+
+def _moved_home(bench: Bench) -> None:
+    bench.user_home = "/home/two"
+
+
+def _other_directory(bench: Bench) -> None:
+    """The shell's name for the working directory leads elsewhere now, of the very same looks."""
+    (bench.base / "other").mkdir()
+    _link("here", "other")(bench)
+
+
+def _in_a_linked_directory(bench: Bench) -> None:
+    _link("here", "work")(bench)
+    bench.environ["PWD"] = str(bench.base / "here")
+
+
+CASES = {
+    "lstat": Case("plan", _nothing, _a_program),
+    "stat": Case("apptainer", _nothing, _earlier_program),
+    "link": Case("plan", _two_caches, _link("host/etc/ld.so.cache", "two")),
+    "written": Case(
+        "cdi",
+        _text("host/etc/cdi/a.json", CDI.replace("NUMBER", "1")),
+        _text("host/etc/cdi/a.json", CDI.replace("NUMBER", "2")),
+    ),
+    "opened": Case(
+        "plan",
+        _text("home/.config/gpubind/config.toml", 'gpus = "0"\n'),
+        _text("home/.config/gpubind/config.toml", 'gpus = "1"\n'),
+    ),
+    "content": Case("plan", _nothing, _text("host/sys/module/nvidia/version", "550.54.15\n")),
+    "names": Case(
+        "plan",
+        _nothing,
+        _text("host/proc/driver/nvidia/gpus/0000:09:00.0/information", "GPU UUID: GPU-9\nDevice Minor: 9\n"),
+    ),
+    "access": Case("plan", _nothing, _program),
+    "variable": Case("plan", _nothing, _set("GPUBIND_CAPS", "compute")),
+    "variables": Case("bwrap", _nothing, _set("NOBODY_ASKS_FOR_THIS", "1")),
+    "same": Case("bwrap", _in_a_linked_directory, _other_directory),
+    "user": Case("user", _nothing, _moved_home),
+    "terminal": Case("table", _on_a_terminal, _narrow),
+    "locale": Case("apptainer", _set("LC_CTYPE", "C.UTF-8"), _text("environ", "LC_CTYPE=C.UTF-8\0")),
+}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with bench_in(tmp_path / "b") as made:
+        yield made
+
+
+def test_every_kind_of_question_has_its_case() -> None:
+    assert set(CASES) == set(questions.ASKED)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_without_one_kind_of_question_the_law_does_not_hold(
+    kind: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[kind]
+    case.before(bench)
+    words = bench.commands()[case.command]
+    bench.settle()
+    bench.with_memo(words)  # which writes generated files, and the next start finds them
+    bench.settle()
+    bench.with_memo(words)
+    bench.served = 0
+    assert bench.with_memo(words) == bench.without(words)
+    assert bench.served == 1
+    case.change(bench)
+    right = bench.without(words)
+    whole = questions.first_change
+    with monkeypatch.context() as patch:
+        patch.setattr(answer, "first_change", lambda asked: whole({k: q for k, q in asked.items() if k != kind}))
+        assert bench.with_memo(words) != right, "the change shows without this kind of question, too"
+    assert bench.with_memo(words) == right
+    assert bench.served == 2

@@ -1,0 +1,212 @@
+"""Where memos lie, what is believed, and which answers are not kept at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from build.memo import Bench, bench_in
+
+from gpubind.memo import asked, files, storing, versions
+from gpubind.memo.recorder import Recorder
+from gpubind.memo.trace import SMALL
+
+MEMO = {"trace": {}, "printed": [], "verbose": False, "status": 0, "become": None, "rest": None}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with bench_in(tmp_path / "b") as made:
+        yield made
+
+
+def kept(bench: Bench, words: tuple[str, ...]) -> Path:
+    """The file of the memo of *words*."""
+    bench.with_memo(words)
+    bench.settle()
+    bench.with_memo(words)
+    (file,) = bench.memos.iterdir()
+    return file
+
+
+def test_a_damaged_memo_is_none(bench: Bench) -> None:
+    words = bench.commands()["plan"]
+    file = kept(bench, words)
+    whole, right = file.read_bytes(), bench.without(words)
+    for damaged in (
+        b"",
+        whole[:100],
+        whole[:-1],
+        whole + b"x",
+        whole[:500] + bytes([whole[500] ^ 1]) + whole[501:],
+        b"x" + whole[1:],
+    ):
+        file.write_bytes(damaged)
+        served = bench.served
+        assert bench.with_memo(words) == right
+        assert bench.served == served
+
+
+def test_a_memo_that_others_may_write_or_a_link_to_one_is_none(bench: Bench, tmp_path: Path) -> None:
+    words = bench.commands()["plan"]
+    file = kept(bench, words)
+    served = bench.served
+    file.chmod(0o666)
+    bench.with_memo(words)
+    file.unlink(missing_ok=True)
+    storing.write("x", files.packed(dict(MEMO)))
+    os.symlink("x", file)
+    bench.with_memo(words)
+    assert bench.served == served
+
+
+def test_a_directory_that_others_may_look_into_holds_no_memos(bench: Bench) -> None:
+    bench.memos.chmod(0o755)
+    bench.with_memo(bench.commands()["plan"])
+    assert list(bench.memos.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_directory_of_somebody_else_holds_no_memos(bench: Bench) -> None:
+    os.chown(bench.memos, 1000, 1000)
+    bench.with_memo(bench.commands()["plan"])
+    assert list(bench.memos.iterdir()) == []
+
+
+def test_roots_memos_lie_where_nobody_else_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/tmp/of-somebody")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert list(files.directories()) == ["/run/gpubind/memo"]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert next(iter(files.directories())) == "/tmp/of-somebody/gpubind/memo"
+
+
+def test_the_oldest_memos_go(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "FILES_LIMIT", 3)
+    for number in range(6):
+        storing.write(f"{number}", files.packed(dict(MEMO)))
+        os.utime(bench.memos / f"{number}", (number, number))
+    assert sorted(file.name for file in bench.memos.iterdir()) == ["3", "4", "5"]
+
+
+def test_turned_off_there_is_no_memo(bench: Bench) -> None:
+    bench.environ["GPUBIND_MEMO"] = "off"
+    bench.with_memo(bench.commands()["plan"])
+    assert list(bench.memos.iterdir()) == []
+
+
+def test_starts_of_other_commands_share_a_memo(bench: Bench) -> None:
+    exec_, image = bench.commands()["apptainer"], str(bench.image)
+    kept(bench, exec_)
+    served = bench.served
+    for command in (("true", "y"), ("false",), ("true", "--", "-x")):
+        words = (*exec_[: exec_.index(image) + 1], *command)
+        outcome = bench.with_memo(words)
+        assert outcome == bench.without(words)
+        assert outcome.became is not None
+        assert outcome.became[1][-len(command) :] == command
+    assert bench.served == served + 3
+
+
+def test_a_program_that_was_looked_for_is_part_of_the_question(bench: Bench) -> None:
+    exec_, image = bench.commands()["bwrap"], str(bench.image)
+    kept(bench, exec_)
+    words = exec_[: exec_.index(image) + 1]
+    served = bench.served
+    assert bench.with_memo((*words, "true", "other", "arguments")).became is not None
+    assert bench.served == served + 1
+    assert bench.with_memo((*words, "no-such-program")).status == 127
+
+
+def test_the_callers_other_variables_go_on_as_they_are(bench: Bench) -> None:
+    words = bench.commands()["apptainer"]
+    kept(bench, words)
+    bench.environ["SLURM_ARRAY_TASK_ID"] = "7"
+    served = bench.served
+    outcome = bench.with_memo(words)
+    assert bench.served == served + 1
+    assert outcome == bench.without(words)
+    assert outcome.became is not None
+    assert ("SLURM_ARRAY_TASK_ID", "7") in outcome.became[2]
+
+
+def test_a_plan_that_is_written_to_a_file_is_not_kept(bench: Bench) -> None:
+    words = (*bench.commands()["plan"], "-o", str(bench.work / "plan.json"))
+    for _ in range(2):
+        bench.with_memo(words)
+        bench.settle()
+    assert list(bench.memos.iterdir()) == []
+    (bench.work / "plan.json").unlink()
+    bench.with_memo(words)
+    assert (bench.work / "plan.json").exists()
+
+
+def test_a_generated_file_that_is_gone_is_made_again(bench: Bench) -> None:
+    words = bench.commands()["apptainer"]
+    kept(bench, words)
+    staged = sorted((bench.home / ".cache/gpubind").iterdir())
+    assert staged
+    for file in staged:
+        file.unlink()
+    assert bench.with_memo(words) == bench.without(words)
+    assert sorted((bench.home / ".cache/gpubind").iterdir()) == staged
+
+
+def test_a_start_with_a_damaged_skeleton_takes_another_one_and_is_kept(bench: Bench) -> None:
+    words = bench.commands()["user"]
+    kept(bench, words)
+    skeleton = next(place for place in (bench.home / ".cache/gpubind").iterdir() if place.name.endswith("-skeleton"))
+    next(place for place in skeleton.rglob("*") if place.is_file()).unlink()
+    kept(bench, words)
+    assert bench.with_memo(words) == bench.without(words)
+
+
+def test_a_file_that_was_just_written_is_compared_or_the_answer_is_not_kept(bench: Bench) -> None:
+    small, large = bench.work / "small", bench.work / "large"
+    small.write_bytes(b"x")
+    large.write_bytes(b"x" * (SMALL + 1))
+    recorder = Recorder(lambda status: None)
+    recorder.opened(str(small))
+    assert str(small) in recorder.questions["content"]
+    assert recorder.refused is None
+    recorder.opened(str(large))
+    assert recorder.refused == f"just written: {large}"
+
+
+def test_a_program_that_was_run_or_a_script_that_says_its_version_is_not_believed_again(bench: Bench) -> None:
+    script = bench.work / "script"
+    script.write_text("#!/bin/sh\n")
+    with Recorder(lambda status: None) as recorder:
+        asked.asked_program(str(script))
+    assert recorder.refused == f"a script says its version: {script}"
+
+
+def test_afterwards_nothing_is_looked_at_any_more() -> None:
+    before = (os.stat, os.open, open, os.environ, os.access in os.supports_effective_ids)
+    with Recorder(lambda status: None):
+        assert os.stat is not before[0]
+        assert os.access in os.supports_effective_ids
+    assert (os.stat, os.open, open, os.environ, os.access in os.supports_effective_ids) == before
+
+
+def test_a_program_is_asked_for_its_version_once_as_long_as_it_is_the_same(bench: Bench) -> None:
+    program, asked_for = bench.work / "program", []
+
+    def ask(path: str) -> str:
+        asked_for.append(path)
+        return f"version {len(asked_for)}"
+
+    def version() -> str:
+        bench.settle()
+        return versions.version_of(str(program), ask)
+
+    program.write_bytes(b"\x7fELF one")
+    assert (version(), version()) == ("version 1", "version 1")
+    found = program.stat()
+    program.write_bytes(b"\x7fELF two")
+    os.utime(program, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert (version(), version()) == ("version 2", "version 2")
+    program.write_bytes(b"#!/bin/sh\n")
+    assert (version(), version()) == ("version 3", "version 4")

@@ -1,0 +1,97 @@
+"""What hostile inputs cost: any of up to 16 MB ends in a verdict or an error within 5 s and 300 MB; the table of
+docs/security.md has them all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from build.bounded import MEMORY, SECONDS, Cost, run_bounded
+from build.greedy import GREEDY, PROGRAM
+from build.greedy_hosts import GREEDY_HOSTS
+from build.greedy_words import GREEDY_WORDS, HOST, Words
+
+PAGE = Path(__file__).parent.parent / "docs" / "security.md"
+BEGIN, END = "<!-- hostile inputs: begin -->\n", "<!-- hostile inputs: end -->"
+HEAD = "| input | size | ends in | seconds | MB |\n| --- | ---: | --- | ---: | ---: |\n"
+MB = 1_000_000
+
+
+def _of_image(make: Callable[[Path], str]) -> Callable[[Path], Words]:
+    return lambda path: Words(("check", "--nv", "--host", HOST, "--image", make(path), "--program", PROGRAM))
+
+
+def _of_host(make: Callable[[Path], str]) -> Callable[[Path], Words]:
+    def words(path: Path) -> Words:
+        root = make(path)
+        return Words(("check", "--nv", "--root", root, "--dev-root", root))
+
+    return words
+
+
+INPUTS: dict[str, Callable[[Path], Words]] = {
+    **{name: _of_image(make) for name, make in GREEDY.items()},
+    **{name: _of_host(make) for name, make in GREEDY_HOSTS.items()},
+    **GREEDY_WORDS,
+}
+
+
+def _cost(name: str, path: Path) -> Cost:
+    words = INPUTS[name](path)
+    return run_bounded(*words.arguments, **words.environ)
+
+
+def _ending(cost: Cost) -> str:
+    """In the words of the table."""
+    error = re.match(r"error: ([a-z-]+): ", cost.stderr)
+    bound = re.search(r"bound (`[a-z]+`)", cost.stderr)
+    said = f"`{error.group(1)}`" if cost.status > 1 and error else "an answer"
+    return f"{said}, {bound.group(1)}" if bound else said
+
+
+def _title(name: str) -> str:
+    words = re.sub(r"(?<=[0-9])_(?=[0-9]{3}(_|$))", ",", name).replace("_", " ")
+    return re.sub(r"\b[km]b\b", lambda unit: unit.group().upper(), words)
+
+
+def _size(path: Path) -> int:
+    """Bytes of the files below *path*; one of several names counts once."""
+    files = (os.lstat(f"{directory}/{name}") for directory, _, names in os.walk(path) for name in names)
+    return sum({facts.st_ino: facts.st_size for facts in files}.values())
+
+
+def _rows() -> dict[str, list[str]]:
+    """The table of the page, by its first column."""
+    lines = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].removeprefix(HEAD).splitlines()
+    rows = (line.strip("| ").split(" | ") for line in lines)
+    return {row[0]: row[1:] for row in rows}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_hostile_input_ends_in_an_answer_or_an_error_in_time(tmp_path: Path, name: str) -> None:
+    cost = _cost(name, tmp_path)
+    assert cost.status in (0, 1, 2, 3, 4, 5), cost.stderr
+    assert cost.seconds < SECONDS
+    assert cost.memory < MEMORY
+    assert _ending(cost) == _rows()[_title(name)][1]
+
+
+def test_the_page_has_every_hostile_input_and_what_it_costs(tmp_path: Path, update_golden: bool) -> None:
+    if update_golden:
+        rows = []
+        for name in INPUTS:
+            (tmp_path / name).mkdir()
+            cost = _cost(name, tmp_path / name)
+            size = f"{_size(tmp_path / name) / 1000:,.0f} KB"
+            rows.append(f"| {_title(name)} | {size} | {_ending(cost)} | {cost.seconds:.1f} | {cost.memory // MB} |\n")
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(before + BEGIN + HEAD + "".join(rows) + END + rest.partition(END)[2])
+    rows_there = _rows()
+    assert list(rows_there) == [_title(name) for name in INPUTS]
+    for _, _, seconds, memory in rows_there.values():
+        assert float(seconds) < SECONDS
+        assert int(memory) * MB < MEMORY
