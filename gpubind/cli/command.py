@@ -16,12 +16,12 @@ class OwnCommand(TyperCommand):
     def make_parser(self, ctx: Any) -> Any:
         """A parser that refuses an option with a value that is given twice: it would be the last, without a word."""
         parser: Any = super().make_parser(ctx)
+        if ctx.resilient_parsing:  # a shell asks for completions
+            return parser
         parse = parser.parse_args
 
         def parse_once(args: list[str]) -> tuple[Any, Any, list[Any]]:
             values, rest, order = parse(args)
-            if ctx.resilient_parsing:  # a shell asks for completions
-                return values, rest, order
             said = [param for param in order if param.param_type_name == "option" and not param.multiple]
             for at, param in enumerate(said):
                 if not param.is_flag and param in said[:at]:
