@@ -21,7 +21,7 @@ from gpubind.errors import FormatError, GpubindError
 from gpubind.formats import json as json_format
 from gpubind.formats import ldcache, oci, record, shell, yaml
 from gpubind.formats.cdi import SIZE_LIMIT as CDI_LIMIT
-from gpubind.formats.elf import NEEDED_LIMIT, VERSIONS_LIMIT
+from gpubind.formats.elf_dynamic import NEEDED_LIMIT, VERSIONS_LIMIT
 from gpubind.formats.ldcache import ENTRIES_OF_A_NAME, parse_ldcache
 from gpubind.formats.squashfs import File, Squashfs, parse_superblock, reader, unpacker
 from gpubind.image import facts, open_image

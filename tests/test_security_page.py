@@ -11,7 +11,7 @@ from gpubind.budget import BOUNDS, LINKS_LIMIT
 from gpubind.cli import settings
 from gpubind.formats import cdi, ldcache, liblist, oci, record, shell, yaml
 from gpubind.formats import json as json_format
-from gpubind.formats.elf import NEEDED_LIMIT
+from gpubind.formats.elf_dynamic import NEEDED_LIMIT
 from gpubind.formats.squashfs import reader as squashfs
 from gpubind.host import open as host_files
 from gpubind.host import programs

@@ -45,7 +45,7 @@ class Loader:
         self._all[arch] = self
         cache = read_ldcache(tree) if beside is None else beside._cache
         self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
-        self._configured = read_ldsoconf(tree).directories if beside is None else beside._configured
+        self._configured: tuple[str, ...] = read_ldsoconf(tree).directories if beside is None else beside._configured
         every = (*self._configured, *_multiarch(tree), *DEFAULT_DIRECTORIES)
         directories = _existing(tree, every) if beside is None else beside.directories
         if arch is not None and architecture(arch).bits == 32:
