@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from gpubind.formats.elf import HEAD_SIZE, SHT_GNU_VERDEF, SHT_GNU_VERNEED, ElfIdent, parse_ident
+from gpubind.formats.elf import HEAD_SIZE, ElfIdent, parse_ident
 
 PRIVATE = b"GLIBC_PRIVATE"
-SHT_DYNSYM, SHT_GNU_VERSYM = 11, 0x6FFFFFFF
+SHT_DYNSYM, SHT_GNU_VERDEF, SHT_GNU_VERNEED, SHT_GNU_VERSYM = 11, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 KINDS = (SHT_DYNSYM, SHT_GNU_VERSYM, SHT_GNU_VERDEF, SHT_GNU_VERNEED)
 SECTIONS_LIMIT, ENTRIES_LIMIT = 4096, 65536
 
