@@ -5,7 +5,7 @@
 # make bench  speed, as ratios in one run
 # make bench-big  how time and memory grow with what there is to look at
 # make law    the law of the memo after N changes (N=5000)
-# make dist   the wheel, the source archive and gpubind.pyz (one file, any Python >= 3.9), in dist/
+# make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/
 # make fix    format and mend what ruff can
 
 PYTHON ?= python3
@@ -55,6 +55,7 @@ dist: $(VENV)/installed-test
 	$(PIP) 'hatchling>=1.26'
 	$(BIN)/python -m hatchling build -d dist
 	$(BIN)/python packaging/pyz.py dist/gpubind.pyz
+	$(BIN)/python packaging/man.py dist/gpubind.1
 
 fix: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .

@@ -132,10 +132,10 @@ def _need_whole(options: Options) -> None:
     """Errors: `UsageError` for a --backend-arg that would make the program take gpubind's own words for the user's."""
     if options.incomplete is not None:
         what = f"`{options.incomplete}` of --backend-arg lacks its value"
-        hint = "give the value in the same word, --backend-arg=--bind=/a:/b, or in one more --backend-arg behind it"
+        hint = "give the value in the same argument, --backend-arg=--bind=/a:/b, or in one more --backend-arg after it"
         raise UsageError("incomplete-argument", what, hint=hint)
     if options.image and not options.unknown:
-        what = f"`{options.image[0]}` of --backend-arg is no option: the program would take it for the image"
+        what = f"`{options.image[0]}` of --backend-arg is not an option: the program would take it for the image"
         raise UsageError(
             "incomplete-argument", what, hint="--backend-arg is for options; IMAGE and CMD stand behind them"
         )

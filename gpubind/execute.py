@@ -38,7 +38,7 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
         if ignored is not None:
             what, where = f"`{name}` is not started as root", ignored
             why = "users other than root could change the program, or a directory above it"
-            hint = f"if you trust them: `gpubind wrap -- {ignored} ...`; else let root alone write there"
+            hint = f"if you trust them: `gpubind wrap -- {ignored} ...`; otherwise let only root write there"
         raise RuntimeLimitError("no-runtime", what, where=where, why=why, hint=hint)
     return path
 

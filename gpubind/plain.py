@@ -46,7 +46,7 @@ def made(kind: type[_Value], value: Any, place: str) -> _Value:
 
 def malformed(why: str, place: str) -> FormatError:
     """The error about a document that is none of gpubind's."""
-    return FormatError("bad-plan", "this is no document that gpubind made", place=place, why=why)
+    return FormatError("bad-plan", "gpubind did not make this document", place=place, why=why)
 
 
 def _of_type(kind: Any, value: Any, place: str) -> Any:
@@ -70,7 +70,7 @@ def _of_type(kind: Any, value: Any, place: str) -> Any:
         return kind(**{name: _of_type(hints[name], value[name], f"{place}.{name}".lstrip(".")) for name in present})
     if origin is None and type(value) is kind:
         return value
-    raise malformed(f"{str(value)[:80]!r} is no value for it", place)
+    raise malformed(f"{str(value)[:80]!r} is not a value for it", place)
 
 
 @cache

@@ -154,7 +154,7 @@ def write_generated(
             f"the document of --format {later.kept_as} needs generated files, and no place is named where they stay",
             where=", ".join(sorted(contents)),
             why="your own cache may be cleared, and nobody else may read it, while the document is still in use",
-            hint="--stage-dir DIR: a directory that is yours alone to write, that everybody may read, and that stays",
+            hint="--stage-dir DIR: a directory that only you may write to, that everybody may read, and that stays",
         )
     return stage(contents, environ)
 

@@ -163,7 +163,7 @@ def _in_first_place(put: Callable[[str], HostPath], environ: Mapping[str, str]) 
     for place in places:
         try:
             if not os.path.isdir(place.base):
-                raise NotADirectoryError(errno.ENOTDIR, f"{place.base} is no directory")
+                raise NotADirectoryError(errno.ENOTDIR, f"{place.base} is not a directory")
             if not is_obeyed(place.path):
                 raise PermissionError(errno.EACCES, "users other than root could change what is there")
             return put(place.path)
@@ -186,7 +186,9 @@ def _make(directory: str, mode: int) -> None:
     if os.path.isdir(directory):
         return
     _make(os.path.dirname(directory), mode)
-    with contextlib.suppress(FileExistsError):  # somebody else was faster, or it is no directory: opening it will tell
+    with contextlib.suppress(
+        FileExistsError
+    ):  # somebody else was faster, or it is not a directory: opening it will tell
         os.mkdir(directory, mode)
         made = _open_directory(directory)
         try:

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -465,6 +466,7 @@ def test_a_report_says_what_was_checked(tmp_path: Path) -> None:
         "glibc": None,
         "program": "sh",
         "runtime": "apptainer",
+        "user": None,
         "drivers": [{"vendor": "nvidia", "version": "550.163.01", "cuda_max": "12.4"}],
     }
     suite = gpubind(*words, "--format", "junit").stdout
@@ -717,8 +719,11 @@ def test_dry_run_prints_the_command_and_starts_nothing(tmp_path: Path) -> None:
     env = runtime(tmp_path, "singularity", "singularity-ce version 4.1.0")
     done = gpubind("exec", "-q", "--dry-run", "--host", HOST, "--backend", "singularity", "img", "a b", env=env)
     assert done.returncode == 0
-    assert done.stdout.startswith(f"{tmp_path}/singularity exec --no-nv ")
-    assert done.stdout.endswith(" img 'a b'\n")
+    lines = done.stdout.split(" \\\n  ")
+    assert lines[:2] == [f"{tmp_path}/singularity exec", "--no-nv"]
+    assert lines[-1] == "img 'a b'\n"
+    echoed = subprocess.run(["sh", "-c", f"set -- {done.stdout}\necho $#"], capture_output=True, text=True)
+    assert int(echoed.stdout) == len(shlex.split(done.stdout.replace("\\\n", "")))
 
 
 def test_a_host_without_gpu_is_a_warning_and_the_container_starts(tmp_path: Path) -> None:
@@ -814,7 +819,7 @@ def test_a_dry_run_needs_no_runtime() -> None:
     done = gpubind(
         "exec", "-q", "--dry-run", "--host", HOST, "--backend", "apptainer", "img", "ls", env={"PATH": "/nowhere"}
     )
-    assert (done.returncode, done.stdout.startswith("apptainer exec --no-nv ")) == (0, True)
+    assert (done.returncode, done.stdout.startswith("apptainer exec \\\n  --no-nv ")) == (0, True)
 
 
 def test_an_image_is_never_taken_for_an_option(tmp_path: Path) -> None:

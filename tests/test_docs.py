@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shlex
@@ -13,6 +14,10 @@ import pytest
 from build.example import example
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "packaging"))
+
+import picture  # noqa: E402 - packaging is no package
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TRANSCRIPT = re.compile(r"^```console\n\$ gpubind (.*?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TRANSCRIPTS = [
@@ -44,6 +49,24 @@ def test_the_readme_has_transcripts() -> None:
 def test_a_link_between_pages_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_picture_shows_what_check_prints() -> None:
+    texts = re.findall(r"<text [^>]*>(.*?)</text>", (ROOT / "docs/check.svg").read_text())
+    shown = "".join(html.unescape(text).replace("\xa0", " ") for text in texts)
+    for word in re.sub(r"\x1b\[[0-9;]*m", "", picture.checked()).split():
+        assert word in shown, word
+
+
+def test_a_sites_list_begins_as_the_shipped_one() -> None:
+    line = next(line for line in (ROOT / "docs/howto.md").read_text().splitlines() if "read_data" in line)
+    done = subprocess.run(["sh", "-c", line.partition(" > ")[0]], capture_output=True, check=True, env=with_python())
+    assert done.stdout == (ROOT / "etc/nvliblist.conf").read_bytes()
+
+
+def with_python() -> dict[str, str]:
+    """An environment in which python3 is the interpreter that runs the tests."""
+    return {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
 def test_the_readme_leads_to_every_page() -> None:

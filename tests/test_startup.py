@@ -68,9 +68,9 @@ def test_a_command_line_builds_the_options_of_its_own_command_alone() -> None:
     from gpubind.cli.app import application
 
     assert len(application(["plan", "--nv"]).registered_commands) == 1
-    own = ("check", "exec", "run", "shell", "wrap", "explain")
+    own = ("check", "gpus", "exec", "run", "shell", "wrap", "explain")
     assert [len(application([name]).registered_commands) for name in own] == [1] * len(own)
-    assert len(application(["pln"]).registered_commands) == 8
+    assert len(application(["pln"]).registered_commands) == 10
 
 
 def test_the_version_needs_no_parser() -> None:

@@ -89,7 +89,7 @@ def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBl
         return FileBlob(open_regular(path, place), label)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
-            why = "it is no regular file"
+            why = "it is not a regular file"
             raise HostReadError("no-image", "the image cannot be read", where=label, why=why) from error
         raise _unreadable(label, error) from error
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from gpubind.cli.command import OwnCommand, OwnGroup
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
     CdiHook,
     ImageOption,
     Like,
+    Output,
     PlanOptions,
     StageDir,
     make_plan,
@@ -25,7 +27,7 @@ from gpubind.cli.options import (
     takes_plan_options,
 )
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, GpubindError, UsageError, one_of
+from gpubind.errors import EXIT_FINDING, EXIT_NOT_STARTED, EXIT_USAGE, GpubindError, UsageError, one_of
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 
 STARTS = ("exec", "run", "shell")
@@ -36,8 +38,9 @@ if TYPE_CHECKING:
     from gpubind.model import Plan
 
 app = typer.Typer(
+    cls=OwnGroup,
     add_completion=False,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,6 +64,11 @@ def gpubind(
     ] = False,
 ) -> None:
     """Runs before every command: defaults from configuration files."""
+    if context.invoked_subcommand is None:
+        from gpubind.cli.output import complain
+
+        complain(f"{context.get_help()}\n")
+        raise typer.Exit(EXIT_USAGE)
     from gpubind.cli.settings import read_settings
 
     try:
@@ -73,14 +81,14 @@ def gpubind(
     if settings:
         formats = [settings.pop("format")] if "format" in settings else []
         defaults = {{"list": "list_"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
-        context.default_map = dict.fromkeys(("explain", "check", "exec", "run", "shell", "wrap"), defaults)
+        context.default_map = dict.fromkeys(("explain", "check", "exec", "run", "shell", "wrap", "gpus"), defaults)
         context.default_map["plan"] = {**defaults, "format_": formats}
 
 
 Strict = Annotated[bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 if there is an error finding.")]
 
 
-@app.command()
+@app.command(cls=OwnCommand)
 @takes_plan_options
 def plan(
     options: PlanOptions,
@@ -92,7 +100,9 @@ def plan(
             "--format",
             metavar="FORMAT",
             envvar="GPUBIND_FORMAT",
-            help=", ".join((*FORMATS, *PLAN_FORMATS)) + "; with sh, too, arguments are quoted for a shell. [table]",
+            help="What to print: "
+            + ", ".join((*FORMATS, *PLAN_FORMATS))
+            + "; add --format sh to quote arguments for a shell. [table]",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -100,32 +110,26 @@ def plan(
     allow_writable: AllowWritable = False,
     cdi_hook: CdiHook = None,
     stage_dir: StageDir = None,
-    output: Annotated[
-        Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
-    ] = None,
+    output: Output = None,
     strict: Strict = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings on standard error.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also show what was left out, and why.")] = False,
 ) -> None:
-    """Say what a container needs of this host: binds, device nodes, environment."""
-    from gpubind.cli.output import is_terminal, report, tell_of_memo, write_document
+    """Say what a container needs of this host, and why.
+
+    That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
+    --nv or --rocm name one.
+    """
+    from gpubind.cli.output import report, tell_of_memo, write_document
 
     tell_of_memo(wanted=verbose)
     chosen, quoted = _format(format_ or [], json)
-    if backend_arg and chosen not in PLAN_FORMATS:
-        raise UsageError("argument-without-runtime", "--backend-arg is for the formats of a runtime's words alone")
-    if cdi_hook is not None and chosen != "cdi":
-        raise UsageError("hook-without-cdi", "--cdi-hook is for --format cdi alone")
+    _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
     if chosen in LASTING:
-        if like is not None:
-            what = "no CDI spec" if chosen == "cdi" else f"not for --format {chosen}"
-            raise UsageError("like-in-words", f"--like shows what a program would bind; it is {what}")
         from gpubind.cli.lasting import Asked, plan_to_last
 
         made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stage_dir))
     elif chosen in PLAN_FORMATS:
-        if like is not None:
-            raise UsageError("like-in-words", "--like shows what a program would bind; it has no words for a runtime")
         from gpubind.cli.words import WordsOf, plan_in_words
 
         words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stage_dir)
@@ -133,7 +137,7 @@ def plan(
     else:
         host = open_host_of(options)
         made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
-        text = _render(made, chosen, verbose, colour=output is None and is_terminal())
+        text = _render(made, chosen, output, verbose=verbose)
     write_document(text, output)
     if not quiet and chosen != "json":
         report(made.findings)
@@ -141,7 +145,7 @@ def plan(
         raise typer.Exit(EXIT_FINDING)
 
 
-@app.command()
+@app.command(cls=OwnCommand)
 def record(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")
@@ -153,7 +157,7 @@ def record(
     description: Annotated[str, typer.Option(metavar="TEXT", help="A line that says which host this is.")] = "",
     hostname: Annotated[bool, typer.Option("--hostname", help="Keep this machine's name in the record.")] = False,
 ) -> None:
-    """Capture this host, so that plans for it can be made anywhere with --host FILE.
+    """Write this host to a file, for --host FILE anywhere.
 
     A record holds listings, facts and small texts of a fixed set of places; no file bodies, no user names, no
     environment but PATH, ROCM_PATH, CUDA_MPS_PIPE_DIRECTORY and the variables that choose GPUs: CUDA_VISIBLE_DEVICES,
@@ -168,7 +172,11 @@ def record(
     write_document(record_host(host, description, name), output)
 
 
-_MODULES = {"explain": "explain", "check": "check", **dict.fromkeys(STARTS, "start"), "wrap": "wrap"}
+_MODULES = {
+    **{name: name for name in ("gpus", "explain", "check")},
+    **dict.fromkeys(STARTS, "start"),
+    **{name: name for name in ("wrap", "completion")},
+}
 """Where the commands are that have modules of their own."""
 
 
@@ -203,16 +211,32 @@ def _format(formats: list[str], json: bool) -> tuple[str, bool]:
     name = "json" if json else chosen[0] if chosen else "table"
     if name not in (*FORMATS, *PLAN_FORMATS):
         known = one_of((*FORMATS, *PLAN_FORMATS), name)
-        raise UsageError("unknown-format", f"unknown format `{name}`", hint=f"{known}, and sh on top of words")
+        raise UsageError(
+            "unknown-format", f"unknown format `{name}`", hint=f"{known}, and sh beside the name of a runtime"
+        )
     quoted = "sh" in formats
     if quoted and name not in QUOTABLE:
-        raise UsageError("two-formats", f"--format sh quotes a runtime's words; `{name}` has none")
+        raise UsageError("two-formats", f"--format sh quotes a runtime's arguments; `{name}` has none")
     return name, quoted
 
 
-def _render(plan: "Plan", chosen: str, verbose: bool, *, colour: bool) -> str:
+def _need_fitting(chosen: str, has_arguments: bool, cdi_hook: Optional[str], like: Optional[str]) -> None:
+    """Errors: `UsageError` for options that say nothing to the format *chosen*."""
+    if has_arguments and chosen not in PLAN_FORMATS:
+        raise UsageError(
+            "argument-without-runtime", "--backend-arg is only for formats that print a runtime's arguments"
+        )
+    if cdi_hook is not None and chosen != "cdi":
+        raise UsageError("hook-without-cdi", "--cdi-hook is only for --format cdi")
+    if like is not None and (chosen in LASTING or chosen in PLAN_FORMATS):
+        what = f"--like shows what a program would bind; it is not for --format {chosen}"
+        raise UsageError("like-in-words", what)
+
+
+def _render(plan: "Plan", chosen: str, output: Optional[str], *, verbose: bool) -> str:
     if chosen in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
-    from gpubind.cli.render import render_table
+    from gpubind.cli.output import has_colour, table_width
+    from gpubind.documents.plan_table import render_plan_table
 
-    return render_table(plan, verbose=verbose, colour=colour)
+    return render_plan_table(plan, table_width(output), verbose=verbose, colour=has_colour(output))

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from gpubind.cli.command import OwnCommand
 from gpubind.cli.options import (
     ImageOption,
     Like,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Give *app* the command explain."""
-    app.command()(takes_plan_options(explain))
+    app.command(cls=OwnCommand)(takes_plan_options(explain))
 
 
 def explain(
@@ -38,7 +39,7 @@ def explain(
     image: ImageOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print gpubind.explain/1.")] = False,
 ) -> None:
-    """Say what a code or a message means, or why a file is in the plan or not, and which rule decided."""
+    """Say what a code or a message means, or why a file is in the plan."""
     from gpubind.cli.output import width, write_document
     from gpubind.documents import explained
     from gpubind.explanation import codes, explain_code, explain_message
@@ -75,7 +76,7 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     near = near_names(name, () if made is None else [decision.subject for decision in made.decisions])
     raise UsageError(
         "unknown-code",
-        f"`{name}` is no code and no message that gpubind knows, and no source names a file that is called so",
+        f"`{name}` is neither a code nor a message that gpubind knows, and no file of the plan has this name",
         where="" if explanation is None else "looked in " + ", ".join(explanation.searched),
         hint="did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else "",
     )

@@ -42,7 +42,7 @@ def _as_mounts(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
     hook = asked.cdi_hook
     if options.libdir is not None and hook is None:
         is_spec = asked.format == "cdi"
-        what = f"--libdir alone cannot move the libraries of {'a CDI spec' if is_spec else f'--format {asked.format}'}"
+        what = f"--libdir cannot move the libraries of {'a CDI spec' if is_spec else f'--format {asked.format}'}"
         why = f"{'a spec' if is_spec else 'it'} cannot add to a search path, and no loader looks there by itself"
         hint = "give --cdi-hook, too, where nvidia-cdi-hook is installed" if is_spec else "leave --libdir out"
         raise UsageError("fixed-libdir", what, why=why, hint=hint)
@@ -69,7 +69,7 @@ def _need_hook(hook: str) -> None:
         raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
     if not is_obeyed(hook):
         why = "users other than root could change it, and every container's runtime would run it as root"
-        raise HostReadError("no-cdi-hook", "the program is not root's alone", where=hook, why=why, hint=hint)
+        raise HostReadError("no-cdi-hook", "others than root can change the program", where=hook, why=why, hint=hint)
 
 
 def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:

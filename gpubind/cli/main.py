@@ -22,7 +22,7 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
     """Run `gpubind` with *argv*, while *recorder* looks on; the exit code. Never lets an exception out."""
     words = sys.argv[1:] if argv is None else argv
 
-    def run() -> None:
+    def run() -> object:
         if words[:1] == ["wrap"]:
             from gpubind.cli.passing import pass_through
 
@@ -35,12 +35,12 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
                 from gpubind.cli.output import write_version
 
                 write_version()
-                return
+                return None
             from gpubind.budget import VARIABLE, one_command, times_of
             from gpubind.cli.app import application
 
             with one_command(times_of(os.environ.get(VARIABLE))):
-                application(words)(args=argv, prog_name="gpubind")
+                return application(words)(args=argv, prog_name="gpubind", standalone_mode=False)
 
     return _guarded(run, words)
 
@@ -61,10 +61,11 @@ def finish(answer: Unfinished) -> int:
     return _guarded(rest, [])
 
 
-def _guarded(work: Callable[[], None], words: list[str]) -> int:
+def _guarded(work: Callable[[], object], words: list[str]) -> int:
     """Do *work* for the command line *words*; the exit code. Every error is told here, and none gets out."""
     try:
-        work()
+        status = work()
+        return status if isinstance(status, int) else 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     except StdoutClosedError as error:
@@ -72,11 +73,7 @@ def _guarded(work: Callable[[], None], words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return error.exit_code
     except GpubindError as error:
-        from gpubind.cli.output import render_error
-
-        _complain(render_error(error))
-        _answer_in_json(words, error)
-        return error.exit_code
+        return _told(error, words)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except OSError as error:
@@ -91,9 +88,21 @@ def _guarded(work: Callable[[], None], words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback
         if _is_interrupt(error):
             return EXIT_INTERRUPTED
+        if hasattr(error, "format_message"):  # typer's own, of whatever module its version has
+            from gpubind.cli.wrong_use import wrong_use
+
+            return _told(wrong_use(error, words), words)
         _complain(_bug(error))
         return EXIT_BUG
-    return 0
+
+
+def _told(error: GpubindError, words: list[str]) -> int:
+    """Tell *error*; the exit code."""
+    from gpubind.cli.output import render_error
+
+    _complain(render_error(error))
+    _answer_in_json(words, error)
+    return error.exit_code
 
 
 def _is_interrupt(error: Optional[BaseException]) -> bool:
@@ -109,7 +118,7 @@ def _is_size(text: str) -> bool:
 
 def _answer_in_json(words: list[str], error: GpubindError) -> None:
     """Write *error* as a document to standard output, if *words* ask for a JSON document there, and get none."""
-    if words[:1] in (["plan"], ["check"], ["explain"]):
+    if words[:1] in (["plan"], ["check"], ["explain"], ["gpus"]):
         from gpubind.cli.output import write_document
         from gpubind.documents.json import render_error_json
 

@@ -6,12 +6,13 @@ they are, and would see strings.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
 from gpubind.documents import LASTING
+from gpubind.errors import UsageError
 from gpubind.model import (
     CAPABILITIES,
     VENDORS,
@@ -34,34 +35,31 @@ Like = Annotated[
     Optional[str],
     typer.Option(
         metavar="FLAVOUR",
-        help="Plan exactly what that program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, "
-        "singularity.",
+        help="Plan what this program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
     ),
 ]
-ImageOption = Annotated[
-    Optional[str],
-    typer.Option(
-        metavar="IMAGE",
-        help="The image that will be started: a directory, an OCI bundle, a SIF file, an OCI layout, a docker or OCI "
-        "archive, podman:NAME or docker:NAME.",
-    ),
-]
+IMAGE_HELP = (
+    "The image that will be started: a directory, an OCI bundle, a SIF file, an OCI layout, a docker or OCI archive, "
+    "podman:NAME or docker:NAME."
+)
+HOST_HELP = "Plan for a recorded host: a record, or one that ships."
+ImageOption = Annotated[Optional[str], typer.Option(metavar="IMAGE", help=IMAGE_HELP)]
 BackendArguments = Annotated[
-    Optional[list[str]], typer.Option(metavar="WORD", help="A word for the runtime itself. Repeatable.")
+    Optional[list[str]], typer.Option(metavar="ARGUMENT", help="An argument for the runtime itself. Repeatable.")
 ]
 CdiHook = Annotated[
     Optional[str],
     typer.Option(
         metavar="FILE",
-        help="With --format cdi: where nvidia-cdi-hook is on the host; it then tells the container's ld cache of the "
-        "libraries, which lie in a directory of their own.",
+        help="With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
+        "container's ld cache.",
     ),
 ]
 AllowWritable = Annotated[
     bool,
     typer.Option(
         "--allow-writable",
-        help="Bind files that you can write, by a runtime that has no read-only bind.",
+        help="Bind files that you may write, with a runtime that has no read-only bind.",
     ),
 ]
 RequireGpu = Annotated[
@@ -72,6 +70,9 @@ CheckFirst = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")]
+Output = Annotated[
+    Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
+]
 StageDir = Annotated[
     Optional[str],
     typer.Option(
@@ -104,7 +105,7 @@ class PlanOptions(NamedTuple):
     source: Annotated[
         str,
         typer.Option(
-            metavar="SOURCE", envvar="GPUBIND_SOURCE", help="Who names the files: " + ", ".join(SOURCES) + "."
+            metavar="SOURCE", envvar="GPUBIND_SOURCE", help="What names the driver's files: " + ", ".join(SOURCES) + "."
         ),
     ] = "auto"
     cdi_device: Annotated[
@@ -119,7 +120,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="DIR",
             envvar="GPUBIND_CDI_DIR",
-            help="Where CDI specs are, below --dev-root; the later first. Repeatable. [/etc/cdi, /var/run/cdi]",
+            help="Where CDI specs are, below --dev-root; the last directory wins. Repeatable. [/etc/cdi, /var/run/cdi]",
         ),
     ] = None
     list_: Annotated[
@@ -144,14 +145,14 @@ class PlanOptions(NamedTuple):
     ] = None
     host: Annotated[
         Optional[str],
-        typer.Option("--host", metavar="FILE|NAME", help="Plan for a recorded host: a record, or one that ships."),
+        typer.Option("--host", metavar="FILE|NAME", help=HOST_HELP),
     ] = None
     vendor_neutral: Annotated[
         str,
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_VENDOR_NEUTRAL",
-            help="Whose libglvnd and OpenCL loader: auto, host or image.",
+            help="Whose copy of libglvnd and of the OpenCL loader the container uses: auto, host or image.",
         ),
     ] = "auto"
     gpus: Annotated[
@@ -168,7 +169,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_USERSPACE",
-            help="Whose ROCm: auto, host or image.",
+            help="Whose ROCm the container uses: auto, host or image.",
         ),
     ] = "auto"
     cuda_compat: Annotated[
@@ -176,7 +177,8 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_CUDA_COMPAT",
-            help="Whose libcuda, if the image has one for CUDA's forward compatibility: auto, host or image.",
+            help="Whose libcuda the container uses, if the image has one for CUDA's forward compatibility: auto, "
+            "host or image.",
         ),
     ] = "auto"
     libc: Annotated[
@@ -194,27 +196,58 @@ class PlanOptions(NamedTuple):
     ] = None
 
 
-def takes_plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    """*command* with the options of `PlanOptions` beside its own; it gets them as its argument `options`."""
-    shared = inspect.signature(PlanOptions).parameters
+def takes_plan_options(command: Callable[..., None], only: Container[str] = PlanOptions._fields) -> Callable[..., None]:
+    """*command* with the options of `PlanOptions` beside its own; it gets them as its argument `options`.
+
+    *only*: the names of those that it takes; the others, and one that it has itself, are at their defaults.
+    """
+    parameters = inspect.signature(PlanOptions).parameters
+    shared = {name: parameter for name, parameter in parameters.items() if name in only}
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
+    for parameter in own:
+        shared.pop(parameter.name, None)
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     keywords = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared.values()))]
 
     def with_options(context: typer.Context, **values: Any) -> None:
         options = PlanOptions(**{name: values.pop(name) for name in shared})
-        if options.host is not None:
+        if options.host is not None or values.get("host"):
             # A root that a site or variable sets is meant for this machine, not for a recorded one.
             options = options._replace(
                 root=options.root if _typed(context, "root") else None,
                 dev_root=options.dev_root if _typed(context, "dev_root") else None,
             )
-        command(options=options, **values)
+        try:
+            command(options=options, **values)
+        except UsageError as error:
+            error.where = error.where or _origin(context, _OPTION_OF.get(error.code, ""))
+            raise
 
     functools.update_wrapper(with_options, command)
     with_options.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     with_options.__annotations__ = {p.name: p.annotation for p in keywords}
     return with_options
+
+
+_OPTION_OF = {
+    "unknown-backend": "backend",
+    "unknown-capability": "caps",
+    "unknown-gpu": "gpus",
+    "unknown-source": "source",
+}
+"""The option whose value an error is about."""
+
+
+def _origin(context: typer.Context, option: str) -> str:
+    """The variable or the configuration file that the value of *option* comes from; empty for the command line."""
+    source = context.get_parameter_source(option) if option else None
+    if source is not None and source.name == "ENVIRONMENT":
+        return f"the variable GPUBIND_{option.upper()}"
+    if source is not None and source.name == "DEFAULT_MAP":
+        from gpubind.cli.settings import file_of
+
+        return f"`{option}` in {file_of(option)}"
+    return ""
 
 
 def _typed(context: typer.Context, name: str) -> bool:
@@ -250,6 +283,19 @@ def make_plan(
     """The plan that the options ask for. Errors: `UsageError` for values that cannot be, and what planning raises."""
     from gpubind.facade import plan
 
+    fixed = layout.libdir if layout is not None and layout.libdir.startswith("/.singularity.d/") else None
+    request = request_of(options, like, fixed)
+    host = host or open_host_of(options)
+    listfile = None
+    if options.list_ is not None:
+        from gpubind.host.open import read_listfile
+
+        listfile = read_listfile(options.list_)
+    return plan(host, request, listfile, image, layout)
+
+
+def request_of(options: PlanOptions, like: Optional[str] = None, fixed_libdir: Optional[str] = None) -> Request:
+    """The request that the options come to. Errors: `UsageError` for values that cannot be."""
     request = Request(
         vendors=vendors_of(options),
         caps=_caps(options.caps),
@@ -266,15 +312,7 @@ def make_plan(
         cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
         libc=options.libc,  # type: ignore[arg-type]
     )
-    fixed = layout.libdir if layout is not None and layout.libdir.startswith("/.singularity.d/") else None
-    request = checked(request, has_list=options.list_ is not None, fixed_libdir=fixed, spelled=_option)
-    host = host or open_host_of(options)
-    listfile = None
-    if options.list_ is not None:
-        from gpubind.host.open import read_listfile
-
-        listfile = read_listfile(options.list_)
-    return plan(host, request, listfile, image, layout)
+    return checked(request, has_list=options.list_ is not None, fixed_libdir=fixed_libdir, spelled=_option)
 
 
 _OPTIONS = {

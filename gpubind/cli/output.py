@@ -15,6 +15,9 @@ from gpubind.model import Finding, Severity
 
 NARROWEST, WIDEST = 40, 100
 """Columns of running text, whatever the terminal has."""
+HELP_WIDEST = 120
+PIPE_WIDTH = 200
+"""Of a table that no terminal shows: a row a line, for grep."""
 
 
 def write_document(text: str, path: Optional[str]) -> None:
@@ -45,6 +48,16 @@ def is_terminal() -> bool:
 def width() -> int:
     """Columns for running text: the terminal's, but no fewer than can be read, and no more; 80 where there is none."""
     return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((80, 24)).columns))
+
+
+def help_width() -> int:
+    """Columns for help: the terminal's, but no fewer than can be read, and no more than two columns of text need."""
+    return max(NARROWEST, min(HELP_WIDEST, shutil.get_terminal_size((80, 24)).columns))
+
+
+def table_width(path: Optional[str]) -> int:
+    """Columns for a table that goes to the file *path*, or to standard output if that is None."""
+    return shutil.get_terminal_size((80, 24)).columns if path is None and is_terminal() else PIPE_WIDTH
 
 
 def has_colour(path: Optional[str]) -> bool:

@@ -286,13 +286,13 @@ def _need_kind(opened: "Image", image: str, runtime: "Runtime") -> None:
     """Errors: `HostReadError` (code `no-image`) for what is not of a kind that *runtime* starts by its mere path."""
     kind = opened.facts.kind
     if opened.bundle is None and runtime.images == ("bundle",):
-        what = f"{runtime.title} starts OCI bundles alone, and this is none"
+        what = f"{runtime.title} starts only OCI bundles, and this is not one"
         raise HostReadError("no-image", what, where=image, hint=runtime.image_hint)
     if opened.bundle is not None and "bundle" not in runtime.images:
         hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
         raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image, hint=hint)
     if kind in _PREFIXES and "layout" in runtime.images:
-        what = f"{runtime.title} starts this only where the word before it says what it is"
+        what = f"{runtime.title} starts this only with a prefix that says what it is"
         raise HostReadError("no-image", what, where=image, hint=f"`{_PREFIXES[kind]}:{image}`")
     if kind not in ("directory", "bundle") and not runtime.fetches:
         raise _no_such_form(image, runtime)
@@ -307,9 +307,9 @@ def _need_form(image: str, runtime: "Runtime") -> None:
 
 
 def _no_such_form(image: str, runtime: "Runtime") -> HostReadError:
-    only = "directories alone" if "reference" not in runtime.images else "the images of its own store"
+    only = "directories" if "reference" not in runtime.images else "the images of its own store"
     also = " and directories" if "reference" in runtime.images and "directory" in runtime.images else ""
-    return HostReadError("no-image", f"{runtime.title} starts {only}{also}", where=image, hint=runtime.image_hint)
+    return HostReadError("no-image", f"{runtime.title} starts only {only}{also}", where=image, hint=runtime.image_hint)
 
 
 def _checked(start: "Preflight", wanted: Wanted) -> None:
@@ -346,6 +346,8 @@ def _need_command(made: "Preflight") -> None:
     relative = "/" in name and not name.startswith("/") and container.working_directory is None
     if kind not in ("missing", "mode") or relative:
         return
-    code, what = ("not-executable", "is no program") if kind == "mode" else ("no-such-command", "is not in the image")
+    code, what = (
+        ("not-executable", "is not a program") if kind == "mode" else ("no-such-command", "is not in the image")
+    )
     where = search_path(made.image, made.plan, made.brought)
     raise CommandError(code, f"`{name}` {what}", found=kind == "mode", where=where, hint="look with `gpubind shell`")

@@ -38,7 +38,12 @@ KEYS: dict[str, type] = {
 """What a configuration file may set: option names, and the type of each."""
 
 
-_TYPES: dict[type, str] = {list: "list of strings", dict: "table of codes and reasons"}
+_TYPES: dict[type, str] = {
+    bool: "true or false",
+    dict: "a table of codes and reasons",
+    list: "a list of texts in quotes",
+    str: "a text in quotes",
+}
 
 
 def read_settings() -> dict[str, Any]:
@@ -46,13 +51,23 @@ def read_settings() -> dict[str, Any]:
 
     Errors: `FormatError` (code `bad-config`) with file and key, `HostReadError` for a file that cannot be read.
     """
+    settings: dict[str, Any] = {}
+    for path in _files():
+        settings.update(_read(path))
+    return settings
+
+
+def file_of(key: str) -> str:
+    """The configuration file that sets *key*."""
+    return next((path for path in reversed(_files()) if key in _read(path)), "")
+
+
+def _files() -> list[str]:
+    """The site's configuration file, and the user's, which wins."""
     from gpubind.host.directories import SITE_DIRECTORY, xdg_directory
 
-    settings: dict[str, Any] = {}
-    for directory in (SITE_DIRECTORY, xdg_directory(os.environ, "XDG_CONFIG_HOME", ".config")):
-        if directory:
-            settings.update(_read(f"{directory}/config.toml"))
-    return settings
+    directories = (SITE_DIRECTORY, xdg_directory(os.environ, "XDG_CONFIG_HOME", ".config"))
+    return [f"{directory}/config.toml" for directory in directories if directory]
 
 
 def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], str]:
@@ -111,7 +126,7 @@ def _read(path: str) -> dict[str, Any]:
             raise _malformed(path, f"unknown key `{key}`", one_of(KEYS, key))
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if not isinstance(value, kind) or not all(isinstance(item, str) for item in items):
-            raise _malformed(path, f"`{key}` is not of type {_TYPES.get(kind, kind.__name__)}")
+            raise _malformed(path, f"`{key}` is not {_TYPES[kind]}")
     return settings
 
 

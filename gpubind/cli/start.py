@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from gpubind.cli.command import OwnCommand
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from gpubind.runtimes.start import Action
 
 HELP = {
-    "exec": "Plan, then run CMD in a container of IMAGE: this process becomes the runtime's.",
-    "run": "Plan, then run what IMAGE runs by default, with arguments.",
+    "exec": "Plan, then run CMD in a container of IMAGE.",
+    "run": "Plan, then run what IMAGE runs by default.",
     "shell": "Plan, then start a shell in a container of IMAGE.",
 }
 
@@ -40,7 +41,9 @@ def add_to(app: typer.Typer) -> None:
     """Give *app* the commands exec, run and shell."""
     settings = {"allow_interspersed_args": False, "ignore_unknown_options": False}
     for action, text in HELP.items():
-        app.command(name=action, help=text, context_settings=settings)(takes_plan_options(_starter(action)))
+        app.command(name=action, cls=OwnCommand, help=text, context_settings=settings)(
+            takes_plan_options(_starter(action))
+        )
 
 
 def _starter(action: Any) -> Callable[..., None]:
@@ -50,7 +53,7 @@ def _starter(action: Any) -> Callable[..., None]:
             str,
             typer.Argument(
                 metavar="[-- RUNTIME_OPTIONS...] IMAGE",
-                help="The image, as the runtime takes it. The runtime's own options may stand before it, behind a --.",
+                help="The image, as the runtime takes it. The runtime's own options may stand before it, after a --.",
             ),
         ],
         command: Annotated[
@@ -58,7 +61,11 @@ def _starter(action: Any) -> Callable[..., None]:
         ] = None,
         backend: Annotated[
             str,
-            typer.Option(metavar="RUNTIME", envvar="GPUBIND_BACKEND", help=", ".join(RUNTIMES) + " or auto."),
+            typer.Option(
+                metavar="RUNTIME",
+                envvar="GPUBIND_BACKEND",
+                help="What starts the container: " + ", ".join(RUNTIMES) + " or auto.",
+            ),
         ] = "auto",
         backend_arg: BackendArguments = None,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command instead.")] = False,
@@ -115,13 +122,21 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
         made = all_the_same(looked, wanted, planned)
     has_command(argv, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if wanted.dry_run:
-        import shlex
-
         from gpubind.cli.output import write_document
 
-        write_document(shlex.join(made.argv) + "\n", None)
+        write_document(_shown(made.argv, image, argv), None)
         return
     execute(written(made), made.environ)
+
+
+def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
+    """The command line *words*, for a reader and a shell: an option a line, then IMAGE and the command in the last."""
+    from gpubind.runtimes.lines import an_option_a_line
+
+    behind = len(words) - len(command) if command and words[-len(command) :] == command else len(words)
+    for before in ("--", image):
+        behind -= words[behind - 1] == before
+    return an_option_a_line(words, 1, behind)
 
 
 def _is_terminal() -> bool:
@@ -153,7 +168,7 @@ def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
     """The command in *words*, which begin with IMAGE. Errors: `UsageError` where IMAGE or a command is missing."""
     if not words:
         raise UsageError(
-            "no-command", "no IMAGE stands behind the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
+            "no-command", "there is no IMAGE after the runtime's options", hint="gpubind exec -- OPTIONS IMAGE"
         )
     argv = words[2:] if words[1:2] == ("--",) else words[1:]
     if action == "exec" and not argv:

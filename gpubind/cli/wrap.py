@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 
 import typer
 
+from gpubind.cli.command import OwnCommand
 from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, takes_plan_options
 from gpubind.cli.output import tell_of_memo
 from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     from gpubind.wrap.command import Wrapped
     from gpubind.wrap.gpus import GpuRequest
 
-HELP = "Start a runtime's own command line, with the plan in the place of its GPU flags; other lines start as they are."
+HELP = """Start a runtime's own command line, with the plan in it.
+
+The plan takes the place of the runtime's GPU flags. A line that asks for no GPU is started as it is.
+"""
 
 
 def add_to(app: typer.Typer) -> None:
     """Give *app* the command wrap."""
     settings = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-    app.command(name="wrap", help=HELP, context_settings=settings)(takes_plan_options(wrap))
+    app.command(name="wrap", cls=OwnCommand, help=HELP, context_settings=settings)(takes_plan_options(wrap))
 
 
 def wrap(

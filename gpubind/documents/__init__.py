@@ -52,7 +52,7 @@ LASTING = {
 """Each has a layout of its own, and is planned for in cli/lasting."""
 
 FORMATS = ("table", *PLAN_DOCUMENTS, *LASTING)
-"""The table is for people, in cli/render."""
+"""The table is for people, in plan_table."""
 
 CHECK_DOCUMENTS = {
     "text": Document("checked", "render_check_text"),

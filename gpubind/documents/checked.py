@@ -67,6 +67,7 @@ def _what(report: Report) -> str:
     here = " and ".join(drivers) or (f"like {plan.request.like}" if plan.drivers else "a host without a GPU driver")
     here += f", {counted(gpus, 'GPU')}" if gpus else ""
     here += f", by {checked.runtime}" if checked.runtime else ""
+    here += f", as {checked.user}" if checked.user else ""
     if plan.image is None:
         return here
     program = f"{checked.program} in " if checked.program else ""

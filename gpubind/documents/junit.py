@@ -6,6 +6,7 @@ Source: the JUnit XML that Jenkins and GitLab read: testsuite, properties, testc
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from gpubind.documents.report import Report, not_counted
@@ -14,6 +15,22 @@ from gpubind.documents.text import driver_name, printable, render_finding
 
 def render_junit(report: Report) -> str:
     """The report as XML. An error finding is a failure, others are text."""
+    return _written(_suite(report))
+
+
+def render_suites(reports: Sequence[Report]) -> str:
+    """Several reports as one document, each a test suite."""
+    suites = ElementTree.Element("testsuites")
+    suites.extend(map(_suite, reports))
+    return _written(suites)
+
+
+def _written(root: ElementTree.Element) -> str:
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(report: Report) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name="gpubind check")
     about = {name: value for name, value in report.checked._asdict().items() if value}
     if "host" in about:
@@ -42,8 +59,7 @@ def render_junit(report: Report) -> str:
         if others:
             ElementTree.SubElement(case, "system-out").text = _text("".join(map(render_finding, others)))
     suite.attrib.update(tests=str(tests), failures=str(failures), errors="0", skipped=str(skipped))
-    ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+    return suite
 
 
 def _text(text: str) -> str:

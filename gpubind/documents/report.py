@@ -29,6 +29,8 @@ class Checked(NamedTuple):
     """The release of its glibc, `2.31`, whose newest symbols may be older; None if no file is called so."""
     program: Optional[str] = None
     runtime: Optional[str] = None
+    user: Optional[str] = None
+    """Of --as-user."""
 
 
 class Report(NamedTuple):
@@ -111,8 +113,13 @@ def render_check_tsv(report: Report) -> str:
 
 
 def render_check_json(report: Report) -> str:
+    """The check document as text."""
+    return json.dumps(check_document(report), indent=1) + "\n"
+
+
+def check_document(report: Report) -> dict[str, Any]:
     """The check document; `plan` is the digest of the plan that was checked, null where there is nothing to bind."""
-    document = {
+    return {
         "schema": SCHEMA,
         "gpubind": __version__,
         "verdict": verdict(report.findings),
@@ -123,7 +130,6 @@ def render_check_json(report: Report) -> str:
         "ignored": [{**finding.to_dict(), "reason": reason} for finding, reason in report.ignored],
         "not_counted": [finding.to_dict() for finding in report.not_counted],
     }
-    return json.dumps(document, indent=1) + "\n"
 
 
 def _checked(report: Report) -> dict[str, Any]:

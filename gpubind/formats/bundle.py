@@ -180,7 +180,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(word: str) -> Any:
-    raise _malformed(f"{word} is no number of JSON", "")
+    raise _malformed(f"{word} is not a number of JSON", "")
 
 
 def _dumps(document: Mapping[str, Any], like: str) -> str:

@@ -162,9 +162,11 @@ def parse_cdi(data: bytes) -> CdiSpec:
 def parse_cdi_name(text: str) -> CdiName:
     """`vendor/class=name`. Errors: `FormatError` (code `bad-cdi-name`) for anything else."""
     kind, equals, device = text.partition("=")
-    why = _kind_fault(kind) or (None if _DEVICE.fullmatch(device) else f"`{device}` is no name of a device")
+    why = _kind_fault(kind) or (None if _DEVICE.fullmatch(device) else f"`{device}` is not the name of a device")
     if not equals or why:
-        raise FormatError("bad-cdi-name", f"`{text}` is no qualified name of a CDI device", why=why or "it has no `=`")
+        raise FormatError(
+            "bad-cdi-name", f"`{text}` is not a qualified name of a CDI device", why=why or "it has no `=`"
+        )
     return CdiName(kind, device)
 
 
@@ -263,7 +265,7 @@ def _validate(spec: CdiSpec) -> None:
     for number, device in enumerate(spec.devices):
         at = f"devices[{number}]"
         if not _DEVICE.fullmatch(device.name):
-            raise malformed(f"{at}.name", f"`{device.name}` is no name of a device")
+            raise malformed(f"{at}.name", f"`{device.name}` is not the name of a device")
         if device.edits == CdiEdits():
             raise malformed(f"{at}.containerEdits", f"device `{device.name}` has empty edits")
         _validate_edits(device.edits, f"{at}.containerEdits")

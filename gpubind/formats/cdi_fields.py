@@ -108,7 +108,7 @@ def uint32(value: Any, at: str) -> int:
     """Reads an unsigned number of 32 bits, 0 if the field is absent."""
     number = integer(value, at)
     if not 0 <= number < 1 << 32:
-        raise malformed(at, f"{number} is no unsigned number of 32 bits")
+        raise malformed(at, f"{number} is not an unsigned number of 32 bits")
     return number
 
 

@@ -185,12 +185,12 @@ def _read_dynamic(file: _File) -> _Dynamic:
         for tag, value in form.iter_unpack(data[: len(data) // form.size * form.size]):
             if tag == DT_NULL:
                 return found
-            if tag == DT_NEEDED:
-                found.needed.append(value)
-            else:
+            if tag != DT_NEEDED:
                 found.last[tag] = value
-        if len(found.needed) > NEEDED_LIMIT:
-            raise _damaged("dynamic section", f"over {NEEDED_LIMIT} DT_NEEDED entries")
+            elif len(found.needed) == NEEDED_LIMIT:
+                raise _damaged("dynamic section", f"over {NEEDED_LIMIT} DT_NEEDED entries")
+            else:
+                found.needed.append(value)
     raise _damaged("dynamic tags", f"over {TAGS_LIMIT} dynamic tags")
 
 

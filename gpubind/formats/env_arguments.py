@@ -81,7 +81,7 @@ def parse_env_arguments(words: list[str], busybox: bool = False) -> Union[EnvCal
                     words = [*shlex.split(value or ""), *words]
                 except ValueError:
                     return EnvError("no terminating quote in -S string")
-    return EnvError("too many words")
+    return EnvError("too many arguments")
 
 
 def _letters(word: str, flags: str, valued: str) -> Union[list[tuple[str, Optional[str]]], EnvError]:

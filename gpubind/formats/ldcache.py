@@ -181,7 +181,7 @@ def _extensions(data: bytes, base: int, start: int, order: str) -> tuple[tuple[s
         where = _u32(data, section + 8, order)
         size = _u32(data, section + 12, order)
         if where + size > len(data):
-            raise _damaged("an extension section ends behind the file", section)
+            raise _damaged("an extension section ends after the end of the file", section)
         if tag == TAG_GENERATOR:
             generator = data[where : where + size].decode("utf-8", "surrogateescape")
         elif tag == TAG_HWCAPS:
@@ -206,7 +206,7 @@ def _check_offsets(data: bytes, base: int, keys: array[int], values: array[int],
     for column, shift in ((keys, 4), (values, 8)):
         if column and max(column) >= size:
             index = next(i for i, offset in enumerate(column) if offset >= size)
-            raise _damaged(f"entry {index} points behind the last string", table + entry_size * index + shift)
+            raise _damaged(f"entry {index} points past the last string", table + entry_size * index + shift)
 
 
 def _words(data: bytes, at: int, count: int, order: str) -> array[int]:

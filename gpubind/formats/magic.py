@@ -28,4 +28,15 @@ _MEANINGS = (
 def meaning_of(head: bytes) -> tuple[str, str]:
     """What a file that begins with *head* (2048 bytes are enough) is, and what makes an image of it, or nothing."""
     known = ((meaning, remedy) for at, magic, meaning, remedy in _MEANINGS if head.startswith(magic, at))
-    return next(known, (f"it starts with {head[:8]!r}", ""))
+    return next(
+        known,
+        (
+            "it starts with "
+            + (
+                f"`{head[:8].decode()}`"
+                if head[:8].isascii() and head[:8].decode().isprintable()
+                else f"the bytes {head[:8].hex(' ')}"
+            ),
+            "",
+        ),
+    )

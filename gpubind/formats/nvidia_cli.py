@@ -64,7 +64,7 @@ def parse_list(text: str) -> NvidiaCliList:
         if "\0" in line:
             raise _malformed(number, "a NUL byte")
         if not line.startswith("/"):
-            raise _malformed(number, f"{line[:60]!r} is no absolute path")
+            raise _malformed(number, f"{line[:60]!r} is not an absolute path")
         kinds[_kind(line)][line] = None
     return NvidiaCliList(**{kind: tuple(paths) for kind, paths in kinds.items()})
 

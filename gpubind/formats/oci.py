@@ -141,7 +141,7 @@ def _descriptors(document: _Object, key: str) -> tuple[OciDescriptor, ...]:
 def _descriptor(found: _Object) -> OciDescriptor:
     digest = found.text("digest")
     if len(digest) > 200 or not _DIGEST.fullmatch(digest):
-        raise _malformed(f"{digest[:100]!r} is no digest", found.at("digest"))
+        raise _malformed(f"{digest[:100]!r} is not a digest", found.at("digest"))
     annotations, platform = found.child("annotations", {}), found.child("platform", {})
     said = (annotations.value.get(name) for name in NAME_ANNOTATIONS)
     return OciDescriptor(

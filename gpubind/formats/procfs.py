@@ -51,7 +51,7 @@ def parse_module_version(text: str) -> str:
     """The version in `/sys/module/nvidia/version`: nothing but the number."""
     version = text.strip()
     if not _VERSION.fullmatch(version):
-        raise FormatError("bad-procfs", "no driver version", place="line 1", why=f"`{version[:40]}` is no version")
+        raise FormatError("bad-procfs", "no driver version", place="line 1", why=f"`{version[:40]}` is not a version")
     return version
 
 

@@ -184,7 +184,7 @@ def parse_record(data: bytes) -> Record:
     schema = top.text("schema")
     match = _SCHEMA.fullmatch(schema)
     if match is None:
-        why = f"`{schema[:60]}` is no record of a host"
+        why = f"`{schema[:60]}` is not a record of a host"
         raise _malformed(why, "schema", "make one with `gpubind record -o FILE`")
     if int(match.group(1)) > int(SCHEMA.rpartition("/")[2]):
         raise FormatError(
@@ -239,7 +239,7 @@ def _parse_directory(directory: _Object, path: str) -> RecordedDirectory:
     entries = {}
     for name, value in directory.child("entries", {}).value.items():
         if not name or "/" in name:
-            raise _malformed(f"`{name}` is no file name", directory.at("entries"))
+            raise _malformed(f"`{name}` is not a file name", directory.at("entries"))
         entries[name] = _parse_entry(value, f"{path}/{name}")
     listed = directory.value.get("listed", False)
     return RecordedDirectory(
@@ -275,7 +275,7 @@ def _parse_stat(entry: _Object) -> Stat:
         raise _malformed(f"unknown type `{kind}`", entry.place)
     mode = entry.text("mode", f"{_DEFAULT_MODES.get(kind, 0):o}")
     if not re.fullmatch(r"[0-7]{1,5}", mode):
-        raise _malformed(f"`{mode[:20]}` is no octal mode", entry.place)
+        raise _malformed(f"`{mode[:20]}` is not an octal mode", entry.place)
     rdev = entry.numbers("rdev", (0, 0))
     if len(rdev) != 2:
         raise _malformed("rdev is [major, minor]", entry.place)

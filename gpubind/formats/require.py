@@ -66,7 +66,7 @@ def _term(word: str, facts: Mapping[str, str], place: str) -> Union[bool, Format
     """What one comparison says; the error if it is none."""
     match = _TERM.fullmatch(word)
     if match is None:
-        return _malformed(f"`{word[:60]}` is no comparison", place)
+        return _malformed(f"`{word[:60]}` is not a comparison", place)
     name, operator, value = match[1].lower(), match[2], match[3]
     if name not in PROPERTIES:
         return _malformed(f"nobody knows a property `{match[1][:60]}`, but {', '.join(PROPERTIES)}", place)
@@ -76,7 +76,7 @@ def _term(word: str, facts: Mapping[str, str], place: str) -> Union[bool, Format
             return _malformed(f"brand cannot be compared by `{operator}`", place)
         return None if actual is None else (actual.lower() == value.lower()) == (operator == "=")
     if not _VERSION.fullmatch(value):
-        return _malformed(f"`{value[:60]}` is no version", place)
+        return _malformed(f"`{value[:60]}` is not a version", place)
     if actual is None or not _VERSION.fullmatch(actual):
         return None
     ours, theirs = version_key(actual), version_key(value)

@@ -128,7 +128,7 @@ class _Builder:
                 break
             key = self.value(event, depth + 1)
             if key is None or isinstance(key, (dict, list)):
-                raise _malformed(_place(event.start_mark), "a key that is no string")
+                raise _malformed(_place(event.start_mark), "a key that is not a string")
             value = self.value(next(self.events), depth + 1)
             merges = key == "<<" and isinstance(event, self.yaml.ScalarEvent) and event.implicit[0]
             members = value if merges and isinstance(value, list) else [value] if merges else []

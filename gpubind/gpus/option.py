@@ -121,7 +121,7 @@ def _unknown(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gpu] =
     every = [one for inventory in inventories for one in inventory.gpus]
     if gpu is not None:
         parts = ", ".join(f"{device.gi}/{device.ci}" for device in gpu.mig)
-        why = f"that GPU has the parts {parts}" if parts else "that GPU is not divided (MIG)"
+        why = f"that GPU has the MIG devices {parts}" if parts else "that GPU is not divided (MIG)"
     elif item.spelling == "mig-uuid":
         why = "no GPU here is divided (MIG)"
     elif any(one.index is None for one in gpus_named(item, every)):

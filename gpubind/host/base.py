@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.data import read_data
+from gpubind.errors import UsageError
 from gpubind.formats.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.model import HostPath, Missing
 from gpubind.tree import Tree
@@ -88,6 +89,11 @@ class Host:
     def lenient(self) -> Host:
         """This host, as trees that answer `unrecorded` where a record does not cover a path: see `Tree.lenient`."""
         return self
+
+    def as_user(self, name: str) -> Host:
+        """This host, as the user called *name* may open its files and nodes. Errors: `UsageError`."""
+        why = "a record holds no users"
+        raise UsageError("unknown-user", f"unknown user `{name}`", why=why, hint="ask on the host itself")
 
     def liblist(self, name: str) -> ListFile:
         """The list file *name* in force: the user's, else the site's, else the shipped one."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from typing import Optional, Union
 
 from gpubind.host.base import PLAN_VARIABLES, Host, Identity, Ignored, ListFile, RunResult, Uname, shipped_liblist
 from gpubind.host.directories import ignored, list_file_in_force
 from gpubind.model import HostPath, Missing
+from gpubind.tree import Tree
 from gpubind.tree.live import LiveTree
 
 
@@ -20,14 +22,14 @@ class LiveHost(Host):
 
     def __init__(self, root: str = "/", dev_root: Optional[str] = None) -> None:
         self.label = "live"
-        self.driver = LiveTree(root)
+        self.driver: Tree = LiveTree(root)
         if dev_root is None:
             nodes = (self.driver.lstat(path) for path in ("/dev/nvidiactl", "/dev/kfd"))
             dev_root = "/" if all(isinstance(node, Missing) for node in nodes) else root
         dev = LiveTree(dev_root)
         self.dev = self.driver if dev.root == self.driver.root else dev
         trees = (tree for tree in (self.driver, self.dev) if tree.root == "/")
-        self.local = next(trees, None) or LiveTree("/")
+        self.local: Tree = next(trees, None) or LiveTree("/")
         self.environ = {name: os.environ[name] for name in PLAN_VARIABLES if name in os.environ}
         uname = os.uname()
         self.uname = Uname(uname.release, uname.machine)
@@ -39,7 +41,22 @@ class LiveHost(Host):
     def ignored(self) -> tuple[Ignored, ...]:
         return tuple(ignored(os.environ))
 
+    def as_user(self, name: str) -> Host:
+        from gpubind.host.users import identity_of
+        from gpubind.tree.permitted import PermittedTree
+
+        identity = identity_of(name, self.dev)
+        host = copy(self)
+        host.identity = identity
+        if identity.euid == 0:  # whom no mode binds
+            return host
+        trees = {tree.root: PermittedTree(tree.root, *identity) for tree in (self.driver, self.dev, self.local)}
+        host.driver, host.dev, host.local = (trees[tree.root] for tree in (self.driver, self.dev, self.local))
+        return host
+
     def may_open(self, path: HostPath) -> bool:
+        if self.identity.euid != os.geteuid() != 0:
+            return True  # as another user, whom this process cannot ask for
         # access(2) asks the device cgroup, too (fs/namei.c inode_permission), and opens nothing.
         return os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 

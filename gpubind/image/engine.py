@@ -60,7 +60,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     """
     if not _NAME.fullmatch(name):
         hint = f"as in `{store}:ubuntu:24.04`"
-        raise UsageError("bad-image-name", "this is no name of an image", where=reference, hint=hint)
+        raise UsageError("bad-image-name", "this is not the name of an image", where=reference, hint=hint)
     inspected = _call(store, ("image", "inspect", name), reference)
     with in_file(f"{store} image inspect {name}"):
         config = parse_inspected(inspected)

@@ -78,7 +78,7 @@ class Blobs:
         """
         found = self.tree.find("/" + path)
         if isinstance(found, Missing) or found.stat.kind != "file":
-            why = str(found) if isinstance(found, Missing) else "it is no regular file"
+            why = str(found) if isinstance(found, Missing) else "it is not a regular file"
             raise _malformed(why, path, self.label)
         if wanted is not None:
             self._measured(path, found.stat.size, wanted.size)
@@ -110,8 +110,8 @@ def open_archive(
     """
     plain = unpacked(blob)
     if kind is None and plain.read_at(257, 5) != b"ustar":
-        why = "it is compressed, and what is in it is no tar archive"
-        raise FormatError("unknown-image", "this is no image", where=blob.label, why=why)
+        why = "it is compressed, and what is in it is not a tar archive"
+        raise FormatError("unknown-image", "this is not an image", where=blob.label, why=why)
     index = Layers(whiteouts=False)
     index.add(plain, listed(plain))
     blobs = Blobs(LayeredTree(index, root, near=False), blob.label)  # layers are no files to be kept

@@ -90,7 +90,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         except HostReadError as error:
             raise _no_image(label, error.why) from error
     if not stat.S_ISREG(mode):
-        raise _no_image(label, "it is no file and no directory")
+        raise _no_image(label, "it is neither a file nor a directory")
     if kind == "oci-layout":
         raise _no_image(label, "it is a file, not a directory", f"for an archive: `oci-archive:{path}`")
     return _open_file(path, label, kind, tag, arch)
@@ -115,10 +115,10 @@ def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
 
         return open_archive(blob, root, label, kind, tag, arch)
     if not head:
-        raise FormatError("unknown-image", "this is no image", where=label, why="the file is empty")
+        raise FormatError("unknown-image", "this is not an image", where=label, why="the file is empty")
     why, remedy = meaning_of(head)
     hint = remedy or f"an image is {ACCEPTED}"
-    raise FormatError("unknown-image", "this is no image", where=label, why=why, hint=hint)
+    raise FormatError("unknown-image", "this is not an image", where=label, why=why, hint=hint)
 
 
 def _path_and_tag(rest: str) -> tuple[str, Optional[str]]:

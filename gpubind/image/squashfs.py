@@ -43,7 +43,7 @@ class SquashfsTree(OpenedTree):
             self._image = Squashfs(superblock, blob.read_at, _unpacker(superblock.compression, blob.label))
             found = self._image.inode(superblock.root)
             if found.kind != "dir":
-                raise damaged("the root is no directory", "byte 32")
+                raise damaged("the root is not a directory", "byte 32")
         self._inodes: dict[str, Union[Inode, Missing]] = {"/": found}
         self._names: dict[str, Union[dict[str, int], Missing]] = {}
 

@@ -34,7 +34,7 @@ def members(archive: Blob) -> Iterator[Member]:
         try:
             if not block and not records:  # without the zeros at the end, which some writers leave out
                 if end and not archive.read_at(end - 1, 1):
-                    raise _damaged("the last member ends behind the archive", 0)
+                    raise _damaged("the last member ends after the end of the archive", 0)
                 return
             header = parse_tar_header(block)
             if header is None:

@@ -170,7 +170,7 @@ def _need_places(plan: Plan, edits: Edits, start: Start, image: Optional[Tree]) 
             "no-place",
             f"ch-run can make no place for {lost.target}",
             where=lost.target,
-            why="with --write, and before 0.32, it makes directories in the image alone",
+            why="with --write, and before 0.32, it makes directories only in the image",
             hint=f"make an empty directory {GPUBIND_ROOT} in the image, or leave out --write",
         )
 

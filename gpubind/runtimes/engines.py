@@ -179,7 +179,7 @@ def _rootfs(call: Call, start: Start) -> str:
             "rootfs-of-another",
             "an ordinary user's podman starts no directory of somebody else's",
             where=path,
-            why=f"it is of uid {owner}, and podman maps your own uids alone into the container",
+            why=f"it is of uid {owner}, and podman maps only your own uids into the container",
             hint="use --backend bwrap, or a copy of your own",
         )
     return f"{path}:O"

@@ -1,9 +1,10 @@
-"""A plan's arguments on one line, for a shell: as they are, or quoted."""
+"""Arguments as text for a shell: those of a plan on one line, or a whole command line with an option a line."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.runtimes.edits import Words
@@ -28,7 +29,7 @@ def raw(made: Words, program: str) -> str:
         if _NOT_RAW.search(word):
             raise RuntimeLimitError(
                 "not-raw",
-                "a word of this plan does not survive an unquoted substitution",
+                "an argument of this plan does not survive an unquoted substitution",
                 where=word,
                 why="it holds white space, a quote, a backslash or a wildcard",
                 hint=f"use `gpubind exec`, `eval` with `--format {program} --format sh`, or `--format {program}-env`",
@@ -40,6 +41,20 @@ def quoted(made: Words, program: str) -> str:
     """The options on one line, quoted for `eval`. Errors: as `raw`, for what no option says."""
     _need_no_unset(made, program)
     return " ".join(shlex.quote(word) for word in made.options) + "\n"
+
+
+def an_option_a_line(words: Sequence[str], first: int, last: int) -> str:
+    """*words* quoted for a shell, each option among them with its value on a line of its own.
+
+    What stands before *first* is one line, and so is what stands from *last* on.
+    """
+    lines = [list(words[:first])]
+    for word in words[first:last]:
+        if word.startswith("-"):
+            lines.append([])
+        lines[-1].append(word)
+    lines.append(list(words[last:]))
+    return " \\\n  ".join(shlex.join(line) for line in lines if line) + "\n"
 
 
 def _need_no_unset(made: Words, program: str) -> None:

@@ -54,7 +54,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
     if start.uid:
         raise RuntimeLimitError(
             "not-root",
-            "systemd-nspawn starts containers for root alone",
+            "systemd-nspawn starts containers only for root",
             why="it says `Need to be root.`, or that unprivileged operation is not supported",
             hint="use --backend bwrap, or start it as root",
         )

@@ -23,7 +23,7 @@ SHARE, LOCAL_SHARE = "/usr/share/", "/usr/local/share/"
 def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
     """The program that *claim* names, from the program directories, then PATH."""
     if "/" in claim.name:
-        detail = "a relative path would count from the current directory"
+        detail = "a relative path would depend on the current directory"
         return claim.decision(verdict="rejected", rule="relative-path", detail=detail)
     tree = search.tree
     for directory in search.programs:

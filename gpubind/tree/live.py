@@ -161,7 +161,7 @@ class LiveTree(OpenedTree):
 def _no_root(root: str, error: Exception) -> HostReadError:
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
     if isinstance(error, NotADirectoryError):
-        why = "it is no directory"
+        why = "it is not a directory"
     elif isinstance(error, FileNotFoundError):
         why = "it does not exist"
     return HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")

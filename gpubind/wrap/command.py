@@ -7,12 +7,12 @@ what worked before works as before.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from posixpath import basename
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import UsageError
+from gpubind.runtimes.lines import an_option_a_line
 from gpubind.wrap.gpus import (
     GpuRequest,
     charliecloud_request,
@@ -156,7 +156,7 @@ def own_options(runtime: str, action: str, words: Sequence[str]) -> tuple[tuple[
         word = words[line.trouble.at]
         why = _TROUBLES[line.trouble.kind]
         raise UsageError(
-            "incomplete-argument", f"`{word}` before IMAGE is no option of {runtime} as it stands", why=why
+            "incomplete-argument", f"`{word}` before IMAGE is not an option of {runtime} as it stands", why=why
         )
     at = line.others[0] if line.others else len(words)
     ended = words[at - 1 : at] == ("--",) or list(words[at - 1 : at]) == ["--"]
@@ -167,13 +167,7 @@ def printed(wrapped: Wrapped, words: Sequence[str]) -> str:
     """*words*, which `rewritten` made of *wrapped*, for a reader and a shell: each option with its value on a line."""
     before = len(wrapped.words[: wrapped.program_at + 1]) + len(wrapped.subcommand)
     behind = len(words) - len(wrapped.words[wrapped.place :])
-    lines = [list(words[:before])]
-    for word in words[before:behind]:
-        if word.startswith("-"):
-            lines.append([])
-        lines[-1].append(word)
-    lines.append(list(words[behind:]))
-    return " \\\n  ".join(shlex.join(line) for line in lines if line) + "\n"
+    return an_option_a_line(words, before, behind)
 
 
 def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collection[str] = ()) -> tuple[str, ...]:
@@ -187,7 +181,7 @@ def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collecti
         shared = {other.name for other in wrapped.options if other.at == option.at}
         if len(shared) > 1:
             what = f"`{option.words[0]}` holds several options, of which --{option.name} has to go"
-            raise UsageError("wrap-option", what, where=f"word {option.at + 1}", hint="write them apart")
+            raise UsageError("wrap-option", what, where=f"argument {option.at + 1}", hint="write them apart")
         gone |= set(range(option.at, option.at + len(option.words)))
     words = list(wrapped.words)
     if basename(words[wrapped.program_at]) == "nvidia-docker":
@@ -217,7 +211,7 @@ def _prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
         other = OTHERS.get(basename(words[at]))
         if other is not None:
             what = f"gpubind does not read the command lines of `{words[at]}`"
-            raise UsageError("wrap-program", what, where=f"word {at + 1}", hint=other)
+            raise UsageError("wrap-program", what, where=f"argument {at + 1}", hint=other)
         prefix.append(read_prefix(words, at, _is_runtime))
         at += len(prefix[-1].words)
     if at == len(words):
@@ -306,7 +300,7 @@ def _not_read(
     word = words[trouble.at]
     if not may_ask:
         return PassThrough(words, "not-read", word)
-    where = f"word {trouble.at + 1}"
+    where = f"argument {trouble.at + 1}"
     if start is not None and start.shape == "joined":
         raise UsageError(
             "wrap-running",
@@ -413,23 +407,23 @@ def _need_all(made: Wrapped, start: Start) -> None:
     what = f"`{made.words[made.program_at]} {' '.join(made.subcommand)}`".replace(" `", "`")
     if start.shape in ("image", "instance") and made.image is None:
         raise UsageError(
-            "wrap-no-image", f"{what} names no image", hint="the image is the first word behind the options"
+            "wrap-no-image", f"{what} names no image", hint="the image is the first argument after the options"
         )
     if start.shape in ("instance", "bundle") and made.name is None:
         raise UsageError(
             "wrap-no-image", f"{what} names no instance or container", hint="its name is missing at the end"
         )
     if start.needs_command and not made.command:
-        raise UsageError("wrap-no-image", f"{what} has no command behind the image", where=made.image or "")
+        raise UsageError("wrap-no-image", f"{what} has no command after the image", where=made.image or "")
     unseen = [option for option in made.options if option.name == "args" and made.runtime == "bwrap"]
     if unseen:
         what = f"`{' '.join(unseen[0].words)}`: those options are in a file, and gpubind does not see them"
-        raise UsageError("wrap-unseen", what, where=f"word {unseen[0].at + 1}", hint="write them out")
+        raise UsageError("wrap-unseen", what, where=f"argument {unseen[0].at + 1}", hint="write them out")
     if any(prefix.several for prefix in made.prefix) and ":" in made.words[made.program_at :]:
         at = made.words.index(":", made.program_at)
         raise UsageError(
             "wrap-several",
             "a `:` begins another command, and a plan is for one",
-            where=f"word {at + 1}",
+            where=f"argument {at + 1}",
             hint=HINT,
         )

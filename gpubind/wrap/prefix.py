@@ -275,15 +275,15 @@ def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool])
     if program in _SHELLS:
         raise UsageError(
             "wrap-shell",
-            f"`{word}` is given its command as text or as a script: a shell splits that into words, gpubind does not",
-            where=f"word {at + 1}",
+            f"`{word}` is given its command as text or as a script, which only a shell can split into arguments",
+            where=f"argument {at + 1}",
             hint="put `gpubind wrap --` in there, right before the runtime's name",
         )
     if rule is None:
         raise UsageError(
             "wrap-prefix",
-            f"`{word}` is no runtime, and nothing that is known to start one",
-            where=f"word {at + 1}",
+            f"`{word}` is not a runtime, and gpubind does not know it as a program that starts one",
+            where=f"argument {at + 1}",
             hint=HINT,
         )
     first = at + 1 + (program in ("nsys", "setarch") and _has_first_word(program, argv, at + 1))
@@ -292,17 +292,17 @@ def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool])
     if shell:
         raise UsageError(
             "wrap-shell",
-            f"`{' '.join(shell[0].words)}` is a command as text: it is split into words by {program}, not by gpubind",
-            where=f"word {shell[0].at + 1}",
+            f"`{' '.join(shell[0].words)}` is a command as text, which {program} splits into arguments",
+            where=f"argument {shell[0].at + 1}",
             hint="put `gpubind wrap --` into that text, right before the runtime's name",
         )
     command, assigned, clears = _command(program, rule, argv, line)
     if program == "flock" and argv[command : command + 1] and argv[command] in ("-c", "--command"):
         raise UsageError(
-            "wrap-shell", f"`{argv[command]}` of flock is a command as text", where=f"word {command + 1}", hint=HINT
+            "wrap-shell", f"`{argv[command]}` of flock is a command as text", where=f"argument {command + 1}", hint=HINT
         )
     if command >= len(argv):
-        raise UsageError("wrap-no-runtime", f"`{word}` starts no runtime here", where=f"word {at + 1}", hint=HINT)
+        raise UsageError("wrap-no-runtime", f"`{word}` starts no runtime here", where=f"argument {at + 1}", hint=HINT)
     unset = tuple((option.value, None) for option in line.options if program == "env" and option.name == "unset")
     given = {option.name for option in line.options}
     clears = clears or (program == "env" and "ignore-environment" in given)
@@ -329,7 +329,7 @@ def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str],
             raise UsageError(
                 "wrap-option",
                 f"`{argv[line.trouble.at]}` cannot be read, so where the command begins cannot be told",
-                where=f"word {line.trouble.at + 1}",
+                where=f"argument {line.trouble.at + 1}",
                 hint=HINT,
             )
         at = after

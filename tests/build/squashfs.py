@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Optional
 
 from build.trees import Dir, Fifo, File, Link, Node, Spec
+from gpubind.errors import FormatError
+from gpubind.formats import squashfs as reading
 
 GZIP, LZMA, LZO, XZ, LZ4, ZSTD = 1, 2, 3, 4, 5, 6
 _DIR, _FILE, _LINK, _BLOCK, _CHAR, _FIFO = 1, 2, 3, 4, 5, 6
@@ -221,3 +223,13 @@ def sif(
     out[:128] = head
     out[4096 : 4096 + len(descriptors)] = descriptors
     return bytes(out)
+
+
+def opened(data: bytes) -> reading.Squashfs:
+    """The image *data*, opened by gpubind's reader."""
+    reading.parse_version(data[:96])
+    superblock = reading.parse_superblock(data[:96], len(data))
+    unpack = reading.unpacker(superblock.compression)
+    if unpack is None:
+        raise FormatError("missing-package", "no reader", place="byte 20", why=str(superblock.compression))
+    return reading.Squashfs(superblock, lambda offset, size: data[offset : offset + size], unpack)

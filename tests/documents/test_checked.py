@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from build.driver import kernel, rhel
+from build.images import glibc, image
+from rules.situations import Situation, found
+
 from gpubind.documents.checked import render_check_text
 from gpubind.documents.report import Checked, report_of
 from gpubind.facade import open_host, plan
@@ -35,6 +39,13 @@ def test_an_error_is_told_in_full_before_the_notes() -> None:
     assert lines[0] == "error: nvidia 550.163.01 (CUDA 12.4), 2 GPUs, by apptainer"
     assert lines[1:3] == ["error: library-missing: liba.so is not there", "  hint:  install it"]
     assert lines[3].startswith("note: not usable in the container: libb.so")
+
+
+def test_of_a_healthy_host_and_image_there_are_six_lines_at_most() -> None:
+    findings = found(Situation((rhel(), kernel()), image(glibc())))
+    lines = render_check_text(report_of(PLAN, findings, {})).splitlines()
+    assert lines[0].startswith("ok: ")
+    assert len(lines) <= 6
 
 
 def test_a_line_is_no_wider_than_asked_for() -> None:

@@ -11,13 +11,14 @@ from typing import NamedTuple
 import pytest
 from build import answers, damaged
 from build.squashfs import Squashfs as Fields
+from build.squashfs import opened as reader
 from build.squashfs import squashfs
 from build.trees import Fifo, Link, Node, Spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.squashfs import File, Inode, Squashfs, parse_superblock, parse_version, unpacker
+from gpubind.formats.squashfs import File, Inode, Squashfs
 from gpubind.formats.squashfs.structures import Place, inode_body_size, parse_inode, parse_listing
 
 IMAGES = Path(__file__).parent.parent / "data" / "images"
@@ -41,15 +42,6 @@ class Found(NamedTuple):
     inode: Inode
     data: bytes
     """Its bytes, or the target of a link."""
-
-
-def reader(data: bytes) -> Squashfs:
-    parse_version(data[:96])
-    superblock = parse_superblock(data[:96], len(data))
-    unpack = unpacker(superblock.compression)
-    if unpack is None:
-        raise FormatError("missing-package", "no reader", place="byte 20", why=str(superblock.compression))
-    return Squashfs(superblock, lambda offset, size: data[offset : offset + size], unpack)
 
 
 def walk(image: Squashfs, limit: int = 3000) -> dict[str, Found]:

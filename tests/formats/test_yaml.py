@@ -49,7 +49,7 @@ def test_a_text_has_the_value_that_go_yaml_gives(text: str, value: Any) -> None:
         ("*nothing", "stands for nothing"),
         ("!odd x", "is not known"),
         ("!!int x", "is not of type int"),
-        ("[a]: 1", "a key that is no string"),
+        ("[a]: 1", "a key that is not a string"),
         ("<<: 1", "wants an object"),
         ("[" * (DEPTH_LIMIT + 2), "nested too deeply"),
         ("a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

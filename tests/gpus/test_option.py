@@ -29,7 +29,7 @@ def test_what_cannot_be_chosen_is_an_error_of_usage(row: Row) -> None:
 @pytest.mark.parametrize(
     ("host", "gpus", "why"),
     [
-        ("mig", "0:7/0", "that GPU has the parts 1/0, 2/0"),
+        ("mig", "0:7/0", "that GPU has the MIG devices 1/0, 2/0"),
         ("mig", "2:1/0", "that GPU is not divided (MIG)"),
         ("two", "MIG-aaaa", "no GPU here is divided (MIG)"),
         ("excluded", "minor:1", "it is excluded from use (NVreg_ExcludedGpus)"),

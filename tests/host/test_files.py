@@ -34,7 +34,7 @@ def test_what_is_no_regular_file_is_refused_and_never_waited_for(
 def test_a_device_is_refused() -> None:
     with pytest.raises(HostReadError, match="cannot be read") as caught:
         read_listfile("/dev/zero")
-    assert caught.value.why == "it is no regular file"
+    assert caught.value.why == "it is not a regular file"
 
 
 def test_a_file_in_a_home_that_may_not_be_entered_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def code_of(reference: str) -> str:
         (bytes(1080) + b"\x53\xef" + bytes(100), "unknown-image", "ext"),
         (b"hello, world", "unknown-image", "hello"),
         (tar({"/etc/passwd": "x"}), "unknown-image", "manifest.json"),
-        (packed(b"hello, world" * 100), "unknown-image", "no tar archive"),
+        (packed(b"hello, world" * 100), "unknown-image", "not a tar archive"),
     ],
 )
 def test_a_file_that_is_no_image_is_named_for_what_it_is(tmp_path: Path, data: bytes, code: str, words: str) -> None:

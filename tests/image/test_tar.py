@@ -51,7 +51,7 @@ def test_the_zeros_at_the_end_may_be_left_out_but_no_data() -> None:
     data = tar({"/a": b"x" * 600}).rstrip(b"\0")
     whole = data.ljust(3 * BLOCK, b"\0")
     assert len(list(members(InMemory(whole)))) == 1
-    assert damage(whole[: 2 * BLOCK]) == (f"byte {3 * BLOCK}", "the last member ends behind the archive")
+    assert damage(whole[: 2 * BLOCK]) == (f"byte {3 * BLOCK}", "the last member ends after the end of the archive")
 
 
 def test_damage_in_a_record_is_placed_in_the_archive() -> None:

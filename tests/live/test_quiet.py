@@ -34,6 +34,14 @@ def test_a_healthy_start_writes_nothing(trixie: Machine, case: Case, check: tupl
     assert [line for line in done.stderr.splitlines() if not line.startswith(THE_RUNTIMES_OWN)] == []
 
 
+@pytest.mark.parametrize("name", ["bullseye", "bookworm", "trixie"])
+def test_check_of_a_healthy_image_has_six_lines_at_most(trixie: Machine, name: str) -> None:
+    words = ["check", "--nv", "--image", image(name)]
+    lines = trixie.gpubind(*words, driver=True, binds=[CONTAINERS]).splitlines()
+    assert lines[0].startswith("ok: ")
+    assert len(lines) <= 6
+
+
 @pytest.mark.parametrize("backend", IMAGES)
 @pytest.mark.parametrize("name", ["bullseye-sb", "bookworm", "trixie-gl"])
 def test_for_root_too_a_healthy_container_has_no_error_and_no_warning(trixie: Machine, backend: str, name: str) -> None:

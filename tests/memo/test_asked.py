@@ -88,7 +88,7 @@ MACHINE = {
 }
 """Modules that ask this machine something."""
 PURE = {
-    *("io.BufferedReader", "io.RawIOBase", "io.StringIO", "from importlib import_module"),
+    *("io.BufferedReader", "io.BytesIO", "io.RawIOBase", "io.StringIO", "from importlib import_module"),
     *(f"from posixpath {name}" for name in ("basename", "dirname", "join", "normpath")),
     *(f"from _signal {name}" for name in ("SIGINT", "default_int_handler", "getsignal", "signal")),
     "from glob glob",  # which looks its questions up in `os`

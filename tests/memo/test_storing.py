@@ -154,18 +154,13 @@ def test_a_generated_file_that_is_gone_is_made_again(bench: Bench) -> None:
     assert sorted((bench.home / ".cache/gpubind").iterdir()) == staged
 
 
-def test_an_answer_with_a_random_name_is_not_kept(bench: Bench) -> None:
+def test_a_start_with_a_damaged_skeleton_takes_another_one_and_is_kept(bench: Bench) -> None:
     words = bench.commands()["user"]
-    for _ in range(2):
-        bench.with_memo(words)
-        bench.settle()
+    kept(bench, words)
     skeleton = next(place for place in (bench.home / ".cache/gpubind").iterdir() if place.name.endswith("-skeleton"))
     next(place for place in skeleton.rglob("*") if place.is_file()).unlink()
-    served = bench.served
-    for _ in range(3):
-        bench.with_memo(words)
-        bench.settle()
-    assert bench.served == served
+    kept(bench, words)
+    assert bench.with_memo(words) == bench.without(words)
 
 
 def test_a_file_that_was_just_written_is_compared_or_the_answer_is_not_kept(bench: Bench) -> None:

@@ -107,7 +107,7 @@ FOLLOWED: dict[str, Followed] = {
         "gpu-order-unknown", "CUDA_DEVICE_ORDER=PCI_BUS_ID", CUDA_DEVICE_ORDER="PCI_BUS_ID"
     ),
     "hip-visible-composed": Followed(
-        "set one of them alone: ROCR_VISIBLE_DEVICES", cases_amd.amd(environ={"ROCR_VISIBLE_DEVICES": "3"})
+        "set only one of them: ROCR_VISIBLE_DEVICES", cases_amd.amd(environ={"ROCR_VISIBLE_DEVICES": "3"})
     ),
     "mig-mode": almost("mig-mode", "CUDA_VISIBLE_DEVICES=MIG-<UUID>"),
     "mig-unresolved": almost("mig-unresolved", "MIG-GPU-<uuid>/1/0"),

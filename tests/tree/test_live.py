@@ -56,7 +56,7 @@ def test_links_in_the_root_itself_are_resolved_at_once(tmp_path: Path) -> None:
     assert LiveTree(f"{tmp_path}/link/").root == f"{tmp_path}/r"
 
 
-@pytest.mark.parametrize(("name", "why"), [("none", "it does not exist"), ("file", "it is no directory")])
+@pytest.mark.parametrize(("name", "why"), [("none", "it does not exist"), ("file", "it is not a directory")])
 def test_a_root_that_is_no_directory_is_refused(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(HostReadError) as caught:
@@ -95,4 +95,4 @@ def test_a_file_that_has_become_a_fifo_is_not_waited_for(tmp_path: Path) -> None
     os.unlink(tmp_path / "a")
     os.mkfifo(tmp_path / "a")
     for answer in (tree.read("/a"), tree.ident("/a"), tree.elf("/a")):
-        assert answer == Missing("unreadable", "it is no regular file")
+        assert answer == Missing("unreadable", "it is not a regular file")

@@ -95,7 +95,7 @@ def _environment(applied: Iterable[Applied], vendor: Vendor) -> tuple[tuple[EnvV
                 continue
             claim = Claim("file", name, SOURCE, f"{part.at}.env", vendor)
             verdict: Verdict = "left-out" if name in FOR_NVIDIAS_RUNTIME else "rejected"
-            detail = "it speaks to NVIDIA's own runtime and hooks alone"
+            detail = "only NVIDIA's own runtime and hooks read it"
             detail = detail if verdict == "left-out" else "no name of a variable"
             decisions.append(claim.decision(verdict=verdict, rule="cdi-env", step="name", detail=detail))
     return tuple(found.values()), decisions

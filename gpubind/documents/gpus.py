@@ -1,0 +1,88 @@
+"""`gpubind gpus`: the GPUs of a host as a table, or as the document `gpubind.gpus/1` (data/gpus.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+from gpubind import __version__
+from gpubind.documents.table import Column, Row, table_lines
+from gpubind.gpus.selection import select
+from gpubind.model import DeviceNode, Gpu, Inventory, MigDevice
+from gpubind.plain import plain, text_of
+
+SCHEMA = "gpubind.gpus/1"
+_COLUMNS = (
+    Column("GPU", kept=True),
+    Column("vendor"),
+    Column("model", kept=True),
+    Column("UUID", kept=True),
+    Column("address", kept=True),
+    Column("render node"),
+    Column("access", kept=True),
+    Column("chosen", kept=True),
+)
+UNKNOWN = "-"
+_YES_NO = ("no", "yes")
+
+
+class Listed(NamedTuple):
+    """One GPU of a host, chosen or not."""
+
+    gpu: Gpu
+    """With all of its MIG devices."""
+    mig: tuple[MigDevice, ...]
+    """Those that are chosen."""
+    nodes: tuple[DeviceNode, ...]
+    """Its own; without those that all GPUs share."""
+
+    @property
+    def access(self) -> Optional[str]:
+        """What the caller may do with all of its nodes: `rw`, `r`, `w` or `none`; None if it has none."""
+        if not self.nodes:
+            return None
+        return "".join(letter for letter in "rw" if all(letter in node.access for node in self.nodes)) or "none"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The member of `gpus` in the document `gpubind.gpus/1`."""
+        mig = [{**part._asdict(), "chosen": part in self.mig} for part in self.gpu.mig]
+        nodes = [node.source for node in self.nodes]
+        return {**self.gpu._asdict(), "mig": mig, "access": self.access, "nodes": nodes}
+
+
+def list_gpus(inventories: Sequence[Inventory], gpus: Optional[str], environ: Mapping[str, str]) -> tuple[Listed, ...]:
+    """Every GPU of *inventories*; those that *gpus* (the value of `--gpus`), or else *environ*, chooses are chosen.
+
+    Errors: `UsageError` for a GPU in *gpus* that is not there.
+    """
+    chosen = select(inventories, gpus, environ, isolated=True)
+    return tuple(
+        Listed(gpu._replace(mig=whole.mig), gpu.mig if gpu.chosen else (), _nodes(inventory, gpu))
+        for inventory, selection in zip(inventories, chosen)
+        for whole, gpu in zip(inventory.gpus, selection.inventory.gpus)
+    )
+
+
+def _nodes(inventory: Inventory, gpu: Gpu) -> tuple[DeviceNode, ...]:
+    return tuple(node for node in inventory.devices if gpu.index is not None and node.gpu == gpu.index)
+
+
+def render_gpus_json(gpus: Sequence[Listed]) -> str:
+    """The document."""
+    return text_of(plain({"schema": SCHEMA, "gpubind": __version__, "gpus": [listed.to_dict() for listed in gpus]}))
+
+
+def render_gpus_table(gpus: Sequence[Listed], width: int, *, colour: bool = False) -> str:
+    """A row a GPU, and below it one for each of its MIG devices, called as `--gpus` takes it."""
+    if not gpus:
+        return "no GPU is here\n"
+    rows: list[Row] = []
+    for listed in gpus:
+        gpu = listed.gpu
+        name = UNKNOWN if gpu.index is None else str(gpu.index)
+        known = (gpu.model, gpu.uuid, gpu.pci, gpu.render, listed.access)
+        rows.append((name, gpu.vendor, *(value or UNKNOWN for value in known), _YES_NO[gpu.chosen]))
+        for part in gpu.mig:
+            about = ("MIG device", part.uuid or UNKNOWN, "", "", "")
+            rows.append((f"{name}:{part.gi}/{part.ci}", gpu.vendor, *about, _YES_NO[part in listed.mig]))
+    return "".join(line + "\n" for line in table_lines(_COLUMNS, rows, width, colour=colour))

@@ -1,0 +1,65 @@
+"""The outcome of several checks, images by hosts, in each form that one has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from gpubind.documents import CHECK_DOCUMENTS
+from gpubind.documents.checked import render_check_text
+from gpubind.documents.junit import render_suites
+from gpubind.documents.report import Report, check_document, verdict_line
+from gpubind.documents.table import Column, Row, table_lines
+from gpubind.documents.text import printable
+
+
+def render_several(form: str, reports: Sequence[Report]) -> str:
+    """*reports* in *form*, one of `CHECK_DOCUMENTS` but text: one document of them all."""
+    if form == "json":
+        return json.dumps([check_document(report) for report in reports], indent=1) + "\n"
+    if form == "junit":
+        return render_suites(reports)
+    begin, end = ("::group::", "::endgroup::\n") if form == "github" else ("# ", "")
+    return "".join(
+        f"{begin}{printable(name_of(report))}\n{CHECK_DOCUMENTS[form].render(report)}{end}" for report in reports
+    )
+
+
+def render_several_text(reports: Sequence[Report], width: int, *, verbose: bool = False, colour: bool = False) -> str:
+    """A table of the verdicts, images by hosts; *verbose*: each check in full."""
+    if verbose:
+        return "\n".join(
+            f"{printable(name_of(report))}\n{render_check_text(report, verbose=True, colour=colour)}"
+            for report in reports
+        )
+    lines = table_lines(*_matrix(reports), width, colour=colour)
+    return "".join(line + "\n" for line in lines) + "-v shows each check in full\n"
+
+
+def render_several_lines(reports: Sequence[Report]) -> str:
+    """A line a check: what was checked, the verdict, and its codes."""
+    return "".join(f"{printable(name_of(report))}: {verdict_line(report)}" for report in reports)
+
+
+def name_of(report: Report) -> str:
+    """Which check it is: `app.sif on node.json`."""
+    checked = report.checked
+    return f"{checked.image} on {checked.host}" if checked.image else str(checked.host)
+
+
+def _matrix(reports: Sequence[Report]) -> tuple[list[Column], list[Row]]:
+    """The rows are images and the columns hosts; where there is one image or one host, a row is a check."""
+    images = list(dict.fromkeys(report.checked.image for report in reports))
+    hosts = list(dict.fromkeys(report.checked.host for report in reports))
+    cells = {
+        (report.checked.image, report.checked.host): verdict_line(report).strip().replace(",", ", ")
+        for report in reports
+    }
+    if len(images) == 1:
+        return _columns("host", "verdict"), [(str(host), cells[images[0], host]) for host in hosts]
+    titles = map(str, hosts) if len(hosts) > 1 else ["verdict"]
+    return _columns("image", *titles), [(str(image), *(cells[image, host] for host in hosts)) for image in images]
+
+
+def _columns(*titles: str) -> list[Column]:
+    return [Column(title, kept=True) for title in titles]

@@ -1,0 +1,69 @@
+"""man.py OUT   write gpubind.1, the man page, from what `--help` says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import typer
+
+from gpubind import __version__
+from gpubind.cli.app import application
+from gpubind.cli.help import Page, Rows, overview_of, page_of
+
+
+def main(out: str) -> None:
+    """Write the page of the commands as they are."""
+    with open(out, "w") as file:
+        file.write(man_page())
+
+
+def man_page() -> str:
+    """The page, in the macros of man(7)."""
+    group: Any = typer.main.get_command(application(()))
+    context = group.make_context("gpubind", [], resilient_parsing=True)
+    overview = overview_of(group, context)
+    lines = [f'.TH GPUBIND 1 "" "gpubind {__version__}" "User Commands"', ".SH NAME"]
+    lines += [_text(f"gpubind - {overview.text[0][0].lower()}{overview.text[0][1:].rstrip('.')}"), ".SH SYNOPSIS"]
+    lines += [".B gpubind", r"[\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGS\fR]"]
+    for title, rows in overview.sections:
+        lines += [f".SH {_text(title.upper())}", *_rows(rows)]
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        page = page_of(command, command.make_context(f"gpubind {name}", [], resilient_parsing=True))
+        lines += [f".SH GPUBIND {_text(name.upper())}", *_command(page)]
+    lines += [".SH EXAMPLES", *_examples(overview.examples), ".SH EXIT STATUS", *_rows(overview.exit_codes)]
+    return "\n".join([*lines, ".SH SEE ALSO", _text(overview.end)]) + "\n"
+
+
+def _command(page: Page) -> list[str]:
+    lines = [".PP", rf"\fB{_text(page.usage)}\fR"]
+    for paragraph in page.text:
+        lines += [".PP", _text(paragraph)]
+    for title, rows in page.sections:
+        lines += [f".SS {_text(title)}", *_rows(rows)]
+    return [*lines, ".SS Examples", *_examples(page.examples), ".SS Exit status", *_rows(page.exit_codes)]
+
+
+def _rows(rows: Rows) -> list[str]:
+    return [line for name, text in rows for line in (".TP", rf"\fB{_text(name)}\fR", _text(text))]
+
+
+def _examples(examples: Rows) -> list[str]:
+    lines = []
+    for what, command in examples:
+        lines += [".PP", _text(what[0].upper() + what[1:] + ":"), ".PP", ".RS 4", ".nf", _text(command), ".fi", ".RE"]
+    return lines
+
+
+def _text(text: str) -> str:
+    """*text* as troff reads it: a hyphen is one that can be copied, and no line is a macro."""
+    text = (
+        text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga").replace("'", "\\(aq").replace("~", "\\(ti")
+    )
+    return re.sub(r"^\.", r"\\&.", text)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,89 @@
+"""`check` of several images on several hosts, and options that can be said once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from build.images import glibc
+from build.trees import make_tree
+from test_cli import HOST, gpubind, images
+
+from gpubind.data import HOSTS, read_data
+
+BOTH = ("--host", HOSTS[0], "--host", HOSTS[1])
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[str, ...]:
+    """An image that is too new for HOST, and one that is not."""
+    return ("--image", images(tmp_path), "--image", str(make_tree(tmp_path / "plain", glibc()).root))
+
+
+def test_the_table_has_a_row_an_image_and_a_column_a_host(two: tuple[str, ...]) -> None:
+    done = gpubind("check", "--caps", "compute", *two, *BOTH)
+    head, first, second, hint = done.stdout.splitlines()
+    assert head.split() == ["image", *HOSTS]
+    assert first.startswith(two[1])
+    assert "error cuda-too-new" in first
+    assert second.startswith(two[3])
+    assert hint == "-v shows each check in full"
+    assert done.returncode == 1
+
+
+def test_of_one_image_each_host_has_a_row_and_of_no_image_too(tmp_path: Path) -> None:
+    for image in ((), ("--image", images(tmp_path))):
+        lines = gpubind("check", *image, *BOTH).stdout.splitlines()
+        assert [line.split()[0] for line in lines[:3]] == ["host", *HOSTS]
+
+
+def test_json_is_a_list_and_each_member_is_what_one_check_gives(two: tuple[str, ...]) -> None:
+    members = json.loads(gpubind("check", "--json", *two, *BOTH).stdout)
+    schema = jsonschema.Draft202012Validator(json.loads(read_data("data/check.schema.json")))
+    for member in members:
+        schema.validate(member)
+    asked = [(image, host) for image in (two[1], two[3]) for host in HOSTS]
+    assert [(member["checked"]["image"], member["checked"]["host"]) for member in members] == asked
+    assert members[0] == json.loads(gpubind("check", "--json", *two[:2], *BOTH[:2]).stdout)
+
+
+def test_junit_is_one_document_with_a_suite_each(two: tuple[str, ...]) -> None:
+    suites = ElementTree.fromstring(gpubind("check", "--format", "junit", *two, *BOTH).stdout)
+    assert suites.tag == "testsuites"
+    assert [suite.get("hostname") for suite in suites] == [*HOSTS, *HOSTS]
+    assert suites[0].get("failures") != "0"
+
+
+def test_quietly_there_is_a_line_a_check_and_as_columns_each_is_named(two: tuple[str, ...]) -> None:
+    lines = gpubind("check", "-q", *two, *BOTH).stdout.splitlines()
+    assert lines[0].startswith(f"{two[1]} on {HOSTS[0]}: error ")
+    assert len(lines) == 4
+    columns = gpubind("check", "--format", "tsv", *two, *BOTH).stdout.splitlines()
+    assert f"# {two[3]} on {HOSTS[1]}" in columns
+    full = gpubind("check", "-v", *two, *BOTH).stdout
+    assert full.startswith(f"{two[1]} on {HOSTS[0]}\nerror: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "--host", HOST, "--host", HOST),
+        ("plan", "--caps", "compute", "--caps=utility"),
+        ("plan", "-o", "a", "--output", "b"),
+        ("exec", "--backend", "bwrap", "--backend", "apptainer", "image", "true"),
+        ("check", "--program", "a", "--program", "b", "--image", "c"),
+        ("wrap", "--gpus", "0", "--gpus", "1", "--", "apptainer", "exec", "--nv", "image", "true"),
+    ],
+)
+def test_an_option_with_one_value_is_refused_the_second_time(words: tuple[str, ...]) -> None:
+    done = gpubind(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: given-twice: --")
+
+
+def test_a_switch_may_be_repeated_and_so_may_what_is_a_list() -> None:
+    words = ("--nv", "--nv", "-q", "-q", "--library-path", "/a", "--library-path", "/b")
+    assert gpubind("plan", "--host", HOST, *words).returncode == 0
