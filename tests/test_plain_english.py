@@ -16,7 +16,7 @@ STOPPED = {
     r"\bno (file|source|manifest|record) tells\b": "is not in any",
     r"\blets? (these|some|what)\b.*\b(not )?(count|be)\b": "does not count",
     r"(?<!there )\b(is|are) no (?!such|longer|more|name for|GPU)": "is not a",
-    r"\bis none\b(?! of)": "is not one",
+    r"(?<!there )\bis none\b(?! of)": "is not one",
     r"\bwaits for programs\b": "would be loaded",
     r"\bmends?\b": "correct",
     r"\bcounts from is\b|\bcount from the\b": "is relative to",

@@ -7,6 +7,7 @@ import pwd
 
 from gpubind.errors import UsageError
 from gpubind.host.base import Identity
+from gpubind.memo.asked import cannot_sign
 from gpubind.tree import Tree
 
 
@@ -16,6 +17,7 @@ def identity_of(name: str, tree: Tree) -> Identity:
 
     Errors: `UsageError` (code `unknown-user`).
     """
+    cannot_sign("a user is asked about")
     if tree.root == "/":
         try:
             user = pwd.getpwnam(name)

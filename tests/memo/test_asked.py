@@ -64,6 +64,8 @@ OF_PROGRAMS |= {
 }
 MODULES_OF_PROGRAMS = {"execute.py", "host/programs.py"}
 """They say themselves that a program is asked (`cannot_sign`, `asked_program`), and nobody else may start any."""
+OF_USERS = {"pwd.getpwnam", "os.getgrouplist"}
+"""Of host/users.py, which says itself that no trace can sign them."""
 
 KNOWN = RECORDED | IN_THE_NAME_OF_THE_MEMO | OF_A_DESCRIPTOR | NO_QUESTION | NEVER_THE_SAME
 MACHINE = {
@@ -138,6 +140,7 @@ def is_flag(name: str) -> bool:
 
 def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known = KNOWN | PURE | (OF_PROGRAMS if module in MODULES_OF_PROGRAMS else set())
+    known |= OF_USERS if module == "host/users.py" else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
 
 
