@@ -101,7 +101,7 @@ def a_configuration_of_15_000_codes_to_be_ignored(path: Path) -> Words:
 
 
 def _of_cdi(path: Path, *texts: str, suffix: str = "json") -> Words:
-    specs = {f"/etc/cdi/{number}.{suffix}": text for number, text in enumerate(texts)}
+    specs: Spec = {f"/etc/cdi/{number}.{suffix}": text for number, text in enumerate(texts)}
     spec: Spec = {**libraries("/usr/lib64"), **kernel(V, 2), **specs}
     make_tree(path / "root", {name: item for name, item in spec.items() if not name.startswith("/dev/")})
     return Words(("check", "--nv", "--source", "cdi", "--root", f"{path}/root", "--dev-root", f"{path}/root"))

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from build import page
 
 from gpubind.names import is_unused
 from live.containers import CONTAINERS, Case, image, start
 from live.machine import CHECKOUT, Machine
 
-PAGE = f"{CHECKOUT}/docs/c-library.md"
+PAGE, PART = "c-library.md", "as tested"
 TITLES = ("started by", "image", "its glibc", "on the host's", "libraries that load", "of these lack something else")
+HEAD = f"| {' | '.join(TITLES)} |\n{'| --- ' * len(TITLES)}|\n"
 VENDORS = ("--nv", "--rocm")
 HOSTS = ("--libc", "host")
 Report = Mapping[str, Any]
@@ -60,22 +62,9 @@ def hold(request: pytest.FixtureRequest, machine: Machine, backend: str, name: s
     glibcs = [report["glibc"].partition(" ")[2] for report in (own, hosts)]
     numbers = [f"{len(own['loaded'])} → {len(hosts['loaded'])}", str(len(hosts["refused"]))]
     row = f"| {' | '.join((backend, name, *glibcs, *numbers))} |"
-    with open(PAGE) as file:
-        page = file.read()
-    if request.config.getoption("--update-golden"):
-        page = _with_row(page, row, f"| {backend} | {name} |")
-        with open(PAGE, "w") as file:
-            file.write(page)
-    assert row in page.splitlines()
-
-
-def _with_row(page: str, row: str, begins: str) -> str:
-    head = f"| {' | '.join(TITLES)} |\n{'| --- ' * len(TITLES)}|\n"
-    before, _, rest = page.partition("<!-- as tested -->\n")
-    rows, _, after = rest.partition("<!-- end -->")
-    kept = [line for line in rows.splitlines()[2:] if not line.startswith(begins)]
-    return (
-        f"{before}<!-- as tested -->\n{head}"
-        + "".join(f"{line}\n" for line in sorted([*kept, row]))
-        + f"<!-- end -->{after}"
-    )
+    rows = page.generated(PAGE, PART).splitlines()[2:]
+    update = request.config.getoption("--update-golden")
+    if update:
+        rows = sorted([*(other for other in rows if not other.startswith(f"| {backend} | {name} |")), row])
+        page.hold(PAGE, PART, HEAD + "".join(f"{row}\n" for row in rows), update=True)
+    assert row in rows
