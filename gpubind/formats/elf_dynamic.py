@@ -159,7 +159,7 @@ class _Dynamic:
         """The string at place *at*."""
         table = self.last.get(DT_STRTAB)
         if table is None:
-            raise _damaged("string table", "there is none")
+            raise _damaged("string table", "the file has no string table")
         data = self._file.load(table + at, STRING_STEP, "string table")
         if b"\0" not in data:
             data = self._file.load(table + at, STRING_LIMIT + 1, "string table")
