@@ -33,7 +33,7 @@ test: $(VENV)/installed-test
 live: $(VENV)/installed-test
 	rm -rf .live-seen
 	PYTHON=$(BIN)/python tests/live/rig/build
-	$(BIN)/python -m pytest -m live -n auto --dist loadfile --durations 40 tests/live
+	$(BIN)/python -m pytest -m live -n auto --dist loadfile --no-loadscope-reorder --durations 40 tests/live
 	PYTHONPATH=tests $(BIN)/python -m live.table
 
 fuzz: $(VENV)/installed-test
