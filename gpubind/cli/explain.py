@@ -69,8 +69,8 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     try:
         made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
     except NothingToBindError:
-        if not near_names(name, ()):
-            raise
+        if "/" in name or ".so" in name:
+            raise  # a file's name: no plan, no answer
         made = None
     explanation = None if made is None else explain_name(made, name)
     if explanation is not None and explanation.subjects:

@@ -196,6 +196,7 @@ class PlanOptions(NamedTuple):
         typer.Option(
             metavar="SIDE",
             envvar="GPUBIND_LIBC",
+            autocompletion=sides,
             help="Whose glibc the image's programs run on: image; host, if that is newer; auto: the host's only if a "
             "library that was asked for cannot be loaded without it.",
         ),

@@ -14,6 +14,8 @@ from gpubind.plain import plain, text_of
 SCHEMA = "gpubind.explain/1"
 _QUOTED = re.compile(r"(`+)(.+?)\1")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_AS_IT_IS = ("|", "    ", "```")
+"""How lines of tables and of code begin."""
 _STAY = "\x00"  # stands for a space at which no line may end: commands are copied
 
 
@@ -70,8 +72,8 @@ def unmarked(page: str, width: int) -> str:
     """*page* without the marks of Markdown, its paragraphs wrapped; tables and code stay as they are."""
     wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
     lines = []
-    for line in page.splitlines():
-        if line.startswith(("|", "    ", "```")):
+    for line in _paragraphs(page):
+        if line.startswith(_AS_IT_IS):
             lines.append(line)
             continue
         line = _QUOTED.sub(_quoted, _LINK.sub(r"\1", line))
@@ -79,6 +81,18 @@ def unmarked(page: str, width: int) -> str:
         wrapper.subsequent_indent = "  " if line.startswith(("- ", "1. ")) else ""
         lines += wrapper.wrap(line) or [""]
     return "".join(printable(line.replace(_STAY, " ")) + "\n" for line in lines)
+
+
+def _paragraphs(page: str) -> list[str]:
+    """Each paragraph of *page* in one line."""
+    paragraphs: list[str] = []
+    for line in page.splitlines():
+        before = paragraphs[-1] if paragraphs else ""
+        if before and line and not before.startswith(_AS_IT_IS) and not line.startswith((*_AS_IT_IS, "- ", "1. ")):
+            paragraphs[-1] = f"{before} {line.strip()}"
+        else:
+            paragraphs.append(line)
+    return paragraphs
 
 
 def _quoted(match: re.Match[str]) -> str:

@@ -43,10 +43,14 @@ def family(loader: Loader) -> dict[str, tuple[RootedPath, ...]]:
 
 
 def unrecorded(loader: Loader) -> tuple[str, ...]:
-    """The names in the same places of which a record of a host has no more than the name."""
-    members = _members(loader)
+    """The names in the same places of which a record of a host does not have what a loader reads of a library."""
+    tree = loader.tree.lenient
+    members = (
+        (name, tree.elf(path) if isinstance(path, str) and isinstance(ident, ElfIdent) else ident)
+        for name, path, ident in _members(loader)
+    )
     return tuple(
-        sorted({name for name, _, ident in members if isinstance(ident, Missing) and ident.why == "unrecorded"})
+        sorted({name for name, facts in members if isinstance(facts, Missing) and facts.why == "unrecorded"})
     )
 
 
