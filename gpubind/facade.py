@@ -9,6 +9,7 @@ from gpubind import __version__
 from gpubind.budget import bounded, renew
 from gpubind.errors import UsageError, one_of
 from gpubind.findings import finding
+from gpubind.formats.gpu_variables import GPU_VARIABLES
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
 from gpubind.model import Finding, Plan, Request, Severity
@@ -110,10 +111,13 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[W
     """*plan* in the words of the runtime of *start*: options, binds, variables, and what it has to leave out.
 
     Generated files are written to the caller's cache first, for the words name them. None where a runtime has no words
-    without an image. Errors: `RuntimeLimitError` for what the runtime cannot say; `OutputError`.
+    without an image. Errors: `UsageError` (code `other-layout`, where the plan's variables would choose other GPUs in
+    containers of that start); `RuntimeLimitError` for what the runtime cannot say; `OutputError`.
     """
     from gpubind.preparation import staged, words_of
+    from gpubind.runtimes import RUNTIMES
 
+    _held_against(RUNTIMES[start.program].layout(start), plan, start.program)
     return words_of(staged(start, plan, image, write=True), plan, image)
 
 
@@ -147,10 +151,21 @@ def render(
     host = host or open_host()
     runtime = runtime_of_format(form)
     start = start or start_on(host, runtime, ())
-    if layout_of(start, host, image).name != plan.layout:
+    layout = layout_of(start, host, image)
+    if layout.name != plan.layout:
         what = f"the plan is for the layout `{plan.layout}`, and containers of {runtime.name} have another"
         raise UsageError("other-layout", what, hint=f"plan with start=open_runtime(host, {runtime.name!r})")
+    _held_against(layout, plan, runtime.name)
     return rendered(form, start, host, plan, image)[1]
+
+
+def _held_against(layout: Layout, plan: Plan, name: str) -> None:
+    """Errors: `UsageError` (code `other-layout`) where a GPU has another number in containers of the runtime *name*."""
+    if layout.isolated != plan.isolated and any(variable.name in GPU_VARIABLES for variable in plan.env):
+        nodes = ("those of all GPUs", "the planned nodes alone")
+        what = f"the plan is for a /dev with {nodes[plan.isolated]}, and this start's has {nodes[layout.isolated]}"
+        why = "the variables that choose GPUs would name others"
+        raise UsageError("other-layout", what, why=why, hint=f"plan with start=open_runtime(host, {name!r}, ...)")
 
 
 @bounded

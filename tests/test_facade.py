@@ -184,6 +184,20 @@ def test_a_plan_for_other_places_is_not_rendered_for_a_runtime() -> None:
         gpubind.render(gpubind.plan(HOST, Request()), "apptainerr", host=HOST)
 
 
+@pytest.mark.parametrize("runtime", ["proot", "ch-run", "apptainer"])
+def test_a_plan_that_counts_gpus_otherwise_is_not_said_for_a_runtime(runtime: str) -> None:
+    contained = gpubind.open_runtime(HOST, "apptainer", ["--contain"]) if runtime == "apptainer" else None
+    made = gpubind.plan(HOST, Request(vendors=("nvidia",), gpus="1"), start=contained)
+    start = gpubind.open_runtime(HOST, runtime)
+    with pytest.raises(UsageError, match="other-layout"):
+        gpubind.render(made, runtime, host=HOST)
+    with pytest.raises(UsageError, match="other-layout"):
+        gpubind.words(made, start)
+    its_own = gpubind.plan(HOST, Request(vendors=("nvidia",), gpus="1"), start=start)
+    assert ("CUDA_VISIBLE_DEVICES", "1") in [(variable.name, variable.value) for variable in its_own.env]
+    gpubind.words(its_own, start)
+
+
 def test_a_record_may_cost_more_than_another_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dozen releases of ROCm have more libraries than any image."""
     names = [f"librocblas{number}.so" for number in range(30)]

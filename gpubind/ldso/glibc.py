@@ -49,9 +49,7 @@ def unrecorded(loader: Loader) -> tuple[str, ...]:
         (name, tree.elf(path) if isinstance(path, str) and isinstance(ident, ElfIdent) else ident)
         for name, path, ident in _members(loader)
     )
-    return tuple(
-        sorted({name for name, facts in members if isinstance(facts, Missing) and facts.why == "unrecorded"})
-    )
+    return tuple(sorted({name for name, facts in members if isinstance(facts, Missing) and facts.why == "unrecorded"}))
 
 
 def parts(host: Loader, image: Loader, *, is_companion: bool = False) -> tuple[Part, ...]:

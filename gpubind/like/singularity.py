@@ -77,6 +77,7 @@ def like_plan(host: Host, request: Request) -> Plan:
     return Plan(
         request=request._replace(like=flavour.name, vendors=vendors),
         layout=SINGULARITY.name,
+        isolated=SINGULARITY.isolated,
         drivers=tuple(map(_driver, lists)),
         gpus=(),
         libdir=SINGULARITY.libdir,

@@ -107,6 +107,8 @@ class Plan(NamedTuple):
 
     request: Request
     layout: str
+    isolated: bool
+    """Whether it is for containers whose /dev has the planned nodes alone: their GPUs are counted anew."""
     drivers: tuple[PlannedDriver, ...]
     gpus: tuple[Gpu, ...]
     libdir: Optional[ContainerPath]
@@ -131,6 +133,7 @@ class Plan(NamedTuple):
             "source": request.source,
             "like": request.like,
             "layout": self.layout,
+            "isolated": self.isolated,
             "vendor_neutral": request.vendor_neutral,
             "userspace": request.userspace,
             "libc": request.libc,
@@ -166,6 +169,7 @@ class Plan(NamedTuple):
             **document,
             "request": {**asked, "caps": asked.get("caps") if asked.get("caps_explicit") else None},
             "layout": asked.get("layout"),
+            "isolated": asked.get("isolated"),
             "drivers": [{"driver": driver, "source": driver.get("source"), "searched": []} for driver in drivers],
             "image": None,
         }

@@ -87,6 +87,7 @@ def make_plan(
     return Plan(
         request=request,
         layout=layout.name,
+        isolated=layout.isolated,
         drivers=tuple(PlannedDriver(each.driver, each.source, each.searched) for each in inventories),
         gpus=gpus,
         libdir=layout.libdir,
