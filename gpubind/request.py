@@ -40,6 +40,8 @@ def checked(
     for vendor in request.vendors:
         if vendor not in VENDORS:
             raise UsageError("unknown-vendor", f"unknown vendor `{vendor}`", hint=one_of(VENDORS, vendor))
+    if request.caps is not None and "all" in request.caps:
+        request = request._replace(caps=CAPABILITIES)
     if request.caps is not None:
         unknown = next((cap for cap in request.caps if cap not in CAPABILITIES), None)
         if unknown is not None or not request.caps:

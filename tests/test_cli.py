@@ -141,6 +141,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
         (("plan", "--caps", ","), "unknown-capability", 2),
         (("plan", "--format", "yaml"), "unknown-format", 2),
         (("plan", "--format", "tsv", "--format", "paths"), "two-formats", 2),
+        (("check", "--quiet", "--format", "tsv"), "two-formats", 2),
         (("plan", "--like", "docker", "--host", HOST), "unknown-flavour", 2),
         (("plan", "--host", "nowhere"), "unknown-host", 2),
         (("plan", "--host", HOST, "--root", "/"), "host-with-root", 2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from build.driver import host, kernel, rhel
@@ -15,7 +16,7 @@ import gpubind
 from gpubind.budget import BOUNDS
 from gpubind.data import HOSTS
 from gpubind.errors import FormatError, UsageError
-from gpubind.model import DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
+from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
 from gpubind.request import checked
 
 HOST = gpubind.open_host(HOSTS[0])
@@ -182,6 +183,17 @@ def test_a_plan_for_other_places_is_not_rendered_for_a_runtime() -> None:
         gpubind.render(gpubind.plan(HOST, Request()), "apptainer", host=HOST)
     with pytest.raises(UsageError, match="unknown-format"):
         gpubind.render(gpubind.plan(HOST, Request()), "apptainerr", host=HOST)
+
+
+def test_all_capabilities_have_one_name() -> None:
+    made = gpubind.plan(HOST, Request(vendors=("nvidia",), caps=("all",)))  # type: ignore[arg-type]
+    assert made.request.caps == CAPABILITIES
+
+
+@pytest.mark.parametrize("document", [[], None, "{}"])
+def test_what_is_no_object_is_no_plan(document: Any) -> None:
+    with pytest.raises(FormatError, match="bad-plan"):
+        gpubind.Plan.from_dict(document)
 
 
 @pytest.mark.parametrize("runtime", ["proot", "ch-run", "apptainer"])

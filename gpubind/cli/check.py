@@ -95,7 +95,7 @@ def check(
     from gpubind.documents.report import verdict
 
     tell_of_memo(wanted=verbose)
-    chosen = _format("json" if json else format_)
+    chosen = _format(format_, json=json, quiet=quiet)
     if program is not None and not image:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
     if program == "":
@@ -108,9 +108,11 @@ def check(
         raise typer.Exit(EXIT_FINDING)
 
 
-def _format(asked: Optional[str]) -> str:
-    """The format that is asked for. Errors: `UsageError`."""
-    chosen = asked or "text"
+def _format(asked: Optional[str], *, json: bool, quiet: bool) -> str:
+    """The one format that is asked for. Errors: `UsageError`."""
+    chosen = "json" if json else asked or "text"
+    if asked not in (None, chosen) or (quiet and chosen != "text"):
+        raise UsageError("two-formats", "--quiet, --json and another --format exclude each other")
     if chosen not in CHECK_FORMATS:
         raise UsageError("unknown-format", f"unknown format `{chosen}`", hint=one_of(CHECK_FORMATS, chosen))
     return chosen

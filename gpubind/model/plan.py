@@ -156,6 +156,8 @@ class Plan(NamedTuple):
 
         Errors: `FormatError` (code `bad-plan`) that names the place of what is not as gpubind writes it.
         """
+        if not isinstance(document, dict):
+            raise malformed("it is not an object", "")
         if document.get("schema") != PLAN_SCHEMA:
             raise malformed(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
         asked = document.get("request")

@@ -77,7 +77,7 @@ QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
 def known_runtime(name: str) -> Runtime:
     """The runtime called *name*. Errors: `UsageError` (code `unknown-backend`)."""
     if name not in RUNTIMES:
-        hint = one_of((*RUNTIMES, "auto"), name)
+        hint = one_of(RUNTIMES if name == "auto" else (*RUNTIMES, "auto"), name)
         raise UsageError("unknown-backend", f"unknown runtime `{name}`", hint=hint)
     return RUNTIMES[name]
 
