@@ -34,7 +34,7 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
     if path is None:
         ignored = next(_programs(name, environ), None)
         what, where, why = f"`{name}` is not in PATH", environ.get("PATH", ""), ""
-        hint = f"install {name}, load its module, or choose another runtime with --backend"
+        hint = f"install {name}, load its module, or start the image with another runtime: gpubind exec --backend"
         if ignored is not None:
             what, where = f"`{name}` is not started as root", ignored
             why = "users other than root could change the program, or a directory above it"

@@ -381,6 +381,11 @@ def test_an_unknown_value_is_told_what_it_was_to_be(words: tuple[str, ...], near
     assert f"hint:  did you mean `{near}`" in done.stderr
 
 
+def test_a_message_is_found_with_quotes_and_without() -> None:
+    message = "version GLIBC_2.34 not found"
+    assert gpubind("explain", *message.split()).stdout == gpubind("explain", message).stdout
+
+
 def test_explain_of_a_message_needs_no_host(tmp_path: Path) -> None:
     done = gpubind("explain", "./solve: /lib/libc.so.6: version `GLIBC_2.34' not found (required by ./solve)")
     assert done.returncode == 0

@@ -28,13 +28,13 @@ def add_to(app: typer.Typer) -> None:
 
 def explain(
     options: PlanOptions,
-    what: Annotated[
-        Optional[str],
+    asked: Annotated[
+        Optional[list[str]],
         typer.Argument(
             metavar="[NAME|CODE|MESSAGE]",
             autocompletion=every_code,
-            help="A soname, file name, path, device node or pattern; a code; or a message that a program printed. "
-            "[every code]",
+            help="A soname, file name, path, device node or pattern; a code; or a message that a program printed, "
+            "with quotes or without. [every code]",
         ),
     ] = None,
     like: Like = None,
@@ -46,7 +46,8 @@ def explain(
     from gpubind.documents import explained
     from gpubind.explanation import codes, explain_code, explain_message
 
-    if what is None:
+    what = " ".join(asked or ())
+    if not asked:
         answer = explained.Answer(None, codes=codes())
     elif (page := explain_code(what)) is not None:
         answer = explained.Answer(what, page=page)
