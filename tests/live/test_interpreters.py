@@ -8,6 +8,10 @@ from live.machine import CHECKOUT, INSIDE_CHECKOUT, INSIDE_PYTHON, PYTHON_ENV, B
 
 pytestmark = pytest.mark.live
 
+TYPES = "tests/test_python_docs.py::test_the_example_and_its_mistakes_are_found_by_a_type_checker"
+COSTS = "tests/test_hostile_inputs.py"
+"""These ask about no interpreter: `make test` runs them. A type checker is not there, and costs take minutes."""
+
 
 @pytest.mark.parametrize("python", ["3.9", "3.13"])
 def test_the_unit_tests_pass(interpreters: dict[str, Machine], python: str) -> None:
@@ -15,7 +19,7 @@ def test_the_unit_tests_pass(interpreters: dict[str, Machine], python: str) -> N
     assert machine.run(["python3", "--version"]).stdout.startswith(f"Python {python}.")
     # The checkout is read-only there: no caches.
     env = {**PYTHON_ENV, "HYPOTHESIS_STORAGE_DIRECTORY": "/tmp/hypothesis"}
-    pytest_ = ["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    pytest_ = ["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--deselect={TYPES}", f"--ignore={COSTS}"]
     done = machine.run(
         ["env", f"--chdir={INSIDE_CHECKOUT}", *pytest_],
         # Nor any in /usr: other tests hold the containers against what they were.
