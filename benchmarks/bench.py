@@ -80,6 +80,7 @@ def make_entry(path: Path, facts: Any) -> None:
 def commands(root: str, runs: int, scratch: str) -> None:
     python = sys.executable
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONPYCACHEPREFIX": f"{scratch}/pycache"}
+    environ["GPUBIND_MEMO"] = "off"  # what a memo is worth, memo.py measures
     environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed gpubind has its .pyc files
     plan = [python, "-m", "gpubind", "plan", "--nv", "--root", root, "--dev-root", root]
     rocm = make_tree(f"{scratch}/rocm", opt()).root

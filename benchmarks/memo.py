@@ -10,15 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
-from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
-
-from live.conftest import dependencies
-from live.machine import DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine
+from node import INSIDE_CONTAINERS, measured, node_for
 
 SANDBOX, SIF = f"{INSIDE_CONTAINERS}/bookworm-sb", f"{INSIDE_CONTAINERS}/bookworm.sif"
 GPUBIND = ["python3", "-c", "import sys; from gpubind.__main__ import main; sys.exit(main())"]
@@ -94,11 +87,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=15, help="runs of each command [15]")
     parser.add_argument("--at-once", type=int, default=200, help="starts at once [200]")
     options = parser.parse_args()
-    if os.geteuid() != 0 or not os.path.exists(f"{RIG}/stamps/sandboxes"):
-        print(f"\nthe memo was not measured: that needs root and the rig in {RIG} (make live)")
+    node = node_for("the memo was")
+    if node is None:
         return
-    node = Machine(f"{RIG}/hosts/trixie", dependencies(RIG, "3.13"), DRIVER)
-    env = {"PYTHONPATH": ":".join(bind.target for bind in node.modules), "PYTHONPYCACHEPREFIX": "/tmp/gpubind-bench"}
     rows = [
         ("python", "cold", PYTHON),
         *((f"nv {name}", "cold", words) for name, words in NV.items()),
@@ -107,10 +98,8 @@ def main() -> None:
         ("apptainer words, SIF", "words", STARTS["SIF"]),
         *{f"{memo}: {name}": (f"{memo}: {name}", memo, command) for name, memo, command, _, _ in ROWS}.values(),
     ]
-    command = ["python3", "-c", TIMER, json.dumps([rows, options.runs, options.at_once])]
-    binds = [*node.modules, Bind(f"{RIG}/ct", INSIDE_CONTAINERS)]
-    done = node.run(command, user=True, driver=True, binds=binds, env=env)
-    medians, together = json.loads(done.stdout)
+    asked = json.dumps([rows, options.runs, options.at_once])
+    medians, together = json.loads(measured(node, TIMER, [asked]))
     print("\n| work | ms | beside | ratio | of processor time | target |\n| --- | --- | --- | --- | --- | --- |")
     for name, memo, _, beside, target in ROWS:
         taken, python = medians[f"{memo}: {name}"], medians["python"]

@@ -11,15 +11,9 @@ import argparse
 import json
 import os
 import struct
-import sys
 import tempfile
-from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
-
-from live.conftest import dependencies
-from live.machine import DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine
+from node import INSIDE_CONTAINERS, RIG, Bind, measured, node_for
 
 from gpubind.formats.sif import DESCRIPTOR_SIZE, HEADER_SIZE, parse_sif_descriptors, parse_sif_header
 
@@ -86,17 +80,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=15, help="runs of each command [15]")
     options = parser.parse_args()
-    if os.geteuid() != 0 or not os.path.exists(f"{RIG}/stamps/sandboxes"):
-        print(f"\ncontainer starts were not measured: that needs root and the rig in {RIG} (make live)")
+    node = node_for("container starts were")
+    if node is None:
         return
-    node = Machine(f"{RIG}/hosts/trixie", dependencies(RIG, "3.13"), DRIVER)
-    env = {"PYTHONPATH": ":".join(bind.target for bind in node.modules), "PYTHONPYCACHEPREFIX": "/tmp/gpubind-bench"}
-    command = ["python3", "-c", TIMER, json.dumps(COMMANDS), str(options.runs)]
     with tempfile.TemporaryDirectory(dir=RIG) as directory:
         os.chmod(directory, 0o755)
         huge = make_huge(f"{RIG}/ct/bookworm.sif", f"{directory}/huge.sif")
-        binds = [*node.modules, Bind(f"{RIG}/ct", INSIDE_CONTAINERS), Bind(huge, HUGE)]
-        medians = json.loads(node.run(command, user=True, driver=True, binds=binds, env=env).stdout)
+        words = [json.dumps(COMMANDS), str(options.runs)]
+        medians = json.loads(measured(node, TIMER, words, [Bind(huge, HUGE)]))
     bare, nv = medians["python3 -c pass"], medians["apptainer exec --nv"]
     print(f"\n{'on the rig, as a user':<44}{'median ms':>10}{'x bare':>8}{'x apptainer --nv':>18}")
     for name, median in medians.items():

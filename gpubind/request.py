@@ -40,14 +40,13 @@ def checked(
     for vendor in request.vendors:
         if vendor not in VENDORS:
             raise UsageError("unknown-vendor", f"unknown vendor `{vendor}`", hint=one_of(VENDORS, vendor))
-    if request.caps is not None and "all" in request.caps:
-        request = request._replace(caps=CAPABILITIES)
     if request.caps is not None:
-        unknown = next((cap for cap in request.caps if cap not in CAPABILITIES), None)
-        if unknown is not None or not request.caps:
+        caps = CAPABILITIES if "all" in request.caps else request.caps
+        unknown = next((cap for cap in caps if cap not in CAPABILITIES), None)
+        if unknown is not None or not caps:
             what = f"unknown capability `{unknown}`" if unknown else f"{spelled('caps')} names no capability"
             raise UsageError("unknown-capability", what, hint=one_of((*CAPABILITIES, "all"), unknown or ""))
-        request = request._replace(caps=tuple(cap for cap in CAPABILITIES if cap in request.caps))
+        request = request._replace(caps=tuple(cap for cap in CAPABILITIES if cap in caps))
     if request.libdir is not None and fixed_libdir is not None:
         why = "Apptainer and SingularityCE have one directory for libraries from outside"
         raise UsageError("fixed-libdir", f"{spelled('libdir')} cannot move {fixed_libdir}", why=why)

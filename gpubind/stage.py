@@ -186,9 +186,8 @@ def _make(directory: str, mode: int) -> None:
     if os.path.isdir(directory):
         return
     _make(os.path.dirname(directory), mode)
-    with contextlib.suppress(
-        FileExistsError
-    ):  # somebody else was faster, or it is not a directory: opening it will tell
+    # Somebody else was faster, or it is not a directory: opening it will tell.
+    with contextlib.suppress(FileExistsError):
         os.mkdir(directory, mode)
         made = _open_directory(directory)
         try:

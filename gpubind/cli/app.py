@@ -1,4 +1,4 @@
-"""The application: plan, explain, record. Bodies import their work, so that no command loads what it does not use.
+"""The application, with plan and record. Bodies import their work, so that no command loads what it does not use.
 
 No `from __future__ import annotations`: see options.py.
 """
@@ -175,9 +175,12 @@ def record(
 
 
 _MODULES = {
-    **{name: name for name in ("gpus", "explain", "check")},
+    "gpus": "gpus",
+    "explain": "explain",
+    "check": "check",
     **dict.fromkeys(STARTS, "start"),
-    **{name: name for name in ("wrap", "completion")},
+    "wrap": "wrap",
+    "completion": "completion",
 }
 """Where the commands are that have modules of their own."""
 

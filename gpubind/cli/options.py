@@ -349,5 +349,4 @@ def _caps(text: Optional[str]) -> Optional[tuple[Capability, ...]]:
     """`compute,utility` -> the names, which `checked` asks whether they are capabilities."""
     if text is None:
         return None
-    names = sorted({name.strip() for name in text.split(",")} - {""})
-    return CAPABILITIES if "all" in names else tuple(names)  # type: ignore[arg-type]
+    return tuple(sorted({name.strip() for name in text.split(",")} - {""}))  # type: ignore[arg-type]

@@ -47,17 +47,22 @@ def is_terminal() -> bool:
 
 def width() -> int:
     """Columns for running text: the terminal's, but no fewer than can be read, and no more; 80 where there is none."""
-    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((80, 24)).columns))
+    return max(NARROWEST, min(WIDEST, _columns()))
 
 
 def help_width() -> int:
     """Columns for help: the terminal's, but no fewer than can be read, and no more than two columns of text need."""
-    return max(NARROWEST, min(HELP_WIDEST, shutil.get_terminal_size((80, 24)).columns))
+    return max(NARROWEST, min(HELP_WIDEST, _columns()))
 
 
 def table_width(path: Optional[str]) -> int:
     """Columns for a table that goes to the file *path*, or to standard output if that is None."""
-    return shutil.get_terminal_size((80, 24)).columns if path is None and is_terminal() else PIPE_WIDTH
+    return _columns() if path is None and is_terminal() else PIPE_WIDTH
+
+
+def _columns() -> int:
+    """The terminal's columns, or what COLUMNS says; 80 where neither does."""
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def has_colour(path: Optional[str]) -> bool:

@@ -28,15 +28,7 @@ _MEANINGS = (
 def meaning_of(head: bytes) -> tuple[str, str]:
     """What a file that begins with *head* (2048 bytes are enough) is, and what makes an image of it, or nothing."""
     known = ((meaning, remedy) for at, magic, meaning, remedy in _MEANINGS if head.startswith(magic, at))
-    return next(
-        known,
-        (
-            "it starts with "
-            + (
-                f"`{head[:8].decode()}`"
-                if head[:8].isascii() and head[:8].decode().isprintable()
-                else f"the bytes {head[:8].hex(' ')}"
-            ),
-            "",
-        ),
-    )
+    start = head[:8]
+    shown = start.decode("ascii", "replace")
+    is_text = start.isascii() and shown.isprintable()
+    return next(known, (f"it starts with `{shown}`" if is_text else f"it starts with the bytes {start.hex(' ')}", ""))

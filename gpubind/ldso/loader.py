@@ -119,8 +119,9 @@ class Loader:
         run, and ld.so.conf counts.
         """
         if self._defaults is None:
-            every = (*_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
-            self._defaults = _existing(self.tree, (*(() if self._cache else self._configured), *every))
+            configured = () if self._cache else self._configured
+            every = (*configured, *_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
+            self._defaults = _existing(self.tree, every)
         return self._defaults
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpubind.findings import finding
-from gpubind.formats.elf_private import PRIVATE, private_symbols
+from gpubind.formats.elf_private import private_symbols
 from gpubind.model import Finding, Found, Missing
 from gpubind.rules.preflight import ImagePreflight
 
@@ -28,7 +28,7 @@ def libc_private(preflight: ImagePreflight) -> Iterator[Finding]:
     targets = {str(mount.target) for mount in bound}
     for path in _candidates(preflight):
         data = image.read(path, SIZE_LIMIT) if path not in targets else b""
-        wanted = private_symbols(data).wanted - provided if isinstance(data, bytes) and PRIVATE in data else ()
+        wanted = private_symbols(data).wanted - provided if isinstance(data, bytes) else ()
         if wanted:
             yield finding("libc-private", subject=path, symbol=min(wanted))
 

@@ -148,7 +148,8 @@ def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
     channels = host.environ.get("NVIDIA_IMEX_CHANNELS", "")
     is_due = preflight.is_nvidias and majors and (channels or host.dev.has(IMEX_DOMAIN))
     if is_due and host.dev.has_nothing_in(IMEX_NODES):
-        where = f"{IMEX_NODES}/channel*, /proc/devices (nvidia-caps-imex-channels: {', '.join(map(str, majors))})"
+        numbers = ", ".join(map(str, sorted(majors)))
+        where = f"{IMEX_NODES}/channel*, /proc/devices (nvidia-caps-imex-channels: {numbers})"
         yield finding(
             "imex-channel-missing",
             subject=IMEX_NODES,

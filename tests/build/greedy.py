@@ -165,6 +165,18 @@ def one_dense_layer_listed_500_times(path: Path) -> str:
     return write(path / "image", blobs.layout(blobs.image([layer] * 500)))
 
 
+def _listed(path: Path, layer: bytes, times: int) -> str:
+    """A docker archive with *layer*, which its manifest lists so many *times*."""
+    import json
+
+    files = docker_archive([layer])
+    manifest = json.loads(files["manifest.json"])
+    manifest[0]["Layers"] *= times
+    files["manifest.json"] = json.dumps(manifest).encode()
+    (path / "image.tar").write_bytes(archived(files))
+    return str(path / "image.tar")
+
+
 def zlib_gzip(data: bytes) -> bytes:
     import gzip
 
@@ -174,14 +186,7 @@ def zlib_gzip(data: bytes) -> bytes:
 @greedy
 def one_layer_listed_500_times_in_an_archive(path: Path) -> str:
     layer = zlib_gzip(tar({**BASE, "/data": (b"0123456789" * 8 + bytes(80)) * 20_000}))
-    files = docker_archive([layer])
-    import json
-
-    manifest = json.loads(files["manifest.json"])
-    manifest[0]["Layers"] *= 500
-    files["manifest.json"] = json.dumps(manifest).encode()
-    (path / "image.tar").write_bytes(archived(files))
-    return str(path / "image.tar")
+    return _listed(path, layer, 500)
 
 
 @greedy
@@ -264,7 +269,6 @@ def three_hundred_layers_of_zstd_with_a_library_each(path: Path) -> str:
 
 @greedy
 def maps_of_sparse_files_in_512_layers(path: Path) -> str:
-    import json
     import tarfile
 
     info = tarfile.TarInfo("a")
@@ -274,25 +278,13 @@ def maps_of_sparse_files_in_512_layers(path: Path) -> str:
     header[148:156] = b"%06o\0 " % (sum(header) - sum(header[148:156]) + 8 * 32)
     block = bytes(504) + b"\1" + bytes(7)
     member = bytes(header) + block * 4000 + bytes(512)
-    files = docker_archive([tar(BASE, end=False) + member * 7])
-    manifest = json.loads(files["manifest.json"])
-    manifest[0]["Layers"] *= 512
-    files["manifest.json"] = json.dumps(manifest).encode()
-    (path / "image.tar").write_bytes(archived(files))
-    return str(path / "image.tar")
+    return _listed(path, tar(BASE, end=False) + member * 7, 512)
 
 
 @greedy
 def records_before_members_in_512_layers(path: Path) -> str:
-    import json
-
     record = hostile.pax(b"%d a=%s\n" % (1 << 20, b"x" * ((1 << 20) - 11)))
-    files = docker_archive([tar(BASE, end=False) + record * 14 + tar({"/a": "a"})])
-    manifest = json.loads(files["manifest.json"])
-    manifest[0]["Layers"] *= 512
-    files["manifest.json"] = json.dumps(manifest).encode()
-    (path / "image.tar").write_bytes(archived(files))
-    return str(path / "image.tar")
+    return _listed(path, tar(BASE, end=False) + record * 14 + tar({"/a": "a"}), 512)
 
 
 for name in (

@@ -1,0 +1,36 @@
+"""The rig's GPU node, on which benchmarks of whole starts run as the ordinary user. `tests/live/rig/build` makes it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
+
+from live.conftest import dependencies
+from live.machine import DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine
+
+__all__ = ["INSIDE_CONTAINERS", "RIG", "Bind", "measured", "node_for"]
+
+
+def node_for(what: str) -> Optional[Machine]:
+    """The node; None, with a line that says so, where *what* cannot be measured: without root, or without the rig."""
+    if os.geteuid() != 0 or not os.path.exists(f"{RIG}/stamps/sandboxes"):
+        print(f"\n{what} not measured: that needs root and the rig in {RIG} (make live)")
+        return None
+    return Machine(f"{RIG}/hosts/trixie", dependencies(RIG, "3.13"), DRIVER)
+
+
+def measured(node: Machine, timer: str, words: Sequence[str], more: Sequence[Bind] = ()) -> str:
+    """What the Python program *timer* prints for *words* on *node*, where the rig's images are, and *more*.
+
+    No memo serves, unless *timer* turns it on.
+    """
+    modules = ":".join(bind.target for bind in node.modules)
+    env = {"PYTHONPATH": modules, "PYTHONPYCACHEPREFIX": "/tmp/gpubind-bench", "GPUBIND_MEMO": "off"}
+    binds = [*node.modules, Bind(f"{RIG}/ct", INSIDE_CONTAINERS), *more]
+    return node.run(["python3", "-c", timer, *words], user=True, driver=True, binds=binds, env=env).stdout
