@@ -13,7 +13,8 @@ import pytest
 from test_cli import gpubind
 from test_help import COMMANDS
 
-from gpubind.cli.values import COMPLETION, SHELLS
+from gpubind.cli.quick import COMPLETION
+from gpubind.cli.values import SHELLS
 from gpubind.data import HOSTS
 from gpubind.model import CAPABILITIES
 

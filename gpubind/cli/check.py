@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Optional
 
-import typer
-
-from gpubind.cli.command import OwnCommand
+from gpubind.cli.declare import Option
 from gpubind.cli.options import (
     HOST_HELP,
     IMAGE_HELP,
@@ -13,7 +11,7 @@ from gpubind.cli.options import (
     Like,
     Output,
     PlanOptions,
-    takes_plan_options,
+    planning,
 )
 from gpubind.cli.values import check_formats, findings, hosts, runtimes
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
@@ -27,7 +25,7 @@ Texts = Optional[list[str]]
 _EACH = " Repeatable: each image is checked on each host."
 Backend = Annotated[
     Optional[str],
-    typer.Option(
+    Option(
         metavar="RUNTIME",
         envvar="GPUBIND_BACKEND",
         autocompletion=runtimes,
@@ -36,55 +34,44 @@ Backend = Annotated[
 ]
 Format = Annotated[
     Optional[str],
-    typer.Option(
+    Option(
         "--format",
         metavar="FORMAT",
         autocompletion=check_formats,
         help="What to print: " + ", ".join(CHECK_FORMATS) + ". [text]",
     ),
 ]
-Only = Annotated[
-    Texts, typer.Option(metavar="CODE", autocompletion=findings, help="Count only these findings. Repeatable.")
-]
+Only = Annotated[Texts, Option(metavar="CODE", autocompletion=findings, help="Count only these findings. Repeatable.")]
 Ignore = Annotated[
     Texts,
-    typer.Option(
-        metavar="CODE[:SUBJECT][=REASON]", autocompletion=findings, help="Do not count these findings. Repeatable."
-    ),
+    Option(metavar="CODE[:SUBJECT][=REASON]", autocompletion=findings, help="Do not count these findings. Repeatable."),
 ]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Give *app* the command check."""
-    app.command(cls=OwnCommand)(takes_plan_options(check))
 
 
 def check(
     options: PlanOptions,
-    image: Annotated[Texts, typer.Option(metavar="IMAGE", help=IMAGE_HELP + _EACH)] = None,
-    host: Annotated[Texts, typer.Option(metavar="FILE|NAME", autocompletion=hosts, help=HOST_HELP + _EACH)] = None,
+    image: Annotated[Texts, Option(metavar="IMAGE", help=IMAGE_HELP + _EACH)] = None,
+    host: Annotated[Texts, Option(metavar="FILE|NAME", autocompletion=hosts, help=HOST_HELP + _EACH)] = None,
     like: Like = None,
     backend: Backend = None,
     backend_arg: BackendArguments = None,
     allow_writable: AllowWritable = False,
     program: Annotated[
         Optional[str],
-        typer.Option(metavar="PATH", help="Also check the program that will run, as it is found in the container."),
+        Option(metavar="PATH", help="Also check the program that will run, as it is found in the container."),
     ] = None,
     as_user: Annotated[
         Optional[str],
-        typer.Option("--as-user", metavar="NAME", help="Whether this user may open the device nodes and files. [you]"),
+        Option("--as-user", metavar="NAME", help="Whether this user may open the device nodes and files. [you]"),
     ] = None,
     format_: Format = None,
-    json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
     output: Output = None,
     only: Only = None,
     ignore: Ignore = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 on a warning, too.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the verdict and its codes only.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show notes in full.")] = False,
+    strict: Annotated[bool, Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 on a warning, too.")] = False,
+    quiet: Annotated[bool, Option("-q", "--quiet", help="Print the verdict and its codes only.")] = False,
+    verbose: Annotated[bool, Option("-v", "--verbose", help="Show notes in full.")] = False,
 ) -> None:
     """Say before a job starts what will not work, and what to do.
 
@@ -105,7 +92,7 @@ def check(
     write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=verbose), output)
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):
-        raise typer.Exit(EXIT_FINDING)
+        raise SystemExit(EXIT_FINDING)
 
 
 def _format(asked: Optional[str], *, json: bool, quiet: bool) -> str:
@@ -148,3 +135,6 @@ def _several(chosen: str, reports: list["Report"], output: Optional[str], *, qui
 
     table = render_tables([verdicts_table(reports)], table_width(output), colour=has_colour(output))
     return table + "-v shows each check in full\n"
+
+
+COMMANDS = {"check": planning(check)}

@@ -3,19 +3,13 @@
 import os
 from typing import Annotated
 
-import typer
-
-from gpubind.cli.command import OwnCommand
-from gpubind.cli.values import COMPLETION, SHELLS, shells
-
-
-def add_to(app: typer.Typer) -> None:
-    """Give *app* the command completion."""
-    app.command(cls=OwnCommand)(completion)
+from gpubind.cli.declare import Argument, command
+from gpubind.cli.quick import COMPLETION
+from gpubind.cli.values import SHELLS, shells
 
 
 def completion(
-    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", autocompletion=shells, help="The shell.")],
+    shell: Annotated[str, Argument(metavar="bash|zsh|fish", autocompletion=shells, help="The shell.")],
 ) -> None:
     """Print the completion script for a shell.
 
@@ -38,3 +32,6 @@ def get_ready() -> None:
 
     completion_init()
     os.environ["TERMINAL_WIDTH"] = "1000"  # rich, by which typer writes descriptions, would break their lines
+
+
+COMMANDS = {"completion": command(completion)}

@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Optional
 
-import typer
-
-from gpubind.cli.command import OwnCommand
+from gpubind.cli.declare import Argument, Option
 from gpubind.cli.options import (
     ImageOption,
     Like,
@@ -12,7 +10,7 @@ from gpubind.cli.options import (
     make_plan,
     open_host_of,
     open_image_of,
-    takes_plan_options,
+    planning,
 )
 from gpubind.cli.values import every_code
 from gpubind.errors import NothingToBindError, UsageError
@@ -21,16 +19,11 @@ if TYPE_CHECKING:
     from gpubind.explanation import Explanation
 
 
-def add_to(app: typer.Typer) -> None:
-    """Give *app* the command explain."""
-    app.command(cls=OwnCommand)(takes_plan_options(explain))
-
-
 def explain(
     options: PlanOptions,
     asked: Annotated[
         Optional[list[str]],
-        typer.Argument(
+        Argument(
             metavar="[NAME|CODE|MESSAGE]",
             autocompletion=every_code,
             help="A soname, file name, path, device node or pattern; a code; or a message that a program printed, "
@@ -39,7 +32,7 @@ def explain(
     ] = None,
     like: Like = None,
     image: ImageOption = None,
-    json: Annotated[bool, typer.Option("--json", help="Print gpubind.explain/1.")] = False,
+    json: Annotated[bool, Option("--json", help="Print gpubind.explain/1.")] = False,
 ) -> None:
     """Say what a code or a message means, or why a file is in the plan."""
     from gpubind.cli.output import width, write_document
@@ -83,3 +76,6 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
         where="" if explanation is None else "looked in " + ", ".join(explanation.searched),
         hint="did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else "",
     )
+
+
+COMMANDS = {"explain": planning(explain)}

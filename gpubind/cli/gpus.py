@@ -2,22 +2,15 @@
 
 from typing import Annotated
 
-import typer
-
-from gpubind.cli.command import OwnCommand
-from gpubind.cli.options import PlanOptions, open_host_of, request_of, takes_plan_options
+from gpubind.cli.declare import Option
+from gpubind.cli.options import PlanOptions, open_host_of, planning, request_of
 
 TAKEN = ("nv", "rocm", "gpus", "host", "root", "dev_root")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Give *app* the command gpus."""
-    app.command(cls=OwnCommand)(takes_plan_options(gpus, TAKEN))
-
-
 def gpus(
     options: PlanOptions,
-    json: Annotated[bool, typer.Option("--json", help="Print gpubind.gpus/1.")] = False,
+    json: Annotated[bool, Option("--json", help="Print gpubind.gpus/1.")] = False,
 ) -> None:
     """List the GPUs of this host, and which of them a job would get.
 
@@ -39,3 +32,6 @@ def gpus(
         table = render_tables([gpus_table(listed)], table_width(None), colour=has_colour(None))
         text = table or "no GPU is here\n"
     write_document(text, None)
+
+
+COMMANDS = {"gpus": planning(gpus, only=TAKEN)}

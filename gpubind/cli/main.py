@@ -37,9 +37,13 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
                 write_version()
                 return None
             from gpubind.budget import VARIABLE, one_command, times_of
-            from gpubind.cli.app import application
+            from gpubind.cli.quick import run_if_plain
 
             with one_command(times_of(os.environ.get(VARIABLE))):
+                if run_if_plain(words):
+                    return None
+                from gpubind.cli.app import application
+
                 return application(words)(args=argv, prog_name="gpubind", standalone_mode=False)
 
     return _guarded(run, words)

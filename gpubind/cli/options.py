@@ -1,16 +1,13 @@
 """The options that every planning command shares, and the plan that they ask for.
 
-No `from __future__ import annotations` here, nor in the modules of commands: on Python 3.9 typer reads annotations as
-they are, and would see strings.
+No `from __future__ import annotations` here, nor in the modules of commands: `cli/declare.py` reads annotations as they
+are, and would see strings.
 """
 
-import functools
-import inspect
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
-import typer
-
+from gpubind.cli.declare import Command, Option, Origin, parameters, parameters_of
 from gpubind.cli.values import capabilities, choices_of_gpus, flavours, hosts, sides, sources
 from gpubind.documents import LASTING
 from gpubind.errors import UsageError
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
 Like = Annotated[
     Optional[str],
-    typer.Option(
+    Option(
         metavar="FLAVOUR",
         autocompletion=flavours,
         help="Plan what this program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
@@ -45,13 +42,13 @@ IMAGE_HELP = (
     "podman:NAME or docker:NAME."
 )
 HOST_HELP = "Plan for a recorded host: a record, or one that ships."
-ImageOption = Annotated[Optional[str], typer.Option(metavar="IMAGE", help=IMAGE_HELP)]
+ImageOption = Annotated[Optional[str], Option(metavar="IMAGE", help=IMAGE_HELP)]
 BackendArguments = Annotated[
-    Optional[list[str]], typer.Option(metavar="ARGUMENT", help="An argument for the runtime itself. Repeatable.")
+    Optional[list[str]], Option(metavar="ARGUMENT", help="An argument for the runtime itself. Repeatable.")
 ]
 CdiHook = Annotated[
     Optional[str],
-    typer.Option(
+    Option(
         metavar="FILE",
         help="With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
         "container's ld cache.",
@@ -59,25 +56,19 @@ CdiHook = Annotated[
 ]
 AllowWritable = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--allow-writable",
         help="Bind files that you may write, with a runtime that has no read-only bind.",
     ),
 ]
-RequireGpu = Annotated[
-    bool, typer.Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")
-]
-CheckFirst = Annotated[
-    bool, typer.Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")
-]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Do not report findings.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Report notes, too.")]
-Output = Annotated[
-    Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")
-]
+RequireGpu = Annotated[bool, Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")]
+CheckFirst = Annotated[bool, Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not report findings.")]
+Verbose = Annotated[bool, Option("-v", "--verbose", help="Report notes, too.")]
+Output = Annotated[Optional[str], Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")]
 StageDir = Annotated[
     Optional[str],
-    typer.Option(
+    Option(
         metavar="DIR",
         envvar="GPUBIND_STAGE_DIR",
         help="With --format "
@@ -90,13 +81,11 @@ StageDir = Annotated[
 class PlanOptions(NamedTuple):
     """What the user asks of a plan. The names are the options'."""
 
-    nv: Annotated[bool, typer.Option("--nv", help="Plan for NVIDIA. Without a vendor option: every vendor found.")] = (
-        False
-    )
-    rocm: Annotated[bool, typer.Option("--rocm", help="Plan for AMD; with --nv for both.")] = False
+    nv: Annotated[bool, Option("--nv", help="Plan for NVIDIA. Without a vendor option: every vendor found.")] = False
+    rocm: Annotated[bool, Option("--rocm", help="Plan for AMD; with --nv for both.")] = False
     caps: Annotated[
         Optional[str],
-        typer.Option(
+        Option(
             metavar="LIST",
             envvar="GPUBIND_CAPS",
             autocompletion=capabilities,
@@ -107,7 +96,7 @@ class PlanOptions(NamedTuple):
     ] = None
     source: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="SOURCE",
             envvar="GPUBIND_SOURCE",
             autocompletion=sources,
@@ -116,14 +105,14 @@ class PlanOptions(NamedTuple):
     ] = "auto"
     cdi_device: Annotated[
         Optional[list[str]],
-        typer.Option(
+        Option(
             metavar="VENDOR/CLASS=NAME",
             help="Plan for this CDI device, of any vendor; means --source cdi. Repeatable. [nvidia.com/gpu=all]",
         ),
     ] = None
     cdi_dir: Annotated[
         Optional[list[str]],
-        typer.Option(
+        Option(
             metavar="DIR",
             envvar="GPUBIND_CDI_DIR",
             help="Where CDI specs are, below --dev-root; the last directory wins. Repeatable. [/etc/cdi, /var/run/cdi]",
@@ -131,31 +120,29 @@ class PlanOptions(NamedTuple):
     ] = None
     list_: Annotated[
         Optional[str],
-        typer.Option(
-            "--list", metavar="FILE", envvar="GPUBIND_LIST", help="Use this list file, and nothing beside it."
-        ),
+        Option("--list", metavar="FILE", envvar="GPUBIND_LIST", help="Use this list file, and nothing beside it."),
     ] = None
     completion: Annotated[
-        bool, typer.Option(envvar="GPUBIND_COMPLETION", help="Complete the shipped list from the driver itself.")
+        bool, Option(envvar="GPUBIND_COMPLETION", help="Complete the shipped list from the driver itself.")
     ] = True
     library_path: Annotated[
         Optional[list[str]],
-        typer.Option(metavar="DIR", envvar="GPUBIND_LIBRARY_PATH", help="Also search this directory. Repeatable."),
+        Option(metavar="DIR", envvar="GPUBIND_LIBRARY_PATH", help="Also search this directory. Repeatable."),
     ] = None
     root: Annotated[
-        Optional[str], typer.Option(metavar="DIR", envvar="GPUBIND_ROOT", help="Where the driver's user space is. [/]")
+        Optional[str], Option(metavar="DIR", envvar="GPUBIND_ROOT", help="Where the driver's user space is. [/]")
     ] = None
     dev_root: Annotated[
         Optional[str],
-        typer.Option(metavar="DIR", envvar="GPUBIND_DEV_ROOT", help="Where /dev, /proc and /sys are. [--root, or /]"),
+        Option(metavar="DIR", envvar="GPUBIND_DEV_ROOT", help="Where /dev, /proc and /sys are. [--root, or /]"),
     ] = None
     host: Annotated[
         Optional[str],
-        typer.Option("--host", metavar="FILE|NAME", autocompletion=hosts, help=HOST_HELP),
+        Option("--host", metavar="FILE|NAME", autocompletion=hosts, help=HOST_HELP),
     ] = None
     vendor_neutral: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="SIDE",
             envvar="GPUBIND_VENDOR_NEUTRAL",
             autocompletion=sides,
@@ -164,7 +151,7 @@ class PlanOptions(NamedTuple):
     ] = "auto"
     gpus: Annotated[
         Optional[str],
-        typer.Option(
+        Option(
             metavar="all|none|LIST",
             envvar="GPUBIND_GPUS",
             autocompletion=choices_of_gpus,
@@ -174,7 +161,7 @@ class PlanOptions(NamedTuple):
     ] = None
     userspace: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="SIDE",
             envvar="GPUBIND_USERSPACE",
             autocompletion=sides,
@@ -183,7 +170,7 @@ class PlanOptions(NamedTuple):
     ] = "auto"
     cuda_compat: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="SIDE",
             envvar="GPUBIND_CUDA_COMPAT",
             autocompletion=sides,
@@ -193,7 +180,7 @@ class PlanOptions(NamedTuple):
     ] = "auto"
     libc: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="SIDE",
             envvar="GPUBIND_LIBC",
             autocompletion=sides,
@@ -203,41 +190,43 @@ class PlanOptions(NamedTuple):
     ] = "image"
     libdir: Annotated[
         Optional[str],
-        typer.Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
+        Option(metavar="DIR", envvar="GPUBIND_LIBDIR", help="Where libraries land in the container."),
     ] = None
 
 
-def takes_plan_options(command: Callable[..., None], only: Container[str] = PlanOptions._fields) -> Callable[..., None]:
-    """*command* with the options of `PlanOptions` beside its own; it gets them as its argument `options`.
+def planning(
+    work: Callable[..., None],
+    name: str = "",
+    *,
+    only: Container[str] = PlanOptions._fields,
+    text: str = "",
+    ends_options: bool = False,
+) -> Command:
+    """*work* as a command with the options of `PlanOptions` beside its own; *work* gets them as its `options`.
 
-    *only*: the names of those that it takes; the others, and one that it has itself, are at their defaults.
+    *only*: the names of those that it takes; the others, and one that it has itself, are at their defaults. *name* and
+    *text* are its name and help, where those are not the function's.
     """
-    parameters = inspect.signature(PlanOptions).parameters
-    shared = {name: parameter for name, parameter in parameters.items() if name in only}
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
-    for parameter in own:
-        shared.pop(parameter.name, None)
-    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    keywords = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared.values()))]
+    own = parameters_of(work)
+    names = {parameter.name for parameter in own}
+    every = parameters(PlanOptions.__annotations__, PlanOptions._field_defaults)
+    shared = tuple(parameter for parameter in every if parameter.name in only and parameter.name not in names)
 
-    def with_options(context: typer.Context, **values: Any) -> None:
-        options = PlanOptions(**{name: values.pop(name) for name in shared})
+    def run(values: dict[str, Any], origins: Mapping[str, Origin]) -> None:
+        options = PlanOptions(**{parameter.name: values.pop(parameter.name) for parameter in shared})
         if options.host is not None or values.get("host"):
             # A root that a site or variable sets is meant for this machine, not for a recorded one.
             options = options._replace(
-                root=options.root if _typed(context, "root") else None,
-                dev_root=options.dev_root if _typed(context, "dev_root") else None,
+                root=options.root if origins.get("root") == "line" else None,
+                dev_root=options.dev_root if origins.get("dev_root") == "line" else None,
             )
         try:
-            command(options=options, **values)
+            work(options=options, **values)
         except UsageError as error:
-            error.where = error.where or _origin(context, _OPTION_OF.get(error.code, ""))
+            error.where = error.where or _where(origins, _OPTION_OF.get(error.code, ""))
             raise
 
-    functools.update_wrapper(with_options, command)
-    with_options.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {p.name: p.annotation for p in keywords}
-    return with_options
+    return Command(name or work.__name__, run, (*own, *shared), text or work.__doc__ or "", ends_options)
 
 
 _OPTION_OF = {
@@ -249,22 +238,16 @@ _OPTION_OF = {
 """The option whose value an error is about."""
 
 
-def _origin(context: typer.Context, option: str) -> str:
+def _where(origins: Mapping[str, Origin], option: str) -> str:
     """The variable or the configuration file that the value of *option* comes from; empty for the command line."""
-    source = context.get_parameter_source(option) if option else None
-    if source is not None and source.name == "ENVIRONMENT":
+    origin = origins.get(option)
+    if origin == "variable":
         return f"the variable GPUBIND_{option.upper()}"
-    if source is not None and source.name == "DEFAULT_MAP":
+    if origin == "settings":
         from gpubind.cli.settings import file_of
 
         return f"`{option}` in {file_of(option)}"
     return ""
-
-
-def _typed(context: typer.Context, name: str) -> bool:
-    """Whether the user gave the option on the command line."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def open_host_of(options: PlanOptions) -> "Host":

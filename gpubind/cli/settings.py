@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Optional
 
-from gpubind.errors import FormatError, HostReadError, UsageError, like, one_of
+from gpubind.cli.commands import STARTS
+from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, HostReadError, UsageError, like, one_of
 
 SIZE_LIMIT = 256 << 10
 DOTS_LIMIT = 500
@@ -55,6 +56,25 @@ def read_settings() -> dict[str, Any]:
     for path in _files():
         settings.update(_read(path))
     return settings
+
+
+def defaults_for(command: str) -> dict[str, Any]:
+    """What configuration files set for the options of *command*, by the names of its parameters.
+
+    Errors: as `read_settings`; with the exit code of a start that failed, for a command that starts a container.
+    """
+    try:
+        settings = read_settings()
+    except GpubindError as error:
+        if command in (*STARTS, "wrap"):
+            error.exit_code = EXIT_NOT_STARTED
+        raise
+    settings.pop("ignore", None)  # check asks for it itself: options add to it
+    formats = settings.pop("format", None)
+    defaults = {{"list": "list_"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
+    if formats is not None and command == "plan":
+        defaults["format_"] = [formats]
+    return defaults
 
 
 def file_of(key: str) -> str:

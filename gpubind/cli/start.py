@@ -5,9 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
-import typer
-
-from gpubind.cli.command import OwnCommand
+from gpubind.cli.declare import Argument, Option
 from gpubind.cli.options import (
     AllowWritable,
     BackendArguments,
@@ -16,7 +14,7 @@ from gpubind.cli.options import (
     Quiet,
     RequireGpu,
     Verbose,
-    takes_plan_options,
+    planning,
 )
 from gpubind.cli.output import complain, tell_of_memo
 from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
@@ -38,31 +36,22 @@ HELP = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
-    """Give *app* the commands exec, run and shell."""
-    settings = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-    for action, text in HELP.items():
-        app.command(name=action, cls=OwnCommand, help=text, context_settings=settings)(
-            takes_plan_options(_starter(action))
-        )
-
-
 def _starter(action: Any) -> Callable[..., None]:
     def start(
         options: PlanOptions,
         image: Annotated[
             str,
-            typer.Argument(
+            Argument(
                 metavar="[-- RUNTIME_OPTIONS...] IMAGE",
                 help="The image, as the runtime takes it. The runtime's own options may stand before it, after a --.",
             ),
         ],
         command: Annotated[
-            Optional[list[str]], typer.Argument(metavar="[--] [CMD...]", help="The command and its arguments.")
+            Optional[list[str]], Argument(metavar="[--] [CMD...]", help="The command and its arguments.")
         ] = None,
         backend: Annotated[
             str,
-            typer.Option(
+            Option(
                 metavar="RUNTIME",
                 envvar="GPUBIND_BACKEND",
                 autocompletion=runtimes,
@@ -70,7 +59,7 @@ def _starter(action: Any) -> Callable[..., None]:
             ),
         ] = "auto",
         backend_arg: BackendArguments = None,
-        dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command instead.")] = False,
+        dry_run: Annotated[bool, Option("--dry-run", help="Print the command instead.")] = False,
         require_gpu: RequireGpu = False,
         allow_writable: AllowWritable = False,
         check: CheckFirst = False,
@@ -92,7 +81,6 @@ def _starter(action: Any) -> Callable[..., None]:
             error.exit_code = EXIT_NOT_STARTED
             raise
 
-    start.__name__ = str(action)
     return start
 
 
@@ -212,3 +200,6 @@ def _automatic(action: "Action", words: tuple[str, ...], environ: Mapping[str, s
             if chosen is not None and chosen.runtime.name == name:
                 return chosen, len(words) - len(rest)
     return choose_runtime(words[0], environ), 0
+
+
+COMMANDS = {action: planning(_starter(action), action, text=text, ends_options=True) for action, text in HELP.items()}

@@ -1,13 +1,11 @@
 """What the words of a command line may be, for typer's completion in a shell. Each function loads what it lists.
 
-No `from __future__ import annotations`: typer reads the annotations at every start, and strings would take it longer.
+No `from __future__ import annotations`: typer reads the annotations as they are.
 """
 
 from collections.abc import Sequence
 
 SHELLS = ("bash", "zsh", "fish")
-COMPLETION = "_GPUBIND_COMPLETE"
-"""The variable by which a shell asks for completions; typer makes its name of the program's."""
 
 
 def shells() -> Sequence[str]:

@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 
-import typer
-
-from gpubind.cli.command import OwnCommand
-from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, takes_plan_options
+from gpubind.cli.declare import Argument, Option
+from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, planning
 from gpubind.cli.output import tell_of_memo
 from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError
@@ -30,19 +28,13 @@ The plan takes the place of the runtime's GPU flags. A line that asks for no GPU
 """
 
 
-def add_to(app: typer.Typer) -> None:
-    """Give *app* the command wrap."""
-    settings = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-    app.command(name="wrap", cls=OwnCommand, help=HELP, context_settings=settings)(takes_plan_options(wrap))
-
-
 def wrap(
     options: PlanOptions,
     line: Annotated[
         list[str],
-        typer.Argument(metavar="-- RUNTIME ARGS...", help="The command line: apptainer exec --nv IMAGE CMD..."),
+        Argument(metavar="-- RUNTIME ARGS...", help="The command line: apptainer exec --nv IMAGE CMD..."),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command line instead.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the command line instead.")] = False,
     require_gpu: RequireGpu = False,
     check: CheckFirst = False,
     quiet: Quiet = False,
@@ -165,3 +157,6 @@ def _print(text: str) -> None:
     from gpubind.cli.output import write_document
 
     write_document(text, None)
+
+
+COMMANDS = {"wrap": planning(wrap, text=HELP, ends_options=True)}
