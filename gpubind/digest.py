@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from gpubind.model import DeviceNode, EnvVar, Gpu, Mount
+from gpubind.sha256 import sha256
 
 _OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
 _OF_MOUNT = (*_OF_FILE, "options", "required", "size", "content")
@@ -29,7 +29,7 @@ def digest(
         [[d.vendor, d.target, d.type, d.gpu, d.capability] for d in devices],
         [[e.name, e.op, _without_uuids(e.value, numbers), e.separator] for e in env],
     ]
-    return hashlib.sha256(json.dumps(document, separators=(",", ":")).encode("ascii")).hexdigest()
+    return sha256(json.dumps(document, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
 def _without_uuids(value: Optional[str], numbers: Mapping[str, str]) -> Optional[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 import stat
@@ -20,6 +19,7 @@ from gpubind.errors import OutputError
 from gpubind.host.directories import xdg_directory
 from gpubind.host.trust import acts_as_root, is_obeyed, why_not_lasting
 from gpubind.model import ContainerPath, HostPath
+from gpubind.sha256 import sha256
 
 LAST_RESORT = "/tmp"
 SKELETONS_LIMIT = 16
@@ -72,7 +72,7 @@ def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath
     directory. Errors: as `stage`.
     """
     data = content.encode("utf-8", "surrogateescape")
-    own = hashlib.sha256(data).hexdigest()
+    own = sha256(data).hexdigest()
 
     def put(place: str) -> HostPath:
         _make(place, 0o700)
@@ -89,7 +89,7 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
     It is called by the places, and never changed. One that is not as it was made is left alone, for the next one.
     """
     wanted = sorted(set(places))
-    name = hashlib.sha256("\0".join(wanted).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
+    name = sha256("\0".join(wanted).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
     return _in_first_place(lambda place: _put_skeleton(place, name, wanted), environ)
 
 
@@ -199,7 +199,7 @@ def _make(directory: str, mode: int) -> None:
 def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
     """The lasting name of a generated file, and what it holds."""
     data = content.encode("utf-8", "surrogateescape")
-    return f"{hashlib.sha256(data).hexdigest()}-{target.rpartition('/')[2][-_NAME_LENGTH:]}", data
+    return f"{sha256(data).hexdigest()}-{target.rpartition('/')[2][-_NAME_LENGTH:]}", data
 
 
 def _put(directory: str, name: str, data: bytes, mode: int) -> HostPath:

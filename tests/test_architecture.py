@@ -27,6 +27,7 @@ ROOMS = (
     "mknod",
     "names",
     "request",
+    "sha256",
     "digest",
     "cuda",
     "cuda_compat",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable
 from typing import Optional
@@ -62,7 +61,9 @@ def table_width(path: Optional[str]) -> int:
 
 def _columns() -> int:
     """The terminal's columns, or what COLUMNS says; 80 where neither does."""
-    return shutil.get_terminal_size((80, 24)).columns
+    from shutil import get_terminal_size
+
+    return get_terminal_size((80, 24)).columns
 
 
 def has_colour(path: Optional[str]) -> bool:
