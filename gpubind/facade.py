@@ -189,7 +189,7 @@ def check(
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
     from gpubind.preparation import preflight_of, start_on
-    from gpubind.rules import check as check_start
+    from gpubind.rules.table import check as check_start
     from gpubind.runtimes import known_runtime
 
     runtime = known_runtime(backend) if backend is not None else None

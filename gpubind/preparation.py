@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.caller import begin, image_form, writable_files
 from gpubind.errors import RuntimeLimitError, UsageError
@@ -18,13 +18,15 @@ from gpubind.image import Image
 from gpubind.ldso.brought import Brought
 from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.planner.placement import Layout
-from gpubind.rules import Preflight, preflight
 from gpubind.runtimes import RUNTIMES, runtime_of_format
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import STAGED_DIRECTORY, STORES, Command, ImageForm, Printed, Runtime
 from gpubind.runtimes.start import Start
 from gpubind.stage import stage, stage_alone, stage_in, stage_skeleton
 from gpubind.tree import Tree
+
+if TYPE_CHECKING:
+    from gpubind.rules.preflight import Preflight
 
 WORDS_OF_FORMS: Mapping[Optional[ImageForm], str] = {
     "directory": "a directory",
@@ -250,6 +252,8 @@ def preflight_of(
     program: Optional[str],
 ) -> Preflight:
     """What the rules look at where nothing is started yet: nothing is written, and *runtime* may be missing here."""
+    from gpubind.rules.preflight import preflight
+
     if runtime is None or start is None:
         name = runtime.name if runtime is not None else None
         is_here = runtime is None and host.local is not None and program is not None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
@@ -127,7 +126,9 @@ def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
             os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
         os.rename(part, path)
     except OSError:
-        shutil.rmtree(part, ignore_errors=True)
+        from shutil import rmtree
+
+        rmtree(part, ignore_errors=True)
         if not os.path.lexists(path):
             raise
 

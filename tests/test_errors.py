@@ -13,7 +13,7 @@ import pytest
 import gpubind
 from gpubind import errors
 from gpubind.model import Vendor
-from gpubind.rules import RULES
+from gpubind.rules.table import RULES
 
 ROOT = Path(__file__).parent.parent
 SOURCES = {path: path.read_text() for path in sorted((ROOT / "gpubind").rglob("*.py"))}

@@ -11,13 +11,13 @@ from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image
 from gpubind.cli.settings import ignored_findings, known_codes
 from gpubind.documents.report import Checked, Reasons, Report, report_of
 from gpubind.errors import NothingToBindError, RuntimeLimitError
-from gpubind.rules import applying
-from gpubind.rules import check as check_start
+from gpubind.rules.table import applying
+from gpubind.rules.table import check as check_start
 
 if TYPE_CHECKING:
     from gpubind.host import Host
     from gpubind.image import Image
-    from gpubind.rules import Preflight
+    from gpubind.rules.preflight import Preflight
     from gpubind.runtimes.record import Runtime
 
 

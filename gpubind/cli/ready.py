@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpubind.image import Image
     from gpubind.model import Plan
     from gpubind.planner.placement import Layout
-    from gpubind.rules import Preflight
+    from gpubind.rules.preflight import Preflight
     from gpubind.runtimes.edits import Words
     from gpubind.runtimes.record import Runtime
     from gpubind.runtimes.start import Start
@@ -158,13 +158,14 @@ def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Want
     """Look at what the container will hold, if somebody asks: --check, whoever reads findings, and a runtime that does
     not tell a command that is not there. Errors: `CheckError`, `CommandError`.
     """
-    from gpubind.preparation import brought_by
-    from gpubind.rules import order_findings, preflight
-
     # Of a container that the user's own line makes, only the user knows what is in it.
     hides = looked.runtime.limits.hides_missing_command and not ready.has_arguments
     if not (wanted.check or hides or not wanted.quiet):
         return
+    from gpubind.preparation import brought_by
+    from gpubind.rules.image import order_findings
+    from gpubind.rules.preflight import preflight
+
     image, plan, words = looked.image, ready.plan, ready.words
     first = program if wanted.check or hides else None
     brought = brought_by(ready.start, plan, image)
@@ -317,7 +318,7 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
     from gpubind.cli.settings import ignored_findings
     from gpubind.documents.report import report_of
     from gpubind.documents.text import printable
-    from gpubind.rules import check
+    from gpubind.rules.table import check
 
     outcome = report_of(start.plan, check(start), ignored_findings(()))
     if not wanted.quiet:

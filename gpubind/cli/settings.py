@@ -108,7 +108,7 @@ def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], st
 
 def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
     """The codes in *codes*, words that may hold several. Errors: `UsageError` for one that no finding has."""
-    from gpubind.rules import RULES
+    from gpubind.rules.table import RULES
 
     known = sorted(rule.code for rule in RULES)
     split = tuple(part for code in codes for part in code.split(","))

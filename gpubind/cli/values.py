@@ -72,7 +72,7 @@ def every_code() -> Sequence[str]:
 
 def findings(incomplete: str) -> Sequence[str]:
     """Codes of findings."""
-    from gpubind.rules import RULES
+    from gpubind.rules.table import RULES
 
     return _behind_commas(incomplete, sorted(rule.code for rule in RULES))
 

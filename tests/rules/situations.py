@@ -17,7 +17,8 @@ from gpubind.ldso.brought import Brought
 from gpubind.model import Finding, Request
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
-from gpubind.rules import Preflight, check, preflight
+from gpubind.rules.preflight import Preflight, preflight
+from gpubind.rules.table import check
 from gpubind.runtimes.start import Start
 from gpubind.sources.vendors import nothing_to_bind
 from gpubind.tree import Tree

@@ -13,7 +13,7 @@ from build.trees import Dir, File, Item, Link, Spec, recorded_tree
 
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
-from gpubind.rules import order_findings
+from gpubind.rules.image import order_findings
 from rules.cases_image import HOST, NO_LIBCUDA
 from rules.situations import Situation, found, started
 

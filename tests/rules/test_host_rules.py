@@ -19,7 +19,8 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import survey
 from gpubind.model import Finding, Missing, Request
 from gpubind.planner import empty_plan
-from gpubind.rules import RULES, check, preflight
+from gpubind.rules.preflight import preflight
+from gpubind.rules.table import RULES, check
 from gpubind.runtimes import RUNTIMES
 from gpubind.sources.vendors import nothing_to_bind
 from rules.cases_host import (

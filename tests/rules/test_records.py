@@ -22,7 +22,8 @@ from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import survey
 from gpubind.model import CAPABILITIES, Finding, Plan, Request
-from gpubind.rules import check, preflight
+from gpubind.rules.preflight import preflight
+from gpubind.rules.table import check
 
 VENDORS: tuple[tuple[str, ...], ...] = ((), ("nvidia",), ("amd",), ("nvidia", "amd"))
 INCLUDES: Spec = {

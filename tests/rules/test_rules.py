@@ -17,9 +17,8 @@ from build.starts import start
 from build.trees import Link, Spec
 
 from gpubind.model import Finding
-from gpubind.rules import RULES
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
-from gpubind.rules.table import HOSTS, IMAGES
+from gpubind.rules.table import HOSTS, IMAGES, RULES
 from rules import cases_amd, cases_host, cases_image
 from rules.situations import Situation, found, without
 
