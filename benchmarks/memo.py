@@ -33,8 +33,8 @@ ROWS = [
     ("--version", "cold", [*GPUBIND, "--version"], "python", "4"),
     ("exec, apptainer, sandbox", "cold", STARTS["sandbox"], "nv sandbox", "2"),
     ("exec, apptainer, SIF", "cold", STARTS["SIF"], "nv SIF", "2"),
-    ("exec, apptainer, sandbox", "first", STARTS["sandbox"], "nv sandbox", "2"),
-    ("exec, apptainer, SIF", "first", STARTS["SIF"], "nv SIF", "2"),
+    ("exec, apptainer, sandbox", "first", STARTS["sandbox"], "nv sandbox", ""),
+    ("exec, apptainer, SIF", "first", STARTS["SIF"], "nv SIF", ""),
     ("check --image, directory", "cold", [*GPUBIND, "check", "-q", "--image", SANDBOX], "python", "15"),
     ("check --image, SIF", "cold", [*GPUBIND, "check", "-q", "--image", SIF], "python", "22"),
 ]
