@@ -126,9 +126,9 @@ def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
             os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
         os.rename(part, path)
     except OSError:
-        from shutil import rmtree
+        import shutil  # loads compressors
 
-        rmtree(part, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)
         if not os.path.lexists(path):
             raise
 

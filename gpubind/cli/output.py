@@ -61,9 +61,9 @@ def table_width(path: Optional[str]) -> int:
 
 def _columns() -> int:
     """The terminal's columns, or what COLUMNS says; 80 where neither does."""
-    from shutil import get_terminal_size
+    import shutil  # loads compressors
 
-    return get_terminal_size((80, 24)).columns
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def has_colour(path: Optional[str]) -> bool:
