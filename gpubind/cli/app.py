@@ -78,7 +78,8 @@ def _callback(command: Command) -> Callable[..., None]:
     """*command* as a function whose signature typer reads."""
 
     def run(context: typer.Context, **values: Any) -> None:
-        sources = {name: context.get_parameter_source(name) for name in values}
+        options = [parameter.name for parameter in command.parameters if isinstance(parameter.says, Option)]
+        sources = {name: context.get_parameter_source(name) for name in options}
         command.run(values, {name: _ORIGINS.get(s.name, "default") if s else "default" for name, s in sources.items()})
 
     keyword = inspect.Parameter.KEYWORD_ONLY

@@ -79,7 +79,7 @@ class Command(NamedTuple):
 
     name: str
     run: Callable[[dict[str, Any], Mapping[str, Origin]], None]
-    """Do its work with values, and where each comes from; both by the names of its parameters."""
+    """Do its work with values by the names of its parameters, and by the names of options where each comes from."""
     parameters: tuple[Parameter, ...]
     help: str
     ends_options: bool = False

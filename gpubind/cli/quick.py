@@ -51,7 +51,8 @@ def read_line(command: Command, words: Sequence[str], environ: Mapping[str, str]
     for parameter in command.parameters:
         value, origin = _value(parameter, typed, environ, defaults)
         line.values[parameter.name] = value
-        line.origins[parameter.name] = origin
+        if isinstance(parameter.says, Option):
+            line.origins[parameter.name] = origin
     return line
 
 
