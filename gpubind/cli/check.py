@@ -136,7 +136,13 @@ def _rendered(chosen: str, reports: list["Report"], output: Optional[str], *, qu
 
 def _several(chosen: str, reports: list["Report"], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
     from gpubind.cli.output import has_colour, table_width
-    from gpubind.documents.several import render_several, render_several_lines, render_several_text, verdicts_table
+    from gpubind.documents.several import (
+        render_several,
+        render_several_lines,
+        render_several_text,
+        render_unchecked,
+        verdicts_table,
+    )
 
     if quiet:
         return render_several_lines(reports)
@@ -147,4 +153,4 @@ def _several(chosen: str, reports: list["Report"], output: Optional[str], *, qui
     from gpubind.cli.render import render_tables
 
     table = render_tables([verdicts_table(reports)], table_width(output), colour=has_colour(output))
-    return table + "-v shows each check in full\n"
+    return table + render_unchecked(reports) + "-v shows each check in full\n"

@@ -59,6 +59,8 @@ def theme_of(note: Finding) -> str:
 def _what(report: Report) -> str:
     """What was checked: the program and image on the driver and GPUs of the host."""
     plan, checked = report.plan, report.checked
+    if plan is None:
+        return "not checked"
     drivers = []
     for planned in () if plan.request.like else plan.drivers:
         cuda = planned.driver.cuda_max

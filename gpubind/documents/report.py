@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Optional
 
 from gpubind import __version__
 from gpubind.documents.text import printable
-from gpubind.model import Finding, Plan
+from gpubind.model import Finding, Plan, PlannedDriver
 
 SCHEMA = "gpubind.check/1"
 
@@ -36,8 +36,8 @@ class Checked(NamedTuple):
 class Report(NamedTuple):
     """The outcome of a check."""
 
-    plan: Plan
-    """What was checked."""
+    plan: Optional[Plan]
+    """What was checked; None where an error came in the way."""
     findings: tuple[Finding, ...]
     """Those that count, worst first."""
     ignored: tuple[tuple[Finding, str], ...]
@@ -48,9 +48,14 @@ class Report(NamedTuple):
     not_counted: tuple[Finding, ...] = ()
     """Errors and warnings of codes that --only does not name."""
 
+    @property
+    def drivers(self) -> tuple[PlannedDriver, ...]:
+        """The drivers of the host, as far as they are known."""
+        return () if self.plan is None else self.plan.drivers
+
 
 def report_of(
-    plan: Plan,
+    plan: Optional[Plan],
     findings: Iterable[Finding],
     reasons: Reasons,
     rules: Iterable[tuple[str, str]] = (),
@@ -118,14 +123,15 @@ def render_check_json(report: Report) -> str:
 
 
 def check_document(report: Report) -> dict[str, Any]:
-    """The check document; `plan` is the digest of the plan that was checked, null where there is nothing to bind."""
+    """The check document; `plan` is the digest of the plan that was checked, null where there is none."""
+    plan = report.plan
     return {
         "schema": SCHEMA,
         "gpubind": __version__,
         "verdict": verdict(report.findings),
         "checked": _checked(report),
-        "plan": report.plan.digest if report.plan.drivers else None,
-        "image": None if report.plan.image is None else report.plan.image.to_dict(),
+        "plan": plan.digest if plan is not None and plan.drivers else None,
+        "image": None if plan is None or plan.image is None else plan.image.to_dict(),
         "findings": [finding.to_dict() for finding in report.findings],
         "ignored": [{**finding.to_dict(), "reason": reason} for finding, reason in report.ignored],
         "not_counted": [finding.to_dict() for finding in report.not_counted],
@@ -134,7 +140,7 @@ def check_document(report: Report) -> dict[str, Any]:
 
 def _checked(report: Report) -> dict[str, Any]:
     members = ("vendor", "version", "cuda_max")
-    drivers = [{name: getattr(planned.driver, name) for name in members} for planned in report.plan.drivers]
+    drivers = [{name: getattr(planned.driver, name) for name in members} for planned in report.drivers]
     return {**report.checked._asdict(), "drivers": drivers}
 
 
