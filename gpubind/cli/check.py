@@ -91,7 +91,7 @@ def check(
     Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started.
     """
     from gpubind.cli.checking import asked_of, reports_of
-    from gpubind.cli.output import tell_of_memo, write_document
+    from gpubind.cli.output import tell_of_memo, waiting, write_document
     from gpubind.documents.report import verdict
 
     tell_of_memo(wanted=verbose)
@@ -101,7 +101,8 @@ def check(
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     asked = asked_of(backend, backend_arg, allow_writable, program, like, as_user, only, ignore)
-    reports = reports_of(options, image or [None], host or [None], asked)
+    with waiting(quiet=quiet):
+        reports = reports_of(options, image or [None], host or [None], asked)
     write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=verbose), output)
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):

@@ -18,7 +18,7 @@ from gpubind.cli.options import (
     Verbose,
     takes_plan_options,
 )
-from gpubind.cli.output import complain, tell_of_memo
+from gpubind.cli.output import complain, tell_of_memo, waiting
 from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
 from gpubind.cli.values import runtimes
 from gpubind.documents.text import printable
@@ -120,7 +120,10 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
         look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
         return made
 
-    with closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked:
+    with (
+        waiting(quiet=wanted.quiet),
+        closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked,
+    ):
         made = all_the_same(looked, wanted, planned)
     has_command(argv, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if wanted.dry_run:
