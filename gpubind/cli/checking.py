@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of, vendors_of
 from gpubind.cli.settings import ignored_findings, known_codes
-from gpubind.documents.report import Checked, Reasons, Report, report_of
+from gpubind.documents.report import Checked, Reasons, Report, checked_in, report_of
 from gpubind.errors import GpubindError, NothingToBindError, RuntimeLimitError
 from gpubind.findings import finding
 from gpubind.model import Finding
@@ -127,28 +126,15 @@ def _unchecked(
 def _report(options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: Asked) -> Report:
     start = _preflight(options, reference, host, image, asked)
     rules = ((rule.code, rule.needs) for rule in applying(start))
-    checked = _checked(options, reference, start, asked)
-    return report_of(start.plan, check_start(start), asked.reasons, rules, checked=checked, only=asked.only)
-
-
-def _checked(options: PlanOptions, reference: Optional[str], start: Preflight, asked: Asked) -> Checked:
-    from gpubind.formats.os_release import parse_os_release
-
-    system = glibc = None
-    if start.image is not None:
-        system = parse_os_release(start.image.tree.text("/etc/os-release") or "")
-        libc = start.image.tree.resolve(start.image.loader.find("libc.so.6") or "/")
-        match = re.search(r"/libc-([0-9.]+)\.so$", libc) if isinstance(libc, str) else None
-        glibc = match.group(1) if match else None
-    return Checked(
+    checked = checked_in(
+        start.image,
         host=options.host or os.uname().nodename,
         image=reference,
-        system=system,
-        glibc=glibc,
         program=asked.program,
         runtime=start.backend,
         user=asked.user,
     )
+    return report_of(start.plan, check_start(start), asked.reasons, rules, checked=checked, only=asked.only)
 
 
 def _preflight(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from gpubind import __version__
 from gpubind.documents.text import printable
+from gpubind.formats.os_release import parse_os_release
 from gpubind.model import Finding, Plan, PlannedDriver
+
+if TYPE_CHECKING:
+    from gpubind.image import Image
 
 SCHEMA = "gpubind.check/1"
 
@@ -31,6 +36,16 @@ class Checked(NamedTuple):
     runtime: Optional[str] = None
     user: Optional[str] = None
     """Of --as-user."""
+
+
+def checked_in(opened: Optional[Image], /, **named: Optional[str]) -> Checked:
+    """What was checked, with what the files of an *opened* image say; *named* is in the words of the user."""
+    if opened is None:
+        return Checked(**named)
+    libc = opened.tree.resolve(opened.loader.find("libc.so.6") or "/")
+    match = re.search(r"/libc-([0-9.]+)\.so$", libc) if isinstance(libc, str) else None
+    system = parse_os_release(opened.tree.text("/etc/os-release") or "")
+    return Checked(**named)._replace(system=system, glibc=match.group(1) if match else None)
 
 
 class Report(NamedTuple):

@@ -45,7 +45,17 @@ OF_A_DESCRIPTOR = {
 """`os.open` has signed what is read from it, or has said that something is written."""
 NO_QUESTION = {
     *("os.path.basename", "os.path.dirname", "os.path.isabs", "os.path.join", "os.path.relpath"),
-    *("os.major", "os.minor", "os.strerror", "os.stat_result", "os.defpath", "os.devnull", "os.path"),
+    *(
+        "os.PathLike",
+        "os.fspath",
+        "os.major",
+        "os.minor",
+        "os.strerror",
+        "os.stat_result",
+        "os.defpath",
+        "os.devnull",
+        "os.path",
+    ),
     *("os.supports_effective_ids", "os.execve", "os._exit"),
     *("sys.stdout", "sys.stdout.buffer", "sys.stdout.buffer.write", "sys.stdout.flush"),
     *(
