@@ -103,7 +103,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
 
     tell_of_memo(wanted=wanted.verbose)
     environ = callers_environ()
-    runtime, words = _chosen(action, wanted, environ, words)
+    runtime, words = _chosen(action, wanted, environ, words, elsewhere=options.host is not None)
     own, words = _own_options(runtime, action, words)
     argv = _need_argv(action, words)
     image = words[0]
@@ -182,7 +182,7 @@ def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _chosen(
-    action: "Action", wanted: Wanted, environ: Mapping[str, str], words: tuple[str, ...]
+    action: "Action", wanted: Wanted, environ: Mapping[str, str], words: tuple[str, ...], *, elsewhere: bool
 ) -> tuple["Runtime", tuple[str, ...]]:
     """The runtime that --backend names, and *words* with IMAGE as that takes it; options of the runtime's may stand
     before it.
@@ -193,13 +193,15 @@ def _chosen(
 
     if wanted.backend != "auto":
         return known_runtime(wanted.backend), words
-    chosen, at = _automatic(action, words, environ)
+    chosen, at = _automatic(action, words, environ, elsewhere=elsewhere)
     if wanted.verbose:
         complain(f"note: backend: {chosen.runtime.name}, {printable(chosen.why)}\n")
     return chosen.runtime, (*words[:at], chosen.image, *words[at + 1 :])
 
 
-def _automatic(action: "Action", words: tuple[str, ...], environ: Mapping[str, str]) -> tuple["Chosen", int]:
+def _automatic(
+    action: "Action", words: tuple[str, ...], environ: Mapping[str, str], *, elsewhere: bool = False
+) -> tuple["Chosen", int]:
     """What --backend auto comes to, and where IMAGE stands in *words*.
 
     Whose options stand before it decides where it stands, and the image decides whose they are: the first runtime
@@ -214,4 +216,4 @@ def _automatic(action: "Action", words: tuple[str, ...], environ: Mapping[str, s
             chosen = choose_runtime(rest[0], environ) if rest else None
             if chosen is not None and chosen.runtime.name == name:
                 return chosen, len(words) - len(rest)
-    return choose_runtime(words[0], environ), 0
+    return choose_runtime(words[0], environ, elsewhere=elsewhere), 0
