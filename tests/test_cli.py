@@ -234,8 +234,9 @@ def test_a_malformed_list_is_named_with_its_line(tmp_path: Path) -> None:
     assert f"{tmp_path}/my.conf:3" in done.stderr
 
 
-def test_a_closed_stdout_is_exit_120_without_a_word() -> None:
-    command = f"{sys.executable} -m gpubind plan --json --host {HOST}; echo $? >&2"
+@pytest.mark.parametrize("words", [f"plan --json --host {HOST}", "--help", "plan -h", "--version", "explain"])
+def test_a_closed_stdout_is_exit_120_without_a_word(words: str) -> None:
+    command = f"{sys.executable} -m gpubind {words}; echo $? >&2"
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
     for shell in (f"({command}) | true", f"({command}) >&-"):
         done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, env=environ)

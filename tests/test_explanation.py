@@ -62,7 +62,8 @@ def messages_page() -> str:
         "    gpubind explain 999",
         "    gpubind explain CUDA_ERROR_NO_DEVICE",
         "",
-        "`gpubind check` says most of it before the job starts; the findings named here foretell the message.",
+        "`gpubind check` says most of it before the job starts; the findings named here foretell the message. "
+        "Versions, numbers and libraries in the headings are examples.",
     ]
     for row in messages():
         about = ", ".join(f"[{code}](findings.md#{code})" for code in row.codes)
