@@ -31,19 +31,22 @@ if TYPE_CHECKING:
         UsageError,
     )
     from gpubind.explanation import Explanation, explain
-    from gpubind.facade import check, open_host, open_image, open_runtime, plan, record, render, words
+    from gpubind.facade import check, check_document, open_host, open_layout, open_runtime, plan, record, render, words
     from gpubind.host import Host, ListFile
     from gpubind.host.live import LiveHost
     from gpubind.host.recorded import RecordedHost
-    from gpubind.image import Image
+    from gpubind.image import Image, open_image
     from gpubind.model import (
         Capability,
+        ContainerPath,
+        CudaNote,
         Decision,
         DeviceNode,
         Driver,
         EnvVar,
         Finding,
         Gpu,
+        HostPath,
         ImageCuda,
         ImageFacts,
         ImageLibrary,
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
         Plan,
         PlannedDriver,
         Request,
+        RootedPath,
         Side,
         SourceUsed,
         Vendor,
@@ -64,6 +68,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "Bind": "gpubind.runtimes.edits",
     "Capability": "gpubind.model",
+    "ContainerPath": "gpubind.model",
+    "CudaNote": "gpubind.model",
     "Decision": "gpubind.model",
     "DeviceNode": "gpubind.model",
     "Driver": "gpubind.model",
@@ -74,6 +80,7 @@ _PLACES = {
     "Gpu": "gpubind.model",
     "GpubindError": "gpubind.errors",
     "Host": "gpubind.host",
+    "HostPath": "gpubind.model",
     "HostReadError": "gpubind.errors",
     "Image": "gpubind.image",
     "ImageCuda": "gpubind.model",
@@ -92,6 +99,7 @@ _PLACES = {
     "PlannedDriver": "gpubind.model",
     "RecordedHost": "gpubind.host.recorded",
     "Request": "gpubind.model",
+    "RootedPath": "gpubind.model",
     "RuntimeLimitError": "gpubind.errors",
     "Side": "gpubind.model",
     "SourceUsed": "gpubind.model",
@@ -100,9 +108,11 @@ _PLACES = {
     "Vendor": "gpubind.model",
     "Words": "gpubind.runtimes.edits",
     "check": "gpubind.facade",
+    "check_document": "gpubind.facade",
     "explain": "gpubind.explanation",
     "open_host": "gpubind.facade",
-    "open_image": "gpubind.facade",
+    "open_image": "gpubind.image",
+    "open_layout": "gpubind.facade",
     "open_runtime": "gpubind.facade",
     "plan": "gpubind.facade",
     "record": "gpubind.facade",
@@ -113,6 +123,8 @@ _PLACES = {
 __all__ = [
     "Bind",
     "Capability",
+    "ContainerPath",
+    "CudaNote",
     "Decision",
     "DeviceNode",
     "Driver",
@@ -123,6 +135,7 @@ __all__ = [
     "Gpu",
     "GpubindError",
     "Host",
+    "HostPath",
     "HostReadError",
     "Image",
     "ImageCuda",
@@ -141,6 +154,7 @@ __all__ = [
     "PlannedDriver",
     "RecordedHost",
     "Request",
+    "RootedPath",
     "RuntimeLimitError",
     "Side",
     "SourceUsed",
@@ -150,9 +164,11 @@ __all__ = [
     "Words",
     "__version__",
     "check",
+    "check_document",
     "explain",
     "open_host",
     "open_image",
+    "open_layout",
     "open_runtime",
     "plan",
     "record",

@@ -76,6 +76,32 @@ class Budget:
 _current: ContextVar[Optional[Budget]] = ContextVar("budget", default=None)
 
 
+Watcher = Callable[[str, int, Optional[int]], None]
+"""Is told what is being read, how far, and how much there is, in bytes, if that is known."""
+
+_watcher: ContextVar[Optional[Watcher]] = ContextVar("watcher", default=None)
+
+
+class watched_by:  # noqa: N801
+    """`with watched_by(watcher):` tells it how far the reads are inside."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+
+    def __enter__(self) -> None:
+        self._token = _watcher.set(self._watcher)
+
+    def __exit__(self, *error: object) -> None:
+        _watcher.reset(self._token)
+
+
+def tell(what: str, done: int = 0, whole: Optional[int] = None) -> None:
+    """*done* bytes of *what* are read, of *whole*; empty: something else is going to be said now."""
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher(what, done, whole)
+
+
 class one_command:  # noqa: N801  # as `contextlib.suppress` is
     """`with one_command():` gives what is inside one budget, *times* the usual one. Inside another, that one stays."""
 

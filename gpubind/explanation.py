@@ -93,6 +93,15 @@ def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
     return None, tuple(code for code, page in pages.items() if quoted.search(page.replace("`", "")))
 
 
+def heading(message: str, seen: str) -> str:
+    """*message* as it was *seen*: with the version and the library of that line, where it has such."""
+    for pattern in (r"(?:GLIBC|GLIBCXX|CXXABI)_[0-9.]*[0-9]", r"lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*"):
+        found = re.search(pattern, seen)
+        if found is not None:
+            message = re.sub(pattern, found.group(), message, count=1)
+    return message
+
+
 def codes() -> tuple[tuple[str, str], ...]:
     """Every code of a finding or an error, sorted, with what it may be: `error, warning; image`, `exit 2`."""
     found = {code: page.split("*")[1] for code, page in _findings_pages().items()}

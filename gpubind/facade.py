@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind import __version__
 from gpubind.budget import bounded, renew
@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 RECORD_TIMES = 10
 """Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
 
-__all__ = ["check", "open_host", "open_image", "open_runtime", "plan", "record", "render", "words"]
-
-
-def open_image(reference: str, machine: Optional[str] = None) -> Image:
-    """The image that *reference* names, of several the one for *machine*: see `gpubind.image.open_image`."""
-    from gpubind.image import open_image as open_it
-
-    return open_it(reference, machine)
+__all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "record", "render", "words"]
 
 
 def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Start:
@@ -47,6 +40,21 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
     from gpubind.runtimes import known_runtime
 
     return start_on(host, known_runtime(backend), tuple(arguments))
+
+
+def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
+    """Where things land by a document that somebody reads later: *form* is `cdi`, `compose` or `kubernetes`.
+
+    A plan with this layout is what `render` says in it. Errors: `UsageError` (code `unknown-format`).
+    """
+    from gpubind.documents import LASTING
+    from gpubind.planner.placement import cdi_layout
+
+    known = [name for name, lasting in LASTING.items() if lasting.says == "mounts"]
+    if form not in known:
+        what = f"`{form}` is not a document with a layout of its own"
+        raise UsageError("unknown-format", what, hint=one_of(known, form))
+    return cdi_layout(host.uname.machine, image.facts.loader_directories if image is not None else None)
 
 
 @bounded
@@ -128,35 +136,75 @@ def render(
     image: Optional[Image] = None,
     start: Optional[Start] = None,
     host: Optional[Host] = None,
+    stage_dir: Optional[str] = None,
 ) -> str:
-    """What `gpubind plan --format FORM` prints of *plan*: `tsv`, `json`, `paths`, or the words of a runtime:
-    `apptainer`, `podman`, `apptainer-env`, `oci`.
+    """What `gpubind plan --format FORM` prints of *plan*: `tsv`, `json`, `paths`, the words of a runtime (`apptainer`,
+    `podman`, `apptainer-env`, `oci`), or a document of mounts (`cdi`, `compose`, `kubernetes`).
 
     *image* is the one that *plan* is for, if it is for one. *start* is what the plan was made with; without it, a start
-    of that runtime on *host*, or on this machine. Generated files are written to the caller's cache.
-    Errors: `UsageError` (codes `unknown-format`, `other-layout` for a plan whose files lie where no container of that
-    runtime has them, `format-without-image`); `RuntimeLimitError` for what the runtime cannot say; `OutputError`.
+    of that runtime on *host*, or on this machine. Generated files are written to the caller's cache, those of a
+    document that is kept to *stage_dir*.
+    Errors: `UsageError` (codes `unknown-format`; `other-layout` for a plan whose files lie where no container of that
+    runtime has them; `other-runtime` for a *start* of another runtime; `format-without-image`; `fixed-libdir`);
+    `RuntimeLimitError` for what the runtime cannot say, or `no-stage-dir`; `OutputError`.
     """
-    from gpubind.documents import PLAN_DOCUMENTS
-    from gpubind.runtimes import PLAN_FORMATS
+    from gpubind.documents import LASTING, PLAN_DOCUMENTS
+    from gpubind.runtimes import KEPT, PLAN_FORMATS, is_of_kind, runtime_of_format
 
     if form in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[form].render(plan)
+    if form in LASTING and LASTING[form].says == "mounts":
+        return _as_mounts(plan, form, stage_dir)
     if form not in PLAN_FORMATS:
-        hint = one_of((*PLAN_DOCUMENTS, *PLAN_FORMATS), form)
-        raise UsageError("unknown-format", f"unknown format `{form}`", hint=hint)
-    from gpubind.preparation import layout_of, rendered, start_on
-    from gpubind.runtimes import runtime_of_format
+        raise _not_rendered(form)
+    from gpubind.preparation import NOT_LATER, Later, layout_of, rendered, start_on
 
     host = host or open_host()
     runtime = runtime_of_format(form)
+    if start is not None and not is_of_kind(start.program, form):
+        what = f"`{form}` is not a format of {start.program}, which the start is by"
+        hint = f"plan and render with start=open_runtime(host, {runtime.name!r})"
+        raise UsageError("other-runtime", what, hint=hint)
     start = start or start_on(host, runtime, ())
     layout = layout_of(start, host, image)
     if layout.name != plan.layout:
-        what = f"the plan is for the layout `{plan.layout}`, and containers of {runtime.name} have another"
-        raise UsageError("other-layout", what, hint=f"plan with start=open_runtime(host, {runtime.name!r})")
+        raise _other_layout(plan, f"containers of {runtime.name} have", f"start=open_runtime(host, {runtime.name!r})")
     _held_against(layout, plan, runtime.name)
-    return rendered(form, start, host, plan, image)[1]
+    later = Later(form, stage_dir) if form in KEPT else NOT_LATER
+    return rendered(form, start, host, plan, image, later=later)[1]
+
+
+def _as_mounts(plan: Plan, form: str, stage_dir: Optional[str]) -> str:
+    """*plan* as a document that somebody reads later, and that can add to no search path."""
+    from gpubind.documents import LASTING
+    from gpubind.planner.placement import CDI
+    from gpubind.preparation import Later, write_generated
+
+    if plan.layout != CDI:
+        raise _other_layout(plan, f"a document `{form}` has", f"layout=open_layout(host, {form!r})")
+    if plan.request.libdir is not None:
+        why = "no loader looks there by itself, and the document cannot add to a search path"
+        raise UsageError("fixed-libdir", f"libdir cannot move the libraries of `{form}`", why=why)
+    return LASTING[form].document.render(plan, write_generated(plan.generated, {}, Later(form, stage_dir)))
+
+
+def _not_rendered(form: str) -> UsageError:
+    from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
+    from gpubind.runtimes import PLAN_FORMATS
+
+    if form in FORMATS:
+        why = "it is for people" if form == "table" else "it depends on the environment of whoever starts the container"
+        hint = "`tsv` has the same in columns" if form == "table" else f"`gpubind plan --format {form}`"
+        return UsageError("unknown-format", f"`{form}` is printed only by the command line", why=why, hint=hint)
+    mounts = (name for name, lasting in LASTING.items() if lasting.says == "mounts")
+    return UsageError(
+        "unknown-format", f"unknown format `{form}`", hint=one_of((*PLAN_DOCUMENTS, *mounts, *PLAN_FORMATS), form)
+    )
+
+
+def _other_layout(plan: Plan, whose: str, hint: str) -> UsageError:
+    what = f"the plan is for the layout `{plan.layout}`, and {whose} another"
+    return UsageError("other-layout", what, hint=f"plan with {hint}")
 
 
 def _held_against(layout: Layout, plan: Plan, name: str) -> None:
@@ -198,6 +246,27 @@ def check(
     if start is not None:
         start = start._replace(allow_writable=allow_writable)
     return check_start(preflight_of(host, plan, image, runtime, start, program))
+
+
+def check_document(
+    plan: Plan,
+    findings: Sequence[Finding],
+    image: Optional[Image] = None,
+    *,
+    host: Optional[str] = None,
+    reference: Optional[str] = None,
+    program: Optional[str] = None,
+    backend: Optional[str] = None,
+) -> dict[str, Any]:
+    """The document `gpubind.check/1` of what `check` says, as `json.loads` gives it of `gpubind check --json`.
+
+    *host* and *reference*, of the image, are the names by which people know them.
+    """
+    from gpubind.documents.report import check_document as document
+    from gpubind.documents.report import checked_in, report_of
+
+    named = {"host": host, "image": reference, "program": program, "runtime": backend}
+    return document(report_of(plan, findings, {}, checked=checked_in(image, **named)))
 
 
 @bounded

@@ -60,8 +60,9 @@ class Chosen(NamedTuple):
     why: str
 
 
-def choose_runtime(image: str, environ: Mapping[str, str]) -> Chosen:
-    """The first runtime of the table whose program is in PATH and that starts such an *image*.
+def choose_runtime(image: str, environ: Mapping[str, str], *, elsewhere: bool = False) -> Chosen:
+    """The first runtime of the table whose program is in PATH and that starts such an *image*; *elsewhere*, on another
+    machine, the first of the table where none is.
 
     `podman:NAME` and `docker:NAME` are of those programs' own stores. Any other name that is nothing here may be a
     mistake: where no program with a store is there either, whoever is there says so in its own words.
@@ -74,7 +75,13 @@ def choose_runtime(image: str, environ: Mapping[str, str]) -> Chosen:
         return Chosen(found, name, "whose store is named with the image")
     if form == "reference" and not any(find_program(other, environ) for other in _starting(form)):
         form = None
-    found = _first_of(_starting(form), image, environ)
+    try:
+        found = _first_of(_starting(form), image, environ)
+    except RuntimeLimitError:
+        if not elsewhere:
+            raise
+        why = f"the usual one for {WORDS_OF_FORMS[form]}: none is in PATH here"
+        return Chosen(RUNTIMES[next(_starting(form))], image, why)
     is_name = form == "directory" and found.store is not None and not image.startswith(("/", "."))
     why = f"the first in PATH of those that start {WORDS_OF_FORMS[form]}"
     return Chosen(found, f"./{image}" if is_name else image, why)

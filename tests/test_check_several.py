@@ -87,3 +87,65 @@ def test_an_option_with_one_value_is_refused_the_second_time(words: tuple[str, .
 def test_a_switch_may_be_repeated_and_so_may_what_is_a_list() -> None:
     words = ("--nv", "--nv", "-q", "-q", "--library-path", "/a", "--library-path", "/b")
     assert gpubind("plan", "--host", HOST, *words).returncode == 0
+
+
+@pytest.fixture
+def broken(two: tuple[str, ...], tmp_path: Path) -> tuple[str, ...]:
+    """An image and HOST; an image and a record that cannot be read."""
+    record, archive = tmp_path / "torn.json", tmp_path / "torn.sif"
+    record.write_text('{"schema": "gpubind.')
+    archive.write_bytes(b"no image at all")
+    return (*two[2:], "--image", str(archive), "--host", HOST, "--host", str(record))
+
+
+def test_what_cannot_be_read_is_told_in_its_cells_and_the_others_are_checked(broken: tuple[str, ...]) -> None:
+    done = gpubind("check", "--caps", "compute", *broken)
+    head, first, second, *told = done.stdout.splitlines()
+    assert first.split("  ")[-1].strip() == "error not-checked"
+    assert "error not-checked" not in first.replace("error not-checked", "", 1)
+    assert second.count("error not-checked") == 2
+    assert told[0].startswith(f"error: not-checked: {broken[5 + 2]} was not checked: bad-record: ")
+    assert told[1].startswith(f"error: not-checked: {broken[3]} was not checked: unknown-image: ")
+    assert told[2:] == ["-v shows each check in full"]
+    assert (done.returncode, done.stderr) == (1, "")
+    assert head.split() == ["image", HOST, broken[7]]
+
+
+def test_a_cell_that_cannot_be_read_is_told_in_every_form(broken: tuple[str, ...]) -> None:
+    lines = gpubind("check", "-q", *broken).stdout.splitlines()
+    assert [line.endswith(": error not-checked") for line in lines] == [False, True, True, True]
+    members = json.loads(gpubind("check", "--json", *broken).stdout)
+    schema = jsonschema.Draft202012Validator(json.loads(read_data("data/check.schema.json")))
+    for member in members:
+        schema.validate(member)
+    (finding,) = members[1]["findings"]
+    assert (finding["code"], finding["subject"]) == ("not-checked", broken[7])
+    assert finding["where"].startswith(broken[7])
+    assert (members[1]["verdict"], members[1]["plan"], members[1]["image"]) == ("error", None, None)
+    suites = ElementTree.fromstring(gpubind("check", "--format", "junit", *broken).stdout)
+    assert [(suite.get("tests"), suite.get("failures")) for suite in suites][1:] == [("1", "1")] * 3
+    full = gpubind("check", "-v", *broken).stdout
+    assert f"{broken[1]} on {broken[7]}\nerror: not checked\nerror: not-checked:" in full
+
+
+def test_a_cell_that_cannot_be_read_counts_whatever_only_names_and_can_be_ignored_by_name(
+    broken: tuple[str, ...],
+) -> None:
+    some = (*broken[:2], *broken[4:])
+    assert gpubind("check", "--only", "no-gpu", *some).returncode == 1
+    done = gpubind("check", "-q", "--only", "no-gpu", "--ignore", f"not-checked:{broken[7]}=it is down", *some)
+    assert (done.returncode, done.stdout.splitlines()[1].endswith(": ok")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "status"),
+    [
+        (("--image", "/nonexistent.sif", *BOTH), "no-image", 4),
+        (("--caps", "everything", *BOTH), "unknown-capability", 2),
+        (("--image", "docs/examples/cuda13.sif", "--host", "nowhere"), "unknown-host", 2),
+    ],
+)
+def test_what_is_wrong_with_all_checks_alike_ends_them(words: tuple[str, ...], code: str, status: int) -> None:
+    done = gpubind("check", *words)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith(f"error: {code}: ")

@@ -234,8 +234,9 @@ def test_a_malformed_list_is_named_with_its_line(tmp_path: Path) -> None:
     assert f"{tmp_path}/my.conf:3" in done.stderr
 
 
-def test_a_closed_stdout_is_exit_120_without_a_word() -> None:
-    command = f"{sys.executable} -m gpubind plan --json --host {HOST}; echo $? >&2"
+@pytest.mark.parametrize("words", [f"plan --json --host {HOST}", "--help", "plan -h", "--version", "explain"])
+def test_a_closed_stdout_is_exit_120_without_a_word(words: str) -> None:
+    command = f"{sys.executable} -m gpubind {words}; echo $? >&2"
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
     for shell in (f"({command}) | true", f"({command}) >&-"):
         done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, env=environ)
@@ -339,7 +340,7 @@ def test_strict_makes_an_error_finding_exit_1(tmp_path: Path) -> None:
 def test_explain_tells_who_named_a_file_and_where_it_lands() -> None:
     text = gpubind("explain", "libnvidia-ml.so.1", "--host", HOST).stdout
     assert "taken: it lands at /.gpubind/libs/libnvidia-ml.so.1" in text
-    assert "named by: liblist (etc/nvliblist.conf:" in text
+    assert "named by: the list of driver files (etc/nvliblist.conf:" in text
     assert "1. ld.so.cache" in text
 
 
@@ -502,6 +503,17 @@ def test_check_of_an_image_without_glibc_is_an_error(tmp_path: Path) -> None:
     assert "\nerror: image-without-glibc: " in done.stdout
 
 
+@pytest.mark.parametrize("names", [(), ("src", "notes.txt")])
+def test_a_directory_that_is_no_root_file_system_is_told_as_that(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        (tmp_path / name).mkdir()
+    done = gpubind("check", "--host", HOST, "--image", str(tmp_path), env={"COLUMNS": "200"})
+    assert f"error: {tmp_path} (no root file system, no CUDA) on " in " ".join(done.stdout.split())
+    assert "the directory is hardly an image: it has neither /usr nor /lib" in " ".join(done.stdout.split())
+    (tmp_path / "usr").mkdir()
+    assert "hardly an image" not in gpubind("check", "--host", HOST, "--image", str(tmp_path)).stdout
+
+
 def test_of_an_image_for_several_architectures_that_of_the_recorded_host_counts(tmp_path: Path) -> None:
     blobs = Blobs()
     made = [
@@ -537,6 +549,37 @@ def test_only_and_ignore_say_which_findings_count(tmp_path: Path) -> None:
     assert done.returncode == 0
     ignored = [line for line in done.stdout.splitlines() if line.startswith("ignored\t")]
     assert [line.split("\t")[-1] for line in ignored] == ["the job is for the CPU"]
+
+
+@pytest.mark.parametrize(("table", "code"), [('no-such-code = "x"', "no-such-code"), ('":x" = "y"', "")])
+def test_a_code_that_no_finding_has_is_refused_with_the_file_that_names_it(
+    tmp_path: Path, table: str, code: str
+) -> None:
+    (tmp_path / "gpubind").mkdir()
+    config = tmp_path / "gpubind" / "config.toml"
+    config.write_text(f"[ignore]\n{table}\n")
+    done = gpubind("check", "--host", HOST, env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: unknown-code: ")
+    assert f"where: `ignore` in {config}" in done.stderr
+    assert code in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--only", "--ignore"])
+def test_an_option_that_names_no_code_is_refused_in_clear_words(option: str) -> None:
+    done = gpubind("check", "--host", HOST, option, "")
+    assert done.stderr.startswith("error: unknown-code: there is no code where one has to be\n")
+
+
+def test_what_a_file_ignores_without_a_reason_does_not_count_and_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "gpubind").mkdir()
+    config = tmp_path / "gpubind" / "config.toml"
+    config.write_text('[ignore]\nimage-without-glibc = ""\n')
+    (tmp_path / "image/bin").mkdir(parents=True)
+    words = ("check", "--format", "tsv", "--host", HOST, "--image", str(tmp_path / "image"))
+    done = gpubind(*words, env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert "ignored\timage-without-glibc\timage\t" in done.stdout
+    assert f"\t{config}\n" in done.stdout
 
 
 def test_a_site_may_ignore_findings_with_a_reason_that_is_shown(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from build.driver import host, kernel, rhel
 
 from gpubind.documents.explained import unmarked
-from gpubind.explanation import Message, explain, explain_code, explain_message, messages, near_names
+from gpubind.explanation import Message, explain, explain_code, explain_message, heading, messages, near_names
 from gpubind.facade import plan
 from gpubind.findings import texts
 from gpubind.model import Request
@@ -62,7 +62,8 @@ def messages_page() -> str:
         "    gpubind explain 999",
         "    gpubind explain CUDA_ERROR_NO_DEVICE",
         "",
-        "`gpubind check` says most of it before the job starts; the findings named here foretell the message.",
+        "`gpubind check` says most of it before the job starts; the findings named here foretell the message. "
+        "Versions, numbers and libraries in the headings are examples.",
     ]
     for row in messages():
         about = ", ".join(f"[{code}](findings.md#{code})" for code in row.codes)
@@ -113,6 +114,22 @@ def test_a_message_that_somebody_saw_leads_to_its_findings(seen: str, code: str)
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libGL.so.1", "/dev/nvidia0", "nvidia-smi", "", "GPU", "libnvidia-*"])
 def test_a_name_is_no_message(name: str) -> None:
     assert explain_message(name) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("seen", "head"),
+    [
+        ("./a.out: /lib64/libc.so.6: version `GLIBC_2.38' not found (required by ./a.out)", "version `GLIBC_2.38' not"),
+        ("libnvidia-ml.so.1: cannot open shared object file", "libnvidia-ml.so.1: cannot open"),
+        ("libcudart.so.12 => not found", "error while loading shared libraries: libcudart.so.12: cannot"),
+        ("version `CXXABI_1.3.15' not found", "version `CXXABI_1.3.15' not found"),
+        ("999", "CUDA_ERROR_UNKNOWN (999)"),
+    ],
+)
+def test_a_message_is_headed_by_what_was_seen(seen: str, head: str) -> None:
+    message, _ = explain_message(seen)
+    assert message is not None
+    assert heading(message.message, seen).startswith(head)
 
 
 def test_near_names_ignore_case_and_come_from_codes_and_names() -> None:

@@ -11,10 +11,11 @@ from build.driver import host, kernel, rhel
 from build.elf import elf
 from build.images import glibc, image
 from build.trees import File, Spec, make_tree
+from test_cli import gpubind as command
 
 import gpubind
 from gpubind.budget import BOUNDS
-from gpubind.data import HOSTS
+from gpubind.data import HOSTS, read_data
 from gpubind.errors import FormatError, UsageError
 from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
 from gpubind.request import checked
@@ -183,6 +184,70 @@ def test_a_plan_for_other_places_is_not_rendered_for_a_runtime() -> None:
         gpubind.render(gpubind.plan(HOST, Request()), "apptainer", host=HOST)
     with pytest.raises(UsageError, match="unknown-format"):
         gpubind.render(gpubind.plan(HOST, Request()), "apptainerr", host=HOST)
+
+
+def test_a_start_of_another_runtime_is_refused_and_one_of_the_same_kind_is_not() -> None:
+    start = gpubind.open_runtime(HOST, "podman")
+    made = gpubind.plan(HOST, Request(caps=("utility",)), start=start)
+    for form in ("udocker", "apptainer", "oci"):
+        with pytest.raises(UsageError, match="other-runtime"):
+            gpubind.render(made, form, start=start, host=HOST)
+    contained = gpubind.open_runtime(HOST, "apptainer")
+    made = gpubind.plan(HOST, Request(caps=("utility",)), start=contained)
+    assert "--bind" in gpubind.render(made, "singularity", start=contained, host=HOST)
+
+
+@pytest.mark.parametrize("form", ["cdi", "compose", "kubernetes"])
+def test_a_document_of_mounts_is_rendered_as_the_command_line_prints_it(form: str, tmp_path: Path) -> None:
+    words = ("plan", "--nv", "--host", HOSTS[0], "--format", form, "-q")
+    layout = gpubind.open_layout(HOST, form)
+    made = gpubind.plan(HOST, Request(vendors=("nvidia",), gpus="all"), layout=layout)
+    assert gpubind.render(made, form) == command(*words).stdout
+    with pytest.raises(UsageError, match="other-layout"):
+        gpubind.render(gpubind.plan(HOST, Request()), form)
+    moved = gpubind.plan(HOST, Request(vendors=("nvidia",), libdir=ContainerPath("/opt/x")), layout=layout)
+    with pytest.raises(UsageError, match="fixed-libdir"):
+        gpubind.render(moved, form)
+
+
+def test_a_document_that_is_kept_wants_a_place_for_its_files() -> None:
+    manifest = json.dumps({"file_format_version": "1.0.1", "ICD": {"library_path": "/nix/lib/libGLX_nvidia.so.0"}})
+    on = host(rhel(), kernel(), {"/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json": manifest})
+    made = gpubind.plan(on, Request(vendors=("nvidia",)), layout=gpubind.open_layout(on, "cdi"))
+    assert made.generated
+    with pytest.raises(gpubind.RuntimeLimitError, match="no-stage-dir"):
+        gpubind.render(made, "cdi")
+
+
+@pytest.mark.parametrize("form", ["table", "lmod", "tcl", "taskprolog"])
+def test_a_form_of_the_command_line_alone_is_refused_as_that(form: str) -> None:
+    with pytest.raises(UsageError, match="unknown-format") as caught:
+        gpubind.render(gpubind.plan(HOST, Request()), form)
+    assert caught.value.what == f"`{form}` is printed only by the command line"
+    with pytest.raises(UsageError, match="unknown-format"):
+        gpubind.open_layout(HOST, form)
+
+
+def test_the_document_of_a_check_is_that_of_the_command_line() -> None:
+    reference = "docs/examples/cuda13.sif"
+    opened = gpubind.open_image(Path(reference))
+    start = gpubind.open_runtime(HOST, "apptainer")
+    made = gpubind.plan(HOST, Request(vendors=("nvidia",)), image=opened, start=start)
+    program = "/opt/app/solve"
+    findings = gpubind.check(HOST, made, opened, backend="apptainer", program=program)
+    named = {"host": HOSTS[0], "reference": reference, "program": program, "backend": "apptainer"}
+    words = ("--nv", "--host", HOSTS[0], "--image", reference, "--program", program, "--backend", "apptainer")
+    assert gpubind.check_document(made, findings, opened, **named) == json.loads(
+        command("check", "--json", *words).stdout
+    )
+
+
+def test_a_record_may_be_given_as_a_path(tmp_path: Path) -> None:
+    record = tmp_path / "node.json"
+    record.write_bytes(read_data(f"data/hosts/{HOSTS[0]}.json"))
+    assert gpubind.plan(gpubind.open_host(record), Request()).digest == gpubind.plan(HOST, Request()).digest
+    with pytest.raises(gpubind.NothingToBindError):
+        gpubind.plan(gpubind.open_host(root=tmp_path, dev_root=tmp_path), Request())
 
 
 def test_all_capabilities_have_one_name() -> None:

@@ -164,3 +164,12 @@ def test_a_working_directory_is_where_a_relative_path_begins(tmp_path: Path, mon
     (tmp_path / "d").mkdir()
     write_file("d//./plan.json", DATA)
     assert (tmp_path / "d" / "plan.json").read_bytes() == DATA
+
+
+def test_a_fifo_of_ones_own_is_written_as_it_is_once_somebody_reads_it(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = subprocess.Popen(["cat", str(fifo)], stdout=subprocess.PIPE)
+    write_file(str(fifo), b"a plan")
+    assert reader.communicate()[0] == b"a plan"
+    assert stat.S_ISFIFO(fifo.stat().st_mode)

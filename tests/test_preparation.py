@@ -224,3 +224,11 @@ def test_behind_options_of_a_runtimes_own_the_image_is_looked_at(
 ) -> None:
     chosen, at = _automatic("exec", words, programs_in(tmp_path, *there))
     assert (chosen.runtime.name, chosen.image, at) == (runtime, image, len(words) - 2)
+
+
+def test_for_a_record_the_usual_runtime_is_taken_where_none_is_here(tmp_path: Path) -> None:
+    nothing = programs_in(tmp_path)
+    with pytest.raises(RuntimeLimitError, match="no-runtime"):
+        choose_runtime("app.sif", nothing)
+    assert choose_runtime("app.sif", nothing, elsewhere=True).runtime.name == "apptainer"
+    assert choose_runtime("app.sif", programs_in(tmp_path, "singularity"), elsewhere=True).runtime.name == "singularity"

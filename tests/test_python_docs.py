@@ -60,8 +60,8 @@ def test_every_field_of_a_request_is_told(update_golden: bool) -> None:
 
 
 def named(hint: Any) -> Iterator[type]:
-    """The classes of the package in a type."""
-    if isinstance(hint, type) and hint.__module__.startswith("gpubind."):
+    """The classes and names of paths of the package in a type."""
+    if hasattr(hint, "__supertype__") or (isinstance(hint, type) and hint.__module__.startswith("gpubind.")):
         yield hint
     for argument in get_args(hint):
         yield from named(argument)
@@ -79,6 +79,17 @@ def test_every_class_in_a_signature_is_exported_and_every_function_is_on_the_pag
         for kind in named(hint):
             assert kind.__name__ in gpubind.__all__, kind
     assert re.search(rf"`{function.__name__}\(", PAGE.read_text())
+
+
+VALUES = [thing for thing in map(gpubind.__getattr__, gpubind._PLACES) if hasattr(thing, "_fields")]
+VALUES = [kind for kind in VALUES if kind not in (gpubind.Image, gpubind.Start)]  # what is in these is no promise
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: value.__name__)
+def test_every_class_in_a_value_is_exported(value: Any) -> None:
+    for hint in get_type_hints(value).values():
+        for kind in named(hint):
+            assert kind.__name__ in gpubind.__all__, kind
 
 
 def test_every_error_that_is_exported_is_on_the_page() -> None:

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.blob.regular import open_regular
-from gpubind.budget import current, spend
+from gpubind.budget import current, spend, tell
 from gpubind.errors import HostReadError
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class FileBlob(Blob):
         if budget is not None:
             budget.grant(self._key, self._size)  # a later command than that which opened it has a budget of its own
         spend("read", max(size, READ_LEAST))
+        tell(self.label, offset + size, self._size)
         try:
             data = os.pread(self._descriptor, size, offset)
             while len(data) < size:

@@ -78,7 +78,7 @@ def check(
     Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started.
     """
     from gpubind.cli.checking import asked_of, reports_of
-    from gpubind.cli.output import tell_of_memo, write_document
+    from gpubind.cli.output import tell_of_memo, waiting, write_document
     from gpubind.documents.report import verdict
 
     tell_of_memo(wanted=verbose)
@@ -88,7 +88,8 @@ def check(
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     asked = asked_of(backend, backend_arg, allow_writable, program, like, as_user, only, ignore)
-    reports = reports_of(options, image or [None], host or [None], asked)
+    with waiting(quiet=quiet):
+        reports = reports_of(options, image or [None], host or [None], asked)
     write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=verbose), output)
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):
@@ -123,7 +124,13 @@ def _rendered(chosen: str, reports: list["Report"], output: Optional[str], *, qu
 
 def _several(chosen: str, reports: list["Report"], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
     from gpubind.cli.output import has_colour, table_width
-    from gpubind.documents.several import render_several, render_several_lines, render_several_text, verdicts_table
+    from gpubind.documents.several import (
+        render_several,
+        render_several_lines,
+        render_several_text,
+        render_unchecked,
+        verdicts_table,
+    )
 
     if quiet:
         return render_several_lines(reports)
@@ -134,7 +141,7 @@ def _several(chosen: str, reports: list["Report"], output: Optional[str], *, qui
     from gpubind.cli.render import render_tables
 
     table = render_tables([verdicts_table(reports)], table_width(output), colour=has_colour(output))
-    return table + "-v shows each check in full\n"
+    return table + render_unchecked(reports) + "-v shows each check in full\n"
 
 
 COMMANDS = {"check": planning(check)}

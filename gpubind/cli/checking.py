@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of, vendors_of
 from gpubind.cli.settings import ignored_findings, known_codes
-from gpubind.documents.report import Checked, Reasons, Report, report_of
-from gpubind.errors import NothingToBindError, RuntimeLimitError
+from gpubind.documents.report import Checked, Reasons, Report, checked_in, report_of
+from gpubind.errors import GpubindError, NothingToBindError, RuntimeLimitError
+from gpubind.findings import finding
+from gpubind.model import Finding
 from gpubind.rules.table import applying
 from gpubind.rules.table import check as check_start
 
@@ -56,51 +57,84 @@ def asked_of(
 def reports_of(
     options: PlanOptions, images: Sequence[Optional[str]], hosts: Sequence[Optional[str]], asked: Asked
 ) -> list[Report]:
-    """The outcome for each of *images* on each of *hosts*; None is no image, and this machine."""
+    """The outcome for each of *images* on each of *hosts*; None is no image, and this machine.
+
+    What keeps one of several from being checked is told there, as a finding. Errors: what keeps all of them from it.
+    """
     from gpubind.budget import renew
 
     reports: list[Report] = []
-    opened: dict[tuple[Optional[str], str], Optional[Image]] = {}
+    errors: list[GpubindError] = []
+    opened: dict[tuple[Optional[str], str], Union[Image, GpubindError, None]] = {}
     for name in images:
         for host_name in hosts:
             if reports:
                 renew()  # each check has the bounds that it would have alone
             there = options._replace(host=host_name)
-            host = open_host_of(there)
-            if asked.user is not None:
-                host = host.as_user(asked.user)
-            key = name, host.uname.machine
-            if key not in opened:
-                opened[key] = open_image_of(name, host)
-            reports.append(_report(there, name, host, opened[key], asked))
+            try:
+                reports.append(_checked_there(there, name, asked, opened))
+            except GpubindError as error:
+                errors.append(error)
+                of_image = any(error is one for one in opened.values())
+                reports.append(_unchecked(there, name, asked, error, of_image=of_image))
+    if len(errors) == len(reports) and len({str(error) for error in errors}) == 1:
+        raise errors[0]
     return reports
+
+
+def not_checked(error: GpubindError, subject: str) -> Finding:
+    """The finding that *error* kept *subject*, an image or a host, from being checked, while others were."""
+    hint = error.hint or f"`gpubind explain {error.code}` says what that means"
+    where = error.where or None
+    return finding(
+        "not-checked", subject=subject, where=where, error=error.code, what=error.what, why=error.why, hint=hint
+    )
+
+
+def _checked_there(
+    options: PlanOptions,
+    reference: Optional[str],
+    asked: Asked,
+    opened: dict[tuple[Optional[str], str], Union[Image, GpubindError, None]],
+) -> Report:
+    """The outcome on one host; *opened* are the images so far, by name and machine. Errors: what a check raises."""
+    host = open_host_of(options)
+    if asked.user is not None:
+        host = host.as_user(asked.user)
+    key = reference, host.uname.machine
+    if key not in opened:
+        try:
+            opened[key] = open_image_of(reference, host)
+        except GpubindError as error:
+            opened[key] = error
+    image = opened[key]
+    if isinstance(image, GpubindError):
+        raise image
+    return _report(options, reference, host, image, asked)
+
+
+def _unchecked(
+    options: PlanOptions, reference: Optional[str], asked: Asked, error: GpubindError, *, of_image: bool
+) -> Report:
+    """The outcome where *error* came in the way. It counts whatever --only names: nobody knows that all is well."""
+    host = options.host or os.uname().nodename
+    checked = Checked(host, reference, program=asked.program, user=asked.user)
+    told = not_checked(error, reference if of_image and reference is not None else host)
+    return report_of(None, [told], asked.reasons, [(told.code, "host")], checked=checked)
 
 
 def _report(options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: Asked) -> Report:
     start = _preflight(options, reference, host, image, asked)
     rules = ((rule.code, rule.needs) for rule in applying(start))
-    checked = _checked(options, reference, start, asked)
-    return report_of(start.plan, check_start(start), asked.reasons, rules, checked=checked, only=asked.only)
-
-
-def _checked(options: PlanOptions, reference: Optional[str], start: Preflight, asked: Asked) -> Checked:
-    from gpubind.formats.os_release import parse_os_release
-
-    system = glibc = None
-    if start.image is not None:
-        system = parse_os_release(start.image.tree.text("/etc/os-release") or "")
-        libc = start.image.tree.resolve(start.image.loader.find("libc.so.6") or "/")
-        match = re.search(r"/libc-([0-9.]+)\.so$", libc) if isinstance(libc, str) else None
-        glibc = match.group(1) if match else None
-    return Checked(
+    checked = checked_in(
+        start.image,
         host=options.host or os.uname().nodename,
         image=reference,
-        system=system,
-        glibc=glibc,
         program=asked.program,
         runtime=start.backend,
         user=asked.user,
     )
+    return report_of(start.plan, check_start(start), asked.reasons, rules, checked=checked, only=asked.only)
 
 
 def _preflight(

@@ -13,6 +13,10 @@ from gpubind.errors import UsageError, one_of
 class OwnCommand(TyperCommand):
     """A command of gpubind."""
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """--help, which ends as every command does where nobody reads what it prints."""
+        return _written(super().get_help_option(ctx))
+
     def make_parser(self, ctx: Any) -> Any:
         """A parser that refuses an option with a value that is given twice: it would be the last, without a word."""
         parser: Any = super().make_parser(ctx)
@@ -55,6 +59,10 @@ class OwnCommand(TyperCommand):
 class OwnGroup(TyperGroup):
     """gpubind itself."""
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """As `OwnCommand.get_help_option`."""
+        return _written(super().get_help_option(ctx))
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that *args* begin with. Errors: `UsageError` (code `unknown-command`)."""
         known = self.list_commands(ctx)
@@ -69,6 +77,21 @@ class OwnGroup(TyperGroup):
         from gpubind.cli.output import help_width
 
         formatter.write(render_page(overview_of(self, ctx), help_width()))
+
+
+def _written(option: Any) -> Any:
+    """The *option* --help, written by `write_document`: typer says nothing of a standard output that is closed."""
+
+    def show(ctx: Any, param: Any, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            from gpubind.cli.output import write_document
+
+            write_document(f"{ctx.get_help()}\n", None)
+            ctx.exit()
+
+    if option is not None:
+        option.callback = show
+    return option
 
 
 def _twice(param: Any) -> UsageError:

@@ -35,7 +35,7 @@ def explain(
     json: Annotated[bool, Option("--json", help="Print gpubind.explain/1.")] = False,
 ) -> None:
     """Say what a code or a message means, or why a file is in the plan."""
-    from gpubind.cli.output import width, write_document
+    from gpubind.cli.output import waiting, width, write_document
     from gpubind.documents import explained
     from gpubind.explanation import codes, explain_code, explain_message
 
@@ -50,7 +50,8 @@ def explain(
             known = dict(codes())
             answer = explained.Answer(what, message, tuple((code, known[code]) for code in about))
         else:
-            answer = explained.Answer(what, explanation=_of_plan(options, what, like, image))
+            with waiting(quiet=False):
+                answer = explained.Answer(what, explanation=_of_plan(options, what, like, image))
     write_document(explained.render_json(answer) if json else explained.render_text(answer, width()), None)
 
 

@@ -125,7 +125,8 @@ def page_of(command: Any, context: Any) -> Page:
     """The help of *command*."""
     params = [param for param in command.get_params(context) if not getattr(param, "hidden", False)]
     options = {name: _option(param) for param in params if (name := _long(param)) is not None}
-    arguments = tuple((param.metavar, param.help) for param in params if _long(param) is None)
+    # click from 8.5 on takes the help away that typer before 0.26 gives an argument
+    arguments = tuple((param.metavar, param.help or "") for param in params if _long(param) is None)
     common = [name for name in COMMON[command.name] if name in options]
     grouped = {title: [name for name in names if name not in common] for title, names in GROUPS.items()}
     sections = [("Arguments", arguments), ("Common options", tuple(options[name] for name in common))]

@@ -86,7 +86,7 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
             _complain(_bug(error))
             return EXIT_BUG
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # help is written by typer itself
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what typer writes itself
         _complain(f"error: unwritable-file: standard output cannot be written\n  why:   {error.strerror}\n")
         return EXIT_UNREADABLE
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback

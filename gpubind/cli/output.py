@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Optional
 
+from gpubind.budget import tell
 from gpubind.documents.text import printable, render_finding, render_line
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
 from gpubind.memo.asked import cannot_sign, why_not_served, wrote
@@ -96,7 +98,17 @@ def tell_of_memo(*, wanted: bool) -> None:
         _say(f"memo: not served: {printable(why)}\n")
 
 
+def waiting(*, quiet: bool) -> AbstractContextManager[None]:
+    """`with waiting(...):` shows on a terminal how far a long read is inside, unless the user wants it *quiet*."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return nullcontext()
+    from gpubind.cli.waiting import Waiting
+
+    return Waiting()
+
+
 def _say(text: str) -> None:
+    tell("")
     if sys.stderr is not None:
         try:
             sys.stderr.write(text)

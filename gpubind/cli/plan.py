@@ -59,24 +59,25 @@ def plan(
     That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
     --nv or --rocm name one.
     """
-    from gpubind.cli.output import report, tell_of_memo, write_document
+    from gpubind.cli.output import report, tell_of_memo, waiting, write_document
 
     tell_of_memo(wanted=verbose)
     chosen, quoted = _format(format_ or [], json)
     _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
-    if chosen in LASTING:
-        from gpubind.cli.lasting import Asked, plan_to_last
+    with waiting(quiet=quiet):
+        if chosen in LASTING:
+            from gpubind.cli.lasting import Asked, plan_to_last
 
-        made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stage_dir))
-    elif chosen in PLAN_FORMATS:
-        from gpubind.cli.words import WordsOf, plan_in_words
+            made, text = plan_to_last(options, Asked(chosen, image, cdi_hook, stage_dir))
+        elif chosen in PLAN_FORMATS:
+            from gpubind.cli.words import WordsOf, plan_in_words
 
-        words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stage_dir)
-        made, text = plan_in_words(options, image, words)
-    else:
-        host = open_host_of(options)
-        made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
-        text = _render(made, chosen, output, verbose=verbose)
+            words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stage_dir)
+            made, text = plan_in_words(options, image, words)
+        else:
+            host = open_host_of(options)
+            made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
+            text = _render(made, chosen, output, verbose=verbose)
     write_document(text, output)
     if not quiet and chosen != "json":
         report(made.findings)

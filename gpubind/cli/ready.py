@@ -257,7 +257,7 @@ def _opened(
     stays.
     """
     from gpubind.budget import TIMES_LIMIT, renew
-    from gpubind.facade import open_image
+    from gpubind.image import open_image
 
     try:
         return open_image(image, machine)

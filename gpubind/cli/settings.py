@@ -96,7 +96,11 @@ def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], st
     *given* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes alone
     may stand side by side, separated by commas.
     """
-    reasons = dict(read_settings().get("ignore", {}))
+    reasons: dict[str, str] = {}
+    for named, reason in read_settings().get("ignore", {}).items():
+        path = file_of("ignore")
+        known_codes([named.partition(":")[0]], where=f"`ignore` in {path}")
+        reasons[named] = reason or path
     for text in given:
         for word in [text] if "=" in text or ":" in text else text.split(","):
             named, _, reason = word.partition("=")
@@ -106,8 +110,11 @@ def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], st
     return {(code, subject or None): reasons[named] for named, (code, _, subject) in split.items()}
 
 
-def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
-    """The codes in *codes*, words that may hold several. Errors: `UsageError` for one that no finding has."""
+def known_codes(codes: Iterable[str], where: str = "") -> tuple[str, ...]:
+    """The codes in *codes*, words that may hold several; they stand *where*, if not on the command line.
+
+    Errors: `UsageError` for one that no finding has.
+    """
     from gpubind.rules.table import RULES
 
     known = sorted(rule.code for rule in RULES)
@@ -115,7 +122,8 @@ def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
     for code in split:
         if code not in known:
             hint = like(known, code) + "`gpubind explain` lists them all"
-            raise UsageError("unknown-code", f"no finding has the code `{code}`", hint=hint)
+            what = f"no finding has the code `{code}`" if code else "there is no code where one has to be"
+            raise UsageError("unknown-code", what, where=where, hint=hint)
     return split
 
 

@@ -16,7 +16,7 @@ from gpubind.cli.options import (
     Verbose,
     planning,
 )
-from gpubind.cli.output import complain, tell_of_memo
+from gpubind.cli.output import complain, tell_of_memo, waiting
 from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
 from gpubind.cli.values import runtimes
 from gpubind.documents.text import printable
@@ -91,7 +91,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
 
     tell_of_memo(wanted=wanted.verbose)
     environ = callers_environ()
-    runtime, words = _chosen(action, wanted, environ, words)
+    runtime, words = _chosen(action, wanted, environ, words, elsewhere=options.host is not None)
     own, words = _own_options(runtime, action, words)
     argv = _need_argv(action, words)
     image = words[0]
@@ -108,7 +108,10 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
         look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
         return made
 
-    with closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked:
+    with (
+        waiting(quiet=wanted.quiet),
+        closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked,
+    ):
         made = all_the_same(looked, wanted, planned)
     has_command(argv, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if wanted.dry_run:
@@ -167,7 +170,7 @@ def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _chosen(
-    action: "Action", wanted: Wanted, environ: Mapping[str, str], words: tuple[str, ...]
+    action: "Action", wanted: Wanted, environ: Mapping[str, str], words: tuple[str, ...], *, elsewhere: bool
 ) -> tuple["Runtime", tuple[str, ...]]:
     """The runtime that --backend names, and *words* with IMAGE as that takes it; options of the runtime's may stand
     before it.
@@ -178,13 +181,15 @@ def _chosen(
 
     if wanted.backend != "auto":
         return known_runtime(wanted.backend), words
-    chosen, at = _automatic(action, words, environ)
+    chosen, at = _automatic(action, words, environ, elsewhere=elsewhere)
     if wanted.verbose:
         complain(f"note: backend: {chosen.runtime.name}, {printable(chosen.why)}\n")
     return chosen.runtime, (*words[:at], chosen.image, *words[at + 1 :])
 
 
-def _automatic(action: "Action", words: tuple[str, ...], environ: Mapping[str, str]) -> tuple["Chosen", int]:
+def _automatic(
+    action: "Action", words: tuple[str, ...], environ: Mapping[str, str], *, elsewhere: bool = False
+) -> tuple["Chosen", int]:
     """What --backend auto comes to, and where IMAGE stands in *words*.
 
     Whose options stand before it decides where it stands, and the image decides whose they are: the first runtime
@@ -199,7 +204,7 @@ def _automatic(action: "Action", words: tuple[str, ...], environ: Mapping[str, s
             chosen = choose_runtime(rest[0], environ) if rest else None
             if chosen is not None and chosen.runtime.name == name:
                 return chosen, len(words) - len(rest)
-    return choose_runtime(words[0], environ), 0
+    return choose_runtime(words[0], environ, elsewhere=elsewhere), 0
 
 
 COMMANDS = {action: planning(_starter(action), action, text=text, ends_options=True) for action, text in HELP.items()}

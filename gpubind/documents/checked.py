@@ -59,6 +59,8 @@ def theme_of(note: Finding) -> str:
 def _what(report: Report) -> str:
     """What was checked: the program and image on the driver and GPUs of the host."""
     plan, checked = report.plan, report.checked
+    if plan is None:
+        return "not checked"
     drivers = []
     for planned in () if plan.request.like else plan.drivers:
         cuda = planned.driver.cuda_max
@@ -76,14 +78,14 @@ def _what(report: Report) -> str:
 
 def _facts(image: ImageFacts, checked: Checked) -> str:
     glibc = f"glibc {checked.glibc or image.libc_version}"
-    libc = {"glibc": glibc, "musl": "musl", "none": "no C library"}[image.libc_family]
+    libc = {"glibc": glibc, "musl": "musl", "none": "no C library" if image.has_root else "no root file system"}
     cuda = "no CUDA"
     if image.cuda is not None:
         origin = next((each.origin for each in image.every_cuda if each.version == image.cuda), "toolkit")
         by = {"toolkit": "", "variable": " by CUDA_VERSION"}.get(origin, f" from {origin}")
         cuda = f"CUDA {image.cuda}{by}"
     rocm = (f"ROCm {image.rocm}",) if image.rocm else ()
-    return ", ".join((*([checked.system] if checked.system else ()), libc, cuda, *rocm))
+    return ", ".join((*([checked.system] if checked.system else ()), libc[image.libc_family], cuda, *rocm))
 
 
 def _folded(theme: str, notes: list[Finding], width: int) -> Iterable[str]:

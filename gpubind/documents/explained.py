@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 
 from gpubind import __version__
 from gpubind.documents.text import printable, render_explanation
-from gpubind.explanation import Explanation, Message
+from gpubind.explanation import Explanation, Message, heading
 from gpubind.plain import plain, text_of
 
 SCHEMA = "gpubind.explain/1"
@@ -41,7 +41,8 @@ def render_text(answer: Answer, width: int) -> str:
     text = ""
     if answer.message is not None:
         known = answer.message
-        text = unmarked(f"{known.message}\n\n{known.means}\n\n{known.do}\n", width) + "\n"
+        head = heading(known.message, answer.asked or "")
+        text = unmarked(f"{head}\n\n{known.means}\n\n{known.do}\n", width) + "\n"
     if answer.asked is not None:
         text += "findings about it; `gpubind explain CODE` has more:\n"
     wide = max(len(code) for code, _ in answer.codes)

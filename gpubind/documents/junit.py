@@ -35,7 +35,7 @@ def _suite(report: Report) -> ElementTree.Element:
     about = {name: value for name, value in report.checked._asdict().items() if value}
     if "host" in about:
         suite.set("hostname", _text(about["host"]))
-    about["driver"] = " and ".join(driver_name(planned) for planned in report.plan.drivers)
+    about["driver"] = " and ".join(driver_name(planned) for planned in report.drivers)
     if report.not_counted:
         about["not counted"] = not_counted(report)
     properties = ElementTree.SubElement(suite, "properties")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from gpubind import __version__
 from gpubind.documents.text import printable
-from gpubind.model import Finding, Plan
+from gpubind.formats.os_release import parse_os_release
+from gpubind.model import Finding, Plan, PlannedDriver
+
+if TYPE_CHECKING:
+    from gpubind.image import Image
 
 SCHEMA = "gpubind.check/1"
 
@@ -33,11 +38,21 @@ class Checked(NamedTuple):
     """Of --as-user."""
 
 
+def checked_in(opened: Optional[Image], /, **named: Optional[str]) -> Checked:
+    """What was checked, with what the files of an *opened* image say; *named* is in the words of the user."""
+    if opened is None:
+        return Checked(**named)
+    libc = opened.tree.resolve(opened.loader.find("libc.so.6") or "/")
+    match = re.search(r"/libc-([0-9.]+)\.so$", libc) if isinstance(libc, str) else None
+    system = parse_os_release(opened.tree.text("/etc/os-release") or "")
+    return Checked(**named)._replace(system=system, glibc=match.group(1) if match else None)
+
+
 class Report(NamedTuple):
     """The outcome of a check."""
 
-    plan: Plan
-    """What was checked."""
+    plan: Optional[Plan]
+    """What was checked; None where an error came in the way."""
     findings: tuple[Finding, ...]
     """Those that count, worst first."""
     ignored: tuple[tuple[Finding, str], ...]
@@ -48,9 +63,14 @@ class Report(NamedTuple):
     not_counted: tuple[Finding, ...] = ()
     """Errors and warnings of codes that --only does not name."""
 
+    @property
+    def drivers(self) -> tuple[PlannedDriver, ...]:
+        """The drivers of the host, as far as they are known."""
+        return () if self.plan is None else self.plan.drivers
+
 
 def report_of(
-    plan: Plan,
+    plan: Optional[Plan],
     findings: Iterable[Finding],
     reasons: Reasons,
     rules: Iterable[tuple[str, str]] = (),
@@ -118,14 +138,15 @@ def render_check_json(report: Report) -> str:
 
 
 def check_document(report: Report) -> dict[str, Any]:
-    """The check document; `plan` is the digest of the plan that was checked, null where there is nothing to bind."""
+    """The check document; `plan` is the digest of the plan that was checked, null where there is none."""
+    plan = report.plan
     return {
         "schema": SCHEMA,
         "gpubind": __version__,
         "verdict": verdict(report.findings),
         "checked": _checked(report),
-        "plan": report.plan.digest if report.plan.drivers else None,
-        "image": None if report.plan.image is None else report.plan.image.to_dict(),
+        "plan": plan.digest if plan is not None and plan.drivers else None,
+        "image": None if plan is None or plan.image is None else plan.image.to_dict(),
         "findings": [finding.to_dict() for finding in report.findings],
         "ignored": [{**finding.to_dict(), "reason": reason} for finding, reason in report.ignored],
         "not_counted": [finding.to_dict() for finding in report.not_counted],
@@ -134,7 +155,7 @@ def check_document(report: Report) -> dict[str, Any]:
 
 def _checked(report: Report) -> dict[str, Any]:
     members = ("vendor", "version", "cuda_max")
-    drivers = [{name: getattr(planned.driver, name) for name in members} for planned in report.plan.drivers]
+    drivers = [{name: getattr(planned.driver, name) for name in members} for planned in report.drivers]
     return {**report.checked._asdict(), "drivers": drivers}
 
 

@@ -10,7 +10,7 @@ from gpubind.documents.checked import render_check_text
 from gpubind.documents.junit import render_suites
 from gpubind.documents.report import Report, check_document, verdict_line
 from gpubind.documents.table import Column, Row, Table, table_of
-from gpubind.documents.text import printable
+from gpubind.documents.text import printable, render_line
 
 
 def render_several(form: str, reports: Sequence[Report]) -> str:
@@ -35,6 +35,12 @@ def render_several_text(reports: Sequence[Report], *, colour: bool = False) -> s
 def render_several_lines(reports: Sequence[Report]) -> str:
     """A line a check: what was checked, the verdict, and its codes."""
     return "".join(f"{printable(name_of(report))}: {verdict_line(report)}" for report in reports)
+
+
+def render_unchecked(reports: Sequence[Report]) -> str:
+    """A line for each image and host that could not be checked, below a table of verdicts."""
+    told = dict.fromkeys(finding for report in reports if report.plan is None for finding in report.findings)
+    return "".join(map(render_line, told))
 
 
 def name_of(report: Report) -> str:

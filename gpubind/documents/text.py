@@ -16,6 +16,19 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2
 terminals of eight bits take for control characters."""
 
 
+_NAMED_BY = {
+    "cdi": "a CDI spec",
+    "closure": "a library that loads it",
+    "completion": "the driver's own files",
+    "devices": "the GPUs of the host",
+    "driver": "the driver's own files",
+    "image": "the image",
+    "libc": "--libc",
+    "liblist": "the list of driver files",
+}
+"""Who names a file, in the words of a reader; any other name is that of a program, or the line of a list."""
+
+
 def printable(text: str) -> str:
     """*text* without characters that could break a line or steer a terminal: file names are input, too."""
     return _UNPRINTABLE.sub(_escaped, text)
@@ -131,7 +144,12 @@ def _branch(decision: Decision, last: bool) -> Iterator[str]:
         head = f"{decision.verdict}: {decision.rule}" + (f": {decision.detail}" if decision.detail else "")
     yield stem + printable(head)
     named_by = " ".join(
-        part for part in (decision.named_by, f"({decision.named_at})" if decision.named_at else "") if part
+        part
+        for part in (
+            _NAMED_BY.get(decision.named_by or "", decision.named_by),
+            f"({decision.named_at})" if decision.named_at else "",
+        )
+        if part
     )
     facts = [("named by", named_by), ("found in", decision.found_by), ("file", decision.path)]
     if decision.verdict == "taken" and decision.detail:

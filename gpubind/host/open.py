@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Optional
+from typing import Optional, Union
 
 from gpubind.data import HOSTS, read_data
 from gpubind.errors import FormatError, HostReadError, UsageError, one_of
@@ -12,8 +12,10 @@ from gpubind.host.files import read_regular
 
 FILE_LIMIT = 1 << 20
 
+Path = Union[str, os.PathLike[str]]
 
-def open_host(host: Optional[str] = None, root: Optional[str] = None, dev_root: Optional[str] = None) -> Host:
+
+def open_host(host: Optional[Path] = None, root: Optional[Path] = None, dev_root: Optional[Path] = None) -> Host:
     """The host called *host* (a file, or the name of a record that ships); this machine if None.
 
     Errors: `UsageError`, `HostReadError`, `FormatError`, each naming the file.
@@ -21,10 +23,11 @@ def open_host(host: Optional[str] = None, root: Optional[str] = None, dev_root: 
     if host is None:
         from gpubind.host.live import LiveHost
 
-        return LiveHost(root or "/", dev_root)
+        return LiveHost(os.fspath(root or "/"), os.fspath(dev_root) if dev_root is not None else None)
     if root is not None or dev_root is not None:
         what = "--root and --dev-root cannot be used with --host"
         raise UsageError("host-with-root", what, why="a record has the roots that it was made with")
+    host = os.fspath(host)
     from gpubind.formats.record import SIZE_LIMIT, parse_record
     from gpubind.host.recorded import RecordedHost
 

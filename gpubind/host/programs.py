@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 OUTPUT_LIMIT = 1 << 20
+WAIT_S = 0.5
 KILL_S = 1.0
 """How long a killed program is waited for: one that a driver holds in the kernel may not die at all."""
 
@@ -94,14 +95,18 @@ def start_program(
         return Missing("unreadable", f"`{argv[0]}`: {error.strerror}")
 
 
-def wait_for(process: Popen[bytes], timeout_s: float) -> Optional[int]:
-    """The status of *process*; None if it does not end in time: then it is killed."""
+def wait_for(process: Popen[bytes], timeout_s: float, meanwhile: Callable[[], None] = lambda: None) -> Optional[int]:
+    """The status of *process*; None if it does not end in time: then it is killed. *meanwhile* is called at times."""
     import subprocess
+    import time
 
+    deadline = time.monotonic() + timeout_s
     try:
-        return process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        return None
+        while (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(min(left, WAIT_S))
+            meanwhile()
+        return process.poll()
     finally:
         if process.returncode is None:  # late, or interrupted
             _kill(process)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Optional
 
 from gpubind.arch import Architecture
 from gpubind.blob.base import FileBlob
+from gpubind.budget import tell
 from gpubind.errors import HostReadError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.programs import find_program, start_program, wait_for
@@ -119,10 +120,15 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
         what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
         raise HostReadError("no-image-store", what, where=reference, why=program.detail)
     timeout = ANSWER_S if into is None else SAVE_S
+
+    def told() -> None:
+        if into is not None:
+            tell(reference, os.fstat(into.fileno()).st_size)
+
     environ = obeyed_environ(VARIABLES)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # no pipes: nothing has to be read in time
         process = start_program(program, (store, *words), stdout=into or out, stderr=err, environ=environ)
-        status = -1 if isinstance(process, Missing) else wait_for(process, timeout)
+        status = -1 if isinstance(process, Missing) else wait_for(process, timeout, told)
         out.seek(0)
         err.seek(0)
         said, message = out.read(DOCUMENT_LIMIT + 1), err.read(MESSAGE_LIMIT * 4).decode("utf-8", "surrogateescape")

@@ -54,6 +54,10 @@ class Image(NamedTuple):
     """Lets go of what was made to look at it; its files may not be there any more afterwards."""
 
 
+ROOT = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))
+"""What every root file system has something of."""
+
+
 def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optional[Mapping[str, str]] = None) -> Image:
     """The facts of the image in *tree*.
 
@@ -92,6 +96,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         rocm=version_in(tree, "/opt/rocm/.info/version"),
         own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
         every_cuda=cuda,
+        has_root=kind != "directory" or isinstance(names, Missing) or not ROOT.isdisjoint(names),
     )
     return Image(tree, loader, facts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Optional
+from typing import Optional, Union
 
 from gpubind.arch import Architecture, architecture
 from gpubind.blob.base import open_blob
@@ -37,7 +37,7 @@ HEAD_SIZE = 2048
 
 
 @bounded
-def open_image(reference: str, machine: Optional[str] = None) -> Image:
+def open_image(reference: Union[str, os.PathLike[str]], machine: Optional[str] = None) -> Image:
     """The image that *reference* names: a path to one of what is `ACCEPTED`, or a kind and a name, `oci:DIR:TAG`.
 
     Of an image for several architectures it is the one for *machine*, `Host.uname.machine` of the host that is planned
@@ -47,6 +47,7 @@ def open_image(reference: str, machine: Optional[str] = None) -> Image:
     `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-bundle`, `bad-sif`, `bad-squashfs`,
     `bad-oci`, `bad-archive`, `image-bomb`), `UsageError` (`unpulled-image`, `several-images`, `no-such-tag`).
     """
+    reference = os.fspath(reference)
     arch = architecture(machine or os.uname().machine)
     prefix, colon, rest = reference.partition(":")
     if colon and rest.startswith("//"):

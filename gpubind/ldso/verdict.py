@@ -37,7 +37,7 @@ class Unfit(NamedTuple):
         if self.rule == "no-libc" and self.wanted is not None:
             return f"it is {self.wanted}, and the image has no C library for that"
         if self.rule == "no-libc":
-            has = "no C library" if self.has == "none" else self.has
+            has = "no C library" if self.has in ("none", "no-root") else self.has
             return f"it needs glibc, the image has {has}" if has else "it needs glibc, which the image has not"
         if self.wanted is not None:
             return f"it needs {self.wanted} of {self.library}, the image has {self.has or 'none of that kind'}"

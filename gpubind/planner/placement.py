@@ -57,6 +57,8 @@ GPUBIND = Layout(
     ContainerPath("/.gpubind/bin"),
     bindir_on_path=False,
 )
+CDI = "cdi"
+"""The name of the layout of every document that can add to no search path."""
 
 
 def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) -> Layout:
@@ -75,7 +77,7 @@ def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) ->
     here32 = [path for path in (debian32, other32) if path in searched]
     first32, *more32 = dict.fromkeys(here32 or (debian32, other32))
     return Layout(
-        "cdi",
+        CDI,
         first,
         first32,
         ContainerPath("/usr/bin"),

@@ -10,7 +10,7 @@ from gpubind.errors import UsageError, one_of
 if TYPE_CHECKING:
     from gpubind.runtimes.record import Runtime
 
-__all__ = ["KEPT", "PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "known_runtime", "runtime_of_format"]
+__all__ = ["KEPT", "PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "is_of_kind", "known_runtime", "runtime_of_format"]
 
 
 class Row(NamedTuple):
@@ -85,6 +85,12 @@ def known_runtime(name: str) -> Runtime:
 def runtime_of_format(chosen: str) -> Runtime:
     """The runtime that the format *chosen*, one of `PLAN_FORMATS`, is of: the first of several."""
     return RUNTIMES[next(name for name, row in _ROWS.items() if chosen in _formats(name, row))]
+
+
+def is_of_kind(name: str, chosen: str) -> bool:
+    """Whether a start by the runtime called *name* may be one for the format *chosen*: a program may go by the name of
+    another one of its kind, as Apptainer does by `singularity`."""
+    return any(row.module == _ROWS[name].module for other, row in _ROWS.items() if chosen in _formats(other, row))
 
 
 def _formats(name: str, row: Row) -> tuple[str, ...]:

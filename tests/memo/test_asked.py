@@ -45,10 +45,27 @@ OF_A_DESCRIPTOR = {
 """`os.open` has signed what is read from it, or has said that something is written."""
 NO_QUESTION = {
     *("os.path.basename", "os.path.dirname", "os.path.isabs", "os.path.join", "os.path.relpath"),
-    *("os.major", "os.minor", "os.strerror", "os.stat_result", "os.defpath", "os.devnull", "os.path"),
+    *(
+        "os.PathLike",
+        "os.fspath",
+        "os.major",
+        "os.minor",
+        "os.strerror",
+        "os.stat_result",
+        "os.defpath",
+        "os.devnull",
+        "os.path",
+    ),
     *("os.supports_effective_ids", "os.execve", "os._exit"),
     *("sys.stdout", "sys.stdout.buffer", "sys.stdout.buffer.write", "sys.stdout.flush"),
-    *("sys.stderr", "sys.stderr.write", "sys.stderr.flush", "sys.unraisablehook", "sys.__unraisablehook__"),
+    *(
+        "sys.stderr",
+        "sys.stderr.isatty",
+        "sys.stderr.write",
+        "sys.stderr.flush",
+        "sys.unraisablehook",
+        "sys.__unraisablehook__",
+    ),
     *("sys.path", "sys.exit"),  # of a traceback, and of the end
     *("signal.signal", "signal.SIGPIPE", "signal.SIGXFSZ", "signal.SIG_DFL"),
 }
@@ -64,6 +81,8 @@ OF_PROGRAMS |= {
 }
 MODULES_OF_PROGRAMS = {"execute.py", "host/programs.py"}
 """They say themselves that a program is asked (`cannot_sign`, `asked_program`), and nobody else may start any."""
+OF_WAITING = {"os.getpgrp", "os.tcgetpgrp", "time.monotonic"}
+"""Of cli/waiting.py: what stands on a terminal while a command works is gone at its end, and no part of its answer."""
 OF_USERS = {"pwd.getpwnam", "os.getgrouplist"}
 """Of host/users.py, which says itself that no trace can sign them."""
 
@@ -140,6 +159,7 @@ def is_flag(name: str) -> bool:
 
 def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known = KNOWN | PURE | (OF_PROGRAMS if module in MODULES_OF_PROGRAMS else set())
+    known |= OF_WAITING if module == "cli/waiting.py" else set()
     known |= OF_USERS if module == "host/users.py" else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
 

@@ -415,6 +415,10 @@ CASES: dict[str, Case] = {
         Situation(lacking("/etc/ld.so.cache")), Situation(healthy({"/etc/ld.so.cache": build_ldcache([])}))
     ),
     "no-libcuda": Case(Situation((kernel(),)), Situation((libraries("/opt/nvidia/lib64"), kernel()))),
+    "not-checked": Case(
+        Situation(healthy(), request={"gpus": "9"}),
+        Situation(healthy(), request={"gpus": "0"}),
+    ),
     "not-in-list": Case(
         Situation(healthy(), listfile=site_list("libcuda.so\n")),
         Situation(healthy(), listfile=site_list(WHOLE_LIST)),

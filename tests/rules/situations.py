@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, Optional
 from build.driver import host, in_cgroup
 from build.trees import Item, Spec
 
-from gpubind.errors import NothingToBindError
+from gpubind.cli.checking import not_checked
+from gpubind.errors import GpubindError, NothingToBindError
 from gpubind.facade import plan
 from gpubind.host import ListFile
 from gpubind.host.base import Ignored
 from gpubind.image import Image
 from gpubind.ldso.brought import Brought
-from gpubind.model import Finding, Request
+from gpubind.model import Finding, Plan, Request
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
 from gpubind.rules.preflight import Preflight, preflight
@@ -69,8 +70,8 @@ def started(situation: Situation) -> Preflight:
     machine.ignored = lambda: situation.ignored  # type: ignore[method-assign]
     try:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)
-    except NothingToBindError as error:
-        made = empty_plan(vendors=situation.request.get("vendors", ()))._replace(findings=(nothing_to_bind(error),))
+    except GpubindError as error:
+        made = unplanned(error, situation)
     return preflight(
         machine,
         made,
@@ -80,6 +81,12 @@ def started(situation: Situation) -> Preflight:
         program=situation.program,
         brought=situation.brought,
     )
+
+
+def unplanned(error: GpubindError, situation: Situation) -> Plan:
+    """The empty plan with what is told where there is no other."""
+    told = nothing_to_bind(error) if isinstance(error, NothingToBindError) else not_checked(error, "node")
+    return empty_plan(vendors=situation.request.get("vendors", ()))._replace(findings=(told,))
 
 
 def without(spec: Spec, *paths: str) -> dict[str, Item]:

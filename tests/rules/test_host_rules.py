@@ -11,18 +11,16 @@ from build.trees import Dir, File, Hidden, Item, Link, Node, Spec, record
 
 from gpubind import open_host
 from gpubind.data import HOSTS
-from gpubind.errors import NothingToBindError
+from gpubind.errors import GpubindError
 from gpubind.facade import plan
 from gpubind.formats.record import dump_record, parse_record
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import survey
 from gpubind.model import Finding, Missing, Request
-from gpubind.planner import empty_plan
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import RULES, check
 from gpubind.runtimes import RUNTIMES
-from gpubind.sources.vendors import nothing_to_bind
 from rules.cases_host import (
     CASES,
     GDS,
@@ -38,7 +36,7 @@ from rules.cases_host import (
     lacking,
     mig,
 )
-from rules.situations import Situation, found, without
+from rules.situations import Situation, found, unplanned, without
 
 BACKENDS = (None, *RUNTIMES)
 
@@ -55,8 +53,8 @@ def the(code: str, *parts: Spec, **more: Any) -> Finding:
 def checked(machine: Host, situation: Situation) -> tuple[Finding, ...]:
     try:
         made = plan(machine, Request(**situation.request), situation.listfile)
-    except NothingToBindError as error:
-        made = empty_plan()._replace(findings=(nothing_to_bind(error),))
+    except GpubindError as error:
+        made = unplanned(error, situation)
     return check(preflight(machine, made, backend=situation.backend))
 
 
