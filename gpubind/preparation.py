@@ -10,7 +10,7 @@ from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.caller import begin, image_form, writable_files
-from gpubind.errors import RuntimeLimitError, UsageError
+from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.execute import callers_environ, find_program
 from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
@@ -66,7 +66,7 @@ def choose_runtime(image: str, environ: Mapping[str, str], *, elsewhere: bool = 
 
     `podman:NAME` and `docker:NAME` are of those programs' own stores. Any other name that is nothing here may be a
     mistake: where no program with a store is there either, whoever is there says so in its own words.
-    Errors: `RuntimeLimitError` (code `no-runtime`).
+    Errors: `RuntimeLimitError` (code `no-runtime`), `HostReadError` (code `no-image`).
     """
     form = image_form(image)
     store, _, name = image.partition(":")
@@ -82,6 +82,11 @@ def choose_runtime(image: str, environ: Mapping[str, str], *, elsewhere: bool = 
             raise
         why = f"the usual one for {WORDS_OF_FORMS[form]}: none is in PATH here"
         return Chosen(RUNTIMES[next(_starting(form))], image, why)
+    if image_form(image) is None and found.store is not None and "file" not in found.images:
+        # Its store would look for an image that is called so, and blame the network.
+        why = f"it does not exist, and {found.name} starts no files"
+        hint = f"look at the path; an image of {found.name}'s store has a name without a path"
+        raise HostReadError("no-image", "the image cannot be read", where=image, why=why, hint=hint)
     is_name = form == "directory" and found.store is not None and not image.startswith(("/", "."))
     why = f"the first in PATH of those that start {WORDS_OF_FORMS[form]}"
     return Chosen(found, f"./{image}" if is_name else image, why)

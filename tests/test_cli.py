@@ -243,6 +243,15 @@ def test_a_closed_stdout_is_exit_120_without_a_word(words: str) -> None:
         assert done.stderr == "120\n", shell
 
 
+@pytest.mark.parametrize("end", ["| true", ">&-", "> /dev/full"])
+def test_an_error_whose_document_nobody_gets_is_told_and_ends_as_ever(end: str) -> None:
+    command = f"{sys.executable} -m gpubind plan --json --host nowhere; echo $? >&2"
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
+    done = subprocess.run(["sh", "-c", f"({command}) {end}"], stderr=subprocess.PIPE, text=True, env=environ)
+    assert done.stderr.startswith("error: unknown-host: ")
+    assert [line for line in done.stderr.splitlines() if not line.startswith(("error: ", "  "))] == ["2"]
+
+
 def test_a_full_device_is_told() -> None:
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
     with open("/dev/full", "w") as full:

@@ -16,7 +16,7 @@ from gpubind.caller import begin, image_form
 from gpubind.cli.options import PlanOptions
 from gpubind.cli.start import _automatic
 from gpubind.cli.words import WordsOf, plan_in_words
-from gpubind.errors import RuntimeLimitError
+from gpubind.errors import HostReadError, RuntimeLimitError
 from gpubind.facade import open_host
 from gpubind.host import Host
 from gpubind.preparation import choose_runtime, host_for, layout_of, start_on
@@ -232,3 +232,10 @@ def test_for_a_record_the_usual_runtime_is_taken_where_none_is_here(tmp_path: Pa
         choose_runtime("app.sif", nothing)
     assert choose_runtime("app.sif", nothing, elsewhere=True).runtime.name == "apptainer"
     assert choose_runtime("app.sif", programs_in(tmp_path, "singularity"), elsewhere=True).runtime.name == "singularity"
+
+
+@pytest.mark.parametrize("missing", ["/nonexistent/x", "./x", "gone.sif"])
+def test_a_file_that_is_not_there_is_not_looked_for_in_a_store(tmp_path: Path, missing: str) -> None:
+    with pytest.raises(HostReadError, match="no-image") as caught:
+        choose_runtime(missing, programs_in(tmp_path, "docker"))
+    assert "does not exist" in caught.value.why

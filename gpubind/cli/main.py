@@ -105,7 +105,10 @@ def _told(error: GpubindError, words: list[str]) -> int:
     from gpubind.cli.output import render_error
 
     _complain(render_error(error))
-    _answer_in_json(words, error)
+    try:
+        _answer_in_json(words, error)
+    except GpubindError:  # nobody reads it, or it has no room; the error itself is told above
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return error.exit_code
 
 

@@ -7,7 +7,8 @@ import os
 from gpubind.errors import UsageError
 from gpubind.memo.asked import reads
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+"""As its loader has it: one of a zip that was started as `./gpubind.pyz` knows its files by no other name."""
 HOSTS = ("debian13-nvidia550", "mi300x-rocm62")
 """The recorded hosts that ship, by name."""
 
@@ -22,7 +23,7 @@ def read_data(name: str) -> bytes:
     assert loader is not None
     for base in (_PACKAGE, os.path.dirname(_PACKAGE)):
         path = os.path.join(base, *name.split("/"))
-        reads(path)
+        reads(os.path.abspath(path))
         try:
             data: bytes = loader.get_data(path)  # type: ignore[attr-defined]
         except OSError:
