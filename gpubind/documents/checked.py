@@ -76,7 +76,8 @@ def _what(report: Report) -> str:
 
 def _facts(image: ImageFacts, checked: Checked) -> str:
     glibc = f"glibc {checked.glibc or image.libc_version}"
-    libc = {"glibc": glibc, "musl": "musl", "none": "no C library"}[image.libc_family]
+    none = "no C library" if image.libc_fault is None else "a damaged C library"
+    libc = {"glibc": glibc, "musl": "musl", "none": none}[image.libc_family]
     cuda = "no CUDA"
     if image.cuda is not None:
         origin = next((each.origin for each in image.every_cuda if each.version == image.cuda), "toolkit")

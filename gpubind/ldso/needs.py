@@ -27,7 +27,8 @@ def runs_here(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> O
     if facts.arch not in (None, ident.arch) and not is_companions:
         return Unfit("architecture", wanted=ident.arch, has=facts.arch)
     if facts.libc_family != "glibc":
-        return Unfit("no-libc", has=facts.libc_family)
+        fault = facts.libc_fault
+        return Unfit("no-libc", library=fault, has=facts.libc_family if fault is None else "damaged")
     if is_companions and image.of(ident.arch).glibc is None:
         return Unfit("no-libc", wanted=ident.arch, has="glibc")
     if file.kind == "binary":

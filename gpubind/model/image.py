@@ -77,6 +77,8 @@ class ImageFacts(NamedTuple):
     """The libcuda to which its own LD_LIBRARY_PATH leads before the host's, resolved; None if to none."""
     every_cuda: tuple[ImageCuda, ...] = ()
     """Every CUDA toolkit or runtime that was found in it, the newest first."""
+    libc_fault: Optional[str] = None
+    """Its libc.so.6, and why nothing can load that; None if it has none at all, or a good one."""
 
     def to_dict(self) -> dict[str, Any]:
         """The member `image` of the documents, without what tells where it lies."""
