@@ -78,7 +78,8 @@ def _what(report: Report) -> str:
 
 def _facts(image: ImageFacts, checked: Checked) -> str:
     glibc = f"glibc {checked.glibc or image.libc_version}"
-    libc = {"glibc": glibc, "musl": "musl", "none": "no C library" if image.has_root else "no root file system"}
+    none = "no C library" if image.libc_fault is None else "a damaged C library"
+    libc = {"glibc": glibc, "musl": "musl", "none": none if image.has_root else "no root file system"}
     cuda = "no CUDA"
     if image.cuda is not None:
         origin = next((each.origin for each in image.every_cuda if each.version == image.cuda), "toolkit")

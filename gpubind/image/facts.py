@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
 
+from gpubind.arch import architecture
 from gpubind.errors import FormatError, HostReadError
-from gpubind.formats.elf import ElfIdent
+from gpubind.formats.elf import ElfIdent, NotElf
 from gpubind.image.cuda import read_cuda, version_in
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
-from gpubind.ldso.loader import Loader
+from gpubind.ldso.loader import LIBC, Loader
 from gpubind.ldso.versions import newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
 from gpubind.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
@@ -97,6 +98,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
         own_libcuda=_own_libcuda(tree, env.get("LD_LIBRARY_PATH", "")),
         every_cuda=cuda,
         has_root=kind != "directory" or isinstance(names, Missing) or not ROOT.isdisjoint(names),
+        libc_fault=_libc_fault(tree, loader) if family == "none" else None,
     )
     return Image(tree, loader, facts)
 
@@ -104,16 +106,38 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
 def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"], Optional[str], Optional[str]]:
     """The C library of an image: family, version, architecture."""
     glibc = loader.glibc
+    if glibc is not None and architecture(glibc.arch).bits == 32:
+        shell = _shell(tree)
+        if shell is not None and architecture(shell).compat32 == glibc.arch:
+            glibc = loader.of(shell).glibc  # the other is beside it
     if glibc is not None:
         return "glibc", glibc.version, glibc.arch
     for path in glob(tree, "/lib/ld-musl-*.so.1"):
         ident = tree.ident(path)
         return "musl", None, ident.arch if isinstance(ident, ElfIdent) else None
-    for shell in SHELLS:
-        ident = tree.ident(shell)
-        if isinstance(ident, ElfIdent):
-            return "none", None, ident.arch
-    return "none", None, None
+    return "none", None, _shell(tree)
+
+
+def _libc_fault(tree: Tree, loader: Loader) -> Optional[str]:
+    """What is called libc.so.6 where the loader looks, and why that is none."""
+    for directory in dict.fromkeys(place.rpartition("/")[0] for place in loader.places(LIBC)):
+        if LIBC in tree.names(directory):
+            path = f"{directory}/{LIBC}"
+            ident, facts = tree.ident(path), tree.elf(path)
+            if isinstance(ident, ElfIdent) and loader.arch not in (None, ident.arch):
+                continue
+            if isinstance(ident, NotElf):
+                return f"{path}: {ident.detail}"
+            if isinstance(ident, ElfIdent):
+                return f"{path}: {facts.detail if isinstance(facts, Missing) else 'it defines no version of glibc'}"
+            return f"{path} leads to no file of the image"
+    return None
+
+
+def _shell(tree: Tree) -> Optional[str]:
+    """The architecture of the image's shell."""
+    idents = (tree.ident(shell) for shell in SHELLS)
+    return next((ident.arch for ident in idents if isinstance(ident, ElfIdent)), None)
 
 
 def _driver(tree: Tree, loader: Loader) -> Iterator[ImageLibrary]:

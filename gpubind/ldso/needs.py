@@ -27,7 +27,9 @@ def runs_here(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> O
     if facts.arch not in (None, ident.arch) and not is_companions:
         return Unfit("architecture", wanted=ident.arch, has=facts.arch)
     if facts.libc_family != "glibc":
-        return Unfit("no-libc", has=facts.libc_family if facts.has_root else "no-root")
+        fault = facts.libc_fault
+        family = facts.libc_family if fault is None else "damaged"
+        return Unfit("no-libc", library=fault, has=family if facts.has_root else "no-root")
     if is_companions and image.of(ident.arch).glibc is None:
         return Unfit("no-libc", wanted=ident.arch, has="glibc")
     if file.kind == "binary":

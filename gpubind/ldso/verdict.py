@@ -36,6 +36,8 @@ class Unfit(NamedTuple):
             return f"its loader {self.wanted} is not in the image"
         if self.rule == "no-libc" and self.wanted is not None:
             return f"it is {self.wanted}, and the image has no C library for that"
+        if self.has == "damaged":
+            return f"it needs glibc, and that of the image cannot be used: {self.library}"
         if self.rule == "no-libc":
             has = "no C library" if self.has in ("none", "no-root") else self.has
             return f"it needs glibc, the image has {has}" if has else "it needs glibc, which the image has not"

@@ -79,6 +79,8 @@ class ImageFacts(NamedTuple):
     """Every CUDA toolkit or runtime that was found in it, the newest first."""
     has_root: bool = True
     """Whether it is what a container's `/` may be; False for a directory that has nothing of it."""
+    libc_fault: Optional[str] = None
+    """Its libc.so.6, and why nothing can load that; None if it has none at all, or a good one."""
 
     def to_dict(self) -> dict[str, Any]:
         """The member `image` of the documents, without what tells where it lies."""

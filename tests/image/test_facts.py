@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from build.images import MUSL, STATIC, glibc, image, sandbox
-from build.trees import Hidden, Link, Spec, make_tree
+from build.driver import host, kernel, ubuntu
+from build.elf import I386, elf
+from build.images import GLIBC, MUSL, STATIC, glibc, image, sandbox
+from build.trees import File, Hidden, Item, Link, Spec, make_tree
 
 from gpubind.errors import HostReadError
+from gpubind.facade import plan
 from gpubind.image import open_image
+from gpubind.model import Request
 
 
 def test_glibc_is_told_from_its_version_definitions() -> None:
@@ -85,3 +89,41 @@ def test_a_c_library_that_may_not_be_looked_at_is_not_absent(spec: Spec) -> None
 
 def test_a_forbidden_directory_says_nothing_where_the_c_library_is_found() -> None:
     assert image(glibc(), {"/lib32": Hidden(directory=True)}).facts.libc_family == "glibc"
+
+
+def test_an_image_with_32_bit_libraries_is_for_the_machine_of_its_shell() -> None:
+    """Without a cache, i386-linux-gnu comes before x86_64-linux-gnu, in ld.so.conf.d, too."""
+    small: Spec = {"/usr/lib/i386-linux-gnu/libc.so.6": elf("libc.so.6", machine=I386, bits=32, defines=GLIBC[:9])}
+    assert image(glibc(), small).facts.arch == "x86_64"
+    only = {path: item for path, item in glibc().items() if "64" not in path}
+    opened = image(only, small, {"/usr/bin/sh": File(elf(kind=2, machine=I386, bits=32), 0o755)})
+    assert opened.facts.arch == "i386"
+    damaged = image(glibc(), small, {"/usr/lib/x86_64-linux-gnu/libc.so.6": b""})
+    assert (damaged.facts.arch, damaged.facts.libc_family) == ("x86_64", "none")
+    assert "x86_64-linux-gnu/libc.so.6: the file is empty" in (damaged.facts.libc_fault or "")
+
+
+SHORT = elf("libc.so.6", defines=GLIBC)
+DAMAGED: dict[str, Item] = {
+    "the file is empty": b"",
+    "starts with b'text'": b"text",
+    "damaged ELF file: the file ends before its program headers": SHORT[:70],
+    "damaged ELF file: the file ends before its dynamic section": SHORT[:300],
+    "it defines no version of glibc": elf("libc.so.6"),
+    "leads to no file of the image": Link("/proc/1/root/libc.so.6"),
+    "leads to no file": Link("libc.so.6"),
+}
+
+
+@pytest.mark.parametrize("why", DAMAGED)
+def test_a_damaged_c_library_is_not_one_that_is_absent(why: str) -> None:
+    path = "/usr/lib/x86_64-linux-gnu/libc.so.6"
+    opened = image(glibc(), {path: DAMAGED[why]})
+    fault = opened.facts.libc_fault or ""
+    assert fault.startswith(path)
+    assert why in fault
+    made = plan(host(ubuntu(), kernel()), Request(libc="host"), image=opened)
+    (finding,) = [finding for finding in made.findings if finding.code == "image-without-glibc"]
+    assert f"that of the image cannot be used: {fault}" in finding.what
+    assert "install" not in (finding.hint or "")
+    assert {image(glibc()).facts.libc_fault, image(MUSL).facts.libc_fault, image(STATIC).facts.libc_fault} == {None}

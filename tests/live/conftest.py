@@ -29,7 +29,7 @@ def rig() -> str:
         pytest.fail("the live tests need root: they enter root file systems", pytrace=False)
     stamps = os.path.join(RIG, "stamps")
     targets = ["containers", "host", "sandboxes", "images", "gl", "sifs", "archives", "runtimes", "udocker"]
-    targets += ["nv535", "flat550"]
+    targets += ["nv535", "bookworm", "compilers", "flat550"]
     missing = [target for target in targets if not os.path.exists(f"{stamps}/{target}")]
     if missing:
         pytest.fail(f"{RIG} has no {', '.join(missing)}: run tests/live/rig/build", pytrace=False)
@@ -46,6 +46,12 @@ def trixie(rig: str) -> Machine:
 def nv535(rig: str) -> Machine:
     """A node with driver 535, 64 and 32 bits, and Python 3.11; no runtime."""
     return Machine(f"{rig}/hosts/nv535", dependencies(rig, "3.11"), "535.261.03")
+
+
+@pytest.fixture(scope="session")
+def bookworm(rig: str, nv535: Machine) -> Machine:
+    """The same node with bubblewrap, podman and crun: glibc 2.36."""
+    return nv535._replace(root=f"{rig}/hosts/bookworm")
 
 
 @pytest.fixture(params=["trixie", "nv535"])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from live.c_library import HOSTS, PROBE, VENDORS, hold, report
+from live.c_library import HOSTS, PROBE, VENDORS, hold, report, vendors
 from live.containers import CONTAINERS, Case, image, start
 from live.machine import RIG, Bind, Machine, document
+from live.test_bundles import Started, made_bundles
+from live.test_bundles import start as start_bundle
 from live.test_engines import Engine
 from live.test_engines import start as start_engine
 from live.test_plain_runtimes import IMAGES, WAYS, Way
+from live.test_wrap import bwrap_line, line
 
 pytestmark = pytest.mark.live
 
@@ -36,10 +39,45 @@ def test_all_that_lacked_a_newer_glibc_loads_and_the_image_goes_on_working(
     hold(request, trixie, f"{case.backend}, {who}", case.image, report(said))
 
 
-def test_podman_starts_a_directory_with_it(trixie: Machine, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("node", ["trixie", "bookworm"])
+def test_podman_starts_a_directory_with_it(node: str, request: pytest.FixtureRequest) -> None:
+    machine: Machine = request.getfixturevalue(node)
     engine = Engine("podman", image("bullseye"))
-    said = start_engine(trixie, engine, "python3", "-c", PROBE, options=[*VENDORS, *HOSTS])
-    hold(request, trixie, "podman, root", "bullseye", report(said))
+    said = start_engine(machine, engine, "python3", "-c", PROBE, options=[*vendors(machine), *HOSTS])
+    hold(request, machine, "podman, root", "bullseye", report(said))
+
+
+@pytest.mark.parametrize("user", [True, False], ids=["user", "root"])
+def test_an_older_host_serves_an_image_that_is_older_still(
+    bookworm: Machine, user: bool, request: pytest.FixtureRequest
+) -> None:
+    said = start(bookworm, Case("bwrap", "bullseye", user, ("--nv", *HOSTS)), "python3", "-c", PROBE).stdout
+    who = "an ordinary user" if user else "root"
+    hold(request, bookworm, f"bwrap, {who}", "bullseye", report(said))
+
+
+def test_crun_starts_a_bundle_on_an_older_host_with_it(bookworm: Machine, request: pytest.FixtureRequest) -> None:
+    case = Started("crun", "bullseye", False)
+    with made_bundles(bookworm, [case]) as bundles:
+        options = ("--nv", *HOSTS)
+        said = start_bundle(bookworm, bundles, case, "python3", "-c", PROBE, options=options).stdout
+    hold(request, bookworm, "crun, root", "bullseye", report(said))
+
+
+@pytest.mark.parametrize(("user", "name"), [(True, "bullseye-sb"), (False, "bookworm-sb")])
+def test_apptainers_own_line_gets_it_from_wrap(
+    trixie: Machine, user: bool, name: str, request: pytest.FixtureRequest
+) -> None:
+    words = ["wrap", *HOSTS, "--", *line(user=user, name=name, flags=VENDORS), "python3", "-c", PROBE]
+    said = trixie.gpubind(*words, user=user, driver=True, binds=[CONTAINERS])
+    who = "an ordinary user" if user else "root"
+    hold(request, trixie, f"wrap of apptainer, {who}", name, report(said))
+
+
+def test_bubblewraps_own_line_gets_it_from_wrap(trixie: Machine, request: pytest.FixtureRequest) -> None:
+    words = ["wrap", *VENDORS, *HOSTS, "--", *bwrap_line(name="bullseye"), "python3", "-c", PROBE]
+    said = trixie.gpubind(*words, user=True, driver=True, binds=[CONTAINERS])
+    hold(request, trixie, "wrap of bwrap, an ordinary user", "bullseye", report(said))
 
 
 def test_a_driver_root_brings_its_own_c_library(trixie: Machine) -> None:

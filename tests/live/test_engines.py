@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from live import c_library
 from live.containers import CONTAINERS, EXCLUDES, MOUNTED_IMAGES, PROBE, image, listing
 from live.machine import CHECKOUT, ENTER, PYTHON_ENV, RIG, ROOT_PATH, Bind, Machine
 from live.table import Shows
@@ -178,6 +179,17 @@ def test_every_mount_is_read_only_and_each_node_is_usable(stores: Machine, engin
     assert "/dev/kfd" not in report["devices"]
     for asked in ("read-only", "a write fails", "chosen ones usable"):
         shows(engine.row, asked)
+
+
+@engines([STORED[0], STORED[2]])
+def test_an_images_programs_run_on_the_hosts_c_library(
+    stores: Machine, engine: Engine, request: pytest.FixtureRequest
+) -> None:
+    options = [*c_library.VENDORS, *c_library.HOSTS]
+    said = start(stores, engine, "python3", "-c", c_library.PROBE, options=options)
+    who = "an ordinary user" if engine.user else "root"
+    found = c_library.report(said)
+    c_library.hold(request, stores, f"{engine.program}, {who}", "bullseye", found, but=("packages",))  # no /var
 
 
 @engines([STORED[0], STORED[-1], ROOTS])

@@ -64,6 +64,18 @@ def newer(opened: Optional[Image], *, libraries: Sequence[str] = LIBRARIES, libc
     return Situation((*HOST, host), opened, {"libc": libc})
 
 
+def packed(opened: Optional[Image]) -> Situation:
+    """The same with a C library whose relocations are packed."""
+    situation = newer(opened)
+    libm = elf("libm.so.6", needed=("libc.so.6",), needs={"libc.so.6": ("GLIBC_2.41", "GLIBC_ABI_DT_RELR")})
+    return situation._replace(parts=(*situation.parts, {f"{LIB}/libm.so.6": libm}))
+
+
+def binutils(version: str) -> Spec:
+    """A linker, as Debian has it."""
+    return {f"{LIB}/libbfd-{version}-system.so": elf(f"libbfd-{version}-system.so")}
+
+
 def private(symbol: str) -> Spec:
     """A library of nobody's that uses a private symbol of glibc's."""
     needs = {"libc.so.6": ("GLIBC_2.4", "GLIBC_PRIVATE")}
@@ -117,6 +129,7 @@ IMAGES: dict[str, Case] = {
         Situation((*HOST, needing("libcuda", needs={"libc.so.6": ("GLIBC_2.36",)})), image(glibc("2.36"))),
     ),
     "libc-host": Case(newer(image(*OLDER)), newer(image(*OLDER), libc="image")),
+    "libc-linker": Case(packed(image(*OLDER, binutils("2.35.2"))), packed(image(*OLDER, binutils("2.40")))),
     # A file of the image's wants what the host's C library does not give to its own parts, or does.
     "libc-private": Case(newer(image(*OLDER, private("__gone"))), newer(image(*OLDER, private("__kept")))),
     "libc-refused": Case(
