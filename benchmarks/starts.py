@@ -12,12 +12,14 @@ import json
 import os
 import struct
 import tempfile
+from statistics import median
 
 from node import INSIDE_CONTAINERS, RIG, Bind, measured, node_for
 
 from gpubind.formats.sif import DESCRIPTOR_SIZE, HEADER_SIZE, parse_sif_descriptors, parse_sif_header
 
 IMAGE = f"{INSIDE_CONTAINERS}/bookworm-sb"
+OLDER = f"{INSIDE_CONTAINERS}/bullseye-sb"
 SIF = f"{INSIDE_CONTAINERS}/bookworm.sif"
 HUGE = "/srv/huge.sif"
 HUGE_SIZE = 10 << 30
@@ -30,12 +32,6 @@ COMMANDS = {
     "apptainer exec --nv": ["apptainer", "exec", "--nv", IMAGE, "true"],
     "gpubind exec --backend apptainer": [*GPUBIND, "exec", "-q", "--backend", "apptainer", IMAGE, "true"],
     "gpubind exec --backend bwrap": [*GPUBIND, "exec", "-q", "--backend", "bwrap", IMAGE, "true"],
-    "gpubind exec --backend apptainer --libc host": [
-        *GPUBIND, "exec", "-q", "--backend", "apptainer", "--libc", "host", IMAGE, "true",
-    ],
-    "gpubind exec --backend bwrap --libc host": [
-        *GPUBIND, "exec", "-q", "--backend", "bwrap", "--libc", "host", IMAGE, "true",
-    ],
     "apptainer exec --nv, SIF": ["apptainer", "exec", "--nv", SIF, "true"],
     "gpubind check": [*GPUBIND, "check", "-q"],
     "gpubind check --image, directory": [*GPUBIND, "check", "-q", "--image", IMAGE],
@@ -43,9 +39,18 @@ COMMANDS = {
     "gpubind check --image, SIF of 10 GiB": [*GPUBIND, "check", "-q", "--image", HUGE],
     "gpubind plan --json": [*GPUBIND, "plan", "--json"],
 }  # fmt: skip
-# Runs on the node: medians in milliseconds, as JSON.
+LIBC = {
+    f"{backend}, {memo}": [
+        ["env", f"GPUBIND_MEMO={switch}", *GPUBIND, "exec", "-q", "--backend", backend, "--nv",
+         "--libc", side, OLDER, "true"]
+        for side in ("image", "host")
+    ]
+    for backend in ("apptainer", "bwrap")
+    for memo, switch in (("memo", "on"), ("cold", "off"))
+}  # fmt: skip
+# Runs on the node: milliseconds of each run, as JSON.
 TIMER = """
-import json, os, statistics, subprocess, sys, time
+import json, subprocess, sys, time
 commands, runs = json.loads(sys.argv[1]), int(sys.argv[2])
 times = {name: [] for name in commands}
 for number in range(runs + 2):
@@ -54,7 +59,7 @@ for number in range(runs + 2):
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if number >= 2:
             times[name].append((time.perf_counter() - start) * 1e3)
-print(json.dumps({name: statistics.median(values) for name, values in times.items()}))
+print(json.dumps(times))
 """
 
 
@@ -86,12 +91,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=RIG) as directory:
         os.chmod(directory, 0o755)
         huge = make_huge(f"{RIG}/ct/bookworm.sif", f"{directory}/huge.sif")
-        words = [json.dumps(COMMANDS), str(options.runs)]
-        medians = json.loads(measured(node, TIMER, words, [Bind(huge, HUGE)]))
+        pairs = {f"{name}, {side}": words for name, both in LIBC.items() for side, words in enumerate(both)}
+        words = [json.dumps({**COMMANDS, **pairs}), str(options.runs)]
+        times = json.loads(measured(node, TIMER, words, [Bind(huge, HUGE)]))
+    medians = {name: median(times[name]) for name in COMMANDS}
     bare, nv = medians["python3 -c pass"], medians["apptainer exec --nv"]
     print(f"\n{'on the rig, as a user':<44}{'median ms':>10}{'x bare':>8}{'x apptainer --nv':>18}")
-    for name, median in medians.items():
-        print(f"{name:<44}{median:>10.1f}{median / bare:>8.2f}{median / nv:>18.2f}")
+    for name, took in medians.items():
+        print(f"{name:<44}{took:>10.1f}{took / bare:>8.2f}{took / nv:>18.2f}")
+    print(f"\n{'--libc image and host, bullseye-sb':<44}{'median ms':>10}{'with it':>9}{'more, of pairs':>16}")
+    for name in LIBC:
+        own, hosts = times[f"{name}, 0"], times[f"{name}, 1"]
+        more = median(after - before for before, after in zip(own, hosts))
+        print(f"{name:<44}{median(own):>10.1f}{median(hosts):>9.1f}{more:>16.1f}")
 
 
 if __name__ == "__main__":

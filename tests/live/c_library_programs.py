@@ -33,6 +33,14 @@ printf 'passwd: files own\\ngroup: files\\nhosts: files dns\\nservices: files\\n
 mv nsswitch /etc/nsswitch.conf
 """
 
+FLAT = """
+mv usr/lib/x86_64-linux-gnu/* usr/lib64/
+rm -r usr/lib/x86_64-linux-gnu etc/ld.so.conf etc/ld.so.conf.d
+echo /usr/lib64 > etc/ld.so.conf
+/sbin/ldconfig -r .
+"""
+"""Makes of a root file system one with its libraries where Red Hat has them."""
+
 
 @contextmanager
 def made_images() -> Iterator[Bind]:
@@ -45,6 +53,8 @@ def made_images() -> Iterator[Bind]:
             subprocess.run(["cp", "-al", f"{RIG}/ct/{suite}-cc", copy], check=True)
             shutil.copytree(f"{CHECKOUT}/tests/live/rig/c_library", f"{copy}{INSIDE}")
             Machine(copy, "").run(["sh", "-ec", MAKE])
+        subprocess.run(["cp", "-al", f"{base}/bullseye", f"{base}/flat"], check=True)
+        subprocess.run(["sh", "-ec", FLAT], cwd=f"{base}/flat", check=True)
         yield Bind(base, PLACE)
     finally:
         shutil.rmtree(base)

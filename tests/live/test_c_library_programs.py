@@ -82,6 +82,12 @@ def test_programs_say_the_same_on_an_older_host(bookworm: Machine, images: Bind)
     assert differing(bookworm, images, "bullseye", SCRIPTS) == {}
 
 
+def test_the_cache_tells_the_hosts_loader_where_the_images_libraries_are(trixie: Machine, images: Bind) -> None:
+    script = "python3 -c 'import ctypes, lzma, ssl; print(ctypes.CDLL(\"libcuda.so.1\").cuInit(0))'"
+    said = say(trixie, images, "flat", {"flat": f"getconf GNU_LIBC_VERSION; {script}"}, *HOSTS)
+    assert said == {"flat": [0, "glibc 2.41\n100\n"]}
+
+
 def test_the_tools_of_binutils_work_where_they_know_the_hosts_relocations(trixie: Machine, images: Bind) -> None:
     assert own(trixie, images, "bookworm")["compiled"] == [0, "7\n"]
     assert "$1 = 5" in str(own(trixie, images, "bookworm")["debugged"])

@@ -177,3 +177,15 @@ def test_a_container_gets_the_same_bytes_or_the_name_is_said(trixie: Machine, st
     report = json.loads(done.stdout)
     assert report["b'plain'"]["same"] == ["libcuda.so.1", "libnvidia-ml.so.1"]
     assert gone_wrong(report) == {}
+
+
+def test_programs_run_on_the_hosts_c_library_by_the_words_of_a_plan_that_knows_the_image(
+    trixie: Machine, store: Bind
+) -> None:
+    known = f"--image {PLACE}/store/containers/bullseye/ROOT"
+    words = f"$(python3 -m gpubind plan -q --nv --libc host {known} --format udocker)"
+    script = "import ctypes, os; print(os.confstr('CS_GNU_LIBC_VERSION'), ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    said = shell(trixie, store, f"udocker run --nobanner {words} bullseye python3 -c {shlex.quote(script)}").stdout
+    assert said == "glibc 2.41 100\n"
+    started = shell(trixie, store, f"{gpubind('--nv', '--libc', 'host')} getconf GNU_LIBC_VERSION")
+    assert (started.stdout, "libc-without-image" in started.stderr) == ("glibc 2.31\n", True)
