@@ -1,6 +1,6 @@
 # make demo   plan and check for a bundled recorded host; needs only Python >= 3.9 with venv
 # make test   linters, types, unit tests
-# make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 9 GB)
+# make live   the real driver and runtimes; needs root and Debian (installs packages, builds a rig of about 11 GB)
 # make fuzz   N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
 # make bench  speed, as ratios in one run
 # make bench-big  how time and memory grow with what there is to look at

@@ -19,6 +19,8 @@ from gpubind.tree import Tree
 NAMED_BY = "libc"
 _READ_ONLY = ("ro", "nosuid", "nodev")
 """Of the directory of converters, too: they are loaded from there."""
+_SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/var/tmp/")
+"""What a container may have of the host: a mount point that is made there stays."""
 
 
 def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFit, request: Request) -> ImageFit:
@@ -96,6 +98,9 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
         if all(loader.glibc is not None for loader in both) and not lacks(*both):
             more = (_file(host, part, arch32, made.version) for part in parts(*both, is_companion=True))
             found += [file._replace(compat32=True) for file in more]
+    shared = next((file.target for file in found if (file.target or "").startswith(_SHARED)), None)
+    if shared is not None:
+        return made._replace(refused=("shared", shared))
     return made._replace(files=tuple(found))
 
 

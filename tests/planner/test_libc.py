@@ -170,6 +170,16 @@ def test_a_loader_that_would_not_find_the_images_libraries_stays_on_the_host() -
     assert exchanged(cached)["/usr/lib64/libc.so.6"] == f"{LIB}/libc.so.6"
 
 
+@pytest.mark.parametrize("directory", ["/tmp", "/home/user", "/dev/shm", "/var/tmp"])
+def test_where_a_container_has_the_hosts_own_files_nothing_is_put(directory: str) -> None:
+    """Apptainer would make an empty file there, on the host, by the name that an image gives."""
+    moved: Spec = {f"{LIB}/libm.so.6": Link(f"{directory}/libm"), f"{directory}/libm": elf("libm.so.6")}
+    made = planned(image(*MERGED, moved), libc="host")
+    assert (exchanged(made), codes(made)) == ({}, {"libc-refused"})
+    (finding,) = [finding for finding in made.findings if finding.code == "libc-refused"]
+    assert f"{directory}/libm" in (finding.why or "")
+
+
 def test_without_an_image_nothing_is_exchanged_and_that_is_said() -> None:
     for asked in ("host", "auto"):
         made = planned(None, libc=asked)
