@@ -9,6 +9,7 @@ import inspect
 from textwrap import TextWrapper
 from typing import Any, NamedTuple
 
+from gpubind.cli.commands import command_of
 from gpubind.data import HOSTS
 
 Rows = tuple[tuple[str, str], ...]
@@ -125,8 +126,9 @@ def page_of(command: Any, context: Any) -> Page:
     """The help of *command*."""
     params = [param for param in command.get_params(context) if not getattr(param, "hidden", False)]
     options = {name: _option(param) for param in params if (name := _long(param)) is not None}
-    # click from 8.5 on takes the help away that typer before 0.26 gives an argument
-    arguments = tuple((param.metavar, param.help or "") for param in params if _long(param) is None)
+    # As declared: click from 8.5 on takes away what typer before 0.26 says of an argument.
+    told = {parameter.name: parameter.says.help or "" for parameter in command_of(command.name).parameters}
+    arguments = tuple((param.metavar, told[param.name]) for param in params if _long(param) is None)
     common = [name for name in COMMON[command.name] if name in options]
     grouped = {title: [name for name in names if name not in common] for title, names in GROUPS.items()}
     sections = [("Arguments", arguments), ("Common options", tuple(options[name] for name in common))]
