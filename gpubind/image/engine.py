@@ -120,14 +120,11 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
         what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
         raise HostReadError("no-image-store", what, where=reference, why=program.detail)
     timeout = ANSWER_S if into is None else SAVE_S
-
-    def told() -> None:
-        if into is not None:
-            tell(reference, os.fstat(into.fileno()).st_size)
-
     environ = obeyed_environ(VARIABLES)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # no pipes: nothing has to be read in time
-        process = start_program(program, (store, *words), stdout=into or out, stderr=err, environ=environ)
+        written = into or out
+        process = start_program(program, (store, *words), stdout=written, stderr=err, environ=environ)
+        told = lambda: tell(reference, os.fstat(written.fileno()).st_size)  # noqa: E731
         status = -1 if isinstance(process, Missing) else wait_for(process, timeout, told)
         out.seek(0)
         err.seek(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from live.machine import CHECKOUT, INSIDE_CHECKOUT, INSIDE_PYTHON, PYTHON_ENV, Bind, Machine
@@ -14,8 +16,9 @@ COSTS = "tests/test_hostile_inputs.py"
 
 
 @pytest.mark.parametrize("python", ["3.9", "3.13"])
-def test_the_unit_tests_pass(interpreters: dict[str, Machine], python: str) -> None:
+def test_the_unit_tests_pass(interpreters: dict[str, Machine], python: str, tmp_path: Path) -> None:
     machine = interpreters[python]
+    tmp_path.chmod(0o1777)
     assert machine.run(["python3", "--version"]).stdout.startswith(f"Python {python}.")
     # The checkout is read-only there: no caches.
     env = {**PYTHON_ENV, "HYPOTHESIS_STORAGE_DIRECTORY": "/tmp/hypothesis"}
@@ -27,6 +30,7 @@ def test_the_unit_tests_pass(interpreters: dict[str, Machine], python: str) -> N
             Bind(CHECKOUT, INSIDE_CHECKOUT),
             Bind(machine.python, INSIDE_PYTHON),
             Bind(f"{machine.root}/usr", "/usr"),
+            Bind(str(tmp_path), "/tmp", readonly=False),  # a gigabyte: other tests copy the whole container
         ],
         env=env,
     )
