@@ -78,15 +78,20 @@ def _callback(command: Command) -> Callable[..., None]:
     """*command* as a function whose signature typer reads."""
 
     def run(context: typer.Context, **values: Any) -> None:
-        options = [parameter.name for parameter in command.parameters if isinstance(parameter.says, Option)]
-        sources = {name: context.get_parameter_source(name) for name in options}
-        command.run(values, {name: _ORIGINS.get(s.name, "default") if s else "default" for name, s in sources.items()})
+        options = (parameter.name for parameter in command.parameters if isinstance(parameter.says, Option))
+        command.run(values, {name: _origin(context, name) for name in options})
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     taken = [inspect.Parameter("context", keyword, annotation=typer.Context), *map(_signed, command.parameters)]
     run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
     return run
+
+
+def _origin(context: typer.Context, name: str) -> Origin:
+    """Where the value of the option *name* comes from."""
+    source = context.get_parameter_source(name)
+    return "default" if source is None else _ORIGINS.get(source.name, "default")
 
 
 def _signed(parameter: Parameter) -> inspect.Parameter:

@@ -96,11 +96,10 @@ def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], st
     *given* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes alone
     may stand side by side, separated by commas.
     """
-    reasons: dict[str, str] = {}
-    for named, reason in read_settings().get("ignore", {}).items():
-        path = file_of("ignore")
-        known_codes([named.partition(":")[0]], where=f"`ignore` in {path}")
-        reasons[named] = reason or path
+    configured: dict[str, str] = read_settings().get("ignore", {})
+    path = file_of("ignore") if configured else ""
+    known_codes((named.partition(":")[0] for named in configured), where=f"`ignore` in {path}")
+    reasons = {named: reason or path for named, reason in configured.items()}
     for text in given:
         for word in [text] if "=" in text or ":" in text else text.split(","):
             named, _, reason = word.partition("=")

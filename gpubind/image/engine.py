@@ -124,8 +124,9 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # no pipes: nothing has to be read in time
         written = into or out
         process = start_program(program, (store, *words), stdout=written, stderr=err, environ=environ)
-        told = lambda: tell(reference, os.fstat(written.fileno()).st_size)  # noqa: E731
-        status = -1 if isinstance(process, Missing) else wait_for(process, timeout, told)
+        status: Optional[int] = -1
+        if not isinstance(process, Missing):
+            status = wait_for(process, timeout, lambda: tell(reference, os.fstat(written.fileno()).st_size))
         out.seek(0)
         err.seek(0)
         said, message = out.read(DOCUMENT_LIMIT + 1), err.read(MESSAGE_LIMIT * 4).decode("utf-8", "surrogateescape")
