@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind import __version__
 from gpubind.budget import bounded, renew
-from gpubind.errors import UsageError, one_of
+from gpubind.errors import NothingToBindError, UsageError, one_of
 from gpubind.findings import finding
 from gpubind.formats.gpu_variables import GPU_VARIABLES
 from gpubind.host import Host, ListFile
@@ -84,8 +84,14 @@ def plan(
         from gpubind.like import like_plan
 
         made = like_plan(host, request)
-        return made._replace(findings=(*made.findings, *_ignored(host)))
-    found = read_inventories(host, request, listfile)
+        return made._replace(findings=(*made.findings, *trust_findings(host, request, listfile)))
+    trust = tuple(trust_findings(host, request, listfile))
+    try:
+        found = read_inventories(host, request, listfile)
+    except NothingToBindError as error:
+        ignored = (one.what for one in trust if one.severity == "warning")
+        error.why = "; ".join(filter(None, (error.why, *ignored)))
+        raise
     request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
     fit = None
     if image is not None:
@@ -102,16 +108,21 @@ def plan(
             fit = fit_compat(host.driver, files, image.loader, fit)
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
-    return make_plan(
-        found.inventories, request, layout or GPUBIND, fit, environ=environ, found=(*found.findings, *_ignored(host))
-    )
+    findings = (*found.findings, *trust)
+    return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=findings)
 
 
-def _ignored(host: Host) -> Iterator[Finding]:
-    """What did not count, for this is root's command and others than root could change it."""
-    for kind, path, part in host.ignored():
-        severity: Severity = "warning" if kind == "file" else "note"
-        yield finding("writable-by-others", subject=path, case=kind, severity=severity, part=part)
+def trust_findings(
+    host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None
+) -> Iterator[Finding]:
+    """Yield a finding for each path that root's command ignores or uses although other users could change it."""
+    below = (*request.library_path, *request.cdi_directories) if request is not None else ()
+    for one in host.untrusted(below, () if listfile is None else (listfile.label,)):
+        severity: Severity = "note" if one.kind in ("cache", "programs") else "warning"
+        case = "secret" if one.is_secret else one.kind
+        yield finding(
+            "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
+        )
 
 
 @bounded

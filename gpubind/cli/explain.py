@@ -57,10 +57,13 @@ def explain(
 
 def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> "Explanation":
     """What the plan decided about *name*. Errors: `UsageError` (code `unknown-code`) where nothing is called so."""
+    from gpubind.cli.output import report
     from gpubind.explanation import explain as explain_name
     from gpubind.explanation import near_names
+    from gpubind.facade import trust_findings
 
     host = open_host_of(options)
+    report(trust_findings(host), brief=True)
     try:
         made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
     except NothingToBindError:

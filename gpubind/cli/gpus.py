@@ -17,11 +17,13 @@ def gpus(
     Each with its model, UUID, PCI address, MIG devices and render node, and what you may do with its device nodes. All
     is read from files: no driver library and no program of the driver's is asked.
     """
-    from gpubind.cli.output import has_colour, table_width, write_document
+    from gpubind.cli.output import has_colour, report, table_width, write_document
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
+    from gpubind.facade import trust_findings
     from gpubind.sources.vendors import read_inventories
 
     host = open_host_of(options)
+    report(trust_findings(host), brief=True)
     found = read_inventories(host, request_of(options))
     listed = list_gpus(found.inventories, options.gpus, host.environ)
     if json:

@@ -4,6 +4,7 @@ No `from __future__ import annotations` here, nor in the modules of commands: `c
 are, and would see strings.
 """
 
+import os
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
@@ -214,6 +215,7 @@ def planning(
 
     def run(values: dict[str, Any], origins: Mapping[str, Origin]) -> None:
         options = PlanOptions(**{parameter.name: values.pop(parameter.name) for parameter in shared})
+        options = _without_untrusted(options, origins, name or work.__name__)
         if options.host is not None or values.get("host"):
             # A root that a site or variable sets is meant for this machine, not for a recorded one.
             options = options._replace(
@@ -227,6 +229,26 @@ def planning(
             raise
 
     return Command(name or work.__name__, run, (*own, *shared), text or work.__doc__ or "", ends_options)
+
+
+_NAME_PATHS = (("root", "dev_root"), ("list_", "library_path", "cdi_dir"))
+"""The options that name what a plan is made of; the first ones are where the others' paths are."""
+
+
+def _without_untrusted(options: PlanOptions, origins: Mapping[str, Origin], command: str) -> PlanOptions:
+    """Return *options* without the values that root's command does not take from a variable."""
+    for names in _NAME_PATHS:
+        given = {name: f"GPUBIND_{name.strip('_').upper()}" for name in names if origins.get(name) == "variable"}
+        if given:
+            from gpubind.cli.settings import defaults_for
+            from gpubind.host.directories import untrusted_variables
+
+            roots = (options.root or "/", options.dev_root or options.root or "/")
+            ignored = {one.variable for one in untrusted_variables(os.environ, *roots)}
+            defaults = defaults_for(command) if ignored else {}
+            left: dict[str, Any] = {name: defaults.get(name) for name, variable in given.items() if variable in ignored}
+            options = options._replace(**left)
+    return options
 
 
 _OPTION_OF = {

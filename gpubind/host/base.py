@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.data import read_data
@@ -60,13 +60,18 @@ class ListFile(NamedTuple):
     """Whether it is gpubind's own, which may be completed; any other list is the law."""
 
 
-class Ignored(NamedTuple):
-    """What the environment names, and root does not believe, use or start."""
+class Untrusted(NamedTuple):
+    """A path of root's command that users other than root could change, or that not everybody may read."""
 
-    kind: Literal["file", "cache", "programs"]
+    kind: Literal["file", "cache", "programs", "variable", "named"]
+    """What it is for. `named` is used, since root named it with an option; everything else is ignored."""
     path: str
     part: str
-    """What others than root could change: itself, or a directory or link on the way to it."""
+    """The path itself, or the directory or link on the way to it, that others could change or may not read."""
+    variable: str = ""
+    """The variable that names it, for the kind `variable`."""
+    is_secret: bool = False
+    """Whether others may not read it, and not that they could change it."""
 
 
 class Host:
@@ -99,8 +104,12 @@ class Host:
         """The list file *name* in force: the user's, else the site's, else the shipped one."""
         raise NotImplementedError
 
-    def ignored(self) -> tuple[Ignored, ...]:
-        """What the caller's environment names, and root's command does not believe, use or start."""
+    def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
+        """Return what root's command ignores, since others could change it, and what it uses although they could.
+
+        *below*: paths inside this host's roots, *files*: real paths, that options name. Other users' commands, and
+        those for a recorded host, have none.
+        """
         return ()
 
     def may_open(self, path: HostPath) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, Optional
 
 from gpubind.errors import HostReadError
-from gpubind.host.base import LIST_FILES, Ignored, ListFile
+from gpubind.host.base import LIST_FILES, ROCM_PATH, ListFile, Untrusted
 from gpubind.host.files import read_if_there
-from gpubind.host.trust import acts_as_root, writable_by_others
+from gpubind.host.trust import acts_as_root, unreadable_by_others, writable_by_others
 
 SITE_DIRECTORY = "/etc/gpubind"
 LIST_LIMIT = 1 << 20
@@ -36,19 +36,62 @@ def list_file_places(name: str) -> tuple[tuple[str, str], ...]:
     return tuple(places)
 
 
-def ignored(environ: Mapping[str, str]) -> Iterator[Ignored]:
-    """What is there by *environ* and does not count, for this is root's process and others could change it."""
+PATH_VARIABLES = {
+    "GPUBIND_ROOT": False,
+    "GPUBIND_DEV_ROOT": False,
+    "GPUBIND_LIST": False,
+    "GPUBIND_LIBRARY_PATH": True,
+    "GPUBIND_CDI_DIR": True,
+    ROCM_PATH: True,
+}
+"""The variables that name what a plan is made of, and whether the paths in them are inside the host's roots."""
+_LISTS = ("GPUBIND_LIBRARY_PATH", "GPUBIND_CDI_DIR")
+"""Those with several paths, separated by white space."""
+
+
+def untrusted_variables(environ: Mapping[str, str], *roots: str) -> Iterator[Untrusted]:
+    """Yield the paths in `PATH_VARIABLES` that root's command ignores. *roots*: the driver root and the dev root.
+
+    `sudo -E` and `env_keep` hand root's command the variables of its caller. So root believes a variable only where
+    nobody else could change what it names, and where everybody may read it: the answer has lines of it.
+    """
+    values = {name: environ.get(name, "") for name in PATH_VARIABLES}
+    named = [(n, path) for n, value in values.items() for path in (value.split() if n in _LISTS else [value]) if path]
+    if not named or not acts_as_root():
+        return
+    for name, path in named:
+        places = dict.fromkeys(("", *(root.rstrip("/") for root in roots))) if PATH_VARIABLES[name] else ("",)
+        for place in places:
+            changed, hidden = (ask(_absolute(path), place) for ask in (writable_by_others, unreadable_by_others))
+            if changed or hidden:
+                yield Untrusted("variable", path, changed or hidden or "", name, is_secret=changed is None)
+                break
+
+
+def untrusted(
+    environ: Mapping[str, str], roots: Iterable[str], below: Iterable[str], files: Iterable[str]
+) -> Iterator[Untrusted]:
+    """Yield what root's command ignores by HOME, XDG_*, TMPDIR and PATH, then what it was told to use all the same:
+    *roots*, the paths *below* them, and *files*. Each is what others could change.
+    """
     if not acts_as_root():
         return
-    files = [path for name in ("config.toml", *LIST_FILES) for path, _ in list_file_places(name)]
+    configured = [path for name in ("config.toml", *LIST_FILES) for path, _ in list_file_places(name)]
     caches = (xdg_directory(environ, "XDG_CACHE_HOME", ".cache"), environ.get("TMPDIR", ""))
     programs = environ.get("PATH", "").split(":")
-    named: list[tuple[Literal["file", "cache", "programs"], str]] = [("file", path) for path in files]
-    named += [("cache", path) for path in caches] + [("programs", path) for path in programs]
-    for kind, path in dict.fromkeys(named):
+    found: list[tuple[Literal["file", "cache", "programs", "named"], str]] = [("file", path) for path in configured]
+    found += [("cache", path) for path in caches] + [("programs", path) for path in programs]
+    roots = tuple(roots)
+    inside = [f"{root.rstrip('/')}{path}" for root in roots for path in below]
+    found += [("named", path) for path in (*roots, *inside, *map(_absolute, files))]
+    for kind, path in dict.fromkeys(found):
         part = writable_by_others(path) if path.startswith("/") and (os.path.exists(path) or kind == "cache") else None
         if part is not None:
-            yield Ignored(kind, path, part)
+            yield Untrusted(kind, path, part)
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith("/") else f"{os.getcwd()}/{path}"
 
 
 def list_file_in_force(name: str) -> Optional[ListFile]:

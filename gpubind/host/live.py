@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from copy import copy
 from typing import Optional, Union
 
-from gpubind.host.base import PLAN_VARIABLES, Host, Identity, Ignored, ListFile, RunResult, Uname, shipped_liblist
-from gpubind.host.directories import ignored, list_file_in_force
+from gpubind.host.base import PLAN_VARIABLES, Host, Identity, ListFile, RunResult, Uname, Untrusted, shipped_liblist
+from gpubind.host.directories import list_file_in_force, untrusted, untrusted_variables
 from gpubind.model import HostPath, Missing
 from gpubind.tree import Tree
 from gpubind.tree.live import LiveTree
@@ -30,7 +31,8 @@ class LiveHost(Host):
         self.dev = self.driver if dev.root == self.driver.root else dev
         trees = (tree for tree in (self.driver, self.dev) if tree.root == "/")
         self.local: Tree = next(trees, None) or LiveTree("/")
-        self.environ = {name: os.environ[name] for name in PLAN_VARIABLES if name in os.environ}
+        ignored = {one.variable for one in untrusted_variables(os.environ, self.driver.root, self.dev.root)}
+        self.environ = {name: os.environ[name] for name in PLAN_VARIABLES if name in os.environ and name not in ignored}
         uname = os.uname()
         self.uname = Uname(uname.release, uname.machine)
         self.identity = Identity(os.geteuid(), tuple(sorted({os.getegid(), *os.getgroups()})))
@@ -38,8 +40,9 @@ class LiveHost(Host):
     def liblist(self, name: str) -> ListFile:
         return list_file_in_force(name) or shipped_liblist(name)
 
-    def ignored(self) -> tuple[Ignored, ...]:
-        return tuple(ignored(os.environ))
+    def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
+        roots = (self.driver.root, self.dev.root)
+        return (*untrusted_variables(os.environ, *roots), *untrusted(os.environ, roots, below, files))
 
     def as_user(self, name: str) -> Host:
         from gpubind.host.users import identity_of

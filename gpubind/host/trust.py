@@ -44,14 +44,27 @@ def obeyed_environ(names: Iterable[str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if not value.startswith("/") or is_obeyed(value)}
 
 
-def writable_by_others(path: str) -> Optional[str]:
-    """The first part of the way to *path* that someone other than root could change, links on it included; None if
-    none. The way ends where nothing is.
+def writable_by_others(path: str, root: str = "") -> Optional[str]:
+    """Return the first part of the way to *path*, below *root*, that someone other than root could change, links on it
+    included; None if none. The way ends where nothing is.
     """
-    for part, found in _parts(path):
+    for part, found in _parts(path, root):
         if found is None or found.st_uid != 0 or (_is_open_to_all(found) and not _is_sticky_directory(found)):
             return part
     return None
+
+
+def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
+    """Return the first part of the way to *path*, below *root*, that only some users may enter or read; None if none.
+
+    Whoever set a variable of root's command may be a user who cannot read what it names, but reads the answer.
+    """
+    found: Optional[os.stat_result] = None
+    part = path
+    for part, found in _parts(path, root):
+        if found is None or (stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_IXOTH):
+            return part
+    return part if found is not None and not found.st_mode & stat.S_IROTH else None
 
 
 def why_not_lasting(path: str) -> Optional[str]:
@@ -78,11 +91,14 @@ def _is_sticky_directory(found: os.stat_result) -> bool:
     return stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
 
 
-def _parts(path: str) -> Iterator[tuple[str, Optional[os.stat_result]]]:
-    """Each directory, link and file that the absolute *path* leads over, with its facts; None for what cannot be
-    looked at.
+def _parts(path: str, root: str = "") -> Iterator[tuple[str, Optional[os.stat_result]]]:
+    """Yield each directory, link and file that the absolute *path* leads over, with its facts; None for what cannot be
+    looked at. Links are followed as for a process whose root directory is *root*.
     """
-    yield "/", os.lstat("/")
+    if root:
+        yield from _parts(root)
+    else:
+        yield "/", os.lstat("/")
     at = ""
     todo = path.split("/")[::-1]
     links = 0
@@ -94,15 +110,16 @@ def _parts(path: str) -> Iterator[tuple[str, Optional[os.stat_result]]]:
             at = at.rpartition("/")[0]
             continue
         here = f"{at}/{name}"
+        real = root + here
         try:
-            found = os.lstat(here)
-            target = os.readlink(here) if stat.S_ISLNK(found.st_mode) else None
+            found = os.lstat(real)
+            target = os.readlink(real) if stat.S_ISLNK(found.st_mode) else None
         except (FileNotFoundError, NotADirectoryError):
             return
         except (OSError, ValueError):
-            yield here, None
+            yield real, None
             return
-        yield here, found
+        yield real, found
         if target is None:
             at = here
             continue

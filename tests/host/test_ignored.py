@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from build.trees import make_tree
+from build.driver import rhel
+from build.trees import Link, make_tree
 
 import gpubind
+from gpubind.cli.options import PlanOptions
 from gpubind.errors import RuntimeLimitError
 from gpubind.execute import find_program, need_program
 from gpubind.host import directories, files, programs
-from gpubind.host.directories import ignored, list_file_in_force
+from gpubind.host.directories import PATH_VARIABLES, list_file_in_force, untrusted, untrusted_variables
 from gpubind.model import Missing
 
 
@@ -23,7 +31,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_tree(tmp_path, {**spec, "/bin/apptainer": "#!/bin/sh\ntouch $0.was-run\n"})
     (tmp_path / "bin" / "apptainer").chmod(0o755)
 
-    def writable_by_others(path: str) -> object:
+    def writable_by_others(path: str, root: str = "") -> object:
         return str(tmp_path) if path.startswith(f"{tmp_path}/") else None
 
     for module in (directories, programs):
@@ -73,14 +81,14 @@ def test_root_asks_no_helper_that_others_could_change(theirs: Path, monkeypatch:
 
 def test_all_that_does_not_count_is_told(theirs: Path) -> None:
     config = f"{theirs}/.config/gpubind"
-    assert [(one.kind, one.path) for one in ignored(os.environ)] == [
+    assert [(one.kind, one.path) for one in untrusted(os.environ, (), (), ())] == [
         ("file", f"{config}/config.toml"),
         ("file", f"{config}/nvliblist.conf"),
         ("cache", f"{theirs}/.cache/gpubind"),
         ("programs", f"{theirs}/bin"),
     ]
     host = gpubind.open_host("debian13-nvidia550")
-    host.ignored = lambda: tuple(ignored(os.environ))  # type: ignore[method-assign]
+    host.untrusted = lambda *_: tuple(untrusted(os.environ, (), (), ()))  # type: ignore[method-assign]
     for like in (None, "apptainer"):
         plan = gpubind.plan(host, gpubind.Request(like=like))
         found = {one.subject: one for one in plan.findings if one.code == "writable-by-others"}
@@ -95,4 +103,123 @@ def test_an_ordinary_users_own_words_count(theirs: Path, monkeypatch: pytest.Mon
     assert found is not None
     assert found.data == b"root:x:0:\n"
     assert find_program("apptainer", os.environ) == f"{theirs}/bin/apptainer"
-    assert list(ignored(os.environ)) == []
+    assert list(untrusted(os.environ, (), (), ())) == []
+
+
+# What variables name: nothing here stands in for anything, so only root can run it.
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's command alone distrusts variables")
+OTHER = 1234
+"""A user who is not root; no such account has to exist."""
+
+
+@pytest.fixture
+def roots_own() -> Iterator[Path]:
+    """A directory that everybody may read and only root may change, with all above it."""
+    directory = Path(tempfile.mkdtemp(prefix="gpubind-test-", dir="/run"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def named(environ: dict[str, str], *roots: str) -> list[tuple[str, str, bool]]:
+    return [(one.variable, one.part, one.is_secret) for one in untrusted_variables(environ, *roots)]
+
+
+def test_every_option_that_names_a_place_by_a_variable_is_held_against_trust() -> None:
+    annotations = PlanOptions.__annotations__.values()
+    says = [kind.__metadata__[0] for kind in annotations]
+    by_variable = {one.envvar for one in says if one.metavar in ("FILE", "DIR") and one.envvar is not None}
+    in_the_container = {"GPUBIND_LIBDIR"}
+    assert by_variable - in_the_container <= set(PATH_VARIABLES)
+
+
+@as_root
+@pytest.mark.parametrize("variable", PATH_VARIABLES)
+def test_a_variable_of_roots_that_names_what_others_could_change_is_ignored(roots_own: Path, variable: str) -> None:
+    theirs = roots_own / "theirs"
+    theirs.mkdir()
+    assert named({variable: str(theirs)}) == []
+    os.chown(theirs, OTHER, OTHER)
+    assert named({variable: str(theirs)}) == [(variable, str(theirs), False)]
+    assert named({variable: f"{theirs}/not-there"}) == [(variable, str(theirs), False)]
+
+
+@as_root
+@pytest.mark.parametrize("variable", PATH_VARIABLES)
+def test_a_variable_of_roots_that_names_what_not_everybody_may_read_is_ignored(roots_own: Path, variable: str) -> None:
+    secret = roots_own / "secret"
+    secret.write_text("password\n")
+    secret.chmod(0o600)
+    assert named({variable: str(secret)}) == [(variable, str(secret), True)]
+    secret.chmod(0o644)
+    assert named({variable: str(secret)}) == []
+    roots_own.chmod(0o700)
+    assert named({variable: str(secret)}) == [(variable, str(roots_own), True)]
+
+
+@as_root
+def test_a_path_inside_a_root_is_held_against_trust_there_and_links_are_followed_there(roots_own: Path) -> None:
+    root = roots_own / "root"
+    make_tree(root, {"/opt/theirs/libcuda.so.1": "", "/opt/link": Link("/opt/theirs")})
+    os.chown(root / "opt" / "theirs", OTHER, OTHER)
+    environ = {"GPUBIND_LIBRARY_PATH": "/opt/link"}
+    assert named(environ, "/") == []
+    assert named(environ, str(root)) == [("GPUBIND_LIBRARY_PATH", f"{root}/opt/theirs", False)]
+
+
+@as_root
+def test_root_uses_what_an_option_names_and_says_who_can_change_it(roots_own: Path) -> None:
+    theirs = roots_own / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, OTHER, OTHER)
+    host = gpubind.open_host(root=theirs, dev_root="/")
+    assert [(one.kind, one.path) for one in host.untrusted() if one.kind == "named"] == [("named", str(theirs))]
+    below = [one.path for one in gpubind.open_host().untrusted(files=(f"{theirs}/list",)) if one.kind == "named"]
+    assert below == []  # it does not exist
+    (theirs / "list").write_text("libcuda.so\n")
+    found = [one for one in gpubind.open_host().untrusted(files=(f"{theirs}/list",)) if one.kind == "named"]
+    assert [(one.path, one.part) for one in found] == [(f"{theirs}/list", str(theirs))]
+
+
+@as_root
+def test_rocm_path_of_others_is_not_in_roots_environment(roots_own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCM_PATH", str(roots_own))
+    assert gpubind.open_host().environ["ROCM_PATH"] == str(roots_own)
+    os.chown(roots_own, OTHER, OTHER)
+    assert "ROCM_PATH" not in gpubind.open_host().environ
+
+
+def planned(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpubind", "plan", *words]
+    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+
+
+@as_root
+@pytest.mark.parametrize("reader", [("--json",), ("--json", "-qv")], ids=["plain", "typer"])
+def test_an_ignored_variable_is_no_part_of_the_answer_and_is_reported(roots_own: Path, reader: tuple[str, ...]) -> None:
+    """A secret list file, and a driver root and CDI specs of others, as `sudo -E` would bring them."""
+    secret, theirs, mine = (roots_own / name for name in ("secret", "theirs", "mine"))
+    secret.write_text("password-of-root\n")
+    secret.chmod(0o600)
+    for tree in (theirs, mine):
+        make_tree(tree, rhel())
+    os.chown(theirs, OTHER, OTHER)
+    root = ("--root", str(mine), "--dev-root", str(mine))
+    plain = json.loads(planned(*root, *reader).stdout)
+    done = planned(*root, *reader, GPUBIND_LIST=str(secret), GPUBIND_CDI_DIR=str(theirs), GPUBIND_ROOT=str(theirs))
+    assert "password-of-root" not in done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    reported = {one["subject"] for one in answer["findings"] if one["code"] == "writable-by-others"}
+    assert reported == {str(secret), str(theirs)}
+    assert {key: answer[key] for key in ("mounts", "digest")} == {key: plain[key] for key in ("mounts", "digest")}
+
+
+@as_root
+def test_where_nothing_is_found_the_ignored_variable_is_named(roots_own: Path) -> None:
+    os.chown(roots_own, OTHER, OTHER)
+    empty = tempfile.mkdtemp(dir="/run")
+    done = planned("--dev-root", empty, "--nv", GPUBIND_ROOT=str(roots_own))
+    os.rmdir(empty)
+    if done.returncode:  # but for a machine with a driver
+        assert f"{roots_own} is ignored, which the variable GPUBIND_ROOT names" in done.stderr

@@ -98,6 +98,26 @@ def test_root_believes_no_configuration_list_or_program_of_a_users_home(trixie: 
     }
 
 
+def test_root_believes_no_path_that_a_users_variable_names(trixie: Machine) -> None:
+    """As `sudo -E` hands them on: a secret of root's, CDI specs and a driver root of the user's."""
+    spec = '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits":'
+    spec += ' {"env": ["LD_PRELOAD=/evil.so"], "mounts": [{"hostPath": "/etc/shadow", "containerPath": "/etc/x"}]}}]}'
+    script = planted(
+        f"mkdir -p ~/cdi ~/tree/usr/lib; echo '{spec}' > ~/cdi/evil.json; cp /bin/true ~/tree/usr/lib/libcuda.so.1"
+    )
+    script += "umask 077; echo password-of-root > /root/secret; umask 022\n"
+    script += "export GPUBIND_LIST=/root/secret GPUBIND_ROOT=/home/user/tree\n"
+    script += f"{PLAN} -v > /opt/listed 2>&1; ! grep -q password-of-root /opt/listed\n"
+    script += "unset GPUBIND_LIST; export GPUBIND_CDI_DIR=/home/user/cdi\n"
+    script += "python3 -m gpubind plan --nv --source cdi > /opt/cdi 2>&1 || true\n"
+    script += "! grep -qe evil.so -e shadow /opt/cdi; grep -q 'home/user/cdi is ignored' /opt/cdi\n"
+    script += "unset GPUBIND_CDI_DIR; python3 -m gpubind plan --nv --json -o /opt/plan.json; cat /opt/plan.json"
+    plan = json.loads(shell(trixie, script).stdout)
+    assert plan["drivers"][0]["root"] == "/"
+    told = {one["subject"] for one in plan["findings"] if one["code"] == "writable-by-others"}
+    assert told == {"/home/user/tree"}
+
+
 def test_roots_runtime_is_not_one_that_a_user_has_made(trixie: Machine) -> None:
     script = planted("mkdir ~/bin; printf '#!/bin/sh\\ntouch /opt/was-run\\n' > ~/bin/ch-run; chmod 755 ~/bin/ch-run")
     script += "export PATH=/home/user/bin\n"

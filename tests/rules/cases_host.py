@@ -13,7 +13,7 @@ from build.ldcache import build_ldcache, entry
 from build.trees import Dir, File, Hidden, Item, Link, Node, Socket, Spec
 
 from gpubind.host import ListFile
-from gpubind.host.base import Ignored
+from gpubind.host.base import Untrusted
 from gpubind.model import CAPABILITIES
 from rules.situations import Case, Situation, without
 
@@ -309,7 +309,7 @@ CASES: dict[str, Case] = {
         Situation(healthy({"/proc/devices": "no table at all\n"})),
     ),
     "writable-by-others": Case(
-        Situation(healthy(), ignored=(Ignored("file", "/home/a/.config/gpubind/config.toml", "/home/a"),)),
+        Situation(healthy(), untrusted=(Untrusted("file", "/home/a/.config/gpubind/config.toml", "/home/a"),)),
         Situation(healthy()),
     ),
     "wsl": Case(Situation((rhel(), {"/dev/dxg": Node("char", 10, 125)})), Situation(healthy())),

@@ -12,7 +12,7 @@ from gpubind.cli.checking import not_checked
 from gpubind.errors import GpubindError, NothingToBindError
 from gpubind.facade import plan
 from gpubind.host import ListFile
-from gpubind.host.base import Ignored
+from gpubind.host.base import Untrusted
 from gpubind.image import Image
 from gpubind.ldso.brought import Brought
 from gpubind.model import Finding, Plan, Request
@@ -40,7 +40,7 @@ class Situation(NamedTuple):
     """What is known of the runtime, where its words matter."""
     program: Optional[str] = None
     listfile: Optional[ListFile] = None
-    ignored: tuple[Ignored, ...] = ()
+    untrusted: tuple[Untrusted, ...] = ()
     """What of root's environment does not count."""
     brought: Optional[Brought] = None
     """What the start brings beside the plan."""
@@ -67,7 +67,7 @@ def started(situation: Situation) -> Preflight:
     layout = SINGULARITY if situation.backend in ("apptainer", "singularity") else GPUBIND
     machine = in_cgroup(host(*situation.parts, **situation.facts), *situation.forbidden)
     machine.local = situation.local
-    machine.ignored = lambda: situation.ignored  # type: ignore[method-assign]
+    machine.untrusted = lambda *_: situation.untrusted  # type: ignore[method-assign]
     try:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)
     except GpubindError as error:
