@@ -346,6 +346,23 @@ def test_strict_makes_an_error_finding_exit_1(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["drivers"][0]["version_assumed"] is True
 
 
+def test_strict_fails_on_what_the_check_of_the_host_calls_an_error(tmp_path: Path) -> None:
+    """A truncated library, in every format that a plan has."""
+    record = json.loads(read_data(f"data/hosts/{HOST}.json"))
+    directories = record["trees"]["driver"]["directories"]
+    entries = directories["/usr/lib/x86_64-linux-gnu/nvidia/current"]["entries"]
+    entry = entries["libnvidia-ml.so.550.163.01"]
+    del entry["elf"]
+    entry["no_elf"] = ["unreadable", "damaged ELF file: the file is truncated"]
+    path = tmp_path / "truncated.json"
+    path.write_text(json.dumps(record))
+    for form in ("json", "table", "apptainer", "podman"):
+        assert gpubind("plan", "--nv", "--format", form, "--host", str(path)).returncode == 0
+        done = gpubind("plan", "--nv", "--format", form, "--strict", "--host", str(path))
+        assert done.returncode == 1
+        assert "error: library-unreadable: libnvidia-ml.so.1 " in done.stderr
+
+
 def test_explain_tells_who_named_a_file_and_where_it_lands() -> None:
     text = gpubind("explain", "libnvidia-ml.so.1", "--host", HOST).stdout
     assert "taken: it lands at /.gpubind/libs/libnvidia-ml.so.1" in text

@@ -25,7 +25,9 @@ from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
 if TYPE_CHECKING:
     from gpubind.model import Plan
 
-Strict = Annotated[bool, Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 if there is an error finding.")]
+Strict = Annotated[
+    bool, Option("--strict", envvar="GPUBIND_STRICT", help="Check the host, too, and exit 1 on an error finding.")
+]
 
 
 def plan(
@@ -81,7 +83,19 @@ def plan(
     write_document(text, output)
     if not quiet and chosen != "json":
         report(made.findings)
-    if strict and any(finding.severity == "error" for finding in made.findings):
+    if strict:
+        _need_no_error(options, made, quiet=quiet)
+
+
+def _need_no_error(options: PlanOptions, made: "Plan", *, quiet: bool) -> None:
+    """Exit with 1 on an error finding, of the plan or of the check of its host, which is reported then."""
+    from gpubind.cli.output import report
+    from gpubind.facade import check
+
+    errors = [finding for finding in check(open_host_of(options), made) if finding.severity == "error"]
+    if not quiet:
+        report(finding for finding in errors if finding not in made.findings)
+    if errors or any(finding.severity == "error" for finding in made.findings):
         raise SystemExit(EXIT_FINDING)
 
 

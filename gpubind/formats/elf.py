@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple, Optional, Union
 from gpubind.arch import of_elf
 from gpubind.model import CudaNote
 
+EXECUTABLE = 2
+"""e_type of a program with a fixed address."""
 HEAD_SIZE = 256
 """Bytes that `parse_ident` wants to see; a linker script says so within them."""
 
@@ -62,6 +64,8 @@ class ElfFacts(NamedTuple):
     """Whether it asks for a stack that may be executed (PT_GNU_STACK)."""
     no_default_directories: bool = False
     """Whether what it needs must not come from the default directories (DF_1_NODEFLIB)."""
+    pie: bool = False
+    """Whether it is a position-independent executable (DF_1_PIE), which dlopen refuses."""
 
 
 def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:

@@ -6,6 +6,7 @@ Source: gABI chapter 5, LSB "Symbol Versioning", glibc `elf/rtld.c`, `elf/dl-loa
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from typing import BinaryIO, Literal, NamedTuple, Optional
@@ -28,7 +29,7 @@ PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_GNU_STACK = 1, 2, 3, 0x6474E551
 PF_X = 1
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
 DT_FLAGS_1, DT_VERDEF, DT_VERNEED = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFE
-DF_1_NODEFLIB = 0x800
+DF_1_NODEFLIB, DF_1_PIE = 0x800, 0x08000000
 VER_FLG_WEAK = 2
 SHT_NOTE = 7
 CUDA_NOTE = b".note.cuda.fwd_compatibility\0"
@@ -87,6 +88,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
         # Where a file does not say, what is usual for the machine. Of several words the last counts.
         executable_stack=bool(stacks[-1].flags & PF_X) if stacks else architecture(ident.arch).executable_stack,
         no_default_directories=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_NODEFLIB),
+        pie=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_PIE),
     )
 
 
@@ -105,6 +107,7 @@ class _File:
         self.segments = self._read_segments(programs, program_size, program_count)
         # Where two are loaded over each other, the last one shows.
         self._loaded = [segment for segment in reversed(self.segments) if segment.kind == PT_LOAD]
+        self._need_whole_segments()
 
     def _read_segments(self, at: int, size: int, count: int) -> tuple[_Segment, ...]:
         form = struct.Struct(self.order + self.forms.program)
@@ -117,6 +120,13 @@ class _File:
         if sum(segment.kind == PT_DYNAMIC for segment in segments) > 1:
             raise _damaged("program headers", "two dynamic segments")
         return segments
+
+    def _need_whole_segments(self) -> None:
+        """Raise `FormatError` where the file is cut off: ld.so maps such a file, and its first use is a SIGBUS."""
+        size = self._stream.seek(0, os.SEEK_END)  # 0 for a stream that does not know its size
+        end = max((segment.offset + segment.size for segment in self._loaded), default=0)
+        if 0 < size < end:
+            raise _damaged("segments", f"the file is truncated: it has {size} bytes, and its segments {end}")
 
     def read(self, offset: int, size: int, what: str) -> bytes:
         """The *size* bytes at *offset*."""

@@ -333,6 +333,7 @@ def _parse_elf(facts: _Object, ident: ElfIdent) -> ElfFacts:
         None if note is None else CudaNote(note.text("cuda"), note.numbers("drivers")),
         bool(facts.value.get("executable_stack")),
         bool(facts.value.get("no_default_directories")),
+        bool(facts.value.get("pie")),
     )
 
 

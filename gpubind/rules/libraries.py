@@ -7,16 +7,23 @@ from posixpath import basename
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.findings import cases_of, finding, worst
-from gpubind.formats.elf import ElfIdent
+from gpubind.formats.elf import EXECUTABLE, ElfIdent
+from gpubind.formats.liblist import library_stem
 from gpubind.host.base import shipped_liblist
 from gpubind.ldso.container import Container, Failure
-from gpubind.model import Capability, Finding, Missing, Mount, Plan, Severity
+from gpubind.model import Capability, Finding, Missing, Mount, Plan, RootedPath, Severity
 from gpubind.names import PACKAGES, driver_version_of, is_unused, known
 from gpubind.planner.sides import is_minor
 from gpubind.rules.lacking import lacking
-from gpubind.rules.preflight import ImagePreflight, ProgramPreflight
+from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
 from gpubind.rules.unseen import softened, unseen_libraries
 from gpubind.sources.liblist import NameTable, capability_of, read_table
+from gpubind.tree import Tree
+
+_DAMAGED = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
+"""Rules of Decisions on files that are no libraries. A linker script is not damaged."""
+_WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
+"""Libraries whose damage is part of another finding, `no-libcuda` and `no-nvml`."""
 
 
 class Unloadable(NamedTuple):
@@ -124,16 +131,49 @@ def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
         yield _refused("executable-stack", cause, ())
 
 
-def library_unreadable(preflight: ImagePreflight) -> Iterator[Finding]:
-    """A library of the plan that is damaged, or may not be read."""
-    broken: dict[Optional[str], tuple[Mount, Failure]] = {}
-    for mount, failures in unloadable(preflight.container, preflight.plan):
+def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
+    """A library of the plan that is damaged, is something else, or may not be read."""
+    broken: dict[Optional[str], tuple[Mount, str]] = {}
+    for mount in preflight.plan.mounts:
+        why = _why_not_mapped(preflight.host.driver, mount) if mount.kind == "library" else None
+        if why and (mount.source not in broken or basename(mount.target) == mount.soname):
+            broken[mount.source] = (mount, why)
+    for mount, failures in unloadable(preflight.container, preflight.plan) if preflight.container else ():
         named = [failure for failure in failures if failure.kind == "unreadable"]
-        if named and (mount.source not in broken or basename(mount.target) == mount.soname):
-            broken[mount.source] = (mount, named[0])
-    for mount, failure in broken.values():
-        subject, message = basename(mount.target), failure.message
-        yield finding("library-unreadable", subject=subject, vendor=mount.vendor, where=mount.source, message=message)
+        if named and mount.source not in broken:
+            broken[mount.source] = (mount, named[0].message)
+    for mount, why in broken.values():
+        subject = basename(mount.target)
+        yield finding("library-unreadable", subject=subject, vendor=mount.vendor, where=mount.source, message=why)
+    yield from _passed_over(preflight)
+
+
+def _why_not_mapped(tree: Tree, mount: Mount) -> Optional[str]:
+    """Return why dlopen would refuse the library *mount*, by its own file; None if it would not, or nothing is known.
+
+    Source: glibc `elf/dl-load.c`, `elf/dl-open.c`.
+    """
+    rooted = tree.rooted(mount.source or "")
+    facts = tree.elf(rooted) if rooted is not None else Missing("unrecorded")
+    if isinstance(facts, Missing):
+        return facts.detail or facts.why if facts.why in ("unreadable", "forbidden") else None
+    if facts.ident.type == EXECUTABLE or facts.pie:
+        return "it is a program, and dlopen loads only libraries"
+    name = basename(rooted or "")
+    if facts.soname is not None and driver_version_of(name) and library_stem(facts.soname) != library_stem(name):
+        return f"it is another library: its DT_SONAME is {facts.soname}"
+    return None
+
+
+def _passed_over(preflight: Preflight) -> Iterator[Finding]:
+    """Libraries that the plan lacks because their file is no library, and no other file has their name."""
+    known = {library_stem(basename(mount.target)) for mount in preflight.plan.mounts} | _WITH_FINDING
+    for decision in preflight.plan.decisions:
+        name, stem = decision.subject, library_stem(decision.subject)
+        if decision.rule in _DAMAGED and decision.verdict == "rejected" and stem not in known:
+            known.add(stem)
+            where, why = preflight.host.driver.real(RootedPath(decision.path or "")), decision.detail
+            yield finding("library-unreadable", subject=name, vendor=decision.vendor, where=where, message=why)
 
 
 def _has_executable_stack(preflight: ProgramPreflight) -> bool:

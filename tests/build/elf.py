@@ -31,7 +31,7 @@ _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT = 0, 1, 5, 6
 _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 14, 15, 29
 _DT_VERSYM, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
-_DT_FLAGS_1, _DF_1_NODEFLIB = 0x6FFFFFFB, 0x800
+_DT_FLAGS_1, _DF_1_NODEFLIB, _DF_1_PIE = 0x6FFFFFFB, 0x800, 0x08000000
 
 
 class _Class(NamedTuple):
@@ -91,6 +91,7 @@ def elf(
     cuda_note: Optional[CudaNote] = None,
     executable_stack: bool = False,
     no_default_directories: bool = False,
+    pie: bool = False,
     private: Sequence[str] = (),
 ) -> bytes:
     """A file with these facts; *needs* maps a library to the versions that are wanted of it.
@@ -100,7 +101,7 @@ def elf(
     wanted = tuple(VersionNeed(library, tuple(versions)) for library, versions in (needs or {}).items())
     ident = ElfIdent(bits, order, machine, kind)
     single = (soname, tuple(needed), rpath, runpath, interpreter)
-    flags = (executable_stack, no_default_directories)
+    flags = (executable_stack, no_default_directories, pie)
     return build_elf(ElfFacts(ident, *single, wanted, tuple(defines), cuda_note, *flags), private=private)
 
 
@@ -158,8 +159,8 @@ def build_elf(facts: ElfFacts, sections: bool = True, says_stack: bool = True, p
     if definitions:
         count = len(facts.version_definitions)
         tags += [(_DT_VERDEF, put(".gnu.version_d", _VERDEF, definitions, ".dynstr", count)), (_DT_VERDEFNUM, count)]
-    if facts.no_default_directories:
-        tags += [(_DT_FLAGS_1, _DF_1_NODEFLIB)]
+    flags_1 = _DF_1_NODEFLIB * facts.no_default_directories | _DF_1_PIE * facts.pie
+    tags += [(_DT_FLAGS_1, flags_1)] if flags_1 else []
     dynamic = b"".join(word.pack(tag, value) for tag, value in [*tags, (_DT_NULL, 0)])
     put(".dynamic", _DYNAMIC, dynamic, ".dynstr", 0, word.size)
     dynamic_at = table[-1].offset

@@ -8,7 +8,7 @@ from elftools.elf.elffile import ELFFile
 
 from gpubind.arch import architecture
 from gpubind.formats.elf import HEAD_SIZE, ElfFacts, ElfIdent, VersionNeed, parse_ident
-from gpubind.formats.elf_dynamic import DF_1_NODEFLIB, PF_X, VER_FLG_WEAK, parse_cuda_note
+from gpubind.formats.elf_dynamic import DF_1_NODEFLIB, DF_1_PIE, PF_X, VER_FLG_WEAK, parse_cuda_note
 
 
 def by_sections(stream: BinaryIO) -> ElfFacts:
@@ -38,6 +38,7 @@ def by_sections(stream: BinaryIO) -> ElfFacts:
         cuda_note=parse_cuda_note(note.data(), ident.order) if note else None,
         executable_stack=bool(stacks[-1] & PF_X) if stacks else architecture(ident.arch).executable_stack,
         no_default_directories=bool(flags and flags[-1] & DF_1_NODEFLIB),
+        pie=bool(flags and flags[-1] & DF_1_PIE),
     )
 
 

@@ -45,6 +45,7 @@ FULL = ElfFacts(
     version_definitions=("libcuda.so.1", "CUDA_1", "CUDA_2", "CUDA_3"),
     executable_stack=True,
     no_default_directories=True,
+    pie=True,
 )
 
 
@@ -270,6 +271,21 @@ def test_a_file_without_section_headers_says_what_it_says_with_them() -> None:
 
 
 # Damage.
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_file_that_ends_before_its_segments_is_damaged_though_its_header_and_names_are_whole(bits: int) -> None:
+    whole = elf("libcuda.so.1", bits=bits, machine=I386 if bits == 32 else X86_64)
+    longer = bytearray(whole)
+    at, form = (52, "<IIIIII") if bits == 32 else (64, "<IIQQQQ")
+    words = list(struct.unpack_from(form, longer, at))
+    assert words[0] == 1  # PT_LOAD
+    words[4 if bits == 32 else 5] = 1 << 20  # p_filesz
+    struct.pack_into(form, longer, at, *words)
+    error = refusal(bytes(longer))
+    assert "truncated" in error.why
+    assert str(1 << 20) in error.why
+    assert parse(bytes(longer).ljust(1 << 20, b"\0")).soname == "libcuda.so.1"
 
 
 @pytest.mark.parametrize("data", [b"", b"#!/bin/sh\n", b"\x7fELF\2\1\1", b"/* GNU ld script */"])

@@ -300,6 +300,10 @@ CASES: dict[str, Case] = {
         Situation(healthy(NO_USERNS), backend="apptainer"),
         Situation(healthy(NO_USERNS, {STARTER: File(elf(kind=2), 0o4755)}), backend="apptainer"),
     ),
+    "library-unreadable": Case(
+        Situation(healthy({f"/usr/lib64/libnvidia-ml.so.{V}": elf("libnvidia-ml.so.1")[:100]})),
+        Situation(healthy({f"/usr/lib64/libnvidia-ml.so.{V}": elf("libnvidia-ml.so.1")})),
+    ),
     "uvm-missing": Case(
         Situation(lacking("/dev/nvidia-uvm")),
         Situation(lacking("/dev/nvidia-uvm"), request={"caps": ("utility",)}),

@@ -163,10 +163,6 @@ IMAGES: dict[str, Case] = {
             image(glibc(), sandbox("export LD_LIBRARY_PATH=/opt/lib"), {"/opt/lib/libfoo.so.1": elf("libfoo.so.1")}),
         ),
     ),
-    "library-unreadable": Case(
-        Situation((*HOST, {f"/usr/lib64/libnvidia-ml.so.{V}": elf("libnvidia-ml.so.1")[:100]}), image(glibc())),
-        Situation((*HOST, {f"/usr/lib64/libnvidia-ml.so.{V}": elf("libnvidia-ml.so.1")}), image(glibc())),
-    ),
     "library-version": Case(
         Situation(
             (*HOST, needing("libcuda", needed=("libc.so.6",), needs={"libc.so.6": ("GLIBC_2.38",)})),

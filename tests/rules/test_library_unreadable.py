@@ -1,0 +1,50 @@
+"""library-unreadable: what a driver's file is, when it is no library that dlopen loads. No image is needed to tell."""
+
+from __future__ import annotations
+
+import pytest
+from build.driver import V
+from build.elf import EXECUTABLE, elf
+from build.trees import Spec
+
+from rules.cases_host import healthy
+from rules.situations import Situation, found
+
+ML, PTX = (f"/usr/lib64/{stem}.so.{V}" for stem in ("libnvidia-ml", "libnvidia-ptxjitcompiler"))
+
+
+def reported(spec: Spec) -> dict[str, tuple[str, str]]:
+    findings = found(Situation(healthy(spec)))
+    return {one.subject: (one.severity, one.why or "") for one in findings if one.code == "library-unreadable"}
+
+
+def test_a_healthy_driver_has_none() -> None:
+    assert reported({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (elf("libnvidia-ml.so.1")[:-400], "truncated"),
+        (elf(kind=EXECUTABLE), "a program"),
+        (elf(pie=True, interpreter="/lib64/ld-linux-x86-64.so.2"), "a program"),
+        (elf("libc.so.6"), "another library: its DT_SONAME is libc.so.6"),
+    ],
+    ids=["truncated", "executable", "pie", "another-library"],
+)
+def test_what_dlopen_would_refuse_is_an_error(data: bytes, why: str) -> None:
+    answer = reported({ML: data})
+    assert set(answer) == {"libnvidia-ml.so.1"}
+    severity, told = answer["libnvidia-ml.so.1"]
+    assert severity == "error"
+    assert why in told
+
+
+@pytest.mark.parametrize("data", [b"", b"not an ELF file at all", b"\x7fELF\2\1\1"], ids=["empty", "text", "header"])
+def test_a_library_that_the_plan_lacks_since_its_file_is_none_is_an_error(data: bytes) -> None:
+    answer = reported({PTX: data})
+    assert list(answer) == ["libnvidia-ptxjitcompiler.so.1"]
+
+
+def test_damage_beside_a_file_that_serves_is_not_reported() -> None:
+    assert reported({f"/usr/lib/libnvidia-ptxjitcompiler.so.{V}": b""}) == {}
