@@ -6,9 +6,9 @@ Source: gABI chapter 5, LSB "Symbol Versioning", glibc `elf/rtld.c`, `elf/dl-loa
 
 from __future__ import annotations
 
-import os
 import re
 import struct
+from io import SEEK_END
 from typing import BinaryIO, Literal, NamedTuple, Optional
 
 from gpubind.arch import architecture
@@ -123,7 +123,7 @@ class _File:
 
     def _need_whole_segments(self) -> None:
         """Raise `FormatError` where the file is cut off: ld.so maps such a file, and its first use is a SIGBUS."""
-        size = self._stream.seek(0, os.SEEK_END)  # 0 for a stream that does not know its size
+        size = self._stream.seek(0, SEEK_END)  # 0 for a stream that does not know its size
         end = max((segment.offset + segment.size for segment in self._loaded), default=0)
         if 0 < size < end:
             raise _damaged("segments", f"the file is truncated: it has {size} bytes, and its segments {end}")
