@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Literal, Optional
 
-from gpubind.errors import HostReadError
+from gpubind.answers import could_not_look, exists
 from gpubind.host.base import LIST_FILES, Ignored, ListFile
 from gpubind.host.files import read_if_there
 from gpubind.host.trust import acts_as_root, writable_by_others
@@ -46,7 +46,7 @@ def ignored(environ: Mapping[str, str]) -> Iterator[Ignored]:
     named: list[tuple[Literal["file", "cache", "programs"], str]] = [("file", path) for path in files]
     named += [("cache", path) for path in caches] + [("programs", path) for path in programs]
     for kind, path in dict.fromkeys(named):
-        part = writable_by_others(path) if path.startswith("/") and (os.path.exists(path) or kind == "cache") else None
+        part = writable_by_others(path) if path.startswith("/") and (exists(path) or kind == "cache") else None
         if part is not None:
             yield Ignored(kind, path, part)
 
@@ -60,8 +60,7 @@ def list_file_in_force(name: str) -> Optional[ListFile]:
         try:
             data = read_if_there(path, LIST_LIMIT)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise HostReadError("unreadable-file", "a list file cannot be read", where=path, why=why) from error
+            raise could_not_look(path, error, "a list file cannot be read") from error
         if data is not None:
             return ListFile(label, data, shipped=False)
     return None

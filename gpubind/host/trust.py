@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
+from gpubind.answers import ABSENT, answer_in, could_not_look, tried
 from gpubind.budget import LINKS_LIMIT
 
 UID_MAP = "/proc/self/uid_map"
@@ -27,7 +28,9 @@ def acts_as_root() -> bool:
     try:
         with open(UID_MAP, "rb") as file:
             return file.read().split() == _ALL_USERS
-    except OSError:
+    except OSError as error:
+        if answer_in(error) is None:
+            raise could_not_look(UID_MAP, error) from error
         return True
 
 
@@ -78,6 +81,12 @@ def _is_sticky_directory(found: os.stat_result) -> bool:
     return stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
 
 
+def _look(path: str) -> tuple[os.stat_result, Optional[str]]:
+    """The facts of *path*, and where it leads, if it is a link."""
+    found = os.lstat(path)
+    return found, os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
+
+
 def _parts(path: str) -> Iterator[tuple[str, Optional[os.stat_result]]]:
     """Each directory, link and file that the absolute *path* leads over, with its facts; None for what cannot be
     looked at.
@@ -95,12 +104,13 @@ def _parts(path: str) -> Iterator[tuple[str, Optional[os.stat_result]]]:
             continue
         here = f"{at}/{name}"
         try:
-            found = os.lstat(here)
-            target = os.readlink(here) if stat.S_ISLNK(found.st_mode) else None
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except (OSError, ValueError):
-            yield here, None
+            found, target = tried(lambda: _look(here))  # noqa: B023
+        except (OSError, ValueError) as error:
+            answer = answer_in(error)
+            if answer is None:
+                raise could_not_look(here, error) from error
+            if answer != ABSENT:
+                yield here, None
             return
         yield here, found
         if target is None:

@@ -16,7 +16,7 @@ from gpubind.ldso.versions import newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
 from gpubind.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
 from gpubind.tree import Tree, glob
-from gpubind.tree.base import ABSENT
+from gpubind.answers import ABSENT
 
 if TYPE_CHECKING:
     from gpubind.formats.bundle import Bundle

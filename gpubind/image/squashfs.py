@@ -24,7 +24,7 @@ from gpubind.formats.squashfs import (
     unpacker,
 )
 from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.tree.base import ABSENT
+from gpubind.answers import ABSENT
 from gpubind.tree.opened import OpenedTree
 
 

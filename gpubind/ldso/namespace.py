@@ -17,7 +17,7 @@ from gpubind.budget import LINKS_LIMIT
 from gpubind.ldso.brought import UserBind
 from gpubind.model import FileKind, Missing, Mount, RootedPath
 from gpubind.tree import Tree
-from gpubind.tree.base import ABSENT, LOOP
+from gpubind.answers import ABSENT, LOOP
 
 
 class Cover(NamedTuple):

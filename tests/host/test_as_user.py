@@ -15,7 +15,7 @@ from gpubind.facade import open_host
 from gpubind.host.live import LiveHost
 from gpubind.model import Missing
 from gpubind.sources.nodes import access_to
-from gpubind.tree.base import FORBIDDEN
+from gpubind.answers import FORBIDDEN
 
 USERS = {
     "/etc/passwd": "root:x:0:0::/root:/bin/sh\nbroken\nalice:x:4242:100::/:/bin/sh\n",

@@ -16,7 +16,7 @@ from gpubind.sources.libraries import Libraries
 from gpubind.sources.nodes import NVIDIAS_DISPLAYS, pci_displays
 from gpubind.sources.nvidia.gpus import Kernel
 from gpubind.sources.search import Search
-from gpubind.tree.base import ABSENT
+from gpubind.answers import ABSENT
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 LIBCUDA = "libcuda.so.1"
