@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable
 from typing import Optional, TypeVar
 
-from gpubind.errors import HostReadError
+from gpubind.errors import HostReadError, UnseenError
 from gpubind.model import Missing
 
 ABSENT = Missing("absent")
@@ -37,6 +37,8 @@ OF_A_DEVICE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EBUSY, 
 names it. Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno"."""
 CHANGED = "it was changed while it was read"
 
+CHUNK = 1 << 20
+
 T = TypeVar("T")
 
 
@@ -46,8 +48,9 @@ def answer_in(error: Exception) -> Optional[Missing]:
 
 
 def could_not_look(path: str, error: Exception, what: str = "a file cannot be read", hint: str = "") -> HostReadError:
-    """The error that ends the command: nobody could look at *path*."""
-    return HostReadError("unreadable-file", what, where=path, why=reason(error), hint=hint)
+    """The error that ends the command for *error* about *path*, one that must be readable."""
+    kind = UnseenError if answer_in(error) is None else HostReadError
+    return kind("unreadable-file", what, where=path, why=reason(error), hint=hint)
 
 
 def reason(error: Exception) -> str:
@@ -83,6 +86,15 @@ def passes(error: Exception) -> bool:
 
     time.sleep(MOMENT_S)
     return True
+
+
+def read_up_to(size: int, descriptor: int) -> bytes:
+    """The bytes of the open file *descriptor*, *size* at most; fewer only at its end. Errors: `OSError`."""
+    chunks: list[bytes] = []
+    while size > 0 and (chunk := os.read(descriptor, min(size, CHUNK))):
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
 
 
 def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:

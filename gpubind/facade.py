@@ -84,7 +84,7 @@ def plan(
         from gpubind.like import like_plan
 
         made = like_plan(host, request)
-        return made._replace(findings=(*made.findings, *_ignored(host)))
+        return made._replace(findings=(*made.findings, *_ignored(host), *_unseen(host, image)))
     found = read_inventories(host, request, listfile)
     request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
     fit = None
@@ -102,9 +102,8 @@ def plan(
             fit = fit_compat(host.driver, files, image.loader, fit)
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
-    return make_plan(
-        found.inventories, request, layout or GPUBIND, fit, environ=environ, found=(*found.findings, *_ignored(host))
-    )
+    findings = (*found.findings, *_ignored(host), *_unseen(host, image))
+    return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=findings)
 
 
 def _ignored(host: Host) -> Iterator[Finding]:
@@ -112,6 +111,14 @@ def _ignored(host: Host) -> Iterator[Finding]:
     for kind, path, part in host.ignored():
         severity: Severity = "warning" if kind == "file" else "note"
         yield finding("writable-by-others", subject=path, case=kind, severity=severity, part=part)
+
+
+def _unseen(host: Host, image: Optional[Image]) -> Iterator[Finding]:
+    """What could not be looked at, and the plan does without."""
+    if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
+        from gpubind.sources.unseen import not_looked_at
+
+        yield from not_looked_at(host, image.tree if image is not None else None)
 
 
 @bounded

@@ -17,12 +17,14 @@ def gpus(
     Each with its model, UUID, PCI address, MIG devices and render node, and what you may do with its device nodes. All
     is read from files: no driver library and no program of the driver's is asked.
     """
-    from gpubind.cli.output import has_colour, table_width, write_document
+    from gpubind.cli.output import has_colour, report, table_width, write_document
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
+    from gpubind.sources.unseen import not_looked_at
     from gpubind.sources.vendors import read_inventories
 
     host = open_host_of(options)
     found = read_inventories(host, request_of(options))
+    report(not_looked_at(host), brief=True)
     listed = list_gpus(found.inventories, options.gpus, host.environ)
     if json:
         text = render_gpus_json(listed)

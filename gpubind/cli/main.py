@@ -12,7 +12,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNREADABLE, GpubindError, OutputError, StdoutClosedError
+from gpubind.answers import answer_in, could_not_look
+from gpubind.errors import (
+    EXIT_BUG,
+    EXIT_INTERRUPTED,
+    EXIT_NOT_STARTED,
+    EXIT_UNREADABLE,
+    GpubindError,
+    OutputError,
+    StdoutClosedError,
+)
 
 if TYPE_CHECKING:
     from gpubind.memo.answer import Unfinished
@@ -83,6 +92,13 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
     except OSError as error:
         if _is_interrupt(error):
             return EXIT_INTERRUPTED
+        if error.filename is not None and answer_in(error) is None:  # while gpubind itself is loaded
+            from gpubind.cli.commands import STARTS
+
+            error.__traceback__ = None  # what was open is closed then, and there may be no room for more
+            unseen = could_not_look(os.fsdecode(error.filename), error)
+            unseen.exit_code = EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap") else EXIT_UNREADABLE
+            return _told(unseen, words)
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
             _complain(_bug(error))
             return EXIT_BUG

@@ -25,12 +25,15 @@ def record(
     CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES,
     SLURM_STEP_GPUS, SLURM_JOB_GPUS.
     """
-    from gpubind.cli.output import write_document
+    from gpubind.cli.output import report, write_document
     from gpubind.facade import record as record_host
+    from gpubind.sources.unseen import not_looked_at
 
     name = os.uname().nodename if hostname else None
     host = open_host_of(PlanOptions(root=root, dev_root=dev_root))
-    write_document(record_host(host, description, name), output)
+    text = record_host(host, description, name)
+    report(not_looked_at(host), brief=True)
+    write_document(text, output)
 
 
 COMMANDS = {"record": command(record)}

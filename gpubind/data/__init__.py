@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from gpubind.answers import answer_in, could_not_look, tried
 from gpubind.errors import UsageError
 from gpubind.memo.asked import reads
 
@@ -25,8 +26,10 @@ def read_data(name: str) -> bytes:
         path = os.path.join(base, *name.split("/"))
         reads(os.path.abspath(path))
         try:
-            data: bytes = loader.get_data(path)  # type: ignore[attr-defined]
-        except OSError:
+            data: bytes = tried(lambda: loader.get_data(path))  # type: ignore[attr-defined]  # noqa: B023
+        except OSError as error:
+            if answer_in(error) is None:
+                raise could_not_look(path, error) from error
             continue
         return data
     raise UsageError("no-data", f"gpubind ships no `{name}`", where=_PACKAGE, hint="reinstall gpubind")

@@ -6,7 +6,7 @@ import errno
 import os
 from typing import Optional
 
-from gpubind.answers import ABSENT, FORBIDDEN, answer_in, changed, may, tried
+from gpubind.answers import ABSENT, ATTRIBUTES, FORBIDDEN, answer_in, changed, may, read_up_to, tried
 from gpubind.blob.regular import open_regular
 from gpubind.host.trust import is_obeyed
 
@@ -17,13 +17,21 @@ def read_regular(path: str, limit: int) -> bytes:
     Errors: `OSError`, also for what is no regular file or is larger than *limit* bytes; `ValueError` for a path that
     cannot be.
     """
-    with open(tried(lambda: open_regular(path)), "rb") as file:
-        data = tried(lambda: file.read(limit + 1))
-        if len(data) < min(os.fstat(file.fileno()).st_size, limit + 1):
-            raise changed()
+    data = tried(lambda: _read(path, limit + 1))
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes")
     return data
+
+
+def _read(path: str, size: int) -> bytes:
+    descriptor = open_regular(path)
+    try:
+        data = read_up_to(size, descriptor)
+        if not path.startswith(ATTRIBUTES) and len(data) < min(os.fstat(descriptor).st_size, size):
+            raise changed()
+        return data
+    finally:
+        os.close(descriptor)
 
 
 def read_if_there(path: str, limit: int) -> Optional[bytes]:

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from gpubind.answers import ABSENT, answer_in, could_not_look, tried
+from gpubind.answers import ABSENT, CHUNK, answer_in, could_not_look, read_up_to, tried
 from gpubind.budget import LINKS_LIMIT
 
 UID_MAP = "/proc/self/uid_map"
@@ -26,12 +26,19 @@ def acts_as_root() -> bool:
     if os.geteuid() != 0:
         return False
     try:
-        with open(UID_MAP, "rb") as file:
-            return file.read().split() == _ALL_USERS
+        return tried(_uid_map).split() == _ALL_USERS
     except OSError as error:
         if answer_in(error) is None:
             raise could_not_look(UID_MAP, error) from error
         return True
+
+
+def _uid_map() -> bytes:
+    descriptor = os.open(UID_MAP, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_up_to(CHUNK, descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def is_obeyed(path: str) -> bool:

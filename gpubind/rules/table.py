@@ -11,6 +11,7 @@ from gpubind.findings import texts
 from gpubind.model import Finding, Severity
 from gpubind.planner import finding_order
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
+from gpubind.sources.unseen import not_looked_at
 
 HOSTS = ("amd", "cdi", "companions", "driver", "graphics", "mig", "nodes", "platform", "runtime", "services")
 IMAGES = ("cuda", "image", "libc", "libraries", "manifests", "program")
@@ -71,6 +72,8 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
     for rule in asked(preflight):
         if rule.find is not None:
             findings += rule.find(preflight)
+    image = preflight.image.tree if preflight.image is not None else None
+    findings += (one for one in not_looked_at(preflight.host, image) if one not in findings)
     said = {(one.code, one.vendor) for one in findings}
     return tuple(sorted((one for one in findings if not _follows(one, said)), key=finding_order))
 

@@ -36,7 +36,10 @@ def read_ldsoconf(tree: Tree) -> LdSoConf:
         if kind == "directory":
             directories.append(value)
             continue
-        if (kind, value) in seen or len(seen) >= INCLUDES_LIMIT:
+        if (kind, value) in seen:
+            continue
+        if len(seen) >= INCLUDES_LIMIT:
+            tree.unseen[f"{LD_SO_CONF}: {value}"] = f"it includes more than {INCLUDES_LIMIT} patterns and files"
             continue
         seen.add((kind, value))
         if kind == "include":
@@ -45,6 +48,7 @@ def read_ldsoconf(tree: Tree) -> LdSoConf:
             except FormatError as error:
                 if error.code != "wide-glob":
                     raise
+                tree.unseen[f"{LD_SO_CONF}: {value}"] = error.why
             continue
         text = tree.read_text(value)
         if not isinstance(text, Missing):
@@ -52,4 +56,6 @@ def read_ldsoconf(tree: Tree) -> LdSoConf:
             here = value.rpartition("/")[0]
             for line, named in reversed(parse_ldsoconf(text).lines[:CONFIGURED_LIMIT]):
                 todo.append((line, named if named.startswith("/") else f"{here}/{named}"))
+    if len(directories) >= CONFIGURED_LIMIT and todo:
+        tree.unseen[LD_SO_CONF] = f"it names more than {CONFIGURED_LIMIT} directories"
     return LdSoConf(tuple(directories), tuple(files))

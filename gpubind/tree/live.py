@@ -15,6 +15,7 @@ from gpubind.answers import (
     could_not_look,
     is_optional,
     passes,
+    read_up_to,
     real_path,
     reason,
     tried,
@@ -104,9 +105,7 @@ class LiveTree(OpenedTree):
         """Files of /proc and /sys come in pieces and say no size."""
         descriptor = self._open_file(path)
         try:
-            data = b""
-            while len(data) < size and (chunk := os.read(descriptor, min(size - len(data), 1 << 20))):
-                data += chunk
+            data = read_up_to(size, descriptor)
             if not path.startswith(ATTRIBUTES) and len(data) < min(size, os.fstat(descriptor).st_size):
                 raise changed()
             return data
@@ -140,10 +139,10 @@ class LiveTree(OpenedTree):
 
     def _gives_back(self, error: Exception) -> bool:
         """Whether *error* is about too many open files, and this tree had some of them."""
-        has_some = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE) and bool(self._directories)
-        if has_some:
-            self._close_directories()
-        return has_some
+        if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE) and self._directories):
+            return False
+        self._close_directories()
+        return True
 
     def _place_of(self, path: str) -> tuple[int, str]:
         """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Union
 
+from gpubind.answers import ABSENT
 from gpubind.errors import NotRecordedError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.record import RecordedEntry, RecordedRoot
 from gpubind.model import Missing, Stat
-from gpubind.answers import ABSENT
 from gpubind.tree.base import Tree
 
 

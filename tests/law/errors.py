@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import errno
-import functools
 import gc
 import importlib
 import json
@@ -21,20 +20,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from build import amd
 from build.images import glibc
 from build.layers import archive, docker_archive, tar
 from build.memo import IMAGE, IS_ROOT, Bench, Outcome, bench_in
 from build.trees import Node, make_tree
-from law.__main__ import _LATE, apart
 
 import gpubind
 from gpubind.memo.answer import SWITCH
+from law.__main__ import _LATE, apart
 
 SHIM = Path(__file__).parent / "shim.c"
 ERRORS = ("EIO", "EMFILE", "ENFILE", "ENOMEM", "ESTALE", "ETIMEDOUT", "EINTR", "EAGAIN")
