@@ -96,7 +96,7 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
             from gpubind.cli.commands import STARTS
 
             error.__traceback__ = None  # what was open is closed then, and there may be no room for more
-            unseen = could_not_look(os.fsdecode(error.filename), error)
+            unseen = could_not_look(str(error.filename), error)
             unseen.exit_code = EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap") else EXIT_UNREADABLE
             return _told(unseen, words)
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):

@@ -28,7 +28,7 @@ def read_data(name: str) -> bytes:
         try:
             data: bytes = tried(lambda: loader.get_data(path))  # type: ignore[attr-defined]  # noqa: B023
         except OSError as error:
-            if answer_in(error) is None:
+            if error.errno and answer_in(error) is None:  # a zip without such a name has no number for that
                 raise could_not_look(path, error) from error
             continue
         return data

@@ -31,7 +31,10 @@ def read_ldsoconf(tree: Tree) -> LdSoConf:
     files: list[str] = []
     seen: set[tuple[str, str]] = set()
     todo = [("include", LD_SO_CONF)]
-    while todo and len(directories) < CONFIGURED_LIMIT:
+    while todo:
+        if len(directories) >= CONFIGURED_LIMIT:
+            tree.unseen[LD_SO_CONF] = f"it names more than {CONFIGURED_LIMIT} directories"
+            break
         kind, value = todo.pop()
         if kind == "directory":
             directories.append(value)
@@ -54,8 +57,6 @@ def read_ldsoconf(tree: Tree) -> LdSoConf:
         if not isinstance(text, Missing):
             files.append(value)
             here = value.rpartition("/")[0]
-            for line, named in reversed(parse_ldsoconf(text).lines[:CONFIGURED_LIMIT]):
+            for line, named in reversed(parse_ldsoconf(text).lines[: CONFIGURED_LIMIT + 1]):
                 todo.append((line, named if named.startswith("/") else f"{here}/{named}"))
-    if len(directories) >= CONFIGURED_LIMIT and todo:
-        tree.unseen[LD_SO_CONF] = f"it names more than {CONFIGURED_LIMIT} directories"
     return LdSoConf(tuple(directories), tuple(files))

@@ -56,7 +56,7 @@ NO_QUESTION = {
         "os.devnull",
         "os.path",
     ),
-    *("os.supports_effective_ids", "os.execve", "os._exit"),
+    *("os.supports_effective_ids", "os.execve", "os._exit", "time.sleep"),
     *("sys.stdout", "sys.stdout.buffer", "sys.stdout.buffer.write", "sys.stdout.flush"),
     *(
         "sys.stderr",
