@@ -116,7 +116,7 @@ def _ignored(host: Host) -> Iterator[Finding]:
 def _unseen(host: Host, image: Optional[Image]) -> Iterator[Finding]:
     """What could not be looked at, and the plan does without."""
     if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
-        from gpubind.sources.unseen import not_looked_at
+        from gpubind.host.unseen import not_looked_at
 
         yield from not_looked_at(host, image.tree if image is not None else None)
 

@@ -19,7 +19,7 @@ def gpus(
     """
     from gpubind.cli.output import has_colour, report, table_width, write_document
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
-    from gpubind.sources.unseen import not_looked_at
+    from gpubind.host.unseen import not_looked_at
     from gpubind.sources.vendors import read_inventories
 
     host = open_host_of(options)

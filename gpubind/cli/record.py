@@ -27,7 +27,7 @@ def record(
     """
     from gpubind.cli.output import report, write_document
     from gpubind.facade import record as record_host
-    from gpubind.sources.unseen import not_looked_at
+    from gpubind.host.unseen import not_looked_at
 
     name = os.uname().nodename if hostname else None
     host = open_host_of(PlanOptions(root=root, dev_root=dev_root))

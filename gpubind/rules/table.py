@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import Any, NamedTuple, Optional
 
 from gpubind.findings import texts
+from gpubind.host.unseen import not_looked_at
 from gpubind.model import Finding, Severity
 from gpubind.planner import finding_order
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
-from gpubind.sources.unseen import not_looked_at
 
 HOSTS = ("amd", "cdi", "companions", "driver", "graphics", "mig", "nodes", "platform", "runtime", "services")
 IMAGES = ("cuda", "image", "libc", "libraries", "manifests", "program")

@@ -38,7 +38,6 @@ from gpubind.sources.nvidia.devices import hidden_gpus, is_confined, only, read_
 from gpubind.sources.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
 from gpubind.sources.nvidia.gpus import Kernel, mig_values, read_kernel, read_mig_nodes
 from gpubind.sources.search import Accepted, Candidate, Search, existing_directories, read_cache
-from gpubind.sources.unseen import helper_failed
 
 LIST_NAME = "nvliblist.conf"
 LIBCUDA = "libcuda.so"
@@ -76,10 +75,8 @@ def read_inventory(
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     for passed in serving.passed_over:
         decisions.append(container_cli.decision_about(passed))
-        if request.source == passed.source:
+        if request.source == passed.source or passed.code == "unreadable":
             findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
-        elif passed.code == "unreadable":
-            findings.append(helper_failed(passed.source, passed.why))
     findings += [*serving.findings, *file_list_findings, *manifest_findings(decisions)]
     findings += driver_findings(host, kernel, kind, search.version, located.found, lists.in_force.liblist.label)
     mig_nodes = read_mig_nodes(host, devices.gpus)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Optional
 
 from gpubind.findings import finding
-from gpubind.host import Host
+from gpubind.host.base import Host
 from gpubind.model import Finding
 from gpubind.tree import Tree
 
@@ -17,8 +17,3 @@ def not_looked_at(host: Host, image: Optional[Tree] = None) -> Iterator[Finding]
     told = {(of, path): why for of, tree in trees if tree is not None for path, why in sorted(tree.unseen.items())}
     for (of, path), why in told.items():
         yield finding("not-looked-at", case=of, subject=path, why=why)
-
-
-def helper_failed(program: str, why: str) -> Finding:
-    """The finding about a helper program that gave no answer."""
-    return finding("not-looked-at", case="program", subject=program, why=why)
