@@ -95,7 +95,6 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
         if error.filename is not None and answer_in(error) is None:  # while gpubind itself is loaded
             from gpubind.cli.commands import STARTS
 
-            error.__traceback__ = None  # what was open is closed then, and there may be no room for more
             unseen = could_not_look(str(error.filename), error)
             unseen.exit_code = EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap") else EXIT_UNREADABLE
             return _told(unseen, words)
@@ -117,12 +116,17 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
 
 
 def _told(error: GpubindError, words: list[str]) -> int:
-    """Tell *error*; the exit code."""
+    """Tell *error*; the exit code. What was open is closed first: there may be too many open files to load more."""
+    cause: Optional[BaseException] = error
+    while cause is not None:
+        cause.__traceback__, cause = None, cause.__cause__ or cause.__context__
     from gpubind.cli.output import render_error
 
     _complain(render_error(error))
     try:
         _answer_in_json(words, error)
+    except OSError:  # too many open files to load what writes it
+        pass
     except GpubindError:  # nobody reads it, or it has no room; the error itself is told above
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return error.exit_code

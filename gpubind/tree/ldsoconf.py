@@ -42,7 +42,7 @@ def read_ldsoconf(tree: Tree) -> LdSoConf:
         if (kind, value) in seen:
             continue
         if len(seen) >= INCLUDES_LIMIT:
-            tree.unseen[f"{LD_SO_CONF}: {value}"] = f"it includes more than {INCLUDES_LIMIT} patterns and files"
+            tree.unseen[LD_SO_CONF] = f"it includes more than {INCLUDES_LIMIT} patterns and files"
             continue
         seen.add((kind, value))
         if kind == "include":

@@ -15,7 +15,7 @@
 #define PATHS 65536
 #define LOG (8 << 20)
 
-static int armed, at, number, calls; /* the call *at* fails with *number*; below 0: it is cut short */
+static int armed, at, number, calls; /* the call *at* (below 0: each) fails with *number* (below 0: is cut short) */
 static char outside[PATHS], inside[PATHS]; /* prefixes, each between line feeds: not counted, but counted all the same */
 static char log_[LOG];
 static size_t logged;
@@ -56,7 +56,7 @@ static int happens(const char *kind, int fd, const char *name) {
   if (path[0] != '/' || !strncmp(path, "/dev/null", 9) || !strncmp(path, "/dev/pts", 8)) return 0;
   if (begins_with_one_of(path, outside) && !begins_with_one_of(path, inside)) return 0;
   if (logged + strlen(path) + 16 < LOG) logged += sprintf(log_ + logged, "%s %s\n", kind, path);
-  return ++calls == at ? number : 0;
+  return ++calls == at || at < 0 ? number : 0;
 }
 
 void law_paths(const char *not_counted, const char *but_counted) {
