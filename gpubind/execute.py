@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
-from gpubind.answers import answer_in, could_not_look, is_file, may
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
 from gpubind.memo.asked import asked_program, becomes, own_locale
 
@@ -47,6 +46,8 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
 
 def _programs(name: str, environ: Mapping[str, str]) -> Iterator[str]:
     """The programs *name* in the absolute directories of PATH, the first first."""
+    from gpubind.answers import may
+
     directories = environ.get("PATH", os.defpath).split(":")
     for path in _files(f"{directory}/{name}" for directory in directories if directory.startswith("/")):
         if may(path, os.X_OK):
@@ -58,6 +59,8 @@ def _files(places: Iterable[str]) -> Iterator[str]:
 
     Errors: `UnseenError` where that leaves none.
     """
+    from gpubind.answers import is_file
+
     unseen, found = None, False
     for path in places:
         try:
@@ -80,6 +83,8 @@ def probe_version(program: str) -> str:
 
 def _probe(program: str) -> str:
     import subprocess
+
+    from gpubind.answers import answer_in, could_not_look
 
     try:
         done = subprocess.run(
@@ -136,8 +141,8 @@ def execute_line(words: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """
     name = words[0]
     places = [name] if "/" in name else [f"{part or '.'}/{name}" for part in environ.get("PATH", os.defpath).split(":")]
-    files = list(_files(places))
-    program = next((path for path in files if may(path, os.X_OK)), None)
+    files = [path for path in places if os.path.isfile(path)]
+    program = next((path for path in files if os.access(path, os.X_OK)), None)
     if program is None:
         code, what = ("not-executable", "may not be executed") if files else ("no-such-command", "is not there")
         where = files[0] if files else name if "/" in name else environ.get("PATH", "")

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.answers import answer_in, could_not_look
 from gpubind.errors import (
     EXIT_BUG,
     EXIT_INTERRUPTED,
@@ -92,11 +91,7 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
     except OSError as error:
         if _is_interrupt(error):
             return EXIT_INTERRUPTED
-        if error.filename is not None and answer_in(error) is None:  # while gpubind itself is loaded
-            from gpubind.cli.commands import STARTS
-
-            unseen = could_not_look(str(error.filename), error)
-            unseen.exit_code = EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap") else EXIT_UNREADABLE
+        if error.filename is not None and (unseen := _unseen(error, words)) is not None:
             return _told(unseen, words)
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
             _complain(_bug(error))
@@ -113,6 +108,20 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
             return _told(wrong_use(error, words), words)
         _complain(_bug(error))
         return EXIT_BUG
+
+
+def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
+    """The error that a file of gpubind's own could not be looked at while it was loaded; None for any other *error*."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        error.__traceback__ = None  # what is open there is closed, and leaves room to load what tells it
+    from gpubind.answers import answer_in, could_not_look
+    from gpubind.cli.commands import STARTS
+
+    if answer_in(error) is not None:
+        return None
+    unseen = could_not_look(str(error.filename), error)
+    unseen.exit_code = EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap") else EXIT_UNREADABLE
+    return unseen
 
 
 def _told(error: GpubindError, words: list[str]) -> int:
