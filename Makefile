@@ -4,7 +4,7 @@
 # make fuzz   N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
 # make bench  speed, as ratios in one run
 # make bench-big  how time and memory grow with what there is to look at
-# make law    the law of the memo after N changes (N=5000)
+# make law    the laws of the memo after N changes, and of N injected errors (N=5000)
 # make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/
 # make fix    format and mend what ruff can
 
@@ -47,6 +47,7 @@ bench: $(VENV)/installed-test
 
 law: $(VENV)/installed-test
 	PYTHONPATH=tests:. $(BIN)/python -m law --changes $(N) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests:. $(BIN)/python -m law.errors --cases $(N) $(if $(SEED),--seed $(SEED))
 
 bench-big: $(VENV)/installed-test
 	$(BIN)/python benchmarks/growth.py

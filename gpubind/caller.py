@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import stat
 from collections.abc import Iterable, Mapping
-from glob import glob
 from types import MappingProxyType
 from typing import Optional
 
-from gpubind.errors import HostReadError, UsageError
+from gpubind.answers import answer_in, could_not_look, exists, facts, is_directory, may, tried
+from gpubind.errors import UsageError
 from gpubind.execute import probe_version
 from gpubind.host import Host
+from gpubind.host.files import read_regular
 from gpubind.host.open import read_file
 from gpubind.image.bundle import is_bundle
 from gpubind.model import HostPath, Plan
@@ -19,6 +20,7 @@ from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.flags import Options
 from gpubind.runtimes.record import ImageForm, Runtime
 from gpubind.runtimes.start import Start
+from gpubind.tree import Tree, glob
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 TEXT_LIMIT = 1 << 20
@@ -33,8 +35,8 @@ def image_form(image: str) -> Optional[ImageForm]:
     What is here counts before what its name looks like. Any other word is a name that a store may know.
     """
     kind, colon, rest = image.partition(":")
-    if os.path.exists(image):
-        return "file" if not os.path.isdir(image) else "bundle" if is_bundle(image) else "directory"
+    if exists(image):
+        return "file" if not is_directory(image) else "bundle" if is_bundle(image) else "directory"
     if colon and rest.startswith("//"):
         return _BY_SCHEME.get(kind, "source")
     if colon and kind in _BY_PREFIX:
@@ -62,7 +64,7 @@ def begin(
     if program is not None and program.startswith("/") and runtime.identify is not None:
         identity = runtime.identify(probe_version(program))
         runtime, version = RUNTIMES[identity.name], identity.version
-        if runtime.site is not None and os.path.exists(runtime.site):
+        if runtime.site is not None and exists(runtime.site):
             site = runtime.parse_site(_text(read_file(runtime.site, TEXT_LIMIT)))
     options = runtime.options_of(runtime.name, arguments, environ)
     _need_whole(options)
@@ -77,20 +79,25 @@ def begin(
         site=site or {},
         env_files=values,
         has_unread_env_files=unread,
-        directories=frozenset(path for path in (environ.get("HOME"), here) if path and os.path.isdir(path)),
+        directories=frozenset(path for path in (environ.get("HOME"), here) if path and is_directory(path)),
         machine=host.uname.machine,
         pid=os.getpid() if is_here else None,
         home=_home(),
         working_directory=here,
-        nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))) if is_live else (),
+        nodes=_matches(host.local, runtime.nodes),
         is_root=host.identity.euid == 0,
-        inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)) if is_live else (),
-        tools=tuple(map(HostPath, filter(os.path.exists, runtime.tools(environ)))) if is_here else None,
+        inits=tuple(HostPath(path) for path in runtime.inits if may(path, os.X_OK)) if is_live else (),
+        tools=tuple(map(HostPath, filter(exists, runtime.tools(environ)))) if is_here else None,
         uid=os.geteuid() if is_here else None,
         remote=remote_of(runtime, environ, own) if is_live else None,
         has_selinux=is_here and _enforces_selinux(),
         has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
     )
+
+
+def _matches(tree: Optional[Tree], patterns: Iterable[str]) -> tuple[HostPath, ...]:
+    """The paths on this machine that match *patterns*; none of a host that is another machine."""
+    return () if tree is None else tuple(tree.real(path) for pattern in patterns for path in glob(tree, pattern))
 
 
 def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:
@@ -100,15 +107,17 @@ def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, st
 
 def _text_if_there(path: str) -> Optional[str]:
     try:
-        return _text(read_file(path, TEXT_LIMIT))
-    except HostReadError:
+        return _text(read_regular(path, TEXT_LIMIT))
+    except (OSError, ValueError) as error:
+        if answer_in(error) is None:
+            raise could_not_look(path, error) from error
         return None
 
 
 def writable_files(plan: Plan) -> frozenset[str]:
     """The files of this host in *plan* that this process may write. Whoever may use a socket may write to it."""
     sources = (mount.source for mount in plan.mounts if mount.source is not None and mount.kind != "socket")
-    return frozenset(source for source in sources if os.access(source, os.W_OK))
+    return frozenset(source for source in sources if may(source, os.W_OK))
 
 
 def _read_env_files(
@@ -121,7 +130,8 @@ def _read_env_files(
     values: dict[str, Optional[str]] = {}
     unread = False
     for path in paths:
-        if os.path.exists(path) and not (os.path.isfile(path) and os.path.getsize(path) <= TEXT_LIMIT):
+        found = facts(path)
+        if found is not None and not (stat.S_ISREG(found.st_mode) and found.st_size <= TEXT_LIMIT):
             values, unread = {}, True
         else:
             values.update(runtime.read_env_file(_text(read_file(path, TEXT_LIMIT)), environ))
@@ -146,9 +156,7 @@ def _text(data: bytes) -> str:
 
 
 def _enforces_selinux() -> bool:
-    with contextlib.suppress(OSError), open("/sys/fs/selinux/enforce", "rb") as file:
-        return file.read(1) == b"1"
-    return False
+    return _text_if_there("/sys/fs/selinux/enforce") == "1"
 
 
 def _home() -> Optional[str]:
@@ -166,6 +174,8 @@ def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
     try:
         here = os.getcwd()
         named = environ.get("PWD", "")
-        return named if named.startswith("/") and os.path.samefile(named, here) else here
-    except OSError:
+        return named if named.startswith("/") and tried(lambda: os.path.samefile(named, here)) else here
+    except OSError as error:
+        if answer_in(error) is None:
+            raise could_not_look("the working directory", error) from error
         return None

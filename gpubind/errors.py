@@ -74,6 +74,10 @@ class HostReadError(GpubindError):
     exit_code = EXIT_UNREADABLE
 
 
+class UnseenError(HostReadError):
+    """Nobody could look at a file: whether it is there, and what is in it, is not known."""
+
+
 class NotRecordedError(HostReadError):
     """A recorded host was asked about a path outside its survey."""
 

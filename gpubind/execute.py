@@ -9,13 +9,14 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
-from gpubind.errors import CommandError, RuntimeLimitError, StartError
+from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
 from gpubind.memo.asked import asked_program, becomes, own_locale
 
 PROBE_TIMEOUT_S = 10.0
+WHAT = "a program cannot be asked for its version"
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
@@ -45,10 +46,31 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
 
 def _programs(name: str, environ: Mapping[str, str]) -> Iterator[str]:
     """The programs *name* in the absolute directories of PATH, the first first."""
-    for directory in environ.get("PATH", os.defpath).split(":"):
-        path = f"{directory}/{name}"
-        if directory.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
+    from gpubind.answers import may
+
+    directories = environ.get("PATH", os.defpath).split(":")
+    for path in _files(f"{directory}/{name}" for directory in directories if directory.startswith("/")):
+        if may(path, os.X_OK):
             yield path
+
+
+def _files(places: Iterable[str]) -> Iterator[str]:
+    """Those of *places* that are files, without those that cannot be looked at, as a shell goes on in PATH.
+
+    Errors: `UnseenError` where that leaves none.
+    """
+    from gpubind.answers import is_file
+
+    unseen, found = None, False
+    for path in places:
+        try:
+            if is_file(path):
+                yield path
+                found = True
+        except UnseenError as error:
+            unseen = unseen or error
+    if unseen is not None and not found:
+        raise unseen
 
 
 def probe_version(program: str) -> str:
@@ -62,12 +84,20 @@ def probe_version(program: str) -> str:
 def _probe(program: str) -> str:
     import subprocess
 
+    from gpubind.answers import answer_in, could_not_look
+
     try:
         done = subprocess.run(
             (program, "--version"), stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError as error:
+        if answer_in(error) is None:
+            raise could_not_look(program, error, WHAT) from error
         return ""
+    except subprocess.TimeoutExpired as error:
+        raise could_not_look(program, TimeoutError(f"it did not answer within {PROBE_TIMEOUT_S:g} s"), WHAT) from error
+    if done.returncode < 0:
+        raise could_not_look(program, OSError(f"it was killed by signal {-done.returncode}"), WHAT)
     return done.stdout[:4096].decode("utf-8", "replace")
 
 

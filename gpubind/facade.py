@@ -80,12 +80,12 @@ def plan(
         from gpubind.preparation import host_for, layout_of
 
         host, layout = host_for(host, start, image), layout or layout_of(start, host, image)
+    trust = tuple(trust_findings(host, request, listfile))
     if request.like is not None:
         from gpubind.like import like_plan
 
         made = like_plan(host, request)
-        return made._replace(findings=(*made.findings, *trust_findings(host, request, listfile)))
-    trust = tuple(trust_findings(host, request, listfile))
+        return made._replace(findings=(*made.findings, *trust, *_unseen(host, image)))
     try:
         found = read_inventories(host, request, listfile)
     except NothingToBindError as error:
@@ -108,7 +108,7 @@ def plan(
             fit = fit_compat(host.driver, files, image.loader, fit)
     # Devices that are named choose for themselves.
     environ = {} if request.cdi_devices else host.environ
-    findings = (*found.findings, *trust)
+    findings = (*found.findings, *trust, *_unseen(host, image))
     return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=findings)
 
 
@@ -123,6 +123,14 @@ def trust_findings(
         yield finding(
             "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
         )
+
+
+def _unseen(host: Host, image: Optional[Image]) -> Iterator[Finding]:
+    """What could not be looked at, and the plan does without."""
+    if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
+        from gpubind.host.unseen import not_looked_at
+
+        yield from not_looked_at(host, image.tree if image is not None else None)
 
 
 @bounded

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
 
+from gpubind.answers import read_up_to
 from gpubind.errors import OutputError
 from gpubind.host.directories import xdg_directory
 from gpubind.host.trust import acts_as_root, is_obeyed, why_not_lasting
@@ -289,19 +290,8 @@ def _holds(place: int, name: str, data: bytes) -> bool:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             return False
-        return found.st_size == len(data) and _read(file, len(data)) == data
+        return found.st_size == len(data) and read_up_to(len(data), file) == data
     except OSError:
         return False
     finally:
         os.close(file)
-
-
-def _read(file: int, size: int) -> bytes:
-    parts: list[bytes] = []
-    while size > 0:
-        part = os.read(file, size)
-        if not part:
-            break
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)

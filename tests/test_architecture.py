@@ -15,6 +15,7 @@ ROOMS = (
     "errors",
     "plain",
     "model",
+    "answers",
     "memo",
     "budget",
     "arch",
@@ -51,7 +52,7 @@ ROOMS = (
     "cli",
     "__main__",
 )
-IO_ROOMS = {"memo", "data", "blob", "tree", "host", "image", "stage", "execute", "caller", "cli", "__main__"}
+IO_ROOMS = {"answers", "memo", "data", "blob", "tree", "host", "image", "stage", "execute", "caller", "cli", "__main__"}
 IO_MODULES = {"subprocess", "tempfile", "shutil", "pathlib", "glob", "socket"}
 IO_NAMES = {"open", "input", "print", "exec", "eval", "__import__"}
 FUNCTION_LINES = 60

@@ -7,6 +7,7 @@ import io
 import os
 from typing import TYPE_CHECKING, Optional
 
+from gpubind.answers import changed, could_not_look, tried
 from gpubind.blob.regular import open_regular
 from gpubind.budget import current, spend, tell
 from gpubind.errors import HostReadError
@@ -14,6 +15,7 @@ from gpubind.errors import HostReadError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+WHAT = "the image cannot be read"
 READ_LEAST = 4 << 10
 """Bytes that a read counts for at least: many small ones take their time, too."""
 
@@ -40,13 +42,14 @@ class Blob:
 
 
 class FileBlob(Blob):
-    """A regular file, kept open until nobody needs it any more."""
+    """A regular file, kept open until nobody needs it any more. *is_still*: nobody may write to it meanwhile."""
 
-    def __init__(self, descriptor: int, label: str) -> None:
+    def __init__(self, descriptor: int, label: str, *, is_still: bool = False) -> None:
         self.label = label
         self._descriptor = descriptor
         found = os.fstat(descriptor)
         self._size = found.st_size
+        self._written = found.st_mtime_ns if is_still else None
         self._key = found.st_dev, found.st_ino
 
     def __del__(self) -> None:
@@ -67,14 +70,20 @@ class FileBlob(Blob):
         spend("read", max(size, READ_LEAST))
         tell(self.label, offset + size, self._size)
         try:
-            data = os.pread(self._descriptor, size, offset)
-            while len(data) < size:
-                more = os.pread(self._descriptor, size - len(data), offset + len(data))
-                if not more:
-                    break
-                data += more
+            return tried(lambda: self._read(offset, size))
         except OSError as error:
-            raise _unreadable(self.label, error) from error
+            raise could_not_look(self.label, error, WHAT) from error
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """Errors: `OSError`, also where the file has become another one."""
+        data = os.pread(self._descriptor, size, offset)
+        while len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), offset + len(data))
+            if not more:
+                raise changed()
+            data += more
+        if self._written is not None and os.fstat(self._descriptor).st_mtime_ns != self._written:
+            raise changed()
         return data
 
 
@@ -87,12 +96,12 @@ def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBl
     """
     label = label or path
     try:
-        return FileBlob(open_regular(path, place), label)
+        return FileBlob(tried(lambda: open_regular(path, place)), label)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
             why = "it is not a regular file"
-            raise HostReadError("no-image", "the image cannot be read", where=label, why=why) from error
-        raise _unreadable(label, error) from error
+            raise HostReadError("no-image", WHAT, where=label, why=why) from error
+        raise could_not_look(label, error, WHAT) from error
 
 
 class Part(Blob):
@@ -158,8 +167,3 @@ class BlobStream(io.RawIOBase):
         view[: len(data)] = data
         self._position += len(data)
         return len(data)
-
-
-def _unreadable(label: str, error: Exception) -> HostReadError:
-    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return HostReadError("unreadable-file", "the image cannot be read", where=label, why=why)

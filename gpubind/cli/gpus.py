@@ -20,11 +20,13 @@ def gpus(
     from gpubind.cli.output import has_colour, report, table_width, write_document
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
     from gpubind.facade import trust_findings
+    from gpubind.host.unseen import not_looked_at
     from gpubind.sources.vendors import read_inventories
 
     host = open_host_of(options)
     report(trust_findings(host), brief=True)
     found = read_inventories(host, request_of(options))
+    report(not_looked_at(host), brief=True)
     listed = list_gpus(found.inventories, options.gpus, host.environ)
     if json:
         text = render_gpus_json(listed)

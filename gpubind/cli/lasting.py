@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
+from gpubind.answers import may
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
 from gpubind.documents import LASTING
 from gpubind.errors import HostReadError, UsageError
@@ -65,7 +66,7 @@ def _need_hook(hook: str) -> None:
     from gpubind.host.trust import is_obeyed
 
     hint = "leave --cdi-hook out: libraries then lie where every loader looks"
-    if not (os.path.isabs(hook) and os.access(hook, os.X_OK)):
+    if not (os.path.isabs(hook) and may(hook, os.X_OK)):
         raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
     if not is_obeyed(hook):
         why = "users other than root could change it, and every container's runtime would run it as root"

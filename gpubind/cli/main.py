@@ -12,7 +12,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_UNREADABLE, GpubindError, OutputError, StdoutClosedError
+from gpubind.errors import (
+    EXIT_BUG,
+    EXIT_INTERRUPTED,
+    EXIT_NOT_STARTED,
+    EXIT_UNREADABLE,
+    GpubindError,
+    OutputError,
+    StdoutClosedError,
+)
 
 if TYPE_CHECKING:
     from gpubind.memo.answer import Unfinished
@@ -83,6 +91,8 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
     except OSError as error:
         if _is_interrupt(error):
             return EXIT_INTERRUPTED
+        if error.filename is not None and (unseen := _unseen(error, words)) is not None:
+            return _told(unseen, words)
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
             _complain(_bug(error))
             return EXIT_BUG
@@ -100,13 +110,32 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
         return EXIT_BUG
 
 
+def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
+    """The error that a file of gpubind's own could not be looked at while it was loaded; None for any other *error*."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        error.__traceback__ = None  # what is open there is closed, and leaves room to load what tells it
+    from gpubind.answers import answer_in, could_not_look
+    from gpubind.cli.commands import STARTS
+
+    if answer_in(error) is not None:
+        return None
+    unseen = could_not_look(str(error.filename), error)
+    unseen.exit_code = EXIT_NOT_STARTED if words[:1] and words[0] in (*STARTS, "wrap") else EXIT_UNREADABLE
+    return unseen
+
+
 def _told(error: GpubindError, words: list[str]) -> int:
-    """Tell *error*; the exit code."""
+    """Tell *error*; the exit code. What was open is closed first: there may be too many open files to load more."""
+    cause: Optional[BaseException] = error
+    while cause is not None:
+        cause.__traceback__, cause = None, cause.__cause__ or cause.__context__
     from gpubind.cli.output import render_error
 
     _complain(render_error(error))
     try:
         _answer_in_json(words, error)
+    except OSError:  # too many open files to load what writes it
+        pass
     except GpubindError:  # nobody reads it, or it has no room; the error itself is told above
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return error.exit_code

@@ -40,7 +40,7 @@ def site_switches(words: Sequence[str]) -> tuple[str, ...]:
         try:
             with open(path, "rb") as file:
                 lines = file.read(_SITE_LIMIT).split(b"\n")
-        except OSError:
+        except OSError:  # whatever it is: the program itself reads the file, too
             continue
         for line in lines:
             directive, _, value = (part.strip() for part in line.partition(b"="))

@@ -3,11 +3,11 @@
 No `from __future__ import annotations`: see options.py.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Optional, TypeVar
 
+from gpubind.answers import exists, is_directory, is_file
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, vendors_of
 from gpubind.cli.output import complain, report, warn
 from gpubind.errors import (
@@ -18,6 +18,7 @@ from gpubind.errors import (
     GpubindError,
     HostReadError,
     NothingToBindError,
+    UnseenError,
     UsageError,
 )
 from gpubind.runtimes import RUNTIMES
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
 """Errors with which no GPU works in a container."""
 
-DAMAGE = (BoundError, FormatError)
+DAMAGE = (BoundError, FormatError, UnseenError)
 """What keeps gpubind from looking at an image that its runtime may start all the same."""
 
 
@@ -136,6 +137,25 @@ def all_the_same(looked: Looked, wanted: Wanted, make: Callable[[Looked], T]) ->
         return made
 
 
+UNSEEN = (BoundError, UnseenError)
+"""What keeps gpubind from looking at a host whose GPUs the runtime's own flag may bring all the same."""
+
+
+def need_own_flag(error: GpubindError, options: PlanOptions, wanted: Wanted, *, has_one: bool) -> None:
+    """Tell that the runtime starts with its own GPU flag, because *error* keeps gpubind from looking.
+
+    Errors: *error*, where it has none, or where the user wants more than that flag gives.
+    """
+    more = wanted.check or wanted.require_gpu or options.host is not None or _asks_by_name(options)
+    if more or not has_one:
+        raise error
+    if not wanted.quiet:
+        from gpubind.documents.text import printable
+
+        why = ": ".join(printable(part) for part in (error.where, error.why) if part)
+        complain(f"warning: not-looked-at: {why}; started without a plan, with the runtime's own GPU flag\n")
+
+
 def ready_for(
     options: PlanOptions, looked: Looked, wanted: Wanted, environ: Mapping[str, str], *, in_line: bool = False
 ) -> Ready:
@@ -233,7 +253,7 @@ def _look_at(
         elsewhere = wanted.own.keys() & set(runtime.other_stores) or remote_of(runtime, environ) is not None
         return None if elsewhere else _opened(f"{runtime.store}:{image}", machine, runtime, wanted, DAMAGE)
     _need_form(image, runtime)
-    if not has_prefix and (os.path.isdir(image) or not runtime.fetches):
+    if not has_prefix and (is_directory(image) or not runtime.fetches):
         opened = _opened(image, machine, runtime, wanted, DAMAGE)
         if opened is not None:
             _need_kind(opened, image, runtime)
@@ -269,7 +289,7 @@ def _opened(
             if not wanted.quiet:
                 warn(error)
             return None
-        if not isinstance(error, BoundError) or os.path.isfile(f"{image}/index.json"):
+        if not isinstance(error, BoundError) or is_file(f"{image}/index.json"):
             raise
         renew(TIMES_LIMIT)
         return open_image(image, machine)
@@ -301,8 +321,8 @@ def _need_kind(opened: "Image", image: str, runtime: "Runtime") -> None:
 
 def _need_form(image: str, runtime: "Runtime") -> None:
     """Errors: `HostReadError` (code `no-image`) for a file or a directory that *runtime* does not start."""
-    forms = ("file",) if os.path.isfile(image) else ("directory", "bundle")
-    if not os.path.exists(image) or any(form in runtime.images for form in forms):
+    forms = ("file",) if is_file(image) else ("directory", "bundle")
+    if not exists(image) or any(form in runtime.images for form in forms):
         return
     raise _no_such_form(image, runtime)
 

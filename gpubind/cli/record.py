@@ -28,11 +28,13 @@ def record(
     from gpubind.cli.output import report, write_document
     from gpubind.facade import record as record_host
     from gpubind.facade import trust_findings
+    from gpubind.host.unseen import not_looked_at
 
     name = os.uname().nodename if hostname else None
     host = open_host_of(PlanOptions(root=root, dev_root=dev_root))
-    report(trust_findings(host), brief=True)
-    write_document(record_host(host, description, name), output)
+    text = record_host(host, description, name)
+    report((*trust_findings(host), *not_looked_at(host)), brief=True)
+    write_document(text, output)
 
 
 COMMANDS = {"record": command(record)}

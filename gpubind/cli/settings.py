@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Optional
 
 from gpubind.cli.commands import STARTS
-from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, HostReadError, UsageError, like, one_of
+from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, UsageError, like, one_of
 
 SIZE_LIMIT = 256 << 10
 DOTS_LIMIT = 500
@@ -127,13 +127,13 @@ def known_codes(codes: Iterable[str], where: str = "") -> tuple[str, ...]:
 
 
 def _read(path: str) -> dict[str, Any]:
+    from gpubind.answers import could_not_look
     from gpubind.host.files import read_if_there
 
     try:
         data = read_if_there(path, SIZE_LIMIT)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise HostReadError("unreadable-file", "a configuration file cannot be read", where=path, why=why) from error
+        raise could_not_look(path, error, "a configuration file cannot be read") from error
     if data is None:
         return {}
     if sys.version_info >= (3, 11):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
+from gpubind.answers import lexists
 from gpubind.cli.declare import Argument, Option
 from gpubind.cli.options import (
     AllowWritable,
@@ -17,7 +18,17 @@ from gpubind.cli.options import (
     planning,
 )
 from gpubind.cli.output import complain, tell_of_memo, waiting
-from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
+from gpubind.cli.ready import (
+    UNSEEN,
+    Looked,
+    Wanted,
+    all_the_same,
+    look_at,
+    look_into,
+    need_own_flag,
+    need_this_machine,
+    ready_for,
+)
 from gpubind.cli.values import runtimes
 from gpubind.documents.text import printable
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, RuntimeLimitError, UsageError
@@ -85,9 +96,9 @@ def _starter(action: Any) -> Callable[..., None]:
 
 
 def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wanted: Wanted) -> None:
-    from gpubind.execute import callers_environ, execute
+    from gpubind.execute import callers_environ, execute, need_program
     from gpubind.preparation import written
-    from gpubind.runtimes.record import Call
+    from gpubind.runtimes.record import Call, Command
 
     tell_of_memo(wanted=wanted.verbose)
     environ = callers_environ()
@@ -108,11 +119,16 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
         look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
         return made
 
-    with (
-        waiting(quiet=wanted.quiet),
-        closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked,
-    ):
-        made = all_the_same(looked, wanted, planned)
+    try:
+        with (
+            waiting(quiet=wanted.quiet),
+            closing(look_at(options, image, runtime, wanted, environ, runtime.name)) as looked,
+        ):
+            made = all_the_same(looked, wanted, planned)
+    except UNSEEN as error:
+        need_own_flag(error, options, wanted, has_one=bool(runtime.gpu_flags))
+        program = runtime.name if wanted.dry_run else need_program(runtime.name, environ)
+        made = Command((program, action, *wanted.arguments, *_own_flags(runtime, options), image, *argv), environ)
     has_command(argv, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if wanted.dry_run:
         from gpubind.cli.output import write_document
@@ -120,6 +136,16 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
         write_document(_shown(made.argv, image, argv), None)
         return
     execute(written(made), made.environ)
+
+
+def _own_flags(runtime: "Runtime", options: PlanOptions) -> tuple[str, ...]:
+    """The flag of *runtime* for the GPUs that *options* ask for; of two vendors it takes one alone."""
+    if options.gpus is not None and options.gpus.strip().lower() == "none":
+        return ()
+    is_amd = options.rocm and not options.nv
+    if not (options.nv or options.rocm):
+        is_amd = os.path.exists("/dev/kfd") and not os.path.exists("/dev/nvidiactl")
+    return (runtime.gpu_flags["amd" if is_amd else "nvidia"],)
 
 
 def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
@@ -152,7 +178,7 @@ def _own_options(runtime: "Runtime", action: str, words: tuple[str, ...]) -> tup
     try:
         return own_options(runtime.name, action, words)
     except UsageError:
-        if os.path.lexists(words[0]):
+        if lexists(words[0]):
             return (), words
         raise
 

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 from gpubind.cli.declare import Argument, Option
 from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, planning
 from gpubind.cli.output import tell_of_memo, waiting
-from gpubind.cli.ready import Looked, Wanted, all_the_same, look_at, look_into, need_this_machine, ready_for
+from gpubind.cli.ready import (
+    UNSEEN,
+    Looked,
+    Wanted,
+    all_the_same,
+    look_at,
+    look_into,
+    need_own_flag,
+    need_this_machine,
+    ready_for,
+)
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError
 from gpubind.memo.asked import has_command
 
@@ -77,11 +87,15 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
 
     runtime = RUNTIMES[made.runtime]
     wanted = wanted._replace(arguments=arguments_of(made), own=made.own)
-    with (
-        waiting(quiet=wanted.quiet),
-        closing(look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])) as looked,
-    ):
-        command = all_the_same(looked, wanted, lambda looked: _planned(options, made, looked, wanted, environ))
+    try:
+        with (
+            waiting(quiet=wanted.quiet),
+            closing(look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])) as looked,
+        ):
+            command = all_the_same(looked, wanted, lambda looked: _planned(options, made, looked, wanted, environ))
+    except UNSEEN as error:
+        need_own_flag(error, options, wanted, has_one=made.gpus.asked)
+        command = None
     has_command(made.command, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if command is None:
         _become(made.words, environ, dry_run=wanted.dry_run)  # as it is: the program's own flag goes on, too

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
+from gpubind.answers import answer_in, could_not_look, tried
 from gpubind.errors import UsageError
 from gpubind.memo.asked import reads
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 """As its loader has it: one of a zip that was started as `./gpubind.pyz` knows its files by no other name."""
+_NO_FILE = (None, 0, errno.EISDIR)
+"""What a zip has for a name that it lacks, and what a directory is."""
 HOSTS = ("debian13-nvidia550", "mi300x-rocm62")
 """The recorded hosts that ship, by name."""
 
@@ -25,8 +29,10 @@ def read_data(name: str) -> bytes:
         path = os.path.join(base, *name.split("/"))
         reads(os.path.abspath(path))
         try:
-            data: bytes = loader.get_data(path)  # type: ignore[attr-defined]
-        except OSError:
+            data: bytes = tried(lambda: loader.get_data(path))  # type: ignore[attr-defined]  # noqa: B023
+        except OSError as error:
+            if error.errno not in _NO_FILE and answer_in(error) is None:
+                raise could_not_look(path, error) from error
             continue
         return data
     raise UsageError("no-data", f"gpubind ships no `{name}`", where=_PACKAGE, hint="reinstall gpubind")

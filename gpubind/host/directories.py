@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, Optional
 
-from gpubind.errors import HostReadError
+from gpubind.answers import could_not_look, exists
 from gpubind.host.base import LIST_FILES, ROCM_PATH, ListFile, Untrusted
 from gpubind.host.files import read_if_there
 from gpubind.host.trust import acts_as_root, unreadable_by_others, writable_by_others
@@ -85,7 +85,7 @@ def untrusted(
     inside = [f"{root.rstrip('/')}{path}" for root in roots for path in below]
     found += [("named", path) for path in (*roots, *inside, *map(_absolute, files))]
     for kind, path in dict.fromkeys(found):
-        part = writable_by_others(path) if path.startswith("/") and (os.path.exists(path) or kind == "cache") else None
+        part = writable_by_others(path) if path.startswith("/") and (exists(path) or kind == "cache") else None
         if part is not None:
             yield Untrusted(kind, path, part)
 
@@ -103,8 +103,7 @@ def list_file_in_force(name: str) -> Optional[ListFile]:
         try:
             data = read_if_there(path, LIST_LIMIT)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise HostReadError("unreadable-file", "a list file cannot be read", where=path, why=why) from error
+            raise could_not_look(path, error, "a list file cannot be read") from error
         if data is not None:
             return ListFile(label, data, shipped=False)
     return None

@@ -6,6 +6,7 @@ import errno
 import os
 from typing import Optional
 
+from gpubind.answers import ABSENT, ATTRIBUTES, FORBIDDEN, answer_in, changed, may, read_up_to, tried
 from gpubind.blob.regular import open_regular
 from gpubind.host.trust import is_obeyed
 
@@ -16,11 +17,21 @@ def read_regular(path: str, limit: int) -> bytes:
     Errors: `OSError`, also for what is no regular file or is larger than *limit* bytes; `ValueError` for a path that
     cannot be.
     """
-    with open(open_regular(path), "rb") as file:
-        data = file.read(limit + 1)
+    data = tried(lambda: _read(path, limit + 1))
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes")
     return data
+
+
+def _read(path: str, size: int) -> bytes:
+    descriptor = open_regular(path)
+    try:
+        data = read_up_to(size, descriptor)
+        if not path.startswith(ATTRIBUTES) and len(data) < min(os.fstat(descriptor).st_size, size):
+            raise changed()
+        return data
+    finally:
+        os.close(descriptor)
 
 
 def read_if_there(path: str, limit: int) -> Optional[bytes]:
@@ -30,9 +41,9 @@ def read_if_there(path: str, limit: int) -> Optional[bytes]:
     """
     try:
         return read_regular(path, limit) if is_obeyed(path) else None
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except PermissionError:
-        if not os.access(os.path.dirname(path), os.X_OK):
+    except OSError as error:
+        answer = answer_in(error)
+        is_closed = answer == FORBIDDEN and not may(os.path.dirname(path), os.X_OK)
+        if answer == ABSENT or is_closed:
             return None
         raise

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Optional, Union
 
+from gpubind.answers import could_not_look, exists
 from gpubind.data import HOSTS, read_data
-from gpubind.errors import FormatError, HostReadError, UsageError, one_of
+from gpubind.errors import FormatError, UsageError, one_of
 from gpubind.host.base import Host, ListFile
 from gpubind.host.files import read_regular
 
@@ -33,7 +34,7 @@ def open_host(host: Optional[Path] = None, root: Optional[Path] = None, dev_root
 
     if host in HOSTS:
         return RecordedHost(parse_record(read_data(f"data/hosts/{host}.json")), host)
-    if not os.path.exists(host) and "/" not in host:
+    if not exists(host) and "/" not in host:
         why = "there is no such file, and no record of that name ships"
         raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=one_of(HOSTS, host))
     data = read_file(host, SIZE_LIMIT)
@@ -53,5 +54,4 @@ def read_file(path: str, limit: int) -> bytes:
     try:
         return read_regular(path, limit)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise HostReadError("unreadable-file", "a file cannot be read", where=path, why=why) from error
+        raise could_not_look(path, error) from error

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
+from gpubind.answers import may, real_path
 from gpubind.budget import current
 from gpubind.host.base import RunResult
 from gpubind.host.trust import acts_as_root, writable_by_others
@@ -31,12 +32,12 @@ def find_program(name: str) -> Union[str, Missing]:
     Missing (`absent`) if it is nowhere; for root also (`forbidden`) if someone else could change it.
     """
     places = (f"{directory}/{name}" for directory in PROGRAM_DIRECTORIES)
-    place = next((place for place in places if os.access(place, os.X_OK)), None)
+    place = next((place for place in places if may(place, os.X_OK)), None)
     if place is None:
         return Missing("absent", f"no `{name}` in {':'.join(PROGRAM_DIRECTORIES)}")
     if acts_as_root() and (writable := writable_by_others(place)):
         return Missing("forbidden", f"`{writable}` can be written by users other than root; not run as root")
-    return os.path.realpath(place)
+    return real_path(place)
 
 
 def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
@@ -140,6 +141,8 @@ def _answer(process: Popen[bytes], name: str, timeout_s: float) -> Union[RunResu
     status = wait_for(process, max(0.0, deadline - time.monotonic()))
     if status is None:
         return late
+    if status < 0:
+        return Missing("unreadable", f"`{name}` was killed by signal {-status}")
     return RunResult(status, *(text.decode("utf-8", "surrogateescape") for text in printed.values()))
 
 

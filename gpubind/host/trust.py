@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
+from gpubind.answers import ABSENT, CHUNK, answer_in, could_not_look, read_up_to, tried
 from gpubind.budget import LINKS_LIMIT
 
 UID_MAP = "/proc/self/uid_map"
@@ -25,10 +26,19 @@ def acts_as_root() -> bool:
     if os.geteuid() != 0:
         return False
     try:
-        with open(UID_MAP, "rb") as file:
-            return file.read().split() == _ALL_USERS
-    except OSError:
+        return tried(_uid_map).split() == _ALL_USERS
+    except OSError as error:
+        if answer_in(error) is None:
+            raise could_not_look(UID_MAP, error) from error
         return True
+
+
+def _uid_map() -> bytes:
+    descriptor = os.open(UID_MAP, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_up_to(CHUNK, descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def is_obeyed(path: str) -> bool:
@@ -91,6 +101,12 @@ def _is_sticky_directory(found: os.stat_result) -> bool:
     return stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
 
 
+def _look(path: str) -> tuple[os.stat_result, Optional[str]]:
+    """The facts of *path*, and where it leads, if it is a link."""
+    found = os.lstat(path)
+    return found, os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
+
+
 def _parts(path: str, root: str = "") -> Iterator[tuple[str, Optional[os.stat_result]]]:
     """Yield each directory, link and file that the absolute *path* leads over, with its facts; None for what cannot be
     looked at. Links are followed as for a process whose root directory is *root*.
@@ -112,12 +128,13 @@ def _parts(path: str, root: str = "") -> Iterator[tuple[str, Optional[os.stat_re
         here = f"{at}/{name}"
         real = root + here
         try:
-            found = os.lstat(real)
-            target = os.readlink(real) if stat.S_ISLNK(found.st_mode) else None
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except (OSError, ValueError):
-            yield real, None
+            found, target = tried(lambda: _look(real))  # noqa: B023
+        except (OSError, ValueError) as error:
+            answer = answer_in(error)
+            if answer is None:
+                raise could_not_look(real, error) from error
+            if answer != ABSENT:
+                yield real, None
             return
         yield real, found
         if target is None:

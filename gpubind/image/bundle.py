@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from gpubind.errors import HostReadError, in_file
+from gpubind.answers import is_directory, is_file, may
+from gpubind.errors import HostReadError, UnseenError, in_file
 from gpubind.formats.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
 from gpubind.host.open import read_file
 from gpubind.image.facts import Image, read_image
@@ -17,9 +18,9 @@ _SYSTEM = ("usr", "bin", "etc")
 
 def is_bundle(directory: str) -> bool:
     """Whether *directory* is a bundle, by what it has at its top."""
-    if not os.path.isfile(f"{directory}/{CONFIG}"):
+    if not is_file(f"{directory}/{CONFIG}"):
         return False
-    return not any(os.path.isdir(f"{directory}/{name}") for name in _SYSTEM)
+    return not any(is_directory(f"{directory}/{name}") for name in _SYSTEM)
 
 
 def read_bundle(directory: str) -> Bundle:
@@ -29,7 +30,7 @@ def read_bundle(directory: str) -> Bundle:
         bundle = parse_bundle(read_file(path, SIZE_LIMIT))
     bundle = bundle._replace(directory=os.path.abspath(directory))
     root = absolute(bundle, bundle.root)
-    return bundle._replace(is_writable=os.access(root, os.W_OK | os.X_OK))
+    return bundle._replace(is_writable=may(root, os.W_OK | os.X_OK))
 
 
 def open_bundle(directory: str, label: str) -> Image:
@@ -42,6 +43,8 @@ def open_bundle(directory: str, label: str) -> Image:
     try:
         tree = LiveTree(root)
     except HostReadError as error:
+        if isinstance(error, UnseenError):
+            raise
         what = "the root file system of the bundle cannot be read"
         hint = f"root.path of {CONFIG} names it"
         raise HostReadError("no-image", what, where=root, why=error.why, hint=hint) from error

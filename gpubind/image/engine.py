@@ -11,6 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Literal, Optional
 
+from gpubind.answers import is_directory
 from gpubind.arch import Architecture
 from gpubind.blob.base import FileBlob
 from gpubind.budget import tell
@@ -86,7 +87,7 @@ def _mounted(name: str, reference: str, config: OciConfig) -> Optional[Image]:
     except HostReadError:  # saving it may do all the same, or will say why not
         return None
     path = said.decode("utf-8", "surrogateescape").strip()
-    if not path.startswith("/") or not os.path.isdir(path):
+    if not path.startswith("/") or not is_directory(path):
         _unmount(name)
         return None
     try:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
 
+from gpubind.answers import ABSENT
 from gpubind.arch import architecture
 from gpubind.errors import FormatError, HostReadError
 from gpubind.formats.elf import ElfIdent, NotElf
@@ -16,7 +17,6 @@ from gpubind.ldso.versions import newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
 from gpubind.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
 from gpubind.tree import Tree, glob
-from gpubind.tree.base import ABSENT
 
 if TYPE_CHECKING:
     from gpubind.formats.bundle import Bundle
@@ -179,7 +179,8 @@ def _compat_paths(tree: Tree) -> list[RootedPath]:
     for pattern in COMPAT:
         try:
             paths += glob(tree, pattern)
-        except FormatError:  # wide-glob
+        except FormatError as error:  # wide-glob
+            tree.unseen[pattern] = error.why
             break
     return paths
 

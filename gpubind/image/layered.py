@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Optional, Union
 
+from gpubind.answers import ABSENT
 from gpubind.arch import ARCHITECTURES
 from gpubind.blob.base import Blob, Bytes, Part
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.image.layers import Directory, Entry, Layers
 from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.tree.base import ABSENT
 from gpubind.tree.opened import OpenedTree
 
 ELF_LIMIT = 8 << 20

@@ -5,11 +5,11 @@ Source: OCI image-spec `image-layout.md`; containers/image's `oci-archive` and `
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Optional, TypeVar
 
+from gpubind.answers import real_path
 from gpubind.arch import Architecture
 from gpubind.blob.base import Blob
 from gpubind.blob.compressed import unpacked
@@ -94,7 +94,7 @@ class Blobs:
 
 def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
     """The image in the OCI layout directory *path*, called *label*. Errors: as `open_archive`."""
-    root = HostPath(os.path.realpath(path))
+    root = HostPath(real_path(path))
     return _from_index(Blobs(LiveTree(path), path), root, label, "oci-layout", tag, arch)
 
 

@@ -7,10 +7,11 @@ import re
 import stat
 from typing import Optional, Union
 
+from gpubind.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, reason, tried
 from gpubind.arch import Architecture, architecture
-from gpubind.blob.base import open_blob
+from gpubind.blob.base import WHAT, open_blob
 from gpubind.budget import bounded
-from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.errors import FormatError, HostReadError, UnseenError, UsageError
 from gpubind.formats.magic import meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
@@ -52,7 +53,7 @@ def open_image(reference: Union[str, os.PathLike[str]], machine: Optional[str] =
     prefix, colon, rest = reference.partition(":")
     if colon and rest.startswith("//"):
         raise _unpulled(reference, prefix)
-    if colon and not os.path.lexists(reference):
+    if colon and not lexists(reference):
         if prefix in STORED_ELSEWHERE:
             why = f"it has no images of the kind `{prefix}`"
             raise _no_image(reference, why, f"`{STORED_ELSEWHERE[prefix]}` takes an image from the program's own store")
@@ -69,27 +70,31 @@ def open_image(reference: Union[str, os.PathLike[str]], machine: Optional[str] =
 
 def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
     try:
-        mode = os.stat(path).st_mode
+        mode = tried(lambda: os.stat(path)).st_mode
     except (OSError, ValueError) as error:
-        absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
-        why = "it does not exist" if absent else getattr(error, "strerror", None) or str(error)
-        raise _no_image(label, why) from error
+        answer = answer_in(error)
+        if answer is None:
+            raise could_not_look(label, error, WHAT) from error
+        raise _no_image(label, "it does not exist" if answer == ABSENT else reason(error)) from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):
             raise _no_image(label, "it is a directory, not an archive", f"for an OCI layout: `oci:{path}`")
-        if kind == "oci-layout" or (os.path.isfile(f"{path}/oci-layout") and os.path.isfile(f"{path}/index.json")):
+        if kind == "oci-layout" or (is_file(f"{path}/oci-layout") and is_file(f"{path}/index.json")):
             from gpubind.image.oci import open_layout
 
             return open_layout(path, label, tag, arch)
-        if os.path.isfile(f"{path}/config.json"):
+        if is_file(f"{path}/config.json"):
             from gpubind.image.bundle import is_bundle, open_bundle
 
             if is_bundle(path):
                 return open_bundle(path, label)
         try:
-            return read_image(LiveTree(path), label)
+            tree = LiveTree(path)
         except HostReadError as error:
+            if isinstance(error, UnseenError):
+                raise
             raise _no_image(label, error.why) from error
+        return read_image(tree, label)
     if not stat.S_ISREG(mode):
         raise _no_image(label, "it is neither a file nor a directory")
     if kind == "oci-layout":
@@ -101,7 +106,7 @@ def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
     from gpubind.blob.compressed import GZIP_MAGIC, ZSTD_MAGIC
 
     blob = open_blob(path)
-    root = HostPath(os.path.realpath(path))
+    root = HostPath(real_path(path))
     head = blob.read_at(0, HEAD_SIZE)
     if kind is None and head[32:42] == b"SIF_MAGIC\0":
         from gpubind.image.sif import sif_tree
@@ -125,10 +130,10 @@ def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
 def _path_and_tag(rest: str) -> tuple[str, Optional[str]]:
     """`FILE:TAG`: both may have colons; the longest that exists is the file."""
     path, tag = rest, ""
-    while not os.path.lexists(path) and ":" in path:
+    while not lexists(path) and ":" in path:
         path, _, more = path.rpartition(":")
         tag = f"{more}:{tag}" if tag else more
-    if os.path.lexists(path):
+    if lexists(path):
         return path, tag or None
     return rest, None
 

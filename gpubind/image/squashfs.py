@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Union
 
+from gpubind.answers import ABSENT
 from gpubind.blob.base import Blob
 from gpubind.blob.compressed import missing_package
 from gpubind.budget import spend
@@ -24,7 +25,6 @@ from gpubind.formats.squashfs import (
     unpacker,
 )
 from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.tree.base import ABSENT
 from gpubind.tree.opened import OpenedTree
 
 

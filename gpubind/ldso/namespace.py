@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from posixpath import dirname, normpath
 from typing import NamedTuple, Optional, Union
 
+from gpubind.answers import ABSENT, LOOP
 from gpubind.budget import LINKS_LIMIT
 from gpubind.ldso.brought import UserBind
 from gpubind.model import FileKind, Missing, Mount, RootedPath
 from gpubind.tree import Tree
-from gpubind.tree.base import ABSENT, LOOP
 
 
 class Cover(NamedTuple):

@@ -25,9 +25,10 @@ _FILE_KINDS: dict[int, FileKind] = {
 
 
 class Missing(NamedTuple):
-    """The answer when there is no answer. Absent and forbidden are two things; neither is an error by itself.
+    """Why a path has no content or facts. What nobody could look at is none of these: see `gpubind.answers`.
 
-    `unrecorded`: a record does not cover the path, and nobody can know.
+    `unreadable`: a file that is there and of no use: damaged, too large, of another kind, or an attribute of a device
+    that the kernel does not tell. `unrecorded`: a record does not cover the path, and nobody can know.
     """
 
     why: Literal["absent", "forbidden", "loop", "unreadable", "unrecorded"]

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Optional
 
 from gpubind.findings import texts
+from gpubind.host.unseen import not_looked_at
 from gpubind.model import Finding, Severity
 from gpubind.planner import finding_order
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
@@ -71,6 +72,8 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
     for rule in asked(preflight):
         if rule.find is not None:
             findings += rule.find(preflight)
+    image = preflight.image.tree if preflight.image is not None else None
+    findings += (one for one in not_looked_at(preflight.host, image) if one not in findings)
     said = {(one.code, one.vendor) for one in findings}
     return tuple(sorted((one for one in findings if not _follows(one, said)), key=finding_order))
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional, get_args
 
 from gpubind.host import Host
-from gpubind.model import ContainerPath, Plan
+from gpubind.model import ContainerPath, Plan, Vendor
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.flags import Options
@@ -244,6 +244,8 @@ class Runtime(NamedTuple):
     """What a start brings beside the plan; None where that is not known."""
     forms: Mapping[str, Form] = MappingProxyType({})
     """By the name of the format."""
+    gpu_flags: Mapping[Vendor, str] = MappingProxyType({})
+    """Its own flag for the GPUs of a vendor, with which it starts where the host cannot be looked at."""
 
     @property
     def fetches(self) -> bool:

@@ -73,6 +73,7 @@ def _record(name: str, title: str) -> Runtime:
         brought=_brought,
         command=command,
         forms=MappingProxyType(forms),
+        gpu_flags=MappingProxyType({"nvidia": "--nv", "amd": "--rocm"}),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from posixpath import dirname
 from typing import Optional, Union
 
+from gpubind.answers import ABSENT, ATTRIBUTES, LOOP
 from gpubind.budget import LINKS_LIMIT, spend
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.stub import STUB_LIMIT, is_stub
@@ -20,10 +21,6 @@ SHORTCUTS = 2
 TEXT_LIMIT = 1 << 20
 FILE_COST, UNREADABLE_COST = 100, 1000
 """Of the bound `facts`, for an ELF file; what fails may have failed late."""
-
-ABSENT = Missing("absent")
-FORBIDDEN = Missing("forbidden", "permission denied")
-LOOP = Missing("loop", "too many levels of symbolic links")
 
 
 class Tree:
@@ -46,6 +43,8 @@ class Tree:
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
         self.globs: dict[str, tuple[RootedPath, ...]] = {}
         """What `gpubind.tree.glob` has found, by pattern."""
+        self.unseen: dict[str, str] = {}
+        """What could not be looked at and a plan can do without, and why. A finding names each."""
 
     # What callers ask.
 
@@ -154,7 +153,12 @@ class Tree:
     def read(self, path: str, limit: int = TEXT_LIMIT) -> Union[bytes, Missing]:
         """The bytes of the regular file that *path* leads to; anything longer than *limit* is `unreadable`."""
         here = self._regular(path)
-        return here if isinstance(here, Missing) else self._read(here, limit)
+        if isinstance(here, Missing):
+            return here
+        data = self._read(here, limit)
+        if isinstance(data, Missing) and data.why == "unreadable" and here.startswith(ATTRIBUTES):
+            self.unseen[path] = data.detail
+        return data
 
     def read_text(self, path: str) -> Union[str, Missing]:
         """As `read`, decoded; bytes that are not UTF-8 become surrogate escapes."""

@@ -31,12 +31,18 @@ def read_ldsoconf(tree: Tree) -> LdSoConf:
     files: list[str] = []
     seen: set[tuple[str, str]] = set()
     todo = [("include", LD_SO_CONF)]
-    while todo and len(directories) < CONFIGURED_LIMIT:
+    while todo:
+        if len(directories) >= CONFIGURED_LIMIT:
+            tree.unseen[LD_SO_CONF] = f"it names more than {CONFIGURED_LIMIT} directories"
+            break
         kind, value = todo.pop()
         if kind == "directory":
             directories.append(value)
             continue
-        if (kind, value) in seen or len(seen) >= INCLUDES_LIMIT:
+        if (kind, value) in seen:
+            continue
+        if len(seen) >= INCLUDES_LIMIT:
+            tree.unseen[LD_SO_CONF] = f"it includes more than {INCLUDES_LIMIT} patterns and files"
             continue
         seen.add((kind, value))
         if kind == "include":
@@ -45,11 +51,12 @@ def read_ldsoconf(tree: Tree) -> LdSoConf:
             except FormatError as error:
                 if error.code != "wide-glob":
                     raise
+                tree.unseen[f"{LD_SO_CONF}: {value}"] = error.why
             continue
         text = tree.read_text(value)
         if not isinstance(text, Missing):
             files.append(value)
             here = value.rpartition("/")[0]
-            for line, named in reversed(parse_ldsoconf(text).lines[:CONFIGURED_LIMIT]):
+            for line, named in reversed(parse_ldsoconf(text).lines[: CONFIGURED_LIMIT + 1]):
                 todo.append((line, named if named.startswith("/") else f"{here}/{named}"))
     return LdSoConf(tuple(directories), tuple(files))

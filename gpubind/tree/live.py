@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, BinaryIO, Union
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
+from gpubind.answers import (
+    ATTRIBUTES,
+    answer_in,
+    changed,
+    could_not_look,
+    is_optional,
+    passes,
+    read_up_to,
+    real_path,
+    reason,
+    tried,
+)
 from gpubind.blob.regular import open_regular
 from gpubind.errors import HostReadError
-from gpubind.formats.elf import ElfFacts
 from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.tree.base import ABSENT, FORBIDDEN, LOOP
 from gpubind.tree.opened import OpenedTree
 
 if TYPE_CHECKING:
@@ -20,6 +31,23 @@ if TYPE_CHECKING:
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 DIRECTORIES_LIMIT = 128
 """Directories that a tree keeps open. A process has 1,024 descriptors mostly, and a tree is not alone in it."""
+
+
+T = TypeVar("T")
+Question = TypeVar("Question", bound=Callable[..., Any])
+
+
+def answered(question: Question) -> Question:
+    """*question*, a method of a tree about a path, with the answer in place of the `OSError`."""
+
+    @wraps(question)
+    def ask(tree: LiveTree, path: str, *more: Any) -> Any:
+        try:
+            return question(tree, path, *more)
+        except (OSError, ValueError) as error:
+            return tree.answer_after(error, lambda: question(tree, path, *more), path)
+
+    return cast("Question", ask)
 
 
 class LiveTree(OpenedTree):
@@ -32,8 +60,8 @@ class LiveTree(OpenedTree):
 
     def __init__(self, root: str = "/") -> None:
         try:
-            real = os.path.realpath(root)
-            descriptor = os.open(real, os.O_PATH | _DIRECTORY)
+            real = real_path(root)
+            descriptor = tried(lambda: os.open(real, os.O_PATH | _DIRECTORY))
         except (OSError, ValueError) as error:
             raise _no_root(root, error) from error
         super().__init__(HostPath(real))
@@ -45,94 +73,82 @@ class LiveTree(OpenedTree):
             self._close_directories()
             os.close(self._root)
 
+    @answered
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
-        from gpubind.blob.base import open_blob
+        from gpubind.blob.base import FileBlob
 
-        try:
-            place, name = self._place_of(path)
-        except (OSError, ValueError) as error:
-            return _missing(error)
-        return open_blob(name, label or self.real(path), place)
+        return FileBlob(self._open_file(path), label or self.real(path), is_still=True)
 
+    @answered
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        try:
-            place, name = self._place_of(path)
-            found = os.stat(name, dir_fd=place, follow_symlinks=False)
-        except (OSError, ValueError) as error:
-            return _missing(error)
+        place, name = self._place_of(path)
+        found = os.stat(name, dir_fd=place, follow_symlinks=False)
         rdev = (os.major(found.st_rdev), os.minor(found.st_rdev)) if found.st_rdev else (0, 0)
         return Stat.of(found.st_mode, found.st_uid, found.st_gid, found.st_size, rdev)
 
+    @answered
     def _readlink(self, path: str) -> Union[str, Missing]:
-        try:
-            place, name = self._place_of(path)
-            return os.readlink(name, dir_fd=place)
-        except (OSError, ValueError) as error:
-            return _missing(error)
+        place, name = self._place_of(path)
+        return os.readlink(name, dir_fd=place)
 
+    @answered
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
-        try:
-            place, name = self._place_of(path)
-            descriptor = os.open(name, os.O_RDONLY | _DIRECTORY, dir_fd=place)
-        except (OSError, ValueError) as error:
-            return _missing(error)
+        place, name = self._place_of(path)
+        descriptor = os.open(name, os.O_RDONLY | _DIRECTORY, dir_fd=place)
         try:
             return os.listdir(descriptor)
-        except OSError as error:
-            return _missing(error)
         finally:
             os.close(descriptor)
 
-    def _stream(self, path: str) -> Union[BinaryIO, Missing]:
-        descriptor = self._open_file(path)
-        return descriptor if isinstance(descriptor, Missing) else os.fdopen(descriptor, "rb")
-
-    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
-        try:
-            return super()._elf(path)
-        except OSError as error:  # while it is read
-            return _missing(error)
-
+    @answered
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
         """Files of /proc and /sys come in pieces and say no size."""
         descriptor = self._open_file(path)
-        if isinstance(descriptor, Missing):
-            return descriptor
-        chunks: list[bytes] = []
         try:
-            while size > 0:
-                chunk = os.read(descriptor, min(size, 1 << 20))
-                if not chunk:
-                    break
-                chunks.append(chunk)
-                size -= len(chunk)
+            data = read_up_to(size, descriptor)
+            if not path.startswith(ATTRIBUTES) and len(data) < min(size, os.fstat(descriptor).st_size):
+                raise changed()
+            return data
         except OSError as error:
-            return _missing(error)
+            if is_optional(path, error):
+                return Missing("unreadable", reason(error))
+            raise
         finally:
             os.close(descriptor)
-        return b"".join(chunks)
 
-    def _open_file(self, path: str) -> Union[int, Missing]:
-        """The regular file *path*, opened: it may be another one than that which was looked at."""
-        try:
-            place, name = self._place_of(path)
-            return open_regular(name, place)
-        except (OSError, ValueError) as error:
-            return _missing(error)
+    def _open_file(self, path: str) -> int:
+        """The regular file *path*, opened: it may be another one than that which was looked at. Errors: `OSError`."""
+        place, name = self._place_of(path)
+        return open_regular(name, place)
+
+    def answer_after(self, error: Exception, again: Callable[[], T], path: str) -> Union[T, Missing]:
+        """The answer about *path*, where asking met *error*: at the second try, if *again* may have another one.
+
+        Errors: `HostReadError` (code `unreadable-file`) where nobody could look.
+        """
+        found = answer_in(error)
+        if found is None and (self._gives_back(error) or passes(error)):
+            try:
+                return again()
+            except (OSError, ValueError) as second:
+                error, found = second, answer_in(second)
+        if found is None:
+            hint = "gpubind takes nothing for absent that it could not look at; try again, or look at the file system"
+            raise could_not_look(self.real(RootedPath(path)), error, hint=hint) from error
+        return found
+
+    def _gives_back(self, error: Exception) -> bool:
+        """Whether *error* is about too many open files, and this tree had some of them."""
+        if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE) and self._directories):
+            return False
+        self._close_directories()
+        return True
 
     def _place_of(self, path: str) -> tuple[int, str]:
         """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`."""
         directory, _, name = path.rpartition("/")
         place = self._directories.get(directory) if directory else self._root
-        if place is None:
-            try:
-                place = self._open_directory(directory)
-            except OSError as error:
-                if error.errno != errno.EMFILE:
-                    raise
-                self._close_directories()
-                place = self._open_directory(directory)
-        return place, name or "."
+        return self._open_directory(directory) if place is None else place, name or "."
 
     def _open_directory(self, path: str) -> int:
         """The directory *path*, opened below the nearest one above it that is open, and kept open."""
@@ -159,21 +175,11 @@ class LiveTree(OpenedTree):
 
 
 def _no_root(root: str, error: Exception) -> HostReadError:
-    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    if answer_in(error) is None:
+        return could_not_look(root, error, "the root cannot be read")
+    why = reason(error)
     if isinstance(error, NotADirectoryError):
         why = "it is not a directory"
     elif isinstance(error, FileNotFoundError):
         why = "it does not exist"
     return HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")
-
-
-def _missing(error: Exception) -> Missing:
-    number = error.errno if isinstance(error, OSError) else errno.EINVAL
-    if number in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
-        return ABSENT
-    if number in (errno.EACCES, errno.EPERM):
-        return FORBIDDEN
-    if number == errno.ELOOP:
-        return LOOP
-    said = error.strerror if isinstance(error, OSError) else None
-    return Missing("unreadable", said or os.strerror(number or errno.EIO))

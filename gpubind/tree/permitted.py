@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Union
+from typing import Union
 
-from gpubind.model import Missing, RootedPath
-from gpubind.tree.base import FORBIDDEN
+from gpubind.answers import FORBIDDEN
+from gpubind.model import Missing
 from gpubind.tree.live import LiveTree
-
-if TYPE_CHECKING:
-    from gpubind.blob.base import Blob
 
 READ, SEARCH = 4, 1
 
@@ -28,11 +25,10 @@ class PermittedTree(LiveTree):
         self._uid, self._groups = uid, groups
         self._searched: dict[str, bool] = {}
 
-    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
-        return super().open(path, label) if self._may(READ, path) else FORBIDDEN
-
-    def _open_file(self, path: str) -> Union[int, Missing]:
-        return super()._open_file(path) if self._may(READ, path) else FORBIDDEN
+    def _open_file(self, path: str) -> int:
+        if not self._may(READ, path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return super()._open_file(path)
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         return super()._list(path) if self._may(READ, path) else FORBIDDEN

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Union
 
+from gpubind.answers import ABSENT
 from gpubind.errors import NotRecordedError
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.record import RecordedEntry, RecordedRoot
 from gpubind.model import Missing, Stat
-from gpubind.tree.base import ABSENT, Tree
+from gpubind.tree.base import Tree
 
 
 class RecordedTree(Tree):
@@ -29,7 +30,11 @@ class RecordedTree(Tree):
 
     @cached_property
     def lenient(self) -> Tree:
-        return self if self._is_lenient else RecordedTree(self._recorded, self._label, is_lenient=True)
+        if self._is_lenient:
+            return self
+        made = RecordedTree(self._recorded, self._label, is_lenient=True)
+        made.unseen = self.unseen
+        return made
 
     def _entry(self, path: str) -> Union[RecordedEntry, Missing]:
         parent, _, name = path.rpartition("/")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.blob.base import BlobStream, FileBlob, Part, open_blob
-from gpubind.errors import HostReadError
+from gpubind.errors import HostReadError, UnseenError
 
 
 @pytest.fixture
@@ -24,12 +24,14 @@ def test_bytes_are_read_in_any_order_and_fewer_only_at_the_end(blob: FileBlob) -
     assert blob.size == 10
 
 
-def test_a_file_that_grows_or_shrinks_stays_as_large_as_it_was(blob: FileBlob) -> None:
+def test_a_file_that_grows_stays_as_large_as_it_was_and_one_that_shrinks_is_an_error(blob: FileBlob) -> None:
     with open(blob.label, "ab") as file:
         file.write(b"more")
     assert blob.read_at(8, 9) == b"89"
     os.truncate(blob.label, 4)
-    assert blob.read_at(2, 9) == b"23"
+    with pytest.raises(UnseenError, match="unreadable-file") as caught:
+        blob.read_at(2, 9)
+    assert caught.value.why == "it was changed while it was read"
 
 
 def test_a_part_ends_where_it_ends_and_has_a_label_of_its_own(blob: FileBlob) -> None:

@@ -78,7 +78,13 @@ class Hidden(NamedTuple):
     directory: bool = False
 
 
-Item = Union[bytes, str, File, Link, Dir, Fifo, Socket, Node, Hidden]
+class Unread(NamedTuple):
+    """A file that is there, and of which the kernel tells nothing; in records only."""
+
+    why: str = "Input/output error"
+
+
+Item = Union[bytes, str, File, Link, Dir, Fifo, Socket, Node, Hidden, Unread]
 Spec = Mapping[str, Item]
 
 
@@ -213,4 +219,7 @@ def _recorded(item: Item) -> RecordedEntry:
         return RecordedEntry(Stat("socket", item.mode, 0, 0, 0))
     if isinstance(item, Node):
         return RecordedEntry(Stat(item.kind, item.mode, item.uid, item.gid, 0, item.major, item.minor))
+    if isinstance(item, Unread):
+        why = Missing("unreadable", item.why)
+        return RecordedEntry(Stat("file", 0o444, 0, 0, 4096), None, why, why, why)
     return RecordedEntry(Stat("dir", 0o700, 0, 0, 0) if item.directory else FORBIDDEN)

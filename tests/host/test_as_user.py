@@ -10,12 +10,12 @@ from build.driver import V, rhel
 from build.trees import Dir, File, Spec, make_tree
 from test_cli import gpubind
 
+from gpubind.answers import FORBIDDEN
 from gpubind.errors import UsageError
 from gpubind.facade import open_host
 from gpubind.host.live import LiveHost
 from gpubind.model import Missing
 from gpubind.sources.nodes import access_to
-from gpubind.tree.base import FORBIDDEN
 
 USERS = {
     "/etc/passwd": "root:x:0:0::/root:/bin/sh\nbroken\nalice:x:4242:100::/:/bin/sh\n",

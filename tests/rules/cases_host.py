@@ -10,7 +10,7 @@ from build.amd import opt
 from build.driver import SONAMES, V, kernel, libraries, rhel
 from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
-from build.trees import Dir, File, Hidden, Item, Link, Node, Socket, Spec
+from build.trees import Dir, File, Hidden, Item, Link, Node, Socket, Spec, Unread
 
 from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
@@ -369,6 +369,10 @@ CASES: dict[str, Case] = {
     "gpu-unreadable": Case(
         Situation(healthy({INFORMATION: Hidden()})),
         Situation(healthy({INFORMATION: "Model: X\nDevice Minor: 0\n"})),
+    ),
+    "not-looked-at": Case(
+        Situation(healthy({"/proc/driver/nvidia/params": Unread()})),
+        Situation(healthy({"/proc/driver/nvidia/params": Hidden()})),  # forbidden is no question of looking
     ),
     "slurm-gpu-ambiguous": Case(
         Situation((*healthy(), amds_kernel(gpus=2), opt()), facts={"environ": {"SLURM_JOB_GPUS": "1"}}, request=BOTH),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from build.trees import ABSENT, Fifo, Link, make_tree
 
-from gpubind.errors import HostReadError
+from gpubind.errors import HostReadError, UnseenError
 from gpubind.model import Missing
 from gpubind.tree.live import LiveTree
 
@@ -89,10 +89,12 @@ def test_a_file_of_proc_is_read_though_it_says_no_size() -> None:
     assert data.startswith(f"{os.getpid()} (".encode())
 
 
-def test_a_file_that_has_become_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_file_that_has_become_a_fifo_is_not_waited_for_and_ends_the_command(tmp_path: Path) -> None:
     tree = make_tree(tmp_path, {"/a": b"x"})
     assert tree.read("/a") == b"x"
     os.unlink(tmp_path / "a")
     os.mkfifo(tmp_path / "a")
-    for answer in (tree.read("/a"), tree.ident("/a"), tree.elf("/a")):
-        assert answer == Missing("unreadable", "it is not a regular file")
+    for question in (tree.read, tree.ident, tree.elf):
+        with pytest.raises(UnseenError) as caught:
+            question("/a")
+        assert (caught.value.code, caught.value.why) == ("unreadable-file", "it is not a regular file")

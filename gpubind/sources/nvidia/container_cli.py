@@ -18,6 +18,7 @@ from gpubind.sources.claims import Claim, Serving
 
 SOURCE = PROGRAM
 AT = "list"
+_CASES = {"absent": "absent", "unreadable": "silent"}
 TIMEOUT_S = 30.0  # the program itself gives the driver 10 s, and starting GPUs without persistence mode takes seconds
 
 
@@ -69,13 +70,13 @@ def decision_about(passed: PassedOver) -> Decision:
 
 
 def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
-    """The finding about a source that was asked for by name and does not serve."""
+    """The finding about a source that does not serve: it was asked for by name, or gave no answer."""
     import shlex
 
     program, *arguments = list_argv(root)
     return finding(
         "source-failed",
-        case="cdi" if passed.source != SOURCE else "absent" if passed.code == "absent" else "failed",
+        case="cdi" if passed.source != SOURCE else _CASES.get(passed.code, "failed"),
         subject=passed.source,
         instead=instead,
         failure=passed.code,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Optional
 
+from gpubind.answers import ABSENT
 from gpubind.errors import NothingToBindError
 from gpubind.findings import counted, finding
 from gpubind.formats.liblist import library_stem
@@ -16,7 +17,6 @@ from gpubind.sources.libraries import Libraries
 from gpubind.sources.nodes import NVIDIAS_DISPLAYS, pci_displays
 from gpubind.sources.nvidia.gpus import Kernel
 from gpubind.sources.search import Search
-from gpubind.tree.base import ABSENT
 from gpubind.tree.ldcache import LD_CACHE_PATH
 
 LIBCUDA = "libcuda.so.1"

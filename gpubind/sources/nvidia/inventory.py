@@ -75,7 +75,7 @@ def read_inventory(
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
     for passed in serving.passed_over:
         decisions.append(container_cli.decision_about(passed))
-        if request.source == passed.source:
+        if request.source == passed.source or passed.code == "unreadable":
             findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
     findings += [*serving.findings, *file_list_findings, *manifest_findings(decisions)]
     findings += driver_findings(host, kernel, kind, search.version, located.found, lists.in_force.liblist.label)

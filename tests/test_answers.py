@@ -1,0 +1,201 @@
+"""Three answers about a file: not there, forbidden, and that nobody could look."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from build.driver import V, kernel, rhel
+from build.images import glibc, sandbox
+from build.trees import Node, make_tree, recorded_host
+from build.trees import Unread as UnreadFile
+from law.errors import with_shim
+
+from gpubind import answers
+from gpubind.answers import ABSENT, FORBIDDEN, LOOP, answer_in, could_not_look, is_optional, tried
+from gpubind.errors import HostReadError, UnseenError
+from gpubind.facade import check, plan
+from gpubind.host.unseen import not_looked_at
+from gpubind.model import Request
+from gpubind.tree.ldsoconf import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
+
+PROGRAM = """
+import ctypes, os, sys
+from gpubind.__main__ import main
+at, what, paths = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+shim = ctypes.CDLL(None)
+shim.law_paths(b"/\\n", f"{paths}\\n".encode())
+shim.law_arm(at, what)
+sys.exit(main(sys.argv[4:]))
+"""
+"""gpubind with one call that fails, or each, of those on files below a path."""
+
+
+def failed(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A host, an image, and a program called as a runtime."""
+    base = tmp_path_factory.mktemp("machine")
+    spec = {**rhel(V), **kernel(V)}
+    make_tree(base / "host", {path: item for path, item in spec.items() if not isinstance(item, Node)})
+    make_tree(base / "image", {**glibc(), **sandbox()})
+    (base / "bin").mkdir()
+    for name in ("apptainer", "bwrap"):
+        (base / "bin" / name).write_text("#!/bin/sh\necho apptainer version 1.4.5\n")
+        (base / "bin" / name).chmod(0o755)
+    return base
+
+
+def run(
+    base: Path, line: str, *, hurt: str = "", call: int = -1, number: int = errno.EIO, files: int = 1024
+) -> subprocess.CompletedProcess[str]:
+    """gpubind with *line*; *call* (-1: each) on a file below *hurt* fails with *number*."""
+    words = [word.format(base=base) for word in shlex.split(line)]
+    environ = {"PATH": f"{base}/bin:/usr/bin:/bin", "HOME": str(base), "GPUBIND_MEMO": "off"}
+    command = [sys.executable, "-m", "gpubind", *words]
+    if hurt:
+        command = with_shim([sys.executable, "-c", PROGRAM, f"{call}", f"{number}", hurt, *words], str(base))
+
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+    environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    return subprocess.run(command, capture_output=True, text=True, env=environ, preexec_fn=few, check=False)
+
+
+ROOT = "--root {base}/host --dev-root {base}/host"
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG])
+def test_what_is_not_there_is_absent(number: int) -> None:
+    assert answer_in(failed(number)) == ABSENT
+
+
+def test_loops_and_what_is_forbidden_are_answers_too() -> None:
+    assert answer_in(failed(errno.ELOOP)) == LOOP
+    assert [answer_in(failed(number)) for number in (errno.EACCES, errno.EPERM)] == [FORBIDDEN, FORBIDDEN]
+    assert answer_in(ValueError("embedded null byte")) == ABSENT
+
+
+@pytest.mark.parametrize("number", sorted({*errno.errorcode} - {*answers.ANSWERS}))
+def test_any_other_error_means_that_nobody_could_look(number: int) -> None:
+    assert answer_in(failed(number)) is None
+    assert isinstance(could_not_look("/a", failed(number)), UnseenError)
+
+
+def test_a_file_that_a_user_names_and_that_is_not_there_is_no_question_of_looking() -> None:
+    error = could_not_look("/a", failed(errno.ENOENT))
+    assert (type(error), error.code, error.why) == (HostReadError, "unreadable-file", "No such file or directory")
+
+
+def test_a_passing_error_is_tried_once_more_and_no_other() -> None:
+    for number in range(1, 134):
+        left = iter([failed(number), failed(number)])
+
+        def ask(left: Iterator[OSError] = left) -> None:
+            error = next(left, None)
+            if error is not None:
+                raise error
+
+        with pytest.raises(OSError, match=os.strerror(number)):
+            tried(ask)
+        assert len([*left]) == (0 if number in answers.PASSING else 1)
+
+
+def test_a_plan_can_do_without_an_attribute_that_the_kernel_does_not_tell_and_without_no_other_file() -> None:
+    assert is_optional("/sys/class/drm/card0/device/vendor", failed(errno.EIO))
+    assert not is_optional("/usr/lib64/libcuda.so.1", failed(errno.EIO))
+    assert not is_optional("/sys/class/drm/card0/device/vendor", failed(errno.EMFILE))
+
+
+def test_an_attribute_that_could_not_be_read_is_a_warning_of_plan_and_check_once() -> None:
+    host = recorded_host({**rhel(V), **kernel(V), "/proc/driver/nvidia/params": UnreadFile()})
+    made = plan(host, Request())
+    found = [one for one in check(host, made) if one.code == "not-looked-at"]
+    assert [(one.severity, one.subject, one.why) for one in found] == [
+        ("warning", "/proc/driver/nvidia/params", "Input/output error")
+    ]
+
+
+def test_a_configuration_of_the_loader_that_is_not_followed_to_its_end_is_told(tmp_path: Path) -> None:
+    many = "".join(f"/d{number}\n" for number in range(CONFIGURED_LIMIT + 1))
+    includes = "".join(f"include /etc/{number}.conf\n" for number in range(INCLUDES_LIMIT + 1))
+    for name, text in (("all", many[: many.rindex("/d")]), ("many", many), ("includes", includes)):
+        tree = make_tree(tmp_path / name, {"/etc/ld.so.conf": text})
+        read_ldsoconf(tree)
+        assert len(tree.unseen) == (name != "all"), name
+    wide = {f"/{one}/{two}/x": b"" for one in range(65) for two in range(64)}
+    tree = make_tree(tmp_path / "wide", {**wide, "/etc/ld.so.conf": "include /*/*/*/*\n"})
+    read_ldsoconf(tree)
+    assert [*tree.unseen] == ["/etc/ld.so.conf: /*/*/*/*"]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENOMEM])
+def test_a_directory_that_nobody_could_look_at_ends_a_plan_with_4_and_its_path(machine: Path, number: int) -> None:
+    done = run(machine, f"plan {ROOT} --json", hurt=f"{machine}/host/usr", call=1, number=number)
+    if number == errno.ESTALE:
+        assert (done.returncode, done.stderr) == (0, "")  # it has passed at the second try
+        return
+    assert done.returncode == 4
+    assert done.stderr.startswith("error: unreadable-file: ")
+    assert f"where: {machine}/host/usr\n  why:   {os.strerror(number)}\n" in done.stderr
+    assert json.loads(done.stdout)["schema"] == "gpubind.error/1"
+
+
+def test_with_too_few_open_files_a_plan_is_the_same_or_an_error(machine: Path) -> None:
+    right = run(machine, f"plan {ROOT} --image {{base}}/image --json")
+    assert right.returncode == 0
+    seen = set()
+    for files in range(8, 44, 7):
+        done = run(machine, f"plan {ROOT} --image {{base}}/image --json", files=files)
+        seen.add(done.returncode)
+        if done.returncode == 0:
+            assert (done.stdout, done.stderr) == (right.stdout, right.stderr), files
+        else:
+            assert (done.returncode, "Traceback" in done.stderr) == (4, False), (files, done.stderr)
+            assert "Too many open files" in done.stderr
+    assert seen == {0, 4}
+
+
+def test_exec_starts_with_the_runtimes_own_flag_where_nobody_could_look_and_says_so(machine: Path) -> None:
+    line = f"exec {ROOT} --dry-run --backend apptainer {{base}}/image true"
+    done = run(machine, line, hurt=f"{machine}/host/usr")
+    assert done.returncode == 0
+    assert shlex.split(done.stdout.replace("\\\n", "")) == ["apptainer", "exec", "--nv", f"{machine}/image", "true"]
+    assert done.stderr.startswith("warning: not-looked-at: ")
+    assert "Input/output error" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("more", ["--require-gpu", "--check", "--gpus 0", "--backend bwrap"])
+def test_exec_is_125_where_nobody_could_look_and_the_flag_would_not_do(machine: Path, more: str) -> None:
+    backend = "" if "backend" in more else "--backend apptainer"
+    done = run(machine, f"exec {ROOT} --dry-run {backend} {more} {{base}}/image true", hurt=f"{machine}/host/usr")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "Input/output error" in done.stderr
+
+
+def test_wrap_starts_the_users_line_as_it_is_where_nobody_could_look(machine: Path) -> None:
+    line = "apptainer exec --nv --bind /scratch image true"
+    done = run(machine, f"wrap {ROOT} --dry-run -- {line}", hurt=f"{machine}/host/usr")
+    assert (done.returncode, done.stdout) == (0, f"{line}\n")
+    assert done.stderr.startswith("warning: not-looked-at: ")
+
+
+def test_a_live_host_tells_of_nothing_that_it_could_look_at(machine: Path) -> None:
+    from gpubind.host.live import LiveHost
+
+    host = LiveHost(str(machine / "host"), str(machine / "host"))
+    plan(host, Request())
+    assert [*not_looked_at(host)] == []
