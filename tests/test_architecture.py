@@ -48,6 +48,7 @@ ROOMS = (
     "caller",
     "preparation",
     "facade",
+    "recording",
     "cli",
     "__main__",
 )
