@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from gpubind.explanation import Explanation, explain
-    from gpubind.facade import check, check_document, open_host, open_layout, open_runtime, plan, record, render, words
+    from gpubind.facade import check, check_document, open_host, open_layout, open_runtime, plan, render, words
     from gpubind.host import Host, ListFile
     from gpubind.host.live import LiveHost
     from gpubind.host.recorded import RecordedHost
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         Vendor,
     )
     from gpubind.planner.placement import Layout
+    from gpubind.recording import record
     from gpubind.runtimes.edits import Bind, Words
     from gpubind.runtimes.start import Start
 
@@ -115,7 +116,7 @@ _PLACES = {
     "open_layout": "gpubind.facade",
     "open_runtime": "gpubind.facade",
     "plan": "gpubind.facade",
-    "record": "gpubind.facade",
+    "record": "gpubind.recording",
     "render": "gpubind.facade",
     "words": "gpubind.facade",
 }

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind import __version__
-from gpubind.budget import bounded, renew
+from gpubind.budget import bounded
 from gpubind.errors import NothingToBindError, UsageError, one_of
 from gpubind.findings import finding
 from gpubind.formats.gpu_variables import GPU_VARIABLES
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
     from gpubind.runtimes.edits import Words
     from gpubind.runtimes.start import Start
 
-RECORD_TIMES = 10
-"""Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
-
-__all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "record", "render", "words"]
+__all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "render", "words"]
 
 
 def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Start:
@@ -76,6 +72,8 @@ def plan(
     for a malformed list file; `HostReadError`.
     """
     request = checked(request, has_list=listfile is not None)
+    for directory in request.cdi_directories:
+        host.dev.list(directory)  # a record that does not cover what is named cannot answer
     if start is not None:
         from gpubind.preparation import host_for, layout_of
 
@@ -286,18 +284,3 @@ def check_document(
 
     named = {"host": host, "image": reference, "program": program, "runtime": backend}
     return document(report_of(plan, findings, {}, checked=checked_in(image, **named)))
-
-
-@bounded
-def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:
-    """*host* as the text of a record: what `--host FILE` reads."""
-    from gpubind.errors import HostReadError
-    from gpubind.formats.record import SIZE_LIMIT, dump_record
-    from gpubind.host.survey import survey
-
-    renew(RECORD_TIMES)
-    text = dump_record(survey(host, description, hostname), __version__)
-    if len(text) > SIZE_LIMIT:
-        why = f"{len(text)} bytes; {SIZE_LIMIT} can be read again"
-        raise HostReadError("unreadable-file", "this host is too large for a record", where=host.driver.root, why=why)
-    return text

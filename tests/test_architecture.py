@@ -49,6 +49,7 @@ ROOMS = (
     "caller",
     "preparation",
     "facade",
+    "recording",
     "cli",
     "__main__",
 )

@@ -25,7 +25,7 @@ COMMON = {
     "check": ("--nv", "--caps", "--gpus", "--image", "--program"),
     "gpus": ("--nv", "--rocm", "--gpus", "--host", "--json"),
     "explain": ("--nv", "--rocm", "--image", "--host", "--json"),
-    "record": ("--output", "--description", "--hostname", "--root", "--dev-root"),
+    "record": ("--output", "--description", "--root", "--dev-root", "--library-path"),
     "exec": ("--nv", "--gpus", "--backend", "--check", "--dry-run"),
     "run": ("--nv", "--gpus", "--backend", "--check", "--dry-run"),
     "shell": ("--nv", "--gpus", "--backend", "--check", "--dry-run"),

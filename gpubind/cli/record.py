@@ -1,40 +1,43 @@
 """record. No `from __future__ import annotations`: see options.py."""
 
 import os
-from typing import Annotated, Optional
+from typing import Annotated
 
-from gpubind.cli.declare import Option, command
-from gpubind.cli.options import PlanOptions, open_host_of
+from gpubind.cli.declare import Option
+from gpubind.cli.options import PlanOptions, open_host_of, planning, request_of
+
+TAKEN = ("root", "dev_root", "library_path", "cdi_dir", "list_")
 
 
 def record(
+    options: PlanOptions,
     output: Annotated[
         str, Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")
     ],
-    root: Annotated[Optional[str], Option(metavar="DIR", help="Where the driver's user space is. [/]")] = None,
-    dev_root: Annotated[
-        Optional[str], Option(metavar="DIR", help="Where /dev, /proc and /sys are. [--root, or /]")
-    ] = None,
     description: Annotated[str, Option(metavar="TEXT", help="A line that says which host this is.")] = "",
     hostname: Annotated[bool, Option("--hostname", help="Keep this machine's name in the record.")] = False,
 ) -> None:
     """Write this host to a file, for --host FILE anywhere.
 
-    A record holds listings, facts and small texts of a fixed set of places; no file bodies, no user names, no
-    environment but PATH, ROCM_PATH, CUDA_MPS_PIPE_DIRECTORY and the variables that choose GPUs: CUDA_VISIBLE_DEVICES,
-    CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES,
-    SLURM_STEP_GPUS, SLURM_JOB_GPUS.
+    The record answers every plan and check as this host does, also with the --library-path, --cdi-dir and --list that
+    are given here; one that would not is an error, and is not written. It holds listings, facts and small texts; no
+    file bodies, no user names, no environment but PATH, ROCM_PATH, CUDA_MPS_PIPE_DIRECTORY and the variables that
+    choose GPUs: CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS,
+    ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, SLURM_STEP_GPUS, SLURM_JOB_GPUS.
     """
     from gpubind.cli.output import report, write_document
-    from gpubind.facade import record as record_host
     from gpubind.facade import trust_findings
+    from gpubind.host.open import read_listfile
     from gpubind.host.unseen import not_looked_at
+    from gpubind.recording import record as record_host
 
     name = os.uname().nodename if hostname else None
-    host = open_host_of(PlanOptions(root=root, dev_root=dev_root))
-    text = record_host(host, description, name)
-    report((*trust_findings(host), *not_looked_at(host)), brief=True)
+    host = open_host_of(options)
+    listfile = read_listfile(options.list_) if options.list_ is not None else None
+    request = request_of(options._replace(list_=None))
+    text = record_host(host, description, name, request=request, listfile=listfile)
+    report((*trust_findings(host, request, listfile), *not_looked_at(host)), brief=True)
     write_document(text, output)
 
 
-COMMANDS = {"record": command(record)}
+COMMANDS = {"record": planning(record, only=TAKEN)}

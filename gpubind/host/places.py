@@ -113,6 +113,7 @@ SINGLE_PATHS = (
     "/etc/nv_tegra_release",
     "/etc/nvidia-imex/nodes_config.cfg",
     "/etc/os-release",
+    "/proc/cpuinfo",
     "/proc/devices",
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
     "/proc/sys/kernel/unprivileged_userns_clone",

@@ -18,7 +18,8 @@ from gpubind.formats.record import Record, RecordedRoot, RecordedRun, dump_recor
 from gpubind.host import Host, RunResult
 from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
-from gpubind.host.survey import GPU_NAME, survey
+from gpubind.host.survey import survey
+from gpubind.host.surveyed import GPU_NAME
 from gpubind.layouts import (
     BINARY_DIRECTORIES,
     ROCM_LIBRARIES,

@@ -1,0 +1,307 @@
+"""SurveyedHost: a host that writes down what it is asked, and answers as the record of that will.
+
+Whatever the fixed survey (`gpubind/host/survey.py`) or a plan asks of a surveyed host, the record answers, too: by
+construction. What a record keeps of a file is decided here alone: facts instead of bodies, small texts as they are, and
+of files that name people only what bears on a plan.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from functools import cached_property
+from typing import Optional, TypeVar, Union
+
+from gpubind.answers import ABSENT
+from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf, parse_ident
+from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
+from gpubind.formats.stub import STUBBED
+from gpubind.host.base import LIST_FILES, Host, ListFile, RunResult
+from gpubind.model import Missing, Stat
+from gpubind.tree import Tree
+from gpubind.tree.base import TEXT_LIMIT
+from gpubind.tree.ldcache import LD_CACHE_LIMIT, LD_CACHE_PATH
+
+GPU_NAME = re.compile(
+    r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvngx|nv-fabric|^lib(EGL|GL|OpenGL|OpenCL|vdpau)"
+    r"|tls_test|gbm|amd|rocm|rocr|hsa|hip|roc|drm|numa|libpci|kfd|comgr|dxcore|mesa|cltrace|mcwamp|hc_am|CXLAct",
+    re.IGNORECASE,
+)
+"""Names of which facts are kept wherever they turn up."""
+
+CPUINFO = "/proc/cpuinfo"
+CPUINFO_LIMIT = 8 << 20
+GROUPS = "/etc/group"
+LINK = Stat("link", 0o777, 0, 0, 0)
+"""What a record knows of a link beside its target."""
+
+_TEXT_NAME = re.compile(
+    r"\.(json|icd|conf|yaml|csv|toml)$"
+    r"|^(access|config|devices|gpu_id|information|initstate|mig-minors|modeset|monitor|name|nv_tegra_release"
+    r"|os-release|params|properties|registry|version"
+    r"|apparmor_restrict_unprivileged_userns|max_user_namespaces|unprivileged_userns_clone)$"
+)
+_ELF_NAME = re.compile(r"\.so(\.|$)|^(nvidia|nv-|rocm|amd)")
+_HOME = re.compile(r"/root(/|$)|.*/(home|users)(/|$)", re.IGNORECASE)
+_RUNTIME_CONF = re.compile(r"/(apptainer|singularity)\.conf$")
+_DIRECTIVES = re.compile(
+    rb"^\s*(mount dev|enable overlay|enable underlay|always use nv|always use rocm|user bind control)\s*="
+)
+_PROCESSOR = re.compile(rb"^(vendor_id|flags)\s*:")
+
+
+_Fact = TypeVar("_Fact", bound=Union[bytes, ElfIdent, NotElf, ElfFacts, Missing, bool])
+
+
+class _Kept:
+    """What two trees have been asked: one that answers `unrecorded`, and one to which that is an error."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, dict[str, RecordedEntry]] = {}
+        self.listings: dict[str, Union[tuple[str, ...], Missing]] = {}
+
+    def entry(self, path: str) -> Optional[RecordedEntry]:
+        parent, _, name = path.rpartition("/")
+        return self.entries.get(parent or "/", {}).get(name)
+
+    def add(self, path: str, entry: RecordedEntry) -> None:
+        parent, _, name = path.rpartition("/")
+        self.entries.setdefault(parent or "/", {})[name] = entry
+
+    def directories(self) -> dict[str, RecordedDirectory]:
+        """The same by directory. Of one that is listed, a name that is not there needs no word."""
+        made = {}
+        for path in sorted({*self.entries, *self.listings}):
+            names, entries = self.listings.get(path), self.entries.get(path, {})
+            if names is None or isinstance(names, Missing):
+                made[path] = RecordedDirectory(entries, (), names or False)
+                continue
+            there = frozenset(names)
+            entries = {name: entry for name, entry in entries.items() if name in there or entry.stat != ABSENT}
+            others = tuple(name for name in names if name not in entries)
+            made[path] = RecordedDirectory(entries, others, True)
+        return made
+
+
+def is_in_a_home(path: str) -> bool:
+    """Whether *path* lies in somebody's home, and so names them."""
+    return _HOME.match(path) is not None
+
+
+class SurveyedTree(Tree):
+    """*tree*, with the answers to all that it is asked in *kept*."""
+
+    def __init__(self, tree: Tree, kept: _Kept) -> None:
+        super().__init__(tree.root)
+        self._tree = tree
+        self._kept = kept
+
+    @cached_property
+    def lenient(self) -> Tree:
+        lenient = self._tree.lenient
+        return self if lenient is self._tree else SurveyedTree(lenient, self._kept)
+
+    def recorded(self) -> RecordedRoot:
+        """What was asked so far, as a record keeps it."""
+        return RecordedRoot(self.root, self._kept.directories())
+
+    def look_at(self, path: str, *, text: bool = False, elf: bool = False) -> None:
+        """Ask for *path*, and for what its name says that it is: a text, a program or library, a driver's own.
+
+        *text*, *elf*: whether it is one, whatever its name.
+        """
+        found = self.find(path)
+        if isinstance(found, Missing) or found.stat.kind != "file":
+            return
+        real, name = found.path, found.path.rpartition("/")[2]
+        if text or _TEXT_NAME.search(name) or real.startswith(("/proc/driver/", "/sys/module/")):
+            self.read(real)
+            return
+        if not _ELF_NAME.search(name) and not found.stat.mode & 0o111:
+            return
+        if isinstance(self.ident(real), ElfIdent) and (elf or GPU_NAME.search(name) or "nvidia" in real):
+            self.elf(real)
+        if name.startswith(STUBBED):
+            self.is_stub(real)
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        return self._entry(path).stat
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        link = self._entry(path).link
+        return ABSENT if link is None else link
+
+    def _list(self, path: str) -> Union[tuple[str, ...], Missing]:
+        names = self._tree.list(path)
+        if isinstance(names, Missing):
+            if names.why != "unrecorded":
+                self._kept.listings[path] = names
+            return names
+        self._kept.listings[path] = names
+        lenient = self.lenient
+        assert isinstance(lenient, SurveyedTree)
+        for name in names:
+            if GPU_NAME.search(name):
+                lenient.look_at(f"{path.rstrip('/')}/{name}")
+        return names
+
+    def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
+        body = self._entry(path).body
+        if body is None:
+            body = self._keep(path, "body", self._body(path))
+        if isinstance(body, bytes) and len(body) > limit:
+            return Missing("unreadable", f"larger than {limit} bytes")
+        return body
+
+    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        ident = self._entry(path).ident
+        return self._keep(path, "ident", self._tree.ident(path)) if ident is None else ident
+
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        elf = self._entry(path).elf
+        if elf is None:
+            self._ident(path)
+            elf = self._keep(path, "elf", self._tree.elf(path))
+        return elf
+
+    def _is_stub(self, path: str) -> bool:
+        return self._keep(path, "stub", self._tree.is_stub(path))
+
+    def _entry(self, path: str) -> RecordedEntry:
+        entry = self._kept.entry(path)
+        if entry is None:
+            found = self._tree.lstat(path)
+            entry = RecordedEntry(found)
+            if isinstance(found, Stat) and found.kind == "link":
+                target = self._tree.readlink(path)
+                entry = RecordedEntry(LINK, link=target if isinstance(target, str) else "")
+            if not _is_unrecorded(found):
+                self._kept.add(path, entry)
+        return entry
+
+    def _keep(self, path: str, fact: str, answer: _Fact) -> _Fact:
+        """*answer*, written down as that *fact* of *path*."""
+        if not _is_unrecorded(answer):
+            self._kept.add(path, self._entry(path)._replace(**{fact: answer}))  # type: ignore[arg-type]  # as its field
+        return answer
+
+    def _body(self, path: str) -> Union[bytes, Missing]:
+        """What a record keeps of the bytes of *path*: all of a small text, less of what names people."""
+        if path == self.lenient.resolve(GROUPS):
+            return self._groups(self._tree.read(path))
+        if path == self.lenient.resolve(LD_CACHE_PATH):
+            return self._tree.read(path, LD_CACHE_LIMIT)
+        if path == CPUINFO:
+            return _lines(self._tree.read(path, CPUINFO_LIMIT), _PROCESSOR, within=b"\n\n")
+        body = self._tree.read(path, TEXT_LIMIT)
+        if isinstance(body, Missing):
+            return body
+        if _RUNTIME_CONF.search(path):
+            return _lines(body, _DIRECTIVES)
+        if path.endswith(".conf"):
+            return re.sub(rb"(?m)^([ \t]*#).*$", rb"\1", body)  # comments say nothing to a plan
+        if isinstance(parse_ident(body), ElfIdent) and not _TEXT_NAME.search(path.rpartition("/")[2]):
+            return Missing("unrecorded", "a record holds facts of programs and libraries, and no bytes")
+        return body
+
+    def _groups(self, body: Union[bytes, Missing]) -> Union[bytes, Missing]:
+        """The names of the groups that own device nodes, without their members."""
+        if isinstance(body, Missing):
+            return body
+        dev, gids = self._tree.lenient, set()
+        for directory in ("/dev", "/dev/dri", "/dev/nvidia-caps"):
+            for name in dev.names(directory):
+                found = dev.stat(f"{directory}/{name}")
+                if not isinstance(found, Missing) and (GPU_NAME.search(name) or directory != "/dev" or name == "kfd"):
+                    gids.add(b"%d" % found.gid)
+        lines = [line.split(b":") for line in body.split(b"\n")]
+        return b"".join(b"%s:x:%s:\n" % (line[0], line[2]) for line in lines if len(line) > 2 and line[2] in gids)
+
+
+def _is_unrecorded(answer: object) -> bool:
+    return isinstance(answer, Missing) and answer.why == "unrecorded"
+
+
+def _lines(
+    body: Union[bytes, Missing], wanted: re.Pattern[bytes], within: Optional[bytes] = None
+) -> Union[bytes, Missing]:
+    """The lines of *body* that are *wanted*; with *within*, of what stands before that."""
+    if isinstance(body, Missing):
+        return body
+    text = body if within is None else body.partition(within)[0]
+    return b"".join(line + b"\n" for line in text.split(b"\n") if wanted.match(line))
+
+
+class SurveyedHost(Host):
+    """*host*, with the answers to all that it is asked in a record: `recorded`.
+
+    It is asked as a record will be: for nobody in particular, and with nothing of this machine beside its trees.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._kept = _Kept(), _Kept()
+        self._begin()
+        self.label = host.label
+        environ = {name: _without_homes(value) for name, value in sorted(host.environ.items())}
+        self.environ = {name: value for name, value in environ.items() if value}
+        self.uname, self.identity = host.uname, host.identity
+        self._lists = {name: host.liblist(name) for name in LIST_FILES}
+        self._runs: dict[tuple[str, ...], Union[RunResult, Missing]] = {}
+
+    def _begin(self) -> None:
+        self.driver: Tree = SurveyedTree(self._host.driver, self._kept[0])
+        apart = self._host.dev is not self._host.driver
+        self.dev: Tree = SurveyedTree(self._host.dev, self._kept[1]) if apart else self.driver
+
+    def anew(self) -> SurveyedHost:
+        """This host as a command finds it: its trees remember nothing of what others asked."""
+        host = copy(self)
+        host._begin()
+        return host
+
+    @property
+    def lenient(self) -> Host:
+        host = copy(self)
+        host.driver, host.dev = self.driver.lenient, self.dev.lenient
+        return host
+
+    def liblist(self, name: str) -> ListFile:
+        return self._lists[name]
+
+    def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
+        if argv not in self._runs:
+            self._runs[argv] = self._host.run(argv, timeout_s)
+        return self._runs[argv]
+
+    def recorded(self, description: str = "", hostname: Optional[str] = None) -> Record:
+        """The record of what was asked so far. *hostname* is kept only if given."""
+        driver, dev = self.driver, self.dev
+        assert isinstance(driver, SurveyedTree)
+        assert isinstance(dev, SurveyedTree)
+        return Record(
+            description=description,
+            hostname=hostname,
+            driver=driver.recorded(),
+            dev=None if dev is driver else dev.recorded(),
+            environ=dict(self.environ),
+            release=self.uname.release,
+            machine=self.uname.machine,
+            euid=self.identity.euid,
+            groups=self.identity.groups,
+            lists=tuple(
+                RecordedList(name, file.label, file.data.decode("utf-8", "surrogateescape"))
+                for name, file in self._lists.items()
+                if not file.shipped
+            ),
+            runs=tuple(
+                RecordedRun(argv, missing=answer) if isinstance(answer, Missing) else RecordedRun(argv, *answer)
+                for argv, answer in self._runs.items()
+                if not (isinstance(answer, Missing) and answer.why == "absent")
+            ),
+        )
+
+
+def _without_homes(value: str) -> str:
+    """*value* without the parts of a search path that lie in somebody's home."""
+    return ":".join(part for part in value.split(":") if not is_in_a_home(part))

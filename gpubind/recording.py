@@ -1,0 +1,172 @@
+"""A record that answers what its host answers: the fixed survey, and all that planning asks beside it.
+
+The host is asked every question that may change what is looked at: each source, each vendor, every capability, each
+program that `--like` knows, every CDI device, an image, each runtime. What it is asked is in the record by construction
+(`gpubind/host/surveyed.py`). The record is then asked the same, and has to answer the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Optional
+
+from gpubind import __version__
+from gpubind.arch import Architecture, architecture
+from gpubind.budget import bounded, renew
+from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
+from gpubind.facade import check, plan
+from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.formats.liblist import parse_liblist
+from gpubind.formats.record import (
+    SIZE_LIMIT,
+    RecordedDirectory,
+    RecordedEntry,
+    RecordedRoot,
+    dump_record,
+    parse_record,
+)
+from gpubind.host import Host, ListFile
+from gpubind.host.recorded import RecordedHost
+from gpubind.host.survey import look_around
+from gpubind.host.surveyed import SurveyedHost, is_in_a_home
+from gpubind.image.facts import Image, read_image
+from gpubind.like.flavours import FLAVOURS
+from gpubind.model import CAPABILITIES, VENDORS, HostPath, Request, Stat
+from gpubind.planner import empty_plan
+from gpubind.planner.placement import GPUBIND
+from gpubind.request import SOURCES, checked
+from gpubind.runtimes import RUNTIMES
+from gpubind.sources.cdi.registry import read_registry
+from gpubind.tree.recorded import RecordedTree
+
+RECORD_TIMES = 10
+"""Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
+
+
+class Question(NamedTuple):
+    """A plan that a host is asked for, and a check of it."""
+
+    request: Request
+    listfile: Optional[ListFile] = None
+    image: Optional[Image] = None
+    backends: tuple[str, ...] = ()
+    """The runtimes for which the plan is checked, beside the check for none."""
+
+
+@bounded
+def record(
+    host: Host,
+    description: str = "",
+    hostname: Optional[str] = None,
+    *,
+    request: Request = Request(),  # noqa: B008 - a frozen value
+    listfile: Optional[ListFile] = None,
+) -> str:
+    """*host* as the text of a record: what `--host FILE` reads.
+
+    It answers whatever *host* answers, also to requests with the `library_path` and `cdi_directories` of *request* and
+    with *listfile*. Errors: `UsageError` (code `home-in-record`) for such a directory in somebody's home; `FormatError`
+    for a malformed list file; `HostReadError` (code `unfaithful-record`) where the record would answer otherwise.
+    """
+    request = checked(request)
+    if listfile is not None:
+        parse_liblist(listfile.data, listfile.label)
+    for path in (*request.library_path, *request.cdi_directories):
+        if is_in_a_home(path):
+            why, hint = "a record names nobody", "record the host without it, or have it elsewhere"
+            raise UsageError(
+                "home-in-record", "a record keeps nothing of home directories", where=path, why=why, hint=hint
+            )
+    renew(RECORD_TIMES)
+    surveyed = SurveyedHost(host)
+    look_around(surveyed)
+    questions = tuple(_questions(surveyed, request, listfile))
+    expected = [_answer(surveyed.anew(), question) for question in questions]
+    text = dump_record(surveyed.recorded(description, hostname), __version__)
+    if len(text) > SIZE_LIMIT:
+        why = f"{len(text)} bytes; {SIZE_LIMIT} can be read again"
+        raise HostReadError("unreadable-file", "this host is too large for a record", where=host.driver.root, why=why)
+    again = parse_record(text.encode())
+    for question, answer in zip(questions, expected):
+        replayed = _answer(RecordedHost(again, host.label), question)
+        if replayed != answer:
+            raise _unfaithful(host, question, answer, replayed)
+    return text
+
+
+def _unfaithful(host: Host, question: Question, expected: str, answer: str) -> HostReadError:
+    pairs = zip(expected.splitlines(), answer.splitlines())
+    first = next((pair for pair in pairs if pair[0] != pair[1]), ("more", "less"))
+    asked = {name: value for name, value in question.request._asdict().items() if value != getattr(Request(), name)}
+    return HostReadError(
+        "unfaithful-record",
+        "the record would answer otherwise than this host, and is not written",
+        where=host.driver.root,
+        why=f"asked for {asked or 'a plan'}, the host answers `{first[0].strip()}`, the record `{first[1].strip()}`",
+        hint="was the host changed meanwhile? Record it again; else it is a fault of gpubind: please report it",
+    )
+
+
+def _questions(host: Host, own: Request, listfile: Optional[ListFile]) -> Iterator[Question]:
+    """Every question that may look at something else than the others do."""
+    image = _old_image(architecture(host.uname.machine))
+    for library_path in dict.fromkeys(((), own.library_path)):
+        for directories in dict.fromkeys(((), own.cdi_directories)):
+            at = Request(library_path=library_path, cdi_directories=directories)
+            everything = at._replace(vendors=VENDORS, caps=CAPABILITIES)
+            yield Question(at, backends=tuple(RUNTIMES))
+            yield Question(everything)
+            in_image = everything._replace(libc="host", userspace="host")
+            yield Question(in_image._replace(completion=False), image=image)
+            yield from (Question(in_image._replace(source=source), image=image) for source in SOURCES)
+            devices = tuple(read_registry(host.lenient, directories).devices)
+            if devices:
+                yield Question(in_image._replace(cdi_devices=devices, source="cdi"), image=image)
+            if listfile is not None:
+                yield from (Question(in_image._replace(vendors=(vendor,)), listfile, image) for vendor in VENDORS)
+    for flavour in FLAVOURS:
+        yield from (Question(Request(vendors=vendors, like=flavour)) for vendors in (("nvidia",), ("amd",), VENDORS))
+
+
+def _answer(host: Host, question: Question) -> str:
+    """What *host* answers, as a text. Errors: `BoundError`; `HostReadError` where the host could not be looked at."""
+    renew(RECORD_TIMES)
+    try:
+        made = plan(host, question.request, question.listfile, question.image)
+        texts = [made.to_json()]
+    except NothingToBindError as error:
+        made = empty_plan(GPUBIND, None, question.request.vendors)
+        texts = [_told(error)]
+    except GpubindError as error:
+        if isinstance(error, BoundError) or error.code == "unreadable-file":
+            raise
+        return _told(error)
+    for backend in (None, *question.backends):
+        texts += map(str, check(host, made, question.image, backend=backend))
+    return "\n".join(texts)
+
+
+def _told(error: GpubindError) -> str:
+    return "\n".join((error.code, error.what, error.where, error.why, error.hint))
+
+
+def _old_image(machine: Architecture) -> Image:
+    """An image with the oldest glibc there is: of every file of the host, it is asked whether it would load."""
+    entries = {"/usr/lib": {"libc.so.6": _libc(machine)}}
+    if machine.compat32 is not None:
+        entries["/usr/lib32"] = {"libc.so.6": _libc(architecture(machine.compat32))}
+    below = _directories(path.rpartition("/")[2] for path in entries)
+    directories = {path: RecordedDirectory(names, (), True) for path, names in entries.items()}
+    directories.update({"/": RecordedDirectory(_directories(["usr"]), (), True)})
+    directories["/usr"] = RecordedDirectory(below, (), True)
+    return read_image(RecordedTree(RecordedRoot(HostPath("/"), directories), "an old image"), "an old image")
+
+
+def _directories(names: Iterable[str]) -> dict[str, RecordedEntry]:
+    return {name: RecordedEntry(Stat("dir", 0o755, 0, 0, 0)) for name in names}
+
+
+def _libc(machine: Architecture) -> RecordedEntry:
+    ident = ElfIdent(machine.bits, machine.order, machine.machine, 3)  # type: ignore[arg-type]  # as in its table
+    facts = ElfFacts(ident, "libc.so.6", (), None, None, None, (), ("libc.so.6", "GLIBC_2.0"))
+    return RecordedEntry(Stat("file", 0o755, 0, 0, 1), ident=ident, elf=facts)
