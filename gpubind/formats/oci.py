@@ -17,6 +17,8 @@ DOCUMENT_LIMIT = 4 << 20
 DESCRIPTORS_LIMIT = 4096
 ENV_LIMIT = 4096
 NAME_ANNOTATIONS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
+OVERLAYS = ("overlay", "overlay2", "fuse-overlayfs")
+"""The storage drivers that unpack each layer into a directory of its own."""
 
 _SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX_TYPES = (
@@ -80,6 +82,14 @@ class DockerImage(NamedTuple):
     layers: tuple[str, ...]
 
 
+class Inspected(NamedTuple):
+    """An image in a store."""
+
+    config: OciConfig
+    layers: tuple[str, ...]
+    """The directories that its layers are unpacked into, the uppermost first; none where the store has others."""
+
+
 def is_config_type(media_type: str, manifest_type: str) -> bool:
     """Whether *media_type* is an image's configuration; in a manifest of schema 2, old registries name no type."""
     return media_type in CONFIG_TYPES or (media_type, manifest_type) == ("application/octet-stream", _SCHEMA_2)
@@ -119,12 +129,16 @@ def parse_docker_manifest(data: bytes) -> tuple[DockerImage, ...]:
     )
 
 
-def parse_inspected(data: bytes) -> OciConfig:
+def parse_inspected(data: bytes) -> Inspected:
     """What `podman image inspect` or `docker image inspect` prints of one image. Errors: as `parse_oci_config`."""
     images = _Object.several(parse_json(data, DOCUMENT_LIMIT, _malformed), "", 1)
     if not images:
         raise _malformed("no image is in it", "")
-    return _config(images[0], "Os", "Architecture", "Config")
+    driver = images[0].child("GraphDriver", {})
+    places = driver.child("Data", {})
+    said = [places.text("UpperDir", ""), *places.text("LowerDir", "").split(":")]
+    layers = tuple(filter(None, said)) if driver.optional_text("Name") in OVERLAYS and said[0] else ()
+    return Inspected(_config(images[0], "Os", "Architecture", "Config"), layers)
 
 
 def _config(image: _Object, os: str, arch: str, config: str) -> OciConfig:
