@@ -187,7 +187,7 @@ def _split(name: bytes) -> tuple[bytes, bytes]:
     at = name.rfind(b"/", 0, 155)
     if at > 0 and 0 < len(name) - at - 1 <= 100:
         return name[:at], name[at + 1 :]
-    return b"", name[:100].rstrip(b"/").decode("utf-8", "ignore").encode()
+    return b"", name[:100].decode("utf-8", "ignore").rstrip("/").encode()
 
 
 def _header(

@@ -7,9 +7,10 @@ import io
 import re
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
-from gpubind.blob.base import Bytes
+from gpubind.blob.base import Blob, Bytes
 from gpubind.image.tar import members
 
 
@@ -35,20 +36,21 @@ _BITS = ((0, "r"), (1, "w"), (2, "x"), (3, "r"), (4, "w"), (5, "x"), (6, "r"), (
 _EXTRA = {2: 0o4000, 5: 0o2000, 8: 0o1000}
 
 
-def by_gpubind(data: bytes) -> tuple[list[Seen], list[Optional[bytes]]]:
-    """Return the members, and the bytes of each file; None for those of a sparse one, which are not read."""
-    seen, bodies = [], []
-    for header, offset in members(Bytes(data, "archive")):
+def seen_by_gpubind(archive: Blob) -> Iterator[tuple[Seen, int]]:
+    """Return each member, and where its data is; -1 for that of a sparse file, which is not read."""
+    for header, offset in members(archive):
         kind = header.kind or "?"
         name = header.name.rstrip("/") if kind == "dir" else header.name
-        seen.append(
-            Seen(
-                kind, name, header.link, header.mode, header.uid, header.gid, header.size, (header.major, header.minor)
-            )
-        )
-        if kind == "file":
-            bodies.append(None if header.sparse else data[offset : offset + header.stored])
-    return seen, bodies
+        device = (header.major, header.minor)
+        seen = Seen(kind, name, header.link, header.mode, header.uid, header.gid, header.size, device)
+        yield seen, -1 if header.sparse else offset
+
+
+def by_gpubind(data: bytes) -> tuple[list[Seen], list[Optional[bytes]]]:
+    """Return the members, and the bytes of each file; None for those of a sparse one."""
+    found = list(seen_by_gpubind(Bytes(data, "archive")))
+    bodies = [None if at < 0 else data[at : at + seen.size] for seen, at in found if seen.kind == "file"]
+    return [seen for seen, _ in found], bodies
 
 
 def by_tarfile(data: bytes) -> tuple[list[Seen], list[bytes]]:
@@ -69,9 +71,12 @@ def by_tarfile(data: bytes) -> tuple[list[Seen], list[bytes]]:
 
 def by_gnu_tar(path: str) -> tuple[list[Seen], bytes]:
     """Return the members of the archive *path*, and the bytes of all its files, one after the other."""
+    return listed_by_gnu_tar(path), _asked(["tar", "--extract", "--to-stdout", f"--file={path}"])
+
+
+def listed_by_gnu_tar(path: str) -> list[Seen]:
     words = ["tar", "--list", "--verbose", "--numeric-owner", "--quoting-style=c", "--full-time", f"--file={path}"]
-    lines = _asked(words).splitlines()
-    return [_listed(line) for line in lines], _asked(["tar", "--extract", "--to-stdout", f"--file={path}"])
+    return [_listed(line) for line in _asked(words).splitlines()]
 
 
 def _asked(words: list[str]) -> bytes:
