@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from typing import NoReturn
+from unittest.mock import patch
 
 from gpubind.image import engine, open_image
 from gpubind.image.overlay import OverlayTree
@@ -22,10 +22,9 @@ from gpubind.tree import Tree
 
 def main(store: str, name: str, path: str = "") -> None:
     image = open_image(f"{store}:{name}")
-    save, engine._saved = engine._saved, refused
-    direct = isinstance(image.tree, OverlayTree) and open_image(f"{store}:{name}").facts == image.facts
-    found = look(image.tree) if not path else {}
-    engine._saved = save
+    with patch.object(engine, "_saved", side_effect=AssertionError("the image is saved")):
+        direct = isinstance(image.tree, OverlayTree) and open_image(f"{store}:{name}").facts == image.facts
+        found = look(image.tree) if not path else {}
     words = ["--format=docker-archive"] if store == "podman" else []
     with tempfile.NamedTemporaryFile(suffix=".tar") as file:
         subprocess.run([store, "save", *words, "--output", file.name, name], check=True, capture_output=True)
@@ -37,10 +36,6 @@ def main(store: str, name: str, path: str = "") -> None:
     if path:
         report["text"] = image.tree.text(path)
     sys.stdout.write(json.dumps(report))
-
-
-def refused(*_: object) -> NoReturn:
-    raise AssertionError("the image is saved")
 
 
 def look(tree: Tree) -> dict[str, object]:
