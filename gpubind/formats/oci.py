@@ -1,7 +1,8 @@
 """The JSON documents of OCI images, and of the archives of `docker save`.
 
-Source: OCI image-spec `image-index.md`, `manifest.md`, `config.md`, `descriptor.md`; Docker "Image Manifest V2, Schema
-2" and its "Image Specification v1.2" (`manifest.json`). Unknown fields are ignored, as the specification asks for.
+Source: OCI image-spec `image-index.md`, `manifest.md`, `config.md`, `descriptor.md`, `layer.md`; Docker "Image
+Manifest V2, Schema 2" and its "Image Specification v1.2" (`manifest.json`). Unknown fields are ignored, as the
+specification asks for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ DOCUMENT_LIMIT = 4 << 20
 DESCRIPTORS_LIMIT = 4096
 ENV_LIMIT = 4096
 NAME_ANNOTATIONS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
+WHITEOUT = ".wh."
+"""How the name begins of a file that hides what lower layers have there."""
+OPAQUE = ".wh..wh..opq"
+"""A file that hides all that lower layers have in its directory."""
 OVERLAYS = ("overlay", "overlay2", "fuse-overlayfs")
 """The storage drivers that unpack each layer into a directory of its own."""
 

@@ -1,8 +1,8 @@
 """Images in the stores of podman and Docker, through those programs' own commands.
 
 Sources: podman-save(1), podman-image-inspect(1); `docker save`, `docker image inspect`. The files are read in the
-directories of the store where these can be read (overlay.py); else the image is saved into a file without a name, in
-TMPDIR, which takes as much room as the image has.
+directories of the store where these are the caller's own (tree/overlay.py); else the image is saved into a file without
+a name, in TMPDIR, which takes as much room as the image has.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.host.trust import obeyed_environ
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
-from gpubind.image.overlay import Layer, OverlayTree
 from gpubind.model import HostPath, Missing
+from gpubind.tree.overlay import Layer, OverlayTree
 
 if TYPE_CHECKING:
     from typing import IO

@@ -17,7 +17,7 @@ from build.trees import Spec, make_tree
 from gpubind.errors import GpubindError
 from gpubind.host import programs as programs_of_hosts
 from gpubind.image import engine, open_image
-from gpubind.image.overlay import COMPOSEFS
+from gpubind.tree.overlay import COMPOSEFS
 
 ENV = ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all"]
 

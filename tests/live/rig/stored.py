@@ -15,9 +15,9 @@ import tempfile
 from unittest.mock import patch
 
 from gpubind.image import engine, open_image
-from gpubind.image.overlay import OverlayTree
 from gpubind.model import Missing
 from gpubind.tree import Tree
+from gpubind.tree.overlay import OverlayTree
 
 
 def main(store: str, name: str, path: str = "") -> None:

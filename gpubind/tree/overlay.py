@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional, Union
 from gpubind.blob.base import Blob, FileBlob
 from gpubind.blob.regular import open_regular
 from gpubind.budget import spend
-from gpubind.image.layers import OPAQUE, WHITEOUT
+from gpubind.formats.oci import OPAQUE, WHITEOUT
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.tree.base import ABSENT
 from gpubind.tree.live import LiveTree

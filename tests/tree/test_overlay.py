@@ -14,10 +14,10 @@ from build.trees import Dir, File, Link, make_tree
 from gpubind.blob.base import Bytes
 from gpubind.image.layered import LayeredTree
 from gpubind.image.layers import Layers, listed
-from gpubind.image.overlay import Layer, OverlayTree
 from gpubind.model import HostPath, Missing
 from gpubind.tree import Tree
 from gpubind.tree.opened import OpenedTree
+from gpubind.tree.overlay import Layer, OverlayTree
 
 NAMES = ("a", "b", "c", "lib")
 Item = Union[bytes, File, Link, Dir]
