@@ -84,10 +84,10 @@ class Layer(LiveTree):
         try:
             place, name = self._place_of(path)
             descriptor = open_regular(name, place)
+            blob = FileBlob(descriptor, label or self.real(path))
+            return blob if _ELSEWHERE.isdisjoint(os.listxattr(descriptor)) else _INEXACT
         except (OSError, ValueError) as error:
             return Missing("unreadable", str(error))
-        blob = FileBlob(descriptor, label or self.real(path))
-        return blob if _ELSEWHERE.isdisjoint(os.listxattr(descriptor)) else _INEXACT
 
     def _scan(self, path: str) -> Union[Names, Missing]:
         """Errors: `OSError`, `ValueError`."""
