@@ -83,7 +83,9 @@ def _layers(directories: Sequence[str]) -> list[Layer]:
     """Return the layers in *directories*; none if one is of another machine, another user or another kind."""
     try:
         layers = [Layer(directory) for directory in directories]
-        return layers if all(layer.is_exact() for layer in layers) else []
+        # A storage's own program may mount something there for a container: podman-hpc does, for its squashed images.
+        is_mounted = not layers or layers[-1].list("/") == ()
+        return layers if not is_mounted and all(layer.is_exact() for layer in layers) else []
     except (HostReadError, OSError):
         return []
 

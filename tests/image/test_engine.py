@@ -122,6 +122,13 @@ def test_layers_that_this_user_cannot_vouch_for_are_saved(programs: Path, monkey
     assert calls(programs)[1::2] == ["podman save --format docker-archive test:1"] * 3
 
 
+def test_a_lowest_layer_without_a_file_is_saved(programs: Path) -> None:
+    """podman-hpc mounts a squashed image there, for a container alone."""
+    in_layers(programs, {"/etc/passwd": b""}, glibc("2.31"))
+    shutil.rmtree(programs / "store/0/diff/etc")
+    assert open_image("podman:test:1").facts.libc_version == "2.36"
+
+
 def test_what_a_layer_does_not_answer_is_saved_once(programs: Path) -> None:
     """The archive has the file: it was in the store a moment ago, or only the container's user may read it."""
     (layer,) = in_layers(programs, {**glibc("2.36"), "/data/a": b"a"})
