@@ -4,6 +4,7 @@
 # make fuzz   N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
 # make bench  speed, as ratios in one run
 # make bench-big  how time and memory grow with what there is to look at
+# make tars   N generated tar archives, read as tarfile and GNU tar read them (N=100000)
 # make law    the laws of the memo after N changes, of N injected errors (N=5000), of records on RECORDED hosts (RECORDED=25)
 # make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/
 # make fix    format and mend what ruff can
@@ -16,8 +17,9 @@ HOST   := debian13-nvidia550
 fuzz: N ?= 100000
 law:  N ?= 5000
 law:  RECORDED ?= 25
+tars: N ?= 100000
 
-.PHONY: demo test live fuzz bench bench-big law dist fix clean
+.PHONY: demo test live fuzz bench bench-big law tars dist fix clean
 
 demo: $(VENV)/installed
 	$(BIN)/gpubind plan --nv --host $(HOST) --format table
@@ -50,6 +52,9 @@ law: $(VENV)/installed-test
 	PYTHONPATH=tests:. $(BIN)/python -m law --changes $(N) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests:. $(BIN)/python -m law.errors --cases $(N) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests:. $(BIN)/python -m law.records --hosts $(RECORDED) $(if $(SEED),--seed $(SEED))
+
+tars: $(VENV)/installed-test
+	PYTHONPATH=tests:. nice $(BIN)/python -m tars --archives $(N) $(if $(SEED),--seed $(SEED))
 
 bench-big: $(VENV)/installed-test
 	$(BIN)/python benchmarks/growth.py

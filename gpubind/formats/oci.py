@@ -1,7 +1,8 @@
 """The JSON documents of OCI images, and of the archives of `docker save`.
 
-Source: OCI image-spec `image-index.md`, `manifest.md`, `config.md`, `descriptor.md`; Docker "Image Manifest V2, Schema
-2" and its "Image Specification v1.2" (`manifest.json`). Unknown fields are ignored, as the specification asks for.
+Source: OCI image-spec `image-index.md`, `manifest.md`, `config.md`, `descriptor.md`, `layer.md`; Docker "Image
+Manifest V2, Schema 2" and its "Image Specification v1.2" (`manifest.json`). Unknown fields are ignored, as the
+specification asks for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ DOCUMENT_LIMIT = 4 << 20
 DESCRIPTORS_LIMIT = 4096
 ENV_LIMIT = 4096
 NAME_ANNOTATIONS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
+WHITEOUT = ".wh."
+"""How the name begins of a file that hides what lower layers have there."""
+OPAQUE = ".wh..wh..opq"
+"""A file that hides all that lower layers have in its directory."""
+OVERLAYS = ("overlay", "overlay2", "fuse-overlayfs")
+"""The storage drivers that unpack each layer into a directory of its own."""
 
 _SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX_TYPES = (
@@ -80,6 +87,14 @@ class DockerImage(NamedTuple):
     layers: tuple[str, ...]
 
 
+class Inspected(NamedTuple):
+    """An image in a store."""
+
+    config: OciConfig
+    layers: tuple[str, ...]
+    """The directories that its layers are unpacked into, the uppermost first; none where the store has others."""
+
+
 def is_config_type(media_type: str, manifest_type: str) -> bool:
     """Whether *media_type* is an image's configuration; in a manifest of schema 2, old registries name no type."""
     return media_type in CONFIG_TYPES or (media_type, manifest_type) == ("application/octet-stream", _SCHEMA_2)
@@ -119,12 +134,16 @@ def parse_docker_manifest(data: bytes) -> tuple[DockerImage, ...]:
     )
 
 
-def parse_inspected(data: bytes) -> OciConfig:
+def parse_inspected(data: bytes) -> Inspected:
     """What `podman image inspect` or `docker image inspect` prints of one image. Errors: as `parse_oci_config`."""
     images = _Object.several(parse_json(data, DOCUMENT_LIMIT, _malformed), "", 1)
     if not images:
         raise _malformed("no image is in it", "")
-    return _config(images[0], "Os", "Architecture", "Config")
+    driver = images[0].child("GraphDriver", {})
+    places = driver.child("Data", {})
+    said = [places.text("UpperDir", ""), *places.text("LowerDir", "").split(":")]
+    layers = tuple(filter(None, said)) if driver.optional_text("Name") in OVERLAYS and said[0] else ()
+    return Inspected(_config(images[0], "Os", "Architecture", "Config"), layers)
 
 
 def _config(image: _Object, os: str, arch: str, config: str) -> OciConfig:

@@ -1,8 +1,8 @@
-"""tar, one header at a time: what a member is, and what the records before it say of it.
+"""tar, one header at a time: what a member is, and how the records before it change that.
 
-Source: POSIX `pax`, ustar and pax headers; GNU tar's manual, "Basic Tar Format" (long names, base-256 numbers). Not
-`tarfile`: it reads records of any size, one inside the other, with a pattern that costs quadratic time on damage, and
-a header costs three times as much; an image has 300,000.
+Sources: POSIX `pax`, ustar and pax headers; GNU tar's manual, "Basic Tar Format" (long names, base-256 numbers, sparse
+files); Go's `archive/tar`, with which podman, docker, skopeo and Apptainer read images. Why not `tarfile`:
+docs/decisions/0003-dependencies.md.
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ class TarHeader(NamedTuple):
     uid: int
     gid: int
     size: int
+    """Bytes of the file; of a sparse one with its holes."""
+    stored: int
     """Bytes of the data behind the header, without padding."""
     major: int
     minor: int
+    untyped: bool
+    """Whether the type is the one from before directories had their own: then a name that ends in a slash is one's."""
     sparse: bool
     """Whether the data behind it is not what the file holds."""
     more: bool
@@ -81,12 +85,8 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
     path = _text(name)
     if magic == b"ustar\0" and type_flag != b"S" and prefix[0]:  # GNU's own magic has other things there
         path = f"{_text(prefix)}/{path}"
-    if kind == "file" and path.endswith("/") and type_flag != b"S":  # from before there were directories
-        kind = "dir"
-    # As tar implementations do: links, directories and nodes have no data, whatever their size says.
-    length = 0 if kind not in ("file", None) else _number(size, 124)
-    if not 0 <= length < 1 << 62:
-        raise _damaged(f"a size of {length} bytes", 124)
+    # As tar implementations do: links, directories and nodes have no data, whatever their size field holds.
+    stored = 0 if kind not in ("file", None) else _length(size, 124)
     node = kind in ("char", "block")
     sparse = type_flag == b"S"
     return TarHeader(
@@ -97,9 +97,11 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
         _number(mode, 100) & 0o7777,
         _number(uid, 108) & 0xFFFFFFFF,
         _number(gid, 116) & 0xFFFFFFFF,
-        length,
+        _length(block[483:495], 483) if sparse else stored,
+        stored,
         _number(major, 329) & 0xFFFFFFFF if node else 0,
         _number(minor, 337) & 0xFFFFFFFF if node else 0,
+        type_flag == b"\0",
         sparse,
         sparse and bool(block[482]),
     )
@@ -128,25 +130,47 @@ def parse_pax(data: bytes) -> dict[str, str]:
     return attributes
 
 
-def with_attributes(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
-    """*header* as its pax *attributes* correct it.
+def completed(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
+    """Return the member that *header* and the pax *attributes* before it describe.
 
-    Errors: `FormatError` (code `bad-archive`) for numbers that are none.
+    Errors: `FormatError` (code `bad-archive`) for a number that is none.
     """
-    if "path" in attributes:
-        header = header._replace(name=attributes["path"])
-    if "linkpath" in attributes:
-        header = header._replace(link=attributes["linkpath"])
-    for name in ("size", "uid", "gid"):
-        if name in attributes:
-            text = attributes[name]
-            if not (text.isascii() and text.isdigit() and len(text) < 20):
-                raise _damaged(f"pax {name} {text[:40]!r}", 0)
-            if name != "size" or header.kind in ("file", None):
-                header = header._replace(**{name: int(text)})  # type: ignore[arg-type]
-    if any(name.startswith("GNU.sparse.") for name in attributes):
-        header = header._replace(name=attributes.get("GNU.sparse.name", header.name), sparse=True)
-    return header
+    if attributes:
+        header = _corrected(header, {name: value for name, value in attributes.items() if value})
+    # Only now: the name in the header may be the first 100 bytes of a longer one, and end in any slash of that.
+    return header._replace(kind="dir") if header.untyped and header.name.endswith("/") else header
+
+
+def _corrected(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
+    header = header._replace(
+        name=attributes.get("GNU.sparse.name", attributes.get("path", header.name)),
+        link=attributes.get("linkpath", header.link),
+        uid=_decimal(attributes, "uid", header.uid),
+        gid=_decimal(attributes, "gid", header.gid),
+    )
+    if header.kind not in ("file", None):
+        return header
+    stored = _decimal(attributes, "size", header.stored)
+    sparse = header.sparse or any(name.startswith("GNU.sparse.") for name in attributes)
+    size = _decimal(attributes, "GNU.sparse.size", header.size if header.sparse else stored)
+    size = _decimal(attributes, "GNU.sparse.realsize", size)
+    return header._replace(stored=stored, size=size, sparse=sparse)
+
+
+def _decimal(attributes: dict[str, str], name: str, otherwise: int) -> int:
+    text = attributes.get(name)
+    if text is None:
+        return otherwise
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise _damaged(f"pax {name} {text[:40]!r}", 0)
+    return int(text)
+
+
+def _length(field: bytes, offset: int) -> int:
+    length = _number(field, offset)
+    if not 0 <= length < 1 << 62:
+        raise _damaged(f"a size of {length} bytes", offset)
+    return length
 
 
 def _number(field: bytes, offset: int) -> int:

@@ -1,31 +1,33 @@
 """Images in the stores of podman and Docker, through those programs' own commands.
 
-Sources: podman-image-mount(1), podman-save(1), podman-image-inspect(1); `docker save`, `docker image inspect`.
-As root, podman mounts an image and its files are read where they are; else the image is saved into a file without a
-name, in TMPDIR, which takes as much room as the image has.
+Sources: podman-save(1), podman-image-inspect(1); `docker save`, `docker image inspect`. The files are read in the
+directories of the store where these are the caller's own (tree/overlay.py); else the image is saved into a file without
+a name, in TMPDIR, which takes as much room as the image has.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Literal, Optional
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Optional, cast
 
-from gpubind.answers import is_directory
 from gpubind.arch import Architecture
 from gpubind.blob.base import FileBlob
 from gpubind.budget import tell
 from gpubind.errors import HostReadError, UsageError, in_file
-from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
+from gpubind.formats.oci import DOCUMENT_LIMIT, parse_inspected
 from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.host.trust import obeyed_environ
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath, Missing
-from gpubind.tree.live import LiveTree
+from gpubind.tree.overlay import Layer, OverlayTree
 
 if TYPE_CHECKING:
     from typing import IO
+
+    from gpubind.tree.opened import OpenedTree
 
 Store = Literal["podman", "docker"]
 
@@ -65,48 +67,38 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
         raise UsageError("bad-image-name", "this is not the name of an image", where=reference, hint=hint)
     inspected = _call(store, ("image", "inspect", name), reference)
     with in_file(f"{store} image inspect {name}"):
-        config = parse_inspected(inspected)
-    if store == "podman" and os.geteuid() == 0:
-        mounted = _mounted(name, reference, config)
-        if mounted is not None:
-            return mounted
+        config, directories = parse_inspected(inspected)
+
+    def saved() -> Image:
+        return _saved(store, name, reference, arch)
+
+    layers = _layers(directories)
+    if not layers:
+        return saved()
+    tree = OverlayTree(layers, HostPath(reference), lambda: cast("OpenedTree", saved().tree))
+    return read_image(tree, reference, store, config.env)
+
+
+def _layers(directories: Sequence[str]) -> list[Layer]:
+    """Return the layers in *directories*; none if one is of another machine, another user or another kind."""
+    try:
+        layers = [Layer(directory) for directory in directories]
+        # A storage's own program may mount something there for a container: podman-hpc does, for its squashed images.
+        is_mounted = not layers or layers[-1].list("/") == ()
+        return layers if not is_mounted and all(layer.is_exact() for layer in layers) else []
+    except (HostReadError, OSError):
+        return []
+
+
+def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Image:
+    """Return the image as its program writes it, into a file without a name: nothing is left, whatever happens."""
     import tempfile
 
     with tempfile.TemporaryFile() as file:
-        # To standard output, into a file that has no name: nothing is left, whatever happens.
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _call(store, words, reference, file)
         blob = FileBlob(os.dup(file.fileno()), reference)
     return open_archive(blob, HostPath(reference), reference, store, None, arch)
-
-
-def _mounted(name: str, reference: str, config: OciConfig) -> Optional[Image]:
-    """The image where podman mounts it; None if it cannot (a remote podman, a store that cannot mount)."""
-    try:
-        said = _call("podman", ("image", "mount", name), reference)
-    except HostReadError:  # saving it may do all the same, or will say why not
-        return None
-    path = said.decode("utf-8", "surrogateescape").strip()
-    if not path.startswith("/") or not is_directory(path):
-        _unmount(name)
-        return None
-    try:
-        tree = LiveTree(path)
-        image = read_image(tree, reference, "podman", config.env)
-    except BaseException:
-        _unmount(name)
-        raise
-    import weakref
-
-    # Called when nobody has the tree any more, and when the interpreter ends; whoever becomes another program calls it.
-    return image._replace(close=weakref.finalize(tree, _unmount, name))
-
-
-def _unmount(name: str) -> None:
-    from contextlib import suppress
-
-    with suppress(HostReadError):  # it was not mounted any more
-        _call("podman", ("image", "unmount", name), name)
 
 
 def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:

@@ -16,6 +16,7 @@ from gpubind.blob.base import Blob
 from gpubind.budget import LINKS_LIMIT, spend
 from gpubind.errors import FormatError
 from gpubind.formats.elf import ElfIdent, parse_ident
+from gpubind.formats.oci import OPAQUE, WHITEOUT
 from gpubind.formats.tar import TarHeader
 from gpubind.image.tar import members
 from gpubind.model import FileKind
@@ -24,8 +25,6 @@ STEPS_LIMIT = 10_000_000
 """Names in all the paths of all members, and what whiteouts walk over: one of 400,000 files has about 4 million."""
 PATH_LIMIT = 4096  # PATH_MAX: nobody can unpack longer ones
 NAME_LIMIT = 255
-WHITEOUT = ".wh."
-OPAQUE = ".wh..wh..opq"
 IDENT_SIZE = 20  # all that parse_ident wants of an ELF file
 PARENTS_KEPT = 4096
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpubind.blob.base import Blob
 from gpubind.errors import FormatError
-from gpubind.formats.tar import BLOCK, RECORD_LIMIT, TarHeader, parse_pax, parse_tar_header, with_attributes
+from gpubind.formats.tar import BLOCK, RECORD_LIMIT, TarHeader, completed, parse_pax, parse_tar_header
 
 RECORDS_LIMIT = 16  # before one member; tar writes up to three
 SPARSE_LIMIT = 4096  # blocks of one file's map
@@ -38,18 +38,19 @@ def members(archive: Blob) -> Iterator[Member]:
                 return
             header = parse_tar_header(block)
             if header is None:
+                if archive.read_at(at + BLOCK, BLOCK).strip(b"\0"):
+                    raise _damaged("a block of zeros between members; two end an archive", 0)
                 return
             data = at + BLOCK
             if header.record:
                 records += 1
-                if header.size > RECORD_LIMIT or records > RECORDS_LIMIT:
-                    raise _damaged(f"record {records} before a member has {header.size} bytes", 0)
+                if header.stored > RECORD_LIMIT or records > RECORDS_LIMIT:
+                    raise _damaged(f"record {records} before a member has {header.stored} bytes", 0)
                 parsed = data
-                attributes.update(_said(header, archive.read_at(data, header.size)))
-                at = _behind(data, header.size)
+                attributes.update(_said(header, archive.read_at(data, header.stored)))
+                at = _behind(data, header.stored)
                 continue
-            if attributes:
-                header = with_attributes(header, attributes)
+            header = completed(header, attributes)
         except FormatError as error:
             raise error.behind(parsed).in_file(archive.label) from error
         attributes = {}
@@ -57,13 +58,13 @@ def members(archive: Blob) -> Iterator[Member]:
         if header.more:
             data = _behind_map(archive, data)
         yield Member(header, data)
-        at = _behind(data, header.size)
-        end = data + header.size
+        at = _behind(data, header.stored)
+        end = data + header.stored
 
 
 def _said(record: TarHeader, body: bytes) -> dict[str, str]:
     """What a record says of the next member, in pax's words."""
-    if len(body) < record.size:
+    if len(body) < record.stored:
         raise _damaged("truncated record", 0)
     if record.record == "pax":
         return parse_pax(body)

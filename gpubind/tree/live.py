@@ -58,6 +58,8 @@ class LiveTree(OpenedTree):
     Errors: `HostReadError` (code `no-root`) if *root* is no readable directory.
     """
 
+    directories_kept = DIRECTORIES_LIMIT
+
     def __init__(self, root: str = "/") -> None:
         try:
             real = real_path(root)
@@ -163,7 +165,7 @@ class LiveTree(OpenedTree):
                 if place != start:
                     os.close(place)
             place = below
-        if len(self._directories) >= DIRECTORIES_LIMIT:
+        if len(self._directories) >= self.directories_kept:
             self._close_directories()
         self._directories[path] = place
         return place

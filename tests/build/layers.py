@@ -150,7 +150,9 @@ def docker_archive(
 ) -> dict[str, bytes]:
     """The files in an archive of `docker save` (before 25), by path; a layer that comes twice is a link."""
     files = {f"{number}/layer.tar": layer for number, layer in enumerate(layers)}
-    config = {"os": "linux", "architecture": "amd64", "config": {"Env": env}}
+    digests = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]
+    rootfs = {"type": "layers", "diff_ids": digests}
+    config = {"os": "linux", "architecture": "amd64", "config": {"Env": env}, "rootfs": rootfs}
     manifest = [{"Config": "config.json", "RepoTags": list(tags), "Layers": list(files)}]
     return {**files, "config.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}
 

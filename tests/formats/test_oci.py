@@ -53,7 +53,7 @@ def test_a_docker_manifest_is_read() -> None:
 
 def test_what_inspect_prints_is_read() -> None:
     said = parse_inspected(encoded([{"Os": "linux", "Architecture": "amd64", "Config": {"Env": ["A=b"]}, "Id": "x"}]))
-    assert said == ("linux", "amd64", {"A": "b"})
+    assert said == (("linux", "amd64", {"A": "b"}), ())
 
 
 @pytest.mark.parametrize("media_type", ["application/vnd.oci.image.layer.v1.tar+zstd"])

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
-from typing import Optional
 
 import pytest
 from build.images import glibc
 from build.layers import archive, docker_archive, packed, tar
-from build.trees import make_tree
+from build.trees import Spec, make_tree
 
 from gpubind.errors import GpubindError
 from gpubind.host import programs as programs_of_hosts
 from gpubind.image import engine, open_image
+from gpubind.tree.overlay import COMPOSEFS
 
 ENV = ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all"]
 
@@ -28,15 +28,12 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     inspected = [{"Os": "linux", "Architecture": "amd64", "Config": {"Env": ENV}}]
     (tmp_path / "inspected").write_text(json.dumps(inspected))
     (tmp_path / "saved").write_bytes(archive(docker_archive([packed(tar(dict(glibc("2.36"))))], ENV)))
-    make_tree(tmp_path / "mounted", glibc("2.36"))
     script = f"""#!/bin/sh
 cd {tmp_path}
 echo "$(basename "$0") $* HOME=$HOME SECRET=$SECRET" >> calls
 case "$*" in
 *nowhere*) echo "Error: nowhere: image not known" >&2; exit 125 ;;
 "image inspect test:1") cat inspected ;;
-"image mount test:1") test -e unmountable && exit 1; echo {tmp_path}/mounted ;;
-"image unmount test:1") ;;
 "save test:1" | "save --format docker-archive test:1") cat saved ;;
 *slow*) sleep 60 & wait ;;
 *) exit 3 ;;
@@ -79,21 +76,70 @@ def test_podman_of_a_user_saves_too(programs: Path, monkeypatch: pytest.MonkeyPa
     assert calls(programs)[-1] == "podman save --format docker-archive test:1"
 
 
-def test_podman_of_root_mounts_and_unmounts(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_user(monkeypatch, 0)
-    image: Optional[object] = open_image("podman:test:1")
-    assert image.facts.libc_version == "2.36"  # type: ignore[union-attr]
-    assert calls(programs)[-1] == "podman image mount test:1"
-    image = None
-    gc.collect()
-    assert calls(programs)[-1] == "podman image unmount test:1"
+def in_layers(programs: Path, *specs: Spec, driver: str = "overlay") -> list[Path]:
+    """Have the store keep each of *specs*, the lowest first, in a directory of its own."""
+    directories = [programs / "store" / str(number) / "diff" for number in range(len(specs))]
+    for directory, spec in zip(directories, specs):
+        make_tree(directory, spec)
+    lower, upper = directories[-2::-1], directories[-1]
+    data = {"UpperDir": str(upper), "LowerDir": ":".join(map(str, lower)), "WorkDir": "/nowhere"}
+    image = {"Os": "linux", "Config": {"Env": ENV}, "GraphDriver": {"Name": driver, "Data": data}}
+    (programs / "inspected").write_text(json.dumps([image]))
+    return directories
 
 
-def test_podman_that_cannot_mount_saves(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_user(monkeypatch, 0)
-    (programs / "unmountable").touch()
+@pytest.mark.parametrize(("store", "driver"), [("podman", "overlay"), ("docker", "overlay2")])
+def test_an_image_is_read_where_the_store_has_its_layers(programs: Path, store: str, driver: str) -> None:
+    in_layers(programs, glibc("2.31"), {**glibc("2.36"), "/opt/new": b"n"}, driver=driver)
+    image = open_image(f"{store}:test:1")
+    assert (image.facts.kind, image.facts.label, image.facts.libc_version) == (store, f"{store}:test:1", "2.36")
+    assert image.facts.env == dict(line.split("=") for line in ENV)
+    assert calls(programs) == [f"{store} image inspect test:1"]
+
+
+def test_the_facts_are_those_of_the_saved_image(programs: Path) -> None:
+    saved = open_image("podman:test:1").facts
+    in_layers(programs, glibc("2.36"))
+    assert open_image("podman:test:1").facts == saved
+
+
+@pytest.mark.parametrize("driver", ["vfs", "overlayfs", "btrfs"])
+def test_a_store_without_a_directory_for_each_layer_saves(programs: Path, driver: str) -> None:
+    in_layers(programs, glibc("2.31"), driver=driver)
+    assert open_image("docker:test:1").facts.libc_version == "2.36"
+    assert calls(programs)[-1] == "docker save test:1"
+
+
+def test_layers_that_this_user_cannot_vouch_for_are_saved(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_layers(programs, glibc("2.31"))
+    with monkeypatch.context() as patched:
+        as_user(patched, os.geteuid() + 1)  # an overlay's marks are hidden from all but its owner
+        assert open_image("podman:test:1").facts.libc_version == "2.36"
+    (programs / "store/0" / COMPOSEFS).mkdir()
     assert open_image("podman:test:1").facts.libc_version == "2.36"
-    assert calls(programs)[-1] == "podman save --format docker-archive test:1"
+    shutil.rmtree(programs / "store")
+    assert open_image("podman:test:1").facts.libc_version == "2.36"
+    assert calls(programs)[1::2] == ["podman save --format docker-archive test:1"] * 3
+
+
+def test_a_lowest_layer_without_a_file_is_saved(programs: Path) -> None:
+    """podman-hpc mounts a squashed image there, for a container alone."""
+    in_layers(programs, {"/etc/passwd": b""}, glibc("2.31"))
+    shutil.rmtree(programs / "store/0/diff/etc")
+    assert open_image("podman:test:1").facts.libc_version == "2.36"
+
+
+def test_what_a_layer_does_not_answer_is_saved_once(programs: Path) -> None:
+    """The archive has the file: it was in the store a moment ago, or only the container's user may read it."""
+    (layer,) = in_layers(programs, {**glibc("2.36"), "/data/a": b"a"})
+    image = open_image("podman:test:1")
+    assert image.tree.list("/data") == ("a",)
+    (layer / "data/a").unlink()
+    (layer / "etc/passwd").unlink()
+    for _ in range(2):
+        assert image.tree.read_text("/etc/passwd") == "root:x:0:0::/root:/bin/sh\n"
+        assert image.tree.lacks("/data/a")  # in the archive of this test
+    assert calls(programs) == ["podman image inspect test:1", "podman save --format docker-archive test:1"]
 
 
 def test_only_what_finds_the_store_is_handed_on(programs: Path) -> None:

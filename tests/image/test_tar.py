@@ -47,6 +47,40 @@ def test_records_say_the_names_of_the_next_member_alone(form: Literal[1, 2]) -> 
     assert data[found[0].offset :][:4] == b"body"
 
 
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("body", [b"2008 - 2" * 64, bytes(BLOCK), b""])
+def test_a_file_whose_hundredth_byte_of_the_name_is_a_slash_is_a_file(form: Literal[1, 2], body: bytes) -> None:
+    name = "/" + "d" * 49 + "/" + "e" * 49 + "/"  # GNU tar and tarfile keep 100 bytes, and mean the longer name
+    data = tar({f"{name}file": body, "/next": b"n"}, form=form, directories=False)
+    found = list(members(InMemory(data)))
+    assert [(m.header.kind, m.header.name, m.header.size) for m in found] == [
+        ("file", f"{name}file"[1:], len(body)),
+        ("file", "next", 1),
+    ]
+    assert data[found[0].offset :].startswith(body)
+
+
+def test_a_name_with_a_slash_at_its_end_is_a_directory_of_the_oldest_type_alone() -> None:
+    assert kind_of("d/", b"\0") == "dir"
+    assert kind_of("d" * 120 + "/", b"\0") == "dir"
+    assert kind_of("d/", b"0") == "file"  # as podman and docker read it
+
+
+def kind_of(name: str, type_flag: bytes) -> object:
+    info = tarfile.TarInfo(name)
+    info.type = type_flag
+    return next(members(InMemory(info.tobuf(tarfile.GNU_FORMAT) + bytes(2 * BLOCK)))).header.kind
+
+
+def test_a_block_of_zeros_between_members_is_damage() -> None:
+    one = tar({"/a": b"x"}).rstrip(b"\0").ljust(2 * BLOCK, b"\0")
+    assert damage(one + bytes(BLOCK) + one) == (
+        f"byte {2 * BLOCK}",
+        "a block of zeros between members; two end an archive",
+    )
+    assert len(list(members(InMemory(one + bytes(2 * BLOCK) + one)))) == 1  # as every reader of tar
+
+
 def test_the_zeros_at_the_end_may_be_left_out_but_no_data() -> None:
     data = tar({"/a": b"x" * 600}).rstrip(b"\0")
     whole = data.ljust(3 * BLOCK, b"\0")

@@ -12,6 +12,7 @@ import random
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from build.images import GLVND, MUSL, STATIC, glibc, image

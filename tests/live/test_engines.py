@@ -10,9 +10,13 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
+from build.images import glibc
+from build.layers import archive, docker_archive, tar
+from build.trees import File, Item, Link
 
 from live import c_library
 from live.containers import CONTAINERS, EXCLUDES, MOUNTED_IMAGES, PROBE, image, listing
@@ -79,6 +83,8 @@ EACH = [
     Engine("podman", image("bookworm")),
     Engine("podman", "engines:bookworm", True),
 ]
+LAYERED = "localhost/layered:1"
+IN_STORES = [Engine("docker", LAYERED), Engine("podman", LAYERED), Engine("podman", LAYERED, True)]
 
 
 def engines(listed: Sequence[Engine]) -> pytest.MarkDecorator:
@@ -335,3 +341,58 @@ def test_bubblewrap_leaves_no_image_of_podmans_mounted(stores: Machine) -> None:
     words = ["python3", "-m", "gpubind", "exec", "--backend", "bwrap", "podman:rig:gl", "true"]
     assert "no-image" in run(stores, ROOTS, *words, status=125).stderr
     assert run(stores, ROOTS, "sh", "-c", MOUNTED_IMAGES).stdout == ""
+
+
+@engines(IN_STORES)
+def test_an_image_in_a_store_is_read_as_the_same_image_saved(stores: Machine, engine: Engine) -> None:
+    """Whiteouts, opaque directories, files in place of directories and the reverse, as the real stores keep them."""
+    with _loaded(stores, engine):
+        report = _looked(stores, engine, "/etc/passwd")
+        assert (report["direct"], report["facts"], report["text"]) == (True, True, "root:x:0:0::/root:/bin/sh")
+        report = _looked(stores, engine)
+        assert (report["direct"], report["facts"], report["other"]) == (True, True, [])
+        assert report["files"] > 25
+
+
+def test_what_only_the_containers_user_may_read_is_read_in_the_saved_image(stores: Machine) -> None:
+    engine = IN_STORES[-1]
+    with _loaded(stores, engine, {"/srv/shut": File(b"in there", 0)}):
+        report = _looked(stores, engine, "/srv/shut")
+    assert (report["direct"], report["facts"], report["text"]) == (True, True, "in there")
+
+
+@engines([ROOTS, Engine("podman", "engines:bookworm", True), Engine("docker", "engines:bookworm")])
+def test_a_real_image_in_a_store_is_read_as_the_same_image_saved(stores: Machine, engine: Engine) -> None:
+    report = _looked(stores, engine)
+    assert (report["direct"], report["facts"], report["other"]) == (True, True, [])
+    assert report["files"] > 4000
+
+
+def _looked(machine: Machine, engine: Engine, *path: str) -> dict[str, Any]:
+    words = ["python3", f"{RIG_SCRIPTS.target}/stored.py", engine.program, engine.image, *path]
+    report: dict[str, Any] = json.loads(run(machine, engine, *words).stdout)
+    return report
+
+
+@contextmanager
+def _loaded(machine: Machine, engine: Engine, more: Mapping[str, Item] = {}) -> Iterator[None]:
+    """An image of three layers in the store of *engine*."""
+    lowest = {
+        **glibc("2.36"),
+        **{f"/opt/{path}": b"x" for path in ("a/one", "a/two", "b/x", "c/deep/f", "d/file", "e/sub/x")},
+        "/etc/gone": b"g",
+        "/usr/bin/su": File(b"s", 0o4755),
+        "/opt/l": Link("a"),
+        **more,
+    }
+    middle = {"/opt/a/.wh..wh..opq": b"", "/opt/a/three": b"3", "/etc/.wh.gone": b"", "/opt/b": b"now a file"}
+    middle.update({"/opt/d/.wh.file": b"", "/opt/d/other": b"o", "/opt/.wh.c": b"", "/opt/e/.wh.sub": b""})
+    upper = {"/opt/c/new": b"n", "/opt/b/y": b"y", "/opt/d/file": b"again", "/opt/e/sub/y": b"y"}
+    path = f"{DAEMON}/layered.tar"
+    with open(machine.root + path, "wb") as file:
+        file.write(archive(docker_archive([tar(lowest), tar(middle), tar(upper)], tags=(LAYERED,))))
+    run(machine, engine, engine.program, "load", "--input", path)
+    try:
+        yield
+    finally:
+        run(machine, engine, engine.program, "rmi", "--force", LAYERED)
