@@ -270,10 +270,12 @@ def preflight_of(
         name = runtime.name if runtime is not None else None
         is_here = runtime is None and host.local is not None and program is not None
         brought = _usually_brought(plan, host) if is_here else None
-        return preflight(host, plan, image, backend=name, program=program, brought=brought)
+        return preflight(host, plan, image, backend=name, program=program, brought=brought, may_be_library=True)
     start = staged(start, plan, image, write=False)
     brought = brought_by(start, plan, image) if host.local is not None else None
-    made = preflight(host, plan, image, backend=runtime.name, start=start, program=program, brought=brought)
+    made = preflight(
+        host, plan, image, backend=runtime.name, start=start, program=program, brought=brought, may_be_library=True
+    )
     if host.local is not None and find_program(runtime.name, start.environ) is None:
         hint = "install it, or name another with --backend"
         made = made._replace(limit=RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint))

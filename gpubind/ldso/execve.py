@@ -68,6 +68,13 @@ class Caller(NamedTuple):
         return machine is None or arch in (machine.name, machine.compat32)
 
 
+def is_library(file: Located) -> bool:
+    """Whether *file* is for dlopen alone: it names no loader, and is called as libraries are."""
+    elf = file.tree.elf(file.at)
+    named = re.search(r"\.so(\.|$)", basename(file.path)) is not None
+    return not isinstance(elf, Missing) and elf.interpreter is None and (named or elf.soname is not None)
+
+
 def follow(container: Container, program: str, path: str, caller: Caller) -> Chain:
     """*program*, a name to be looked for in the directories of *path* or a path, through scripts to what runs them."""
     names = [program]

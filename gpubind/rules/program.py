@@ -9,16 +9,21 @@ from collections.abc import Iterator
 from posixpath import basename, dirname
 from typing import NamedTuple, Optional
 
+from gpubind.errors import like
 from gpubind.findings import cases_of, finding
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.image.cuda import wheels_with
 from gpubind.ldso.container import Failure, Located
+from gpubind.ldso.execve import is_library
 from gpubind.model import Finding, Missing
 from gpubind.names import DRIVER_SONAMES, PACKAGES
 from gpubind.rules.lacking import lacking
 from gpubind.rules.preflight import ProgramPreflight, search_path
 from gpubind.rules.unseen import softened, unseen_libraries, unseen_programs
+from gpubind.tree import Tree
 
+PLACES_LIMIT = 128
+"""Directories in which a program is looked for that is not where it was said to be."""
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 """Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
 
@@ -40,10 +45,13 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     here = _is_here(preflight, name)
     is_known = preflight.backend is not None and preflight.brought is not None
     maybe_bound = not is_known and (here or name.startswith(FROM_THE_HOST))
+    near, first = _near(preflight, name), _first_word(preflight, name)
     found = finding(
         "program-missing",
         subject=name,
         case=cases_of(
+            ("near", near),
+            ("of-words", first),
             ("of-script", chain.names[:-1]),
             ("of-capability", left and left[0].detail),
             ("on-host", here),
@@ -55,8 +63,36 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         script=chain.names[-2] if chain.names[:-1] else None,
         left_out=left[0].detail if left else None,
         directory=dirname(name),
+        near=near,
+        first=first,
     )
     yield softened(found, unseen_programs(preflight, name))
+
+
+def _near(preflight: ProgramPreflight, name: str) -> str:
+    """The question whether another program in the container was meant; empty if none is like it."""
+    container, own = preflight.container, basename(name)
+    path = search_path(preflight.image, preflight.plan, preflight.brought).split(":")
+    places = (f"{directory}/{own}" for directory in (*path, *_usual_directories(container.tree)))
+    elsewhere = [place for place in dict.fromkeys(places) if place.startswith("/") and container.locate(place)]
+    if elsewhere:
+        return f"did you mean `{elsewhere[0]}`? "
+    directories = [dirname(name)] if name.startswith("/") else path
+    return like(dict.fromkeys(n for d in directories if d.startswith("/") for n in container.tree.names(d)), own)
+
+
+def _usual_directories(tree: Tree) -> tuple[str, ...]:
+    """Where images have programs of their own, beside the directories of PATH."""
+    below = [f"{above}/{name}" for above in ("/opt", "/usr/local") for name in tree.names(above)]
+    return ("/app", "/app/bin", "/opt", *(f"{place}{end}" for place in below[:PLACES_LIMIT] for end in ("", "/bin")))
+
+
+def _first_word(preflight: ProgramPreflight, name: str) -> Optional[str]:
+    """The first of the words in *name*, if that is a program in the container: then it is a command line."""
+    first = name.split()[0] if len(name.split()) > 1 else None
+    path = search_path(preflight.image, preflight.plan, preflight.brought).split(":")
+    places = [first] if first and "/" in first else [f"{directory}/{first}" for directory in path if first]
+    return first if any(preflight.container.locate(place) for place in places) else None
 
 
 def program_on_host(preflight: ProgramPreflight) -> Iterator[Finding]:
@@ -133,7 +169,10 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         found = finding(
             "program-library-missing",
             subject=failure.name,
-            case="forbidden" if is_forbidden else own,
+            case=cases_of(
+                ("of-library", _is_library(preflight)),
+                ("forbidden" if is_forbidden else own or "", is_forbidden or own),
+            ),
             where=f"needed by {failure.needed_by}",
             program=program,
             message=failure.message,
@@ -150,6 +189,7 @@ def program_library_version(preflight: ProgramPreflight) -> Iterator[Finding]:
         found = finding(
             "program-library-version",
             subject=failure.name,
+            case="of-library" if _is_library(preflight) else None,
             where=f"needed by {failure.needed_by}",
             program=program,
             message=failure.message,
@@ -196,6 +236,12 @@ def _failures(preflight: ProgramPreflight, kind: str) -> Iterator[tuple[Failure,
         for failure in preflight.container.failures(started.file.path):
             if failure.kind == kind:
                 yield failure, started.file.path
+
+
+def _is_library(preflight: ProgramPreflight) -> bool:
+    """Whether it is a library that is named in the place of a program."""
+    file = preflight.chain.file
+    return file is not None and is_library(file)
 
 
 def _is_uncounted(preflight: ProgramPreflight, name: str) -> bool:
