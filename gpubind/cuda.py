@@ -1,5 +1,5 @@
-"""What is known of CUDA, of data/cuda.json, which names its sources: the drivers that serve each version, and where each
-framework of Python keeps the version that it was built for.
+"""What is known of CUDA, from data/cuda.json, which names its sources: the drivers that serve each version, and where
+each framework of Python keeps the version that it was built for.
 """
 
 from __future__ import annotations

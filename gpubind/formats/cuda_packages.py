@@ -1,8 +1,8 @@
 """The version of CUDA that the name of an installed package tells: pip's and conda's metadata, Spack's directories.
 
 Sources: the wheels `nvidia-cuda-runtime-cu11`, `-cu12` and `nvidia-cuda-runtime` (13), `torch`, `jax-cuda12-plugin`,
-`cupy-cuda12x`, `tensorrt-cu12`, `flash-attn`; PEP 440 (local versions: `2.4.1+cu124`); conda's `conda-meta/NAME-VERSION-BUILD.json`; Spack's install
-tree, `NAME-VERSION-HASH`; EasyBuild's `software/CUDA/VERSION`.
+`cupy-cuda12x`, `tensorrt-cu12`, `flash-attn`; PEP 440 (local versions: `2.4.1+cu124`); conda's
+`conda-meta/NAME-VERSION-BUILD.json`; Spack's install tree, `NAME-VERSION-HASH`; EasyBuild's `software/CUDA/VERSION`.
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ class _Cuda(NamedTuple):
 
 
 def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
-    """The CUDA of what the program imports, or of the image, is newer than its libcuda serves, and nothing bridges it."""
+    """The CUDA of what the program imports, or of the image, is newer than its libcuda serves; nothing bridges it."""
     cuda = _in_use(preflight)
-    for every in (preflight.imported_cuda, preflight.every_cuda) if cuda is not None else ():
+    for every in (preflight.imported_cuda, preflight.every_cuda):
         wanted = wanted_cuda(every)
-        if wanted is not None and not _is_served(wanted, cuda):
+        if wanted is not None and cuda is not None and not _is_served(wanted, cuda):
             yield _too_new(preflight, cuda, wanted, every)
             return
 

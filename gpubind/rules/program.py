@@ -89,7 +89,7 @@ def _usual_directories(tree: Tree) -> tuple[str, ...]:
 
 def _first_word(preflight: ProgramPreflight, name: str) -> Optional[str]:
     """The first of the words in *name*, if that is a program in the container: then it is a command line."""
-    first = name.split()[0] if len(name.split()) > 1 else None
+    first = name.split(maxsplit=1)[0] if len(name.split()) > 1 else None
     path = search_path(preflight.image, preflight.plan, preflight.brought).split(":")
     places = [first] if first and "/" in first else [f"{directory}/{first}" for directory in path if first]
     return first if any(preflight.container.locate(place) for place in places) else None
