@@ -15,6 +15,7 @@ from gpubind.execute import callers_environ, find_program
 from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
 from gpubind.image import Image
+from gpubind.image.open import nearest
 from gpubind.ldso.brought import Brought
 from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.planner.placement import Layout
@@ -85,7 +86,8 @@ def choose_runtime(image: str, environ: Mapping[str, str], *, elsewhere: bool = 
     if image_form(image) is None and found.store is not None and "file" not in found.images:
         # Its store would look for an image that is called so, and blame the network.
         why = f"it does not exist, and {found.name} starts no files"
-        hint = f"look at the path; an image of {found.name}'s store has a name without a path"
+        near = nearest(image)
+        hint = near or f"look at the path; an image of {found.name}'s store has a name without a path"
         raise HostReadError("no-image", "the image cannot be read", where=image, why=why, hint=hint)
     is_name = form == "directory" and found.store is not None and not image.startswith(("/", "."))
     why = f"the first in PATH of those that start {WORDS_OF_FORMS[form]}"

@@ -238,6 +238,8 @@ def _look_at(
         if opened is not None:
             _need_kind(opened, image, runtime)
         return opened
+    if form in (None, "reference") and not wanted.dry_run and _is_no_path(image, runtime):
+        return _opened(image, machine, runtime, wanted, DAMAGE)
     if form not in ("file", "layout", "archive"):
         if wanted.check and not wanted.quiet:
             complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
@@ -246,6 +248,22 @@ def _look_at(
     if opened is not None and not has_prefix:
         _need_kind(opened, image, runtime)
     return opened
+
+
+def _is_no_path(image: str, runtime: "Runtime") -> bool:
+    """Whether *image* is a path for *runtime*, and surely one to nothing: the runtime would say so, after the plan.
+
+    A word with a colon may be of a kind that only the runtime knows.
+    """
+    if "reference" in runtime.images or (":" in image and not image.startswith(("/", "."))):
+        return False
+    try:
+        os.lstat(image)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _opened(

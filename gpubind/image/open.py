@@ -10,7 +10,7 @@ from typing import Optional, Union
 from gpubind.arch import Architecture, architecture
 from gpubind.blob.base import open_blob
 from gpubind.budget import bounded
-from gpubind.errors import FormatError, HostReadError, UsageError
+from gpubind.errors import FormatError, HostReadError, UsageError, like
 from gpubind.formats.magic import meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
@@ -73,7 +73,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
     except (OSError, ValueError) as error:
         absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
         why = "it does not exist" if absent else getattr(error, "strerror", None) or str(error)
-        raise _no_image(label, why) from error
+        raise _no_image(label, why, nearest(path) if absent else "") from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):
             raise _no_image(label, "it is a directory, not an archive", f"for an OCI layout: `oci:{path}`")
@@ -141,6 +141,16 @@ def _unpulled(reference: str, scheme: str) -> UsageError:
     if scheme == "docker":
         hint += "; or `podman pull` and podman:NAME"
     return UsageError("unpulled-image", "the image is not on this machine", where=reference, hint=hint)
+
+
+def nearest(path: str) -> str:
+    """The question whether a file beside *path*, which does not exist, was meant; empty if none has such a name."""
+    directory, slash, name = path.rpartition("/")
+    try:
+        names = sorted(os.listdir(directory + slash or "."))
+    except OSError:
+        return ""
+    return like(names, name).rstrip()
 
 
 def _no_image(reference: str, why: str, hint: str = "") -> HostReadError:

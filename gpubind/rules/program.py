@@ -9,21 +9,17 @@ from collections.abc import Iterator
 from posixpath import basename, dirname
 from typing import NamedTuple, Optional
 
-from gpubind.errors import like
 from gpubind.findings import cases_of, finding
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.image.cuda import wheels_with
 from gpubind.ldso.container import Failure, Located
-from gpubind.ldso.execve import is_library
+from gpubind.ldso.execve import first_program, is_library, nearest_program
 from gpubind.model import Finding, Missing
 from gpubind.names import DRIVER_SONAMES, PACKAGES
 from gpubind.rules.lacking import lacking
 from gpubind.rules.preflight import ProgramPreflight, search_path
 from gpubind.rules.unseen import softened, unseen_libraries, unseen_programs
-from gpubind.tree import Tree
 
-PLACES_LIMIT = 128
-"""Directories in which a program is looked for that is not where it was said to be."""
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 """Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
 
@@ -45,7 +41,8 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     here = _is_here(preflight, name)
     is_known = preflight.backend is not None and preflight.brought is not None
     maybe_bound = not is_known and (here or name.startswith(FROM_THE_HOST))
-    near, first = _near(preflight, name), _first_word(preflight, name)
+    path = search_path(preflight.image, preflight.plan, preflight.brought)
+    near, first = nearest_program(preflight.container, name, path), first_program(preflight.container, name, path)
     found = finding(
         "program-missing",
         subject=name,
@@ -58,7 +55,7 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
             ("maybe-bound", maybe_bound),
         ),
         severity="warning" if maybe_bound else "error",
-        where=search_path(preflight.image, preflight.plan, preflight.brought),
+        where=path,
         why=chain.stop.why,
         script=chain.names[-2] if chain.names[:-1] else None,
         left_out=left[0].detail if left else None,
@@ -67,32 +64,6 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         first=first,
     )
     yield softened(found, unseen_programs(preflight, name))
-
-
-def _near(preflight: ProgramPreflight, name: str) -> str:
-    """The question whether another program in the container was meant; empty if none is like it."""
-    container, own = preflight.container, basename(name)
-    path = search_path(preflight.image, preflight.plan, preflight.brought).split(":")
-    places = (f"{directory}/{own}" for directory in (*path, *_usual_directories(container.tree)))
-    elsewhere = [place for place in dict.fromkeys(places) if place.startswith("/") and container.locate(place)]
-    if elsewhere:
-        return f"did you mean `{elsewhere[0]}`? "
-    directories = [dirname(name)] if name.startswith("/") else path
-    return like(dict.fromkeys(n for d in directories if d.startswith("/") for n in container.tree.names(d)), own)
-
-
-def _usual_directories(tree: Tree) -> tuple[str, ...]:
-    """Where images have programs of their own, beside the directories of PATH."""
-    below = [f"{above}/{name}" for above in ("/opt", "/usr/local") for name in tree.names(above)]
-    return ("/app", "/app/bin", "/opt", *(f"{place}{end}" for place in below[:PLACES_LIMIT] for end in ("", "/bin")))
-
-
-def _first_word(preflight: ProgramPreflight, name: str) -> Optional[str]:
-    """The first of the words in *name*, if that is a program in the container: then it is a command line."""
-    first = name.split(maxsplit=1)[0] if len(name.split()) > 1 else None
-    path = search_path(preflight.image, preflight.plan, preflight.brought).split(":")
-    places = [first] if first and "/" in first else [f"{directory}/{first}" for directory in path if first]
-    return first if any(preflight.container.locate(place) for place in places) else None
 
 
 def program_on_host(preflight: ProgramPreflight) -> Iterator[Finding]:
