@@ -60,9 +60,8 @@ def brought(start: Start) -> Brought:
 
 def _pythons(start: Start) -> Iterator[EnvVar]:
     """What decides where Python looks: the user's word, else the caller's own variable where the image has none."""
-    home = next((spec.target for spec in _home(start, ())), None)
-    if home is not None:
-        yield EnvVar("HOME", "set", home, None, "runtime")
+    source, _, target = (start.options.last("home") or start.home or "").partition(":")
+    yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
     for name in PYTHON_VARIABLES:
         told = said(start, name)
         if told is not None and told.text is not None:
