@@ -48,8 +48,9 @@ def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
     if file is None or preflight.chain.stop is not None:
         return
     is_other = preflight.imports is None and _INTERPRETER.fullmatch(basename(file.path))
-    if is_other or (preflight.imports is not None and not _every(preflight)):
-        case = None if is_other else "of-python"
+    is_slow = preflight.image.tree.restarts and preflight.imports is not None
+    if is_other or is_slow or (preflight.imports is not None and not _every(preflight)):
+        case = None if is_other else "of-archive" if is_slow else "of-python"
         yield finding("imports-not-checked", subject=file.path, case=case, where=file.path)
 
 
@@ -63,7 +64,7 @@ def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
 
 def _refused(preflight: ImagePreflight) -> Iterator[tuple[Framework, str, tuple[Failure, ...]]]:
     """The first library of each framework that does not load, with its path, and why."""
-    if not preflight.every_cuda:
+    if not preflight.every_cuda or preflight.image.tree.restarts:
         return
     tree, every = preflight.container.tree, _every(preflight)
     places = dict.fromkeys(packages for _, packages in every)
