@@ -1,10 +1,12 @@
-"""Which versions of CUDA a driver serves: data/cuda.json, which names its sources."""
+"""What is known of CUDA, from data/cuda.json, which names its sources: the drivers that serve each version, and where
+each framework of Python keeps the version that it was built for.
+"""
 
 from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from gpubind.data import read_data
 
@@ -18,10 +20,50 @@ class Versions(NamedTuple):
     """CUDA major version -> the oldest driver on which every toolkit of that major version runs."""
 
 
+class Framework(NamedTuple):
+    """A Python package that uses CUDA. Its paths count from the directory that Python has its packages in."""
+
+    name: str
+    """As its authors call it."""
+    versions: dict[str, str]
+    """Files that hold the version of CUDA, and the regular expression whose group it is."""
+    opens: tuple[str, ...]
+    """Libraries that it opens by name; without any of them it uses no GPU, whatever it was built for."""
+    libraries: tuple[str, ...]
+    """Patterns of its own libraries, which the loader must find everything for."""
+    beside: tuple[str, ...]
+    """Directories with libraries that are loaded before its own."""
+    without: str
+    """What happens if its libraries do not load."""
+    is_fatal: bool
+    """Whether its import fails then."""
+
+
+@lru_cache(maxsize=1)
+def _table() -> Any:
+    return json.loads(read_data("data/cuda.json"))
+
+
 @lru_cache(maxsize=1)
 def _versions() -> Versions:
-    table = json.loads(read_data("data/cuda.json"))
-    return Versions(table["first_driver"], table["minor_compatible"])
+    return Versions(_table()["first_driver"], _table()["minor_compatible"])
+
+
+@lru_cache(maxsize=1)
+def frameworks() -> dict[str, Framework]:
+    """The frameworks by the name of their directory, or the beginning of the name of their one module."""
+    return {
+        directory: Framework(
+            row["name"],
+            row.get("versions", {}),
+            tuple(row.get("opens", ())),
+            tuple(row["libraries"]),
+            tuple(row.get("beside", ())),
+            row["without"],
+            row.get("is_fatal", False),
+        )
+        for directory, row in _table()["frameworks"].items()
+    }
 
 
 def _numbers(version: str) -> tuple[int, ...]:

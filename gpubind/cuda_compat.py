@@ -11,12 +11,12 @@ module and the compat driver is newer; without one, its branch is newer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Optional
 
 from gpubind.cuda import cuda_max
 from gpubind.formats.require import version_key
-from gpubind.model import Driver, Gpu, ImageFacts, ImageLibrary
+from gpubind.model import Driver, Gpu, ImageCuda, ImageLibrary
 
 _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
 _WORKSTATION = re.compile(r"\b(Quadro|RTX|NVS|GTX)\b", re.IGNORECASE)
@@ -74,9 +74,9 @@ def serves(library: ImageLibrary) -> Optional[str]:
     return library.note.cuda if library.note is not None else cuda_max(library.version)
 
 
-def wanted_cuda(facts: ImageFacts) -> Optional[str]:
-    """`12.6`: the CUDA that an image is for; None if nothing in it says so."""
-    match = re.match(r"([0-9]{1,3}\.[0-9]{1,3})(\.|$)", facts.cuda or "")
+def wanted_cuda(every: Sequence[ImageCuda]) -> Optional[str]:
+    """`12.6`: the CUDA that is wanted where *every* one of these is there, the newest first; None if there is none."""
+    match = re.match(r"([0-9]{1,3}\.[0-9]{1,3})(\.|$)", every[0].version) if every else None
     return match.group(1) if match else None
 
 

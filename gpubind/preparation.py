@@ -15,6 +15,7 @@ from gpubind.execute import callers_environ, find_program
 from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
 from gpubind.image import Image
+from gpubind.image.open import nearest
 from gpubind.ldso.brought import Brought
 from gpubind.model import ContainerPath, HostPath, Plan
 from gpubind.planner.placement import Layout
@@ -85,7 +86,8 @@ def choose_runtime(image: str, environ: Mapping[str, str], *, elsewhere: bool = 
     if image_form(image) is None and found.store is not None and "file" not in found.images:
         # Its store would look for an image that is called so, and blame the network.
         why = f"it does not exist, and {found.name} starts no files"
-        hint = f"look at the path; an image of {found.name}'s store has a name without a path"
+        near = nearest(image)
+        hint = near or f"look at the path; an image of {found.name}'s store has a name without a path"
         raise HostReadError("no-image", "the image cannot be read", where=image, why=why, hint=hint)
     is_name = form == "directory" and found.store is not None and not image.startswith(("/", "."))
     why = f"the first in PATH of those that start {WORDS_OF_FORMS[form]}"
@@ -270,10 +272,12 @@ def preflight_of(
         name = runtime.name if runtime is not None else None
         is_here = runtime is None and host.local is not None and program is not None
         brought = _usually_brought(plan, host) if is_here else None
-        return preflight(host, plan, image, backend=name, program=program, brought=brought)
+        return preflight(host, plan, image, backend=name, program=program, brought=brought, may_be_library=True)
     start = staged(start, plan, image, write=False)
     brought = brought_by(start, plan, image) if host.local is not None else None
-    made = preflight(host, plan, image, backend=runtime.name, start=start, program=program, brought=brought)
+    made = preflight(
+        host, plan, image, backend=runtime.name, start=start, program=program, brought=brought, may_be_library=True
+    )
     if host.local is not None and find_program(runtime.name, start.environ) is None:
         hint = "install it, or name another with --backend"
         made = made._replace(limit=RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,37 @@ def test_what_costs_too_much_only_after_it_was_opened_is_started_too(
         made = capfd.readouterr()
         assert "libcuda.so.1" in made.out
         assert ("warning: over-bounds" in made.err) == (backend == "apptainer")
+
+
+def begin(machine: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """As `start`, and it is really started."""
+    root = ("--root", str(machine / "driver"), "--dev-root", str(machine / "driver"))
+    argv = [sys.executable, "-m", "gpubind", words[0], *root, *words[1:]]
+    environ = {**os.environ, "PATH": f"{machine}:{os.environ['PATH']}"}
+    return subprocess.run(argv, env=environ, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("line", [("exec", "--backend", "apptainer"), ("wrap", "--", "apptainer", "exec", "--nv")])
+def test_a_mistyped_path_is_refused_with_the_nearest_name_before_anything_is_started(
+    machine: Path, line: tuple[str, ...]
+) -> None:
+    (machine / "bookworm.sif").write_text("")
+    done = begin(machine, *line, f"{machine}/bookwrm.sif", "true")
+    assert done.returncode == EXIT_NOT_STARTED
+    assert "error: no-image" in done.stderr
+    assert "did you mean `bookworm.sif`?" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("image", ["docker://debian", "instance://job", "docker-archive:gone.tar", "b:c", "loop.sif"])
+def test_what_may_be_no_path_or_is_there_is_left_to_the_runtime(machine: Path, image: str) -> None:
+    (machine / "loop.sif").symlink_to("loop.sif")
+    image = f"{machine}/{image}" if image == "loop.sif" else image
+    done = begin(machine, "exec", "--backend", "apptainer", image, "true")
+    assert (done.returncode, "apptainer version" in done.stdout) == (0, True), done.stderr
+
+
+def test_a_command_that_is_only_printed_may_be_for_an_image_of_another_machine(machine: Path) -> None:
+    assert (
+        begin(machine, "exec", "--dry-run", "--backend", "apptainer", "/of/another/machine.sif", "true").returncode == 0
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Optional, TypeVar
 
-from gpubind.answers import exists, is_directory, is_file
+from gpubind.answers import exists, is_directory, is_file, lexists
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, vendors_of
 from gpubind.cli.output import complain, report, warn
 from gpubind.errors import (
@@ -258,6 +258,8 @@ def _look_at(
         if opened is not None:
             _need_kind(opened, image, runtime)
         return opened
+    if form in (None, "reference") and not wanted.dry_run and _is_no_path(image, runtime):
+        return _opened(image, machine, runtime, wanted, DAMAGE)
     if form not in ("file", "layout", "archive"):
         if wanted.check and not wanted.quiet:
             complain(f"warning: image-not-checked: `{image}` is no file here; the host alone is checked\n")
@@ -266,6 +268,16 @@ def _look_at(
     if opened is not None and not has_prefix:
         _need_kind(opened, image, runtime)
     return opened
+
+
+def _is_no_path(image: str, runtime: "Runtime") -> bool:
+    """Whether *image* is a path for *runtime*, and surely one to nothing: the runtime would say so, after the plan.
+
+    A word with a colon may be of a kind that only the runtime knows.
+    """
+    if "reference" in runtime.images or (":" in image and not image.startswith(("/", "."))):
+        return False
+    return not lexists(image)
 
 
 def _opened(

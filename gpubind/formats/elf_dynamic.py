@@ -22,6 +22,7 @@ TAGS_LIMIT = NEEDED_LIMIT + 1024  # beside these, about 40
 TAGS_AT_ONCE = 64
 VERSIONS_LIMIT = 4096
 STRING_LIMIT = 4096
+SEARCH_PATH_LIMIT = 1 << 16  # that of TensorFlow 2.21 has 20,000 characters
 STRING_STEP = 128
 NOTE_LIMIT = NAMES_LIMIT = 1 << 16
 OFFSET_LIMIT = 1 << 62
@@ -165,14 +166,14 @@ class _Dynamic:
         self.last: dict[int, int] = {}
         """Of each tag the last value: that which ld.so keeps."""
 
-    def string(self, at: int) -> str:
-        """The string at place *at*."""
+    def string(self, at: int, limit: int = STRING_LIMIT) -> str:
+        """The string at place *at*, of no more than *limit* characters."""
         table = self.last.get(DT_STRTAB)
         if table is None:
             raise _damaged("string table", "the file has no string table")
         data = self._file.load(table + at, STRING_STEP, "string table")
         if b"\0" not in data:
-            data = self._file.load(table + at, STRING_LIMIT + 1, "string table")
+            data = self._file.load(table + at, limit + 1, "string table")
         text, end, _ = data.partition(b"\0")
         if not end:
             raise _damaged("string table", f"a string of {len(data)} characters or more")
@@ -180,7 +181,8 @@ class _Dynamic:
 
     def text(self, tag: int) -> Optional[str]:
         """The string that *tag* names; None where there is no such tag."""
-        return None if tag not in self.last else self.string(self.last[tag])
+        limit = SEARCH_PATH_LIMIT if tag in (DT_RPATH, DT_RUNPATH) else STRING_LIMIT
+        return None if tag not in self.last else self.string(self.last[tag], limit)
 
 
 def _read_dynamic(file: _File) -> _Dynamic:

@@ -1,7 +1,8 @@
 """Which versions of CUDA an image has: the toolkit, its configuration, and what pip, conda, Spack and EasyBuild put in.
 
-Fixed places are listed, and the file names tell; nothing is searched. A Python environment or conda's is looked for in
-the prefixes of PATH and in those where images have them.
+Fixed places are listed, and the names of files tell; of the frameworks in `gpubind.cuda` a file that they are built
+with, or what their libraries are linked with. Nothing is searched. A Python environment or conda's is looked for in the
+prefixes of PATH and in those where images have them.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Literal, Optional
 
+from gpubind.cuda import Framework, frameworks
 from gpubind.formats.cuda_packages import (
     cuda_of_conda,
+    cuda_of_digits,
     cuda_of_easybuild,
+    cuda_of_library,
     cuda_of_spack,
-    cuda_of_torch,
     cuda_of_wheel,
 )
 from gpubind.formats.require import version_key
+from gpubind.ldso.python import site_packages
 from gpubind.model import ImageCuda, Missing
 from gpubind.tree import Tree
 
@@ -36,15 +41,65 @@ DIRECTORIES_LIMIT = 256
 """Prefixes, and directories of Spack's, that are listed: an image with thousands of them must not take minutes."""
 
 
-def read_cuda(tree: Tree, variable: Optional[str], path: str) -> tuple[ImageCuda, ...]:
+Find = Callable[[str], object]
+"""Where the loader finds a library, by soname; None, if nowhere."""
+
+
+def read_cuda(tree: Tree, variable: Optional[str], path: str, find: Find) -> tuple[ImageCuda, ...]:
     """What is there, the newest first; of equal versions of one origin, the first that is found.
 
     *variable* is the value of CUDA_VERSION in the image's environment, *path* that of PATH.
     """
-    found: dict[tuple[tuple[int, ...], str], ImageCuda] = {}
-    for cuda in _every(tree, variable, path):
-        found.setdefault((version_key(cuda.version)[:2], cuda.origin), cuda)
-    return tuple(sorted(found.values(), key=lambda cuda: version_key(cuda.version)[:2], reverse=True))
+    return newest_first((*_of_image(tree, variable), *cuda_below(tree, prefixes_of(tree, path), find)))
+
+
+def newest_first(found: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
+    """*found* by version; of equal ones of one origin, the first."""
+    first: dict[tuple[tuple[int, ...], str], ImageCuda] = {}
+    for cuda in found:
+        first.setdefault((version_key(cuda.version)[:2], cuda.origin), cuda)
+    return tuple(sorted(first.values(), key=lambda cuda: version_key(cuda.version)[:2], reverse=True))
+
+
+def cuda_below(tree: Tree, prefixes: Iterable[str], find: Find) -> Iterator[ImageCuda]:
+    """What Python's packages and conda's records in *prefixes* tell."""
+    for prefix in prefixes:
+        yield from cuda_of_packages(tree, _each_once(tree, site_packages(tree, prefix)), find)
+        yield from cuda_of_records(tree, prefix)
+
+
+def cuda_of_packages(tree: Tree, directories: Iterable[str], find: Find) -> Iterator[ImageCuda]:
+    """What the packages in *directories* tell by the names of their metadata, and frameworks by files of theirs."""
+    for packages in directories:
+        for name in tree.names(packages):
+            version = cuda_of_wheel(name)
+            framework = frameworks().get(name)
+            if version:
+                yield ImageCuda(version, "pip", f"{packages}/{name}")
+            elif framework is not None:
+                yield from _of_framework(tree, packages, framework, find)
+
+
+def cuda_of_records(tree: Tree, prefix: str) -> Iterator[ImageCuda]:
+    """What conda's records in *prefix* tell."""
+    return _named(tree, f"{prefix}/conda-meta", cuda_of_conda, "conda")
+
+
+def packages_of(tree: Tree, path: str) -> tuple[str, ...]:
+    """The directories in which the Pythons of an image with that PATH have their packages."""
+    places = (place for prefix in prefixes_of(tree, path) for place in site_packages(tree, prefix))
+    return tuple(_each_once(tree, places))
+
+
+def framework_libraries(tree: Tree, packages: str, framework: Framework) -> tuple[str, ...]:
+    """The libraries of *framework* in the directory *packages*."""
+    return tuple(path for pattern in framework.libraries for path in _matching(tree, packages, pattern))
+
+
+def wheel_directories(tree: Tree, packages: str) -> tuple[str, ...]:
+    """The directories of NVIDIA's wheels in *packages* that have libraries."""
+    names = tree.names(f"{packages}/nvidia")
+    return tuple(place for name in names if tree.names(place := f"{packages}/nvidia/{name}/lib"))
 
 
 def wheels_with(tree: Tree, path: str, soname: str) -> Optional[str]:
@@ -52,12 +107,8 @@ def wheels_with(tree: Tree, path: str, soname: str) -> Optional[str]:
 
     Programs find it by a search path of their own (RPATH), or not at all. *path* is PATH in the image.
     """
-    for prefix in _prefixes(tree, path):
-        for packages in _site_packages(tree, prefix):
-            for name in tree.names(f"{packages}/nvidia"):
-                if soname in tree.names(f"{packages}/nvidia/{name}/lib"):
-                    return f"{packages}/nvidia/{name}/lib"
-    return None
+    places = (place for packages in packages_of(tree, path) for place in wheel_directories(tree, packages))
+    return next((place for place in places if soname in tree.names(place)), None)
 
 
 def version_in(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
@@ -66,16 +117,13 @@ def version_in(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
     return match.group(1) if match else None
 
 
-def _every(tree: Tree, variable: Optional[str], path: str) -> Iterator[ImageCuda]:
+def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
+    """What the toolkit and the image's configuration, Spack and EasyBuild tell."""
     toolkit = _toolkit(tree)
     if toolkit:
         yield ImageCuda(toolkit, "toolkit", "/usr/local/cuda")
     elif variable and re.match(r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}$", variable):
         yield ImageCuda(variable, "variable", "CUDA_VERSION")
-    for prefix in _prefixes(tree, path):
-        for packages in _site_packages(tree, prefix):
-            yield from _of_wheels(tree, packages)
-        yield from _named(tree, f"{prefix}/conda-meta", cuda_of_conda, "conda")
     for directory in _spack_directories(tree):
         yield from _named(tree, directory, cuda_of_spack, "spack")
     for root in EASYBUILD:
@@ -103,33 +151,48 @@ def _toolkit(tree: Tree) -> Optional[str]:
     return version_in(tree, "/usr/local/cuda/version.txt", "CUDA Version ")
 
 
-def _of_wheels(tree: Tree, packages: str) -> Iterator[ImageCuda]:
-    """What the wheels in the directory *packages* say; torch carries libraries of CUDA, or wants NVIDIA's wheels."""
-    for name in tree.names(packages):
-        version = cuda_of_wheel(name)
-        if version:
-            yield ImageCuda(version, "pip", f"{packages}/{name}")
-        elif name == "torch":
-            torch = cuda_of_torch(tree.text(f"{packages}/torch/version.py") or "")
-            if torch:
-                yield ImageCuda(torch, "pip", f"{packages}/torch/version.py")
+def _of_framework(tree: Tree, packages: str, framework: Framework, find: Find) -> Iterator[ImageCuda]:
+    """The CUDA that *framework* was built for, if it could use it: what it opens by name must be there."""
+    cuda = _built_for(tree, packages, framework)
+    if cuda is None:
+        return
+    major = cuda.version.partition(".")[0]
+    opens = tuple(name.format(major=major) for name in framework.opens)
+    wheels = wheel_directories(tree, packages) if opens else ()
+    if not opens or any(find(name) or any(name in tree.names(place) for place in wheels) for name in opens):
+        yield cuda
 
 
-def _prefixes(tree: Tree, path: str) -> Iterator[str]:
+def _built_for(tree: Tree, packages: str, framework: Framework) -> Optional[ImageCuda]:
+    for file, pattern in framework.versions.items():
+        match = re.search(pattern, tree.text(f"{packages}/{file}") or "", re.MULTILINE)
+        if match:
+            version = match.group(1)
+            return ImageCuda(version if "." in version else cuda_of_digits(version), "pip", f"{packages}/{file}")
+    for library in framework_libraries(tree, packages, framework):
+        elf = tree.elf(library)
+        needed = () if isinstance(elf, Missing) else elf.needed
+        versions = [version for name in needed if (version := cuda_of_library(name))]
+        if versions:
+            return ImageCuda(max(versions, key=version_key), "pip", library)
+    return None
+
+
+def _matching(tree: Tree, directory: str, pattern: str) -> Iterator[str]:
+    """The paths below *directory* that match *pattern*, whose components may have a `*`."""
+    head, _, rest = pattern.partition("/")
+    for name in tree.names(directory):
+        if fnmatchcase(name, head):
+            yield from _matching(tree, f"{directory}/{name}", rest) if rest else (f"{directory}/{name}",)
+
+
+def prefixes_of(tree: Tree, path: str) -> Iterator[str]:
     """Each prefix that may have a Python or conda's records, once, with the environments below it."""
     of_path = (part.rpartition("/")[0] for part in path.split(":") if part.startswith("/") and part.endswith("/bin"))
     in_opt = (f"/opt/{name}" for name in tree.names("/opt"))
     above = tuple(dict.fromkeys(prefix for prefix in (*of_path, *PREFIXES, *in_opt) if prefix))
     below = (f"{prefix}/envs/{name}" for prefix in above for name in tree.names(f"{prefix}/envs"))
     return _each_once(tree, (*above, *below))
-
-
-def _site_packages(tree: Tree, prefix: str) -> Iterator[str]:
-    """The directories of *prefix* in which Python has its packages."""
-    for library in ("lib", "lib64"):
-        pythons = [name for name in tree.names(f"{prefix}/{library}") if name.startswith("python3")]
-        places = (f"{prefix}/{library}/{name}/{kind}-packages" for name in pythons for kind in ("site", "dist"))
-        yield from _each_once(tree, places)
 
 
 def _spack_directories(tree: Tree) -> Iterator[str]:

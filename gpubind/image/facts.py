@@ -33,7 +33,7 @@ COMPAT = tuple(
 COMPAT_LIMIT = 64  # paths of these; an image has one toolkit, or a few
 
 _VARIABLE = re.compile(
-    r"LD_LIBRARY_PATH|PATH|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
+    r"LD_LIBRARY_PATH|PATH|PYTHON(HOME|NOUSERSITE|PATH|USERBASE)|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
     r"|GBM_BACKENDS_PATH|VDPAU_DRIVER_PATH"
 )
 _DRIVER_VERSION = re.compile(r"\.so\.([0-9]{2,4}(?:\.[0-9]+){1,2})$")
@@ -78,7 +78,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
     if env is None:
         env, undecided = of_interest(read_environment(tree))
     env = {name: value for name, value in sorted(env.items()) if _VARIABLE.fullmatch(name)}
-    cuda = read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""))
+    cuda = read_cuda(tree, env.get("CUDA_VERSION"), env.get("PATH", ""), loader.find)
     facts = ImageFacts(
         kind=kind,
         label=label,

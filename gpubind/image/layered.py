@@ -89,6 +89,7 @@ class LayeredTree(OpenedTree):
         super().__init__(root)
         self._layers = layers
         self._near = Near(layers) if near else None
+        self.restarts = any(blob.restarts for blob in layers.blobs)
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         entry = self._layers.find(path)

@@ -11,7 +11,7 @@ from gpubind.answers import ABSENT, answer_in, could_not_look, is_file, lexists,
 from gpubind.arch import Architecture, architecture
 from gpubind.blob.base import WHAT, open_blob
 from gpubind.budget import bounded
-from gpubind.errors import FormatError, HostReadError, UnseenError, UsageError
+from gpubind.errors import FormatError, HostReadError, UnseenError, UsageError, like
 from gpubind.formats.magic import meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
@@ -75,7 +75,8 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         answer = answer_in(error)
         if answer is None:
             raise could_not_look(label, error, WHAT) from error
-        raise _no_image(label, "it does not exist" if answer == ABSENT else reason(error)) from error
+        why = "it does not exist" if answer == ABSENT else reason(error)
+        raise _no_image(label, why, nearest(path) if answer == ABSENT else "") from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):
             raise _no_image(label, "it is a directory, not an archive", f"for an OCI layout: `oci:{path}`")
@@ -146,6 +147,16 @@ def _unpulled(reference: str, scheme: str) -> UsageError:
     if scheme == "docker":
         hint += "; or `podman pull` and podman:NAME"
     return UsageError("unpulled-image", "the image is not on this machine", where=reference, hint=hint)
+
+
+def nearest(path: str) -> str:
+    """The question whether a file beside *path*, which does not exist, was meant; empty if none has such a name."""
+    directory, slash, name = path.rpartition("/")
+    try:
+        names = sorted(os.listdir(directory + slash or "."))
+    except OSError:
+        return ""
+    return like(names, name).rstrip()
 
 
 def _no_image(reference: str, why: str, hint: str = "") -> HostReadError:

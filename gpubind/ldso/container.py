@@ -16,6 +16,7 @@ from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.ldso.brought import Brought, UserBind
 from gpubind.ldso.hwcaps import Cpu
 from gpubind.ldso.loader import Glibc, Loader
+from gpubind.ldso.mounted import MountedTree
 from gpubind.ldso.namespace import Cover, Namespace, Place
 from gpubind.ldso.places import Places
 from gpubind.ldso.versions import newest, numbers
@@ -148,6 +149,8 @@ class Container:
         lenient = image.tree.lenient
         self._lenient = self._namespace if lenient is image.tree else Namespace(lenient, covers)
         self._places = Places(image, self._has_directory, self._may_have_directory, cpu, self._glibc)
+        self.tree: Tree = MountedTree(self._lenient)
+        """The files that a process of the container sees."""
         self._located: dict[str, Optional[Located]] = {}
         self._loaded: dict[str, Loaded] = {}
 
@@ -182,6 +185,11 @@ class Container:
             else:
                 self._loaded[path] = self._load(first)
         return self._loaded[path]
+
+    def load_beside(self, path: str, directories: Iterable[str]) -> Loaded:
+        """As `load`, where whoever opens *path* has opened the libraries in *directories* first, or knows them."""
+        first = self.locate(path)
+        return Loaded((), ()) if first is None else self._load(first, tuple(directories))
 
     def closure(self, path: str) -> Optional[Closure]:
         """What the loader maps for the library or program at *path*; None if it cannot be read."""
@@ -263,11 +271,11 @@ class Container:
         place = self._lenient.look(path) if path.startswith("/") else None
         return place is None or (place.kind == "dir" if isinstance(place, Place) else place.why != "absent")
 
-    def _load(self, first: Located) -> Loaded:
+    def _load(self, first: Located, beside: tuple[str, ...] = ()) -> Loaded:
         facts = first.tree.elf(first.at)
         if isinstance(facts, Missing):
             return Loaded((first,), (Failure("unreadable", first.path, None, first.path, str(facts)),))
-        closure = self._closure(first, facts)
+        closure = self._closure(first, facts, beside)
         failures = list(closure.missing)
         for here in closure.objects:
             failures += _missing_versions(here, closure.names)
@@ -288,7 +296,7 @@ class Container:
                 path = here.file.path
                 yield Failure("stack", here.elf.soname or basename(path), None, path)
 
-    def _closure(self, first: Located, facts: ElfFacts) -> Closure:
+    def _closure(self, first: Located, facts: ElfFacts, beside: tuple[str, ...] = ()) -> Closure:
         objects = [self._mapped(first, facts, _origin(first, facts))]
         names: dict[str, Optional[Object]] = {facts.soname or basename(first.path): objects[0]}
         missing: list[Failure] = []
@@ -302,7 +310,7 @@ class Container:
             for name in here.elf.needed:
                 if name in names or len(objects) > OBJECTS_LIMIT or len(missing) >= MISSING_LIMIT:
                     continue
-                found = self._search(name, rpaths, here.runpath, here.elf)
+                found = self._search(name, rpaths, (*here.runpath, *beside), here.elf)
                 elf = Missing("absent") if found is None else found.tree.elf(found.at)
                 if found is None or isinstance(elf, Missing):
                     names[name] = None

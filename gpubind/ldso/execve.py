@@ -6,10 +6,11 @@ Source: execve(2) and execvp(3) for scripts and interpreters; Linux `fs/exec.c`,
 from __future__ import annotations
 
 import re
-from posixpath import basename
+from posixpath import basename, dirname
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.arch import architecture
+from gpubind.errors import like
 from gpubind.formats.elf import ElfIdent
 from gpubind.formats.env_arguments import EnvError, parse_env_arguments
 from gpubind.ldso.container import Container, Located
@@ -20,6 +21,8 @@ SCRIPTS_LIMIT = 5
 LINE_LIMIT = 256
 """Bytes of a script's first line that the kernel looks at (BINPRM_BUF_SIZE)."""
 SCRIPT_SIZE_LIMIT = 64 << 20
+PLACES_LIMIT = 128
+"""Directories in which a program is looked for that is not where it was said to be."""
 
 
 class Stop(NamedTuple):
@@ -68,6 +71,13 @@ class Caller(NamedTuple):
         return machine is None or arch in (machine.name, machine.compat32)
 
 
+def is_library(file: Located) -> bool:
+    """Whether *file* is for dlopen alone: it names no loader, and is called as libraries are."""
+    elf = file.tree.elf(file.at)
+    named = re.search(r"\.so(\.|$)", basename(file.path)) is not None
+    return not isinstance(elf, Missing) and elf.interpreter is None and (named or elf.soname is not None)
+
+
 def follow(container: Container, program: str, path: str, caller: Caller) -> Chain:
     """*program*, a name to be looked for in the directories of *path* or a path, through scripts to what runs them."""
     names = [program]
@@ -88,6 +98,25 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
                 return after
             following, path = after
         names.append(following)
+
+
+def nearest_program(container: Container, name: str, path: str) -> str:
+    """The question whether another program than *name*, which is missing, was meant; empty if none is like it."""
+    own, directories = basename(name), [place for place in path.split(":") if place.startswith("/")]
+    below = [f"{above}/{there}" for above in ("/opt", "/usr/local") for there in container.tree.names(above)]
+    usual = (f"{place}{end}" for place in ("/app", "/opt", *below[:PLACES_LIMIT]) for end in ("", "/bin"))
+    for place in dict.fromkeys((*directories, *usual)):
+        if container.locate(f"{place}/{own}"):
+            return f"did you mean `{place}/{own}`? "
+    looked = [dirname(name)] if name.startswith("/") else directories
+    return like(dict.fromkeys(there for place in looked for there in container.tree.names(place)), own)
+
+
+def first_program(container: Container, name: str, path: str) -> Optional[str]:
+    """The first of several words in *name*, if that is a program: then *name* is a command line."""
+    first, *others = name.split(maxsplit=1) or [name]
+    places = [first] if "/" in first else [f"{place}/{first}" for place in path.split(":")]
+    return first if others and any(map(container.locate, places)) else None
 
 
 def _with_loader(container: Container, names: list[str], file: Located, caller: Caller) -> Chain:

@@ -68,6 +68,16 @@ class Namespace:
             parent = self._directories[head] = self._follow(self._root, head)[0]
         return parent if isinstance(parent, Missing) else self._follow(parent, name or ".")[0]
 
+    def entry(self, path: str) -> Union[Place, Missing, str]:
+        """What absolute *path* itself is: a string is the target of a link."""
+        head, _, name = path.rpartition("/")
+        parent = self.look(head or "/")
+        return parent if isinstance(parent, Missing) else self._step(parent, name)
+
+    def mounted_in(self, path: str) -> tuple[str, ...]:
+        """The names of mounts, and of directories that only mount points need, in the link-free directory *path*."""
+        return tuple(at[len(path) + 1 :] for at in (*self._covers, *self._needed) if dirname(at) == (path or "/"))
+
     def _mount(self, cover: Cover) -> None:
         place, path = self._follow(self._root, cover.target)
         path = path if isinstance(place, Missing) else place.path

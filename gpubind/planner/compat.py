@@ -45,7 +45,7 @@ def cuda_compat(
 
 def _judged(request: Request, node: Node, fit: ImageFit) -> Iterator[tuple[ImageLibrary, bool, str]]:
     """Each compat libcuda, whether the container uses it, and why: one at most. The image's own choice comes first."""
-    wanted = wanted_cuda(fit.facts)
+    wanted = wanted_cuda(fit.facts.every_cuda)
 
     def rank(library: ImageLibrary) -> tuple[bool, bool]:
         return not _puts_first(fit.facts, library), wanted is not None and is_newer(wanted, serves(library))
@@ -91,7 +91,7 @@ def _helps(facts: ImageFacts, node: Node) -> tuple[bool, str]:
     With a CUDA of the driver's own major version the host's libcuda runs the image. On a GPU that takes no part in
     forward compatibility that would be lost: so the GPU must be known to take part.
     """
-    wanted = wanted_cuda(facts)
+    wanted = wanted_cuda(facts.every_cuda)
     if wanted is None:
         return False, "the image does not say which CUDA it is for, and does not put it first"
     if not is_newer(wanted, node.serves):

@@ -16,7 +16,7 @@ from gpubind.cuda_compat import is_newer, node_of, refusal, serves, wanted_cuda
 from gpubind.errors import FormatError
 from gpubind.findings import cases_of, finding
 from gpubind.formats.require import holds
-from gpubind.model import CudaNote, Finding, ImageLibrary, Missing
+from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing
 from gpubind.planner.compat import RULE
 from gpubind.rules.preflight import ImagePreflight
 
@@ -34,35 +34,44 @@ class _Cuda(NamedTuple):
 
 
 def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
-    """The image's CUDA is newer than its libcuda serves, and no rule of compatibility bridges it."""
-    wanted, cuda = wanted_cuda(preflight.image.facts), _in_use(preflight)
-    if wanted is None or cuda is None or not is_newer(wanted, cuda.serves) or minor_compatible(cuda.driver, wanted):
-        return
+    """The CUDA of what the program imports, or of the image, is newer than its libcuda serves; nothing bridges it."""
+    cuda = _in_use(preflight)
+    for every in (preflight.imported_cuda, preflight.every_cuda):
+        wanted = wanted_cuda(every)
+        if wanted is not None and cuda is not None and not _is_served(wanted, cuda):
+            yield _too_new(preflight, cuda, wanted, every)
+            return
+
+
+def _is_served(wanted: str, cuda: _Cuda) -> bool:
+    return not is_newer(wanted, cuda.serves) or minor_compatible(cuda.driver, wanted)
+
+
+def _too_new(preflight: ImagePreflight, cuda: _Cuda, wanted: str, every: tuple[ImageCuda, ...]) -> Finding:
+    """The finding about *wanted*, the newest of *every*."""
     compat = preflight.image.facts.compat
     helpful = [library for library in compat if _would_help(preflight, library) and not _is_ours(preflight)]
     harm = _harm(preflight, compat[0]) if compat else None
     by_hand = preflight.plan.layout == "cdi"
     refused = ("own-refused" if harm else "own-too-old") if compat else ""
-    every = preflight.image.facts.every_cuda
-    served = [
-        found
-        for found in every
-        if not is_newer(found.version, cuda.serves) or minor_compatible(cuda.driver, found.version)
-    ]
-    is_package = bool(every) and every[0].origin not in ("toolkit", "variable")
+    served = [found for found in every if _is_served(found.version, cuda)]
+    is_imported = preflight.imports is not None and every is preflight.imported_cuda
     oldest = minor_floor(wanted) or minimum_driver(wanted)
-    yield finding(
+    return finding(
         "cuda-too-new",
         subject=wanted,
         case=cases_of(
+            ("of-program", is_imported),
             ("own-by-hand" if by_hand else "own", helpful),
             (refused, refused and not helpful),
-            ("of-package", is_package),
+            ("of-package", every[0].origin not in ("toolkit", "variable")),
             ("among-others", served),
+            ("imported", is_imported and not served),
         ),
         severity="warning" if served else "error",
         where=cuda.known_from,
-        place=every[0].where if every else None,
+        place=every[0].where,
+        program=preflight.imports.interpreter if preflight.imports is not None else None,
         other=served[0].version if served else None,
         libcuda=cuda.name,
         serves=cuda.serves,
@@ -75,7 +84,7 @@ def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
     """The image's CUDA is newer, but of a major version that this driver runs: all but some features work."""
-    wanted, cuda = wanted_cuda(preflight.image.facts), _in_use(preflight)
+    wanted, cuda = _wanted(preflight), _in_use(preflight)
     if wanted is None or cuda is None or not is_newer(wanted, cuda.serves) or not minor_compatible(cuda.driver, wanted):
         return
     yield finding(
@@ -86,6 +95,11 @@ def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
         serves=cuda.serves,
         driver=f"driver {minimum}" if (minimum := minimum_driver(wanted)) else "a driver for that CUDA",
     )
+
+
+def _wanted(preflight: ImagePreflight) -> Optional[str]:
+    """The CUDA of what the program imports, else of the image; None if nothing tells it."""
+    return wanted_cuda(preflight.imported_cuda or preflight.every_cuda)
 
 
 def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
@@ -136,7 +150,7 @@ def compat_harmful(preflight: ImagePreflight) -> Iterator[Finding]:
 
 def compat_ignored(preflight: ImagePreflight) -> Iterator[Finding]:
     """A forward-compatibility libcuda in the image would help, but comes after the host's."""
-    wanted, cuda = wanted_cuda(preflight.image.facts), _in_use(preflight)
+    wanted, cuda = _wanted(preflight), _in_use(preflight)
     if wanted is None or cuda is None or _used_compat(preflight) is not None or not is_newer(wanted, cuda.serves):
         return
     library = next((library for library in preflight.image.facts.compat if _would_help(preflight, library)), None)

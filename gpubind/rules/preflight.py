@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from posixpath import dirname
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.host import Host
 from gpubind.image import Image
+from gpubind.image.cuda import cuda_below, cuda_of_packages, cuda_of_records, newest_first, prefixes_of
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.ldso.brought import Brought
+from gpubind.ldso.brought import PYTHON_VARIABLES, Brought
 from gpubind.ldso.container import Container
-from gpubind.ldso.execve import Caller, Chain, follow
+from gpubind.ldso.execve import Caller, Chain, follow, is_library
 from gpubind.ldso.hwcaps import Cpu, parse_cpuinfo
-from gpubind.model import Capability, DeviceNode, Driver, Gpu, Missing, Plan
+from gpubind.ldso.python import Imports, imports_of, is_python
+from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan
 from gpubind.planner.plan import wanted_capabilities
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import NO_MOUNT_POINT, Words
@@ -46,6 +49,12 @@ class Preflight(NamedTuple):
     """Why there are none."""
     start: Optional[Start] = None
     """What is known of the runtime, and of the user's options for it."""
+    imports: Optional[Imports] = None
+    """Where the program imports from, if it is Python."""
+    imported_cuda: tuple[ImageCuda, ...] = ()
+    """The CUDA of what is there, the newest first."""
+    every_cuda: tuple[ImageCuda, ...] = ()
+    """The CUDA of the image, and of what the program may use beside it."""
 
     @property
     def limits(self) -> Limits:
@@ -126,10 +135,11 @@ def preflight(
     program: Optional[str] = None,
     brought: Optional[Brought] = None,
     words: Optional[Words] = None,
+    may_be_library: bool = False,
 ) -> Preflight:
     """The start of *program* in *image* with *plan* by *backend*, with what is *brought* beside it; what is None is not
     known. *program* is a path, or a name that is looked for in the image's PATH. *words* are made of *start*, unless
-    they are there already.
+    they are there already. *may_be_library*: nothing is started, and a library is checked as one.
     """
     limit = None
     if start is not None and words is None:
@@ -141,13 +151,44 @@ def preflight(
     if image is None:
         return made
     container = _container(host, plan, image, brought or Brought(), words)
-    with_image = ImagePreflight(*made._replace(image=image, container=container))
+    with_image = ImagePreflight(*made._replace(image=image, container=container, every_cuda=image.facts.every_cuda))
     if program is None:
         return with_image
     identity = host.identity
     caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
-    chain = follow(container, program, search_path(image, plan, brought), caller)
-    return ProgramPreflight(*with_image._replace(chain=chain))
+    file = container.locate(program) if may_be_library and "/" in program else None
+    if file is not None and is_library(file):
+        chain = Chain((program,), file, None)
+    else:
+        chain = follow(container, program, search_path(image, plan, brought), caller)
+    return _with_cuda(ProgramPreflight(*with_image._replace(chain=chain)))
+
+
+def _with_cuda(made: ProgramPreflight) -> ProgramPreflight:
+    """*made* with the CUDA that its program may use: where it imports from, else in its prefix and those of PATH."""
+    tree, file, find = made.container.tree, made.chain.file, made.container.find
+    imports: Optional[Imports] = None
+    imported: tuple[ImageCuda, ...] = ()
+    if file is not None and is_python(file):
+        imports = imports_of(tree, file, _variables(made))
+        records = (cuda for prefix in imports.prefixes for cuda in cuda_of_records(tree, prefix))
+        imported = newest_first((*cuda_of_packages(tree, imports.packages, find), *records))
+    names = (*made.chain.names, file.real if file is not None else "")
+    programs = [dirname(name) for name in names if name.startswith("/")]
+    path = ":".join((search_path(made.image, made.plan, made.brought), *programs))
+    others = cuda_below(tree, prefixes_of(tree, path), find)
+    every = newest_first((*imported, *others, *made.image.facts.every_cuda))
+    return made._replace(imports=imports, imported_cuda=imported, every_cuda=every)
+
+
+def _variables(made: ProgramPreflight) -> dict[str, str]:
+    """What the program gets of the variables that tell Python where to look."""
+    found = {name: value for name, value in made.image.facts.env.items() if name in PYTHON_VARIABLES}
+    for variable in made.brought.env if made.brought else ():
+        is_kept = variable.op == "default" and variable.name in found
+        if variable.name in ("HOME", *PYTHON_VARIABLES) and not is_kept:
+            found[variable.name] = variable.value or ""
+    return found
 
 
 def _container(host: Host, plan: Plan, image: Image, brought: Brought, words: Optional[Words]) -> Container:

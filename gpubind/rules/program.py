@@ -13,6 +13,7 @@ from gpubind.findings import cases_of, finding
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.image.cuda import wheels_with
 from gpubind.ldso.container import Failure, Located
+from gpubind.ldso.execve import first_program, is_library, nearest_program
 from gpubind.model import Finding, Missing
 from gpubind.names import DRIVER_SONAMES, PACKAGES
 from gpubind.rules.lacking import lacking
@@ -40,21 +41,27 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     here = _is_here(preflight, name)
     is_known = preflight.backend is not None and preflight.brought is not None
     maybe_bound = not is_known and (here or name.startswith(FROM_THE_HOST))
+    path = search_path(preflight.image, preflight.plan, preflight.brought)
+    near, first = nearest_program(preflight.container, name, path), first_program(preflight.container, name, path)
     found = finding(
         "program-missing",
         subject=name,
         case=cases_of(
+            ("near", near),
+            ("of-words", first),
             ("of-script", chain.names[:-1]),
             ("of-capability", left and left[0].detail),
             ("on-host", here),
             ("maybe-bound", maybe_bound),
         ),
         severity="warning" if maybe_bound else "error",
-        where=search_path(preflight.image, preflight.plan, preflight.brought),
+        where=path,
         why=chain.stop.why,
         script=chain.names[-2] if chain.names[:-1] else None,
         left_out=left[0].detail if left else None,
         directory=dirname(name),
+        near=near,
+        first=first,
     )
     yield softened(found, unseen_programs(preflight, name))
 
@@ -133,7 +140,10 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         found = finding(
             "program-library-missing",
             subject=failure.name,
-            case="forbidden" if is_forbidden else own,
+            case=cases_of(
+                ("of-library", _is_library(preflight)),
+                ("forbidden" if is_forbidden else own or "", is_forbidden or own),
+            ),
             where=f"needed by {failure.needed_by}",
             program=program,
             message=failure.message,
@@ -150,6 +160,7 @@ def program_library_version(preflight: ProgramPreflight) -> Iterator[Finding]:
         found = finding(
             "program-library-version",
             subject=failure.name,
+            case="of-library" if _is_library(preflight) else None,
             where=f"needed by {failure.needed_by}",
             program=program,
             message=failure.message,
@@ -196,6 +207,12 @@ def _failures(preflight: ProgramPreflight, kind: str) -> Iterator[tuple[Failure,
         for failure in preflight.container.failures(started.file.path):
             if failure.kind == kind:
                 yield failure, started.file.path
+
+
+def _is_library(preflight: ProgramPreflight) -> bool:
+    """Whether it is a library that is named in the place of a program."""
+    file = preflight.chain.file
+    return file is not None and is_library(file)
 
 
 def _is_uncounted(preflight: ProgramPreflight, name: str) -> bool:

@@ -14,7 +14,7 @@ from gpubind.planner import finding_order
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
 HOSTS = ("amd", "cdi", "companions", "driver", "graphics", "mig", "nodes", "platform", "runtime", "services")
-IMAGES = ("cuda", "image", "libc", "libraries", "manifests", "program")
+IMAGES = ("cuda", "frameworks", "image", "libc", "libraries", "manifests", "program")
 """The modules of this room in which rules are, by what they are about."""
 
 

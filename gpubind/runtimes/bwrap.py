@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gpubind.ldso.brought import Brought, UserBind
+from gpubind.ldso.brought import PYTHON_VARIABLES, Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Plan
 from gpubind.runtimes.bwrap_environment import environment, planned
 from gpubind.runtimes.bwrap_line import in_line
@@ -102,6 +102,12 @@ def _user_env(plan: Plan, start: Start, given: Given) -> tuple[EnvVar, ...]:
         elif value is not None:
             front, back = planned(plan.env, name)
             operations.append(EnvVar(name, "set", ":".join((*front, value, *back)), None, "user"))
+    passed = {} if given.cleared else start.environ
+    for name in ("HOME", *PYTHON_VARIABLES):
+        if name in users:
+            operations.append(EnvVar(name, "set", users[name] or "", None, "user"))
+        elif name in passed:
+            operations.append(EnvVar(name, "default", passed[name], None, "caller"))
     return tuple(operations)
 
 

@@ -15,7 +15,7 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.findings import finding
-from gpubind.ldso.brought import Brought
+from gpubind.ldso.brought import PYTHON_VARIABLES, Brought
 from gpubind.memo.asked import changed
 from gpubind.model import ContainerPath, DeviceNode, EnvVar, HostPath, Missing, Mount, Plan
 from gpubind.planner.placement import Layout, cdi_layout
@@ -203,6 +203,10 @@ def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
     users = said(start, "PATH")
     if users:
         env.append(EnvVar("PATH", "set", joined("PATH", plan, users, None), None, "user"))
+    for name in ("HOME", *PYTHON_VARIABLES):
+        users = said(start, name)
+        if users is not None:
+            env.append(EnvVar(name, "set", users, None, "user"))
     directory = start.options.last("workdir")
     unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in start.options.all(name))
     return Brought(tuple(users_binds(start)), tuple(env), ContainerPath(directory) if directory else None, unseen)

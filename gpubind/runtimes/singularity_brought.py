@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename, join, normpath
 from typing import NamedTuple, Optional
 
-from gpubind.ldso.brought import Brought, UserBind
+from gpubind.ldso.brought import PYTHON_VARIABLES, Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.flags import parse_list
@@ -55,7 +55,19 @@ def brought(start: Start) -> Brought:
             continue
         if text is not None:
             env.append(EnvVar(changes, op, text, ":", "user"))  # type: ignore[arg-type]  # of the table
-    return Brought(tuple(binds), tuple(env), _working_directory(start), tuple(unseen))
+    return Brought(tuple(binds), (*env, *_pythons(start)), _working_directory(start), tuple(unseen))
+
+
+def _pythons(start: Start) -> Iterator[EnvVar]:
+    """What decides where Python looks: the user's word, else the caller's own variable where the image has none."""
+    source, _, target = (start.options.last("home") or start.home or "").partition(":")
+    yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
+    for name in PYTHON_VARIABLES:
+        told = said(start, name)
+        if told is not None and told.text is not None:
+            yield EnvVar(name, "set", told.text, None, "user")
+        elif told is None and name in start.environ and not is_clean(start.options):
+            yield EnvVar(name, "default", start.environ[name], None, "caller")
 
 
 def _binds(start: Start) -> Iterator[BindSpec]:

@@ -33,6 +33,8 @@ class Tree:
     """
 
     root: HostPath
+    restarts = False
+    """Whether going back in a large file means to unpack everything before it anew."""
 
     def __init__(self, root: HostPath) -> None:
         self.root = root

@@ -156,6 +156,16 @@ def test_a_file_says_whether_it_asks_for_an_executable_stack(bits: int, order: O
     assert parse(elf(bits=bits, order=order, executable_stack=asks)).executable_stack is asks
 
 
+def test_a_search_path_may_be_as_long_as_that_of_tensorflow_and_no_other_string() -> None:
+    """The one of TensorFlow 2.21 has 20,341 characters; no more than 64 KiB are read."""
+    path = ":".join(f"$ORIGIN/../nvidia/library{number:04}/lib" for number in range(600))
+    assert len(path) > 20_341
+    assert parse(elf(rpath=path)).rpath == parse(elf(runpath=path)).runpath == path
+    for facts in ({"soname": path}, {"needed": (path,)}, {"runpath": path * 3}):
+        with pytest.raises(FormatError):
+            parse(elf(**facts))
+
+
 def test_rpath_and_runpath_are_two_things() -> None:
     assert parse(elf(rpath="/a"))[3:5] == ("/a", None)
     assert parse(elf(runpath="/b"))[3:5] == (None, "/b")

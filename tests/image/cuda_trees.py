@@ -72,6 +72,12 @@ _CONDA_FORGE = ("cuda-cudart-12.6.77-h5888daf_0", "cuda-version-12.6-h7480c83_3"
 _MODULE = "/opt/easybuild/software/CUDA/12.4.0"
 _SPACK_NEW = "/opt/software/linux-zen3/cuda-12.9.0-fwxk4tzqvhyq7gzl2o5bqvqkfvw6uxzn"
 _SPACK_OLD = "/opt/software/linux-ubuntu22.04-x86_64_v3/gcc-11.4.0/cuda-12.4.1-l7hh5stwqzmqkwfn6tqq3ngxyxe5bzgm"
+_ONNX = f"{SITE}/onnxruntime/capi"
+_TENSORFLOW_ALONE: Spec = {
+    f"{SITE}/tensorflow/python/platform/build_info.py": (
+        "build_info = collections.OrderedDict([('cuda_version', '12.5.1'), ('cudnn_version', '9')])\n"
+    )
+}
 
 TREES = (
     _pip(
@@ -111,8 +117,53 @@ TREES = (
         "jaxlib-0.4.13+cuda12.cudnn89.dist-info",
     ),
     _pip("cupy-cuda102==12.3.0", wheels(SITE, "cupy_cuda102-12.3.0"), "10.2", "cupy_cuda102-12.3.0.dist-info"),
+    _pip("cupy-cuda92==7.8.0", wheels(SITE, "cupy_cuda92-7.8.0"), "9.2", "cupy_cuda92-7.8.0.dist-info"),
     _pip("cupy-cuda13x==14.2.0", wheels(SITE, "cupy_cuda13x-14.2.0"), "13.0", "cupy_cuda13x-14.2.0.dist-info"),
     _pip('"tensorflow[and-cuda]==2.17.1"', wheels(SITE, *_TENSORFLOW), "12.3", f"{_TENSORFLOW[0]}.dist-info"),
+    _pip("tensorflow==2.21.0", _TENSORFLOW_ALONE, "", ""),
+    _pip(
+        "tensorflow==2.21.0 nvidia-cublas-cu12",
+        {**_TENSORFLOW_ALONE, f"{SITE}/nvidia/cublas/lib/libcublas.so.12": elf("libcublas.so.12")},
+        "12.5",
+        "tensorflow/python/platform/build_info.py",
+    ),
+    _pip(
+        "onnxruntime-gpu==1.31.1",
+        {f"{_ONNX}/build_and_package_info.py": "package_name = 'onnxruntime-gpu'\ncuda_version = '13.0'\n"},
+        "13.0",
+        "onnxruntime/capi/build_and_package_info.py",
+    ),
+    _pip(
+        "onnxruntime-gpu==1.18.1",
+        {f"{_ONNX}/libonnxruntime_providers_cuda.so": elf(needed=("libcublas.so.11", "libcudart.so.11.0"))},
+        "11.0",
+        "onnxruntime/capi/libonnxruntime_providers_cuda.so",
+    ),
+    _pip(
+        "xformers==0.0.35",
+        {f"{SITE}/xformers/cpp_lib.json": '{"version": {"cuda": 1208, "hip": null, "torch": "2.10.0+cu128"}}'},
+        "12.8",
+        "xformers/cpp_lib.json",
+    ),
+    _pip(
+        "vllm==0.33.0",
+        {f"{SITE}/vllm/_C_stable_libtorch.abi3.so": elf(needed=("libtorch.so", "libcudart.so.13", "libcuda.so.1"))},
+        "13.0",
+        "vllm/_C_stable_libtorch.abi3.so",
+    ),
+    _pip(
+        "flash_attn-2.7.4.post1+cu12torch2.6cxx11abiFALSE-cp311-cp311-linux_x86_64.whl",
+        wheels(SITE, "flash_attn-2.7.4.post1+cu12torch2.6cxx11abifalse"),
+        "12.0",
+        "flash_attn-2.7.4.post1+cu12torch2.6cxx11abifalse.dist-info",
+    ),
+    _pip("tensorrt-cu12==10.0.1", wheels(SITE, "tensorrt_cu12-10.0.1"), "12.0", "tensorrt_cu12-10.0.1.dist-info"),
+    _pip(
+        "paddlepaddle-gpu==2.6.2",
+        {f"{SITE}/paddle/version/__init__.py": "full_version     = '2.6.2'\ncuda_version     = '11.8'\n"},
+        "11.8",
+        "paddle/version/__init__.py",
+    ),
     Installed(
         "`conda install pytorch==2.1.2 pytorch-cuda=12.1`",
         conda("/opt/conda", *_CONDA_TORCH),

@@ -16,6 +16,8 @@ from build.elf import elf
 from build.images import glibc
 from build.layers import archive, docker_archive, packed, tar, zstd
 from build.trees import File
+from rules.cases_image import HOST, PYTHON, broken_torch
+from rules.situations import Situation, found
 
 from gpubind.blob.compressed import Zstd
 from gpubind.budget import BOUNDS, current, one_command
@@ -92,3 +94,16 @@ def test_layers_of_a_packed_archive_are_not_kept_in_memory(tmp_path: Path) -> No
     cost = run_bounded("check", "--nv", "--host", "debian13-nvidia550", "--image", f"{tmp_path}/image.tar")
     assert cost.status in (0, 1), cost.stderr
     assert cost.memory < 150 << 20
+
+
+def test_large_libraries_of_frameworks_are_not_looked_for_in_a_zstd_layer_and_that_is_said(
+    tmp_path: Path, passes: list[Zstd]
+) -> None:
+    files = {**broken_torch(), **PYTHON}
+    for name, pack, expected in (("a", zstd, "imports-not-checked"), ("b", packed, "framework-library")):
+        (tmp_path / name).write_bytes(archive(docker_archive([pack(tar(files))])))
+        opened = open_image(f"docker-archive:{tmp_path}/{name}")
+        codes = [f.code for f in found(Situation(HOST, opened, program="python3"))]
+        assert [code for code in ("imports-not-checked", "framework-library") if code in codes] == [expected]
+        assert opened.facts.cuda == "12.4"
+    assert len(passes) <= 8

@@ -55,6 +55,20 @@ def runs(spec: Spec, name: str = SELF_MADE) -> Situation:
     return Situation(HOST, image(spec), program=name)
 
 
+SITE = "/usr/lib/python3/dist-packages"
+PYTHON: Spec = {"/usr/bin/python3": Link("python3.11"), "/usr/bin/python3.11": File(elf(kind=2), 0o755)}
+CUDNN: Spec = {f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9": elf("libcudnn.so.9")}
+
+
+def broken_torch(cuda_version: str = "12.4") -> Spec:
+    """PyTorch in a system's Python, without the wheel that has cuDNN."""
+    return {
+        **glibc(),
+        f"{SITE}/torch/version.py": f"cuda: Optional[str] = '{cuda_version}'\n",
+        f"{SITE}/torch/lib/libtorch_cuda.so": elf("libtorch_cuda.so", needed=("libcudnn.so.9", "libcuda.so.1")),
+    }
+
+
 OLDER = (glibc("2.36"), c_library("2.36"))
 
 
@@ -120,6 +134,7 @@ IMAGES: dict[str, Case] = {
         Situation(HOST, image(glibc(), {LIBCUDA: elf("libcuda.so.1")})),
         Situation(HOST, image(glibc(), {LIBCUDA: b""})),
     ),
+    "framework-library": Case(Situation(HOST, image(broken_torch())), Situation(HOST, image(broken_torch(), CUDNN))),
     "image-architecture": Case(
         Situation(HOST, image(glibc(machine=183))),
         Situation(HOST, image(glibc(machine=62))),
@@ -237,6 +252,9 @@ PLANS: dict[str, Case] = {
 }
 
 PROGRAMS: dict[str, Case] = {
+    "imports-not-checked": Case(
+        runs({**glibc(), **PYTHON}, "python3"), runs({**glibc(), **PYTHON, **broken_torch(), **CUDNN}, "python3")
+    ),
     "program-driver": Case(
         runs({**program(needed=("libcuda.so.1",), rpath="/opt/drv"), "/opt/drv/libcuda.so.1": elf("libcuda.so.1")}),
         runs({**program(needed=("libcuda.so.1",), runpath="/opt/drv"), "/opt/drv/libcuda.so.1": elf("libcuda.so.1")}),

@@ -128,6 +128,7 @@ FOLLOWED: dict[str, Followed] = {
     "libc-private": with_request("libc-private", "give --libc image", libc="image"),
     "libc-refused": almost("libc-refused", "give --libc image"),
     "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
+    "framework-library": almost("framework-library", "install the packages that have them beside PyTorch"),
     "library-missing": almost("library-missing", "install libX11.so.6 in the image"),
     "library-version": almost("library-version", "use an image with a newer"),
     "library-path-order": almost("library-path-order", "take the copies out of the image"),

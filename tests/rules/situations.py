@@ -48,6 +48,8 @@ class Situation(NamedTuple):
     """The machine that it is brought from; None for a host that is elsewhere."""
     forbidden: tuple[str, ...] = ()
     """Nodes that a device cgroup forbids."""
+    may_be_library: bool = False
+    """Whether the program may be a library: nothing is started."""
 
 
 class Case(NamedTuple):
@@ -80,6 +82,7 @@ def started(situation: Situation) -> Preflight:
         start=situation.start,
         program=situation.program,
         brought=situation.brought,
+        may_be_library=situation.may_be_library,
     )
 
 

@@ -186,3 +186,46 @@ def test_a_library_that_only_a_wheel_has_is_missing_and_the_hint_names_its_direc
     hints = [finding.hint or "" for finding in findings if finding.code == "program-library-missing"]
     assert len(hints) == 1
     assert hints[0].startswith(f"name {SITE}/nvidia/cudnn/lib of the image in its LD_LIBRARY_PATH")
+
+
+def hint(program: str, spec: Spec) -> str:
+    """What to do about a *program* that is missing."""
+    findings = found(Situation(HOST, image(glibc(), spec), program=program))
+    return next(f"{finding.what}: {finding.hint}" for finding in findings if finding.code == "program-missing")
+
+
+EXECUTABLE = File(elf(kind=2), 0o755)
+
+
+@pytest.mark.parametrize(
+    ("program", "there", "named"),
+    [
+        ("python", "/usr/bin/python3", "did you mean `python3`?"),
+        ("solve", "/opt/app/solve", "did you mean `/opt/app/solve`?"),
+        ("solve", "/opt/app/bin/solve", "did you mean `/opt/app/bin/solve`?"),
+        ("/usr/bin/solve", "/usr/local/bin/solve", "did you mean `/usr/local/bin/solve`?"),
+        ("/opt/app/sovle", "/opt/app/solve", "did you mean `solve`?"),
+    ],
+)
+def test_a_program_that_is_missing_names_what_is_there(program: str, there: str, named: str) -> None:
+    assert named in hint(program, {there: EXECUTABLE})
+    assert "did you mean" not in hint(program, {"/opt/other/thing": EXECUTABLE})
+
+
+def test_several_arguments_in_one_are_said_to_be_that() -> None:
+    told = hint("python3 train.py", {"/usr/bin/python3": EXECUTABLE})
+    assert "`python3` is there" in told
+    assert "--program takes only the program: `python3`" in told
+    assert "--program takes" not in hint("python4 train.py", {"/usr/bin/python3": EXECUTABLE})
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_a_library_is_checked_as_one_where_nothing_is_started(mode: int) -> None:
+    library = "/opt/lib/libsolve.so.1"
+    spec: Spec = {library: File(elf("libsolve.so.1", needed=("libgone.so.2",)), mode)}
+    start = Situation(HOST, image(glibc(), spec), program=library)
+    findings = [f for f in found(start._replace(may_be_library=True)) if f.code.startswith("program")]
+    assert [(f.code, f.subject) for f in findings] == [("program-library-missing", "libgone.so.2")]
+    assert "does not load without it" in findings[0].what
+    codes = [f.code for f in found(start) if f.code.startswith("program")]
+    assert codes == (["program-not-executable"] if mode == 0o644 else ["program-library-missing"])

@@ -1,0 +1,222 @@
+"""The CUDA of what a program imports, wherever that comes from; and whether the frameworks' own libraries load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+import pytest
+from build.elf import elf
+from build.images import glibc, image, sandbox
+from build.trees import File, Link, Spec, recorded_tree
+from image.cuda_trees import torch, wheels
+
+from gpubind.ldso.brought import Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
+from rules.cases_image import CUDNN, HOST, LIB, PYTHON, SITE, broken_torch
+from rules.situations import Situation, found, started
+
+ENV = "/work/env"
+PACKAGES = "lib/python3.11/site-packages"
+INTERPRETER = File(elf(kind=2), 0o755)
+NEWER = torch(f"{ENV}/{PACKAGES}", "2.9.1+cu130", "13.0")
+IN_ENV: Spec = {
+    **PYTHON,
+    **NEWER,
+    f"{ENV}/bin/python3": Link("/usr/bin/python3"),
+    f"{ENV}/pyvenv.cfg": "home = /usr/bin\n",
+}
+MACHINE = recorded_tree(
+    {
+        **torch(f"/home/me/.local/{PACKAGES}", "2.9.1+cu130", "13.0"),
+        **torch("/sw/packages", "2.9.1+cu130", "13.0"),
+        **torch(f"/sw/module/{PACKAGES}", "2.9.1+cu130", "13.0"),
+        "/sw/module/bin/python3.11": INTERPRETER,
+    }
+)
+
+
+def setting(name: str, value: str, op: str = "set") -> EnvVar:
+    return EnvVar(name, op, value, None, "user")  # type: ignore[arg-type]
+
+
+def bringing(binds: Mapping[str, str], *env: EnvVar) -> Brought:
+    return Brought(tuple(UserBind(HostPath(a), ContainerPath(b)) for a, b in binds.items()), env)
+
+
+def too_new(program: Optional[str], spec: Spec, brought: Optional[Brought] = None) -> list[tuple[str, str]]:
+    """(severity, what) of the finding about CUDA."""
+    asked = Situation(HOST, image(glibc(), spec), program=program, brought=brought, local=MACHINE, backend="apptainer")
+    return [(f.severity, f.what) for f in found(asked) if f.code == "cuda-too-new"]
+
+
+SCRIPT = File(f"#!{ENV}/bin/python3\n".encode(), 0o755)
+
+
+@pytest.mark.parametrize(
+    ("program", "spec"),
+    [
+        (f"{ENV}/bin/python3", IN_ENV),
+        ("/opt/torchrun", {**IN_ENV, "/opt/torchrun": SCRIPT}),
+        (
+            f"{ENV}/bin/python3",
+            {**NEWER, f"{ENV}/bin/python3": Link("python3.11"), f"{ENV}/bin/python3.11": INTERPRETER},
+        ),
+        ("/usr/bin/python3", {**PYTHON, **sandbox(f"export PYTHONPATH={ENV}/{PACKAGES}"), **NEWER}),
+        ("python3", {**PYTHON, **NEWER, "/usr/lib/python3/dist-packages/more.pth": f"{ENV}/{PACKAGES}\n"}),
+        (
+            f"{ENV}/bin/python3",
+            {f"{ENV}/bin/python3": INTERPRETER, f"{ENV}/conda-meta/cuda-cudart-13.0.48-0.json": "{}"},
+        ),
+    ],
+    ids=["venv", "console-script", "module-tree", "PYTHONPATH", "pth", "conda"],
+)
+def test_the_packages_that_the_program_imports_are_looked_at(program: str, spec: Spec) -> None:
+    ((severity, what),) = too_new(program, spec)
+    assert severity == "error"
+    assert what.startswith(ENV) or "more.pth" in what
+    assert "imports from there" in what
+    assert too_new("/bin/sh", spec) == too_new(None, spec) == []
+
+
+def test_a_path_that_the_user_gives_leads_to_the_interpreter() -> None:
+    brought = bringing({}, setting("PATH", f"{ENV}/bin", "prepend"))
+    assert [severity for severity, _ in too_new("python3", IN_ENV, brought)] == ["error"]
+    assert [severity for severity, _ in too_new("sh", IN_ENV, brought)] == ["error"]
+    assert too_new("python3", IN_ENV, bringing({})) == []
+
+
+HOME = {"/home/me": "/home/me"}
+NAMED = setting("HOME", "/home/me")
+
+
+@pytest.mark.parametrize(
+    ("program", "brought", "place"),
+    [
+        ("python3", bringing(HOME, NAMED), "/home/me/.local/"),
+        ("python3", bringing({"/home/me": "/base"}, setting("PYTHONUSERBASE", "/base/.local")), "/base/.local/"),
+        ("python3", bringing({"/sw/packages": "/opt/p"}, setting("PYTHONPATH", "/opt/p", "default")), "/opt/p/"),
+        ("python3", bringing({"/sw/packages": "/usr/lib/python3/dist-packages"}), "/usr/lib/python3/"),
+        ("/sw/module/bin/python3.11", bringing({"/sw": "/sw"}), "/sw/module/"),
+    ],
+    ids=["home", "PYTHONUSERBASE", "PYTHONPATH", "bind", "module-tree"],
+)
+def test_packages_of_the_host_that_reach_the_container_are_looked_at(
+    program: str, brought: Brought, place: str
+) -> None:
+    ((severity, what),) = too_new(program, PYTHON, brought)
+    assert (severity, what.startswith(place)) == ("error", True)
+    assert too_new(program, PYTHON, bringing({})) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "env"),
+    [
+        (PYTHON, (NAMED, setting("PYTHONNOUSERSITE", "1"))),
+        ({"/usr/bin/python3": Link("python3.9"), "/usr/bin/python3.9": INTERPRETER}, (NAMED,)),
+        (
+            {**PYTHON, f"{ENV}/bin/python3": Link("/usr/bin/python3"), f"{ENV}/pyvenv.cfg": "home = /usr/bin\n"},
+            (NAMED,),
+        ),
+        ({**PYTHON, **sandbox("export PYTHONPATH=/opt/own")}, (setting("PYTHONPATH", "/home/me", "default"),)),
+    ],
+    ids=["PYTHONNOUSERSITE", "another-version", "venv", "the-images-PYTHONPATH"],
+)
+def test_packages_of_the_home_that_this_python_does_not_import_are_not_counted(
+    spec: Spec, env: tuple[EnvVar, ...]
+) -> None:
+    program = f"{ENV}/bin/python3" if f"{ENV}/bin/python3" in spec else "python3"
+    assert too_new(program, spec, bringing(HOME, *env)) == []
+
+
+def test_a_virtual_environment_over_the_systems_imports_the_systems_packages() -> None:
+    spec = {**PYTHON, **torch("/usr/local/lib/python3.11/dist-packages", "2.9.1+cu130", "13.0")}
+    venv = {**spec, f"{ENV}/bin/python3": Link("/usr/bin/python3"), f"{ENV}/pyvenv.cfg": "home = /usr/bin\n"}
+    assert [severity for severity, _ in too_new(f"{ENV}/bin/python3", venv)] == ["error"]  # in the image, still
+    both = {**venv, f"{ENV}/pyvenv.cfg": "home = /usr/bin\ninclude-system-site-packages = true\n"}
+    assert "imports from there" in too_new(f"{ENV}/bin/python3", both)[0][1]
+
+
+def test_what_the_program_imports_takes_precedence_over_what_else_is_in_the_image() -> None:
+    older = wheels("/opt/old/lib/python3.11/site-packages", "nvidia_cuda_runtime_cu12-12.4.127")
+    spec = {
+        **IN_ENV,
+        **older,
+        "/opt/old/bin/python3": Link("/usr/bin/python3"),
+        "/opt/old/pyvenv.cfg": "home = /usr/bin\n",
+    }
+    assert [severity for severity, _ in too_new(f"{ENV}/bin/python3", spec)] == ["error"]
+    assert too_new("/opt/old/bin/python3", spec) == []
+
+
+# What the frameworks' own libraries are linked with.
+
+
+def about(spec: Spec, program: Optional[str] = None) -> list[Finding]:
+    start = Situation(HOST, image(glibc(), spec), program=program)
+    return [f for f in found(start) if f.code in ("framework-library", "imports-not-checked")]
+
+
+def test_a_library_that_import_torch_needs_is_an_error_for_the_python_that_has_it() -> None:
+    (told,) = about({**PYTHON, **broken_torch()}, "python3")
+    assert (told.severity, told.subject) == ("error", "libcudnn.so.9")
+    assert "`import torch` fails" in told.what
+    assert [f.severity for f in about({**PYTHON, **broken_torch()})] == ["warning"]
+    assert [f.severity for f in about({**PYTHON, **broken_torch()}, "/bin/sh")] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [f"{SITE}/nvidia/cudnn/lib", f"{SITE}/nvidia/cu13/lib", f"{LIB}", "/usr/lib"],
+)
+def test_a_library_where_the_framework_finds_it_is_not_missing(place: str) -> None:
+    assert about({**PYTHON, **broken_torch(), f"{place}/libcudnn.so.9": elf("libcudnn.so.9")}, "python3") == []
+
+
+def test_a_framework_that_goes_on_without_its_library_is_a_warning() -> None:
+    provider = elf(needed=("libcublasLt.so.13", "libcudart.so.13", "libcuda.so.1"))
+    spec: Spec = {**PYTHON, f"{SITE}/onnxruntime/capi/libonnxruntime_providers_cuda.so": provider}
+    (told,) = about(spec, "python3")
+    assert told.severity == "warning"
+    assert "ONNX Runtime needs libcublasLt.so.13, libcudart.so.13, neither" in told.what
+
+
+def test_an_extension_of_torch_finds_what_torch_has_loaded() -> None:
+    spec: Spec = {
+        **PYTHON,
+        f"{SITE}/vllm/_C.abi3.so": elf(needed=("libtorch.so", "libcudart.so.12")),
+        f"{SITE}/torch/lib/libtorch.so": elf("libtorch.so"),
+        f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.12": elf("libcudart.so.12"),
+    }
+    assert about(spec, "python3") == []
+
+
+def test_condas_python_gives_its_own_libraries_to_what_it_opens() -> None:
+    conda, version = "/opt/conda", {"libstdc++.so.6": ("GLIBCXX_3.4.32",)}
+    spec: Spec = {
+        f"{LIB}/libstdc++.so.6": elf("libstdc++.so.6", defines=("libstdc++.so.6", "GLIBCXX_3.4.30")),
+        f"{conda}/lib/libstdc++.so.6": elf("libstdc++.so.6", defines=("libstdc++.so.6", "GLIBCXX_3.4.32")),
+        f"{conda}/bin/python3.11": INTERPRETER,
+        f"{conda}/{PACKAGES}/torch/version.py": "cuda = '12.4'\n",
+        f"{conda}/{PACKAGES}/torch/lib/libtorch_cuda.so": elf(needed=("libstdc++.so.6",), needs=version),
+    }
+    assert about(spec, f"{conda}/bin/python3.11") == []
+    without = {path: item for path, item in spec.items() if path != f"{conda}/lib/libstdc++.so.6"}
+    assert [f.severity for f in about(without, f"{conda}/bin/python3.11")] == ["error"]
+
+
+@pytest.mark.parametrize("name", ["python3", "Rscript", "julia", "sh"])
+def test_an_interpreter_of_which_nothing_was_looked_at_is_said_to_be_one(name: str) -> None:
+    spec: Spec = {**PYTHON, "/usr/bin/Rscript": INTERPRETER, "/usr/bin/julia": INTERPRETER}
+    assert [f.code for f in about(spec, name)] == ([] if name == "sh" else ["imports-not-checked"])
+    assert [f.severity for f in about({**spec, **broken_torch(), **CUDNN}, "python3")] == []
+
+
+def test_the_tree_of_a_container_has_what_is_mounted_and_follows_links_in_the_container() -> None:
+    spec: Spec = {**PYTHON, "/opt/p": Link("/mnt/packages"), "/mnt/packages/old/file": "image"}
+    start = Situation(HOST, image(glibc(), spec), brought=bringing({"/sw/packages": "/mnt/packages"}), local=MACHINE)
+    tree = started(start).container.tree  # type: ignore[union-attr]
+    assert "torch" in tree.names("/opt/p")
+    assert tree.resolve("/opt/p/torch/version.py") == "/mnt/packages/torch/version.py"
+    assert tree.text("/opt/p/old/file") is None
+    assert tree.names("/mnt") == ("packages",)
