@@ -15,7 +15,7 @@ from gpubind.answers import is_directory
 from gpubind.arch import Architecture
 from gpubind.blob.base import FileBlob
 from gpubind.budget import tell
-from gpubind.errors import HostReadError, UsageError, in_file
+from gpubind.errors import HostReadError, NotStoredError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.host.trust import obeyed_environ
@@ -52,13 +52,18 @@ VARIABLES = (
 )
 """What the programs find their store by."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
+_ABSENT = re.compile("no such image|image not known", re.IGNORECASE)
+"""What the programs print where their store does not have an image: docker 20 to 28, podman 3 to 5."""
+_WARNING = re.compile(r'time="[^"]*" level=(?:debug|info|warning) |(?:WARN|INFO|DEBU)\[|WARNING: ')
+"""How a line of theirs begins that is not the reason of a failure."""
 
 
 def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> Image:
     """The image *name* in *store*; of several, the one for *arch*.
 
     Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` for
-    what it says: no such image, no daemon, no permission), and those of `open_archive`.
+    what it says: no daemon, no permission), `NotStoredError` (`image-store`) where the store does not have the image,
+    and those of `open_archive`.
     """
     if not _NAME.fullmatch(name):
         hint = f"as in `{store}:ubuntu:24.04`"
@@ -112,7 +117,7 @@ def _unmount(name: str) -> None:
 def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
     """What the program of *store* prints for *words*, or nothing where it prints *into* a file.
 
-    Errors: `HostReadError` (codes `no-image-store`, `image-store`).
+    Errors: `HostReadError` (codes `no-image-store`, `image-store`), `NotStoredError`.
     """
     import tempfile
 
@@ -137,10 +142,17 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
     elif status is None:
         why = f"`{store} {words[0]}` did not end within {timeout:g} s"
     elif status != 0:
-        why = message.strip()[:MESSAGE_LIMIT] or f"exit status {status}"
+        why = _reason(message) or f"exit status {status}"
     elif len(said) > DOCUMENT_LIMIT:
         why = f"`{store} {words[0]}` prints more than {DOCUMENT_LIMIT} bytes"
     if why:
         hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
-        raise HostReadError("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
+        error = NotStoredError if _ABSENT.search(why) else HostReadError
+        raise error("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
     return said
+
+
+def _reason(message: str) -> str:
+    """The *message* of a program that failed, as one line, without its warnings where it has more to say."""
+    lines = message.strip().splitlines()
+    return " ".join([line for line in lines if not _WARNING.match(line)] or lines)[:MESSAGE_LIMIT]

@@ -23,6 +23,7 @@ from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, lef
 from gpubind.runtimes.engine_environment import environment, joined
 from gpubind.runtimes.engine_options import read_env_file, read_options, said, users_binds, users_places
 from gpubind.runtimes.engine_place import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
+from gpubind.runtimes.engine_pull import pull
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import Start
@@ -235,6 +236,7 @@ DOCKER = Runtime(
     command=command,
     forms=MappingProxyType({"docker": form_of("docker")}),
     store="docker",
+    pull=pull,
     remote_of=remote_docker,
     other_stores=DOCKER_STORES,
 )
