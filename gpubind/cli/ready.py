@@ -172,6 +172,8 @@ def ready_for(
     image = looked.image
     start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host, wanted.own)
     start = start._replace(allow_writable=wanted.allow_writable)
+    if image is None and looked.runtime.store is not None and options.userspace == "auto":
+        options = options._replace(userspace="image")  # what these programs give by themselves: AMD's nodes alone
     host = host_for(looked.host, start, image)
     plan = _plan(options, host, image, layout_of(start, host, image), wanted)
     start = staged(start, plan, image, write=not wanted.dry_run)

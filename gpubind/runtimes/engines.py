@@ -104,7 +104,8 @@ def _device_words(node: DeviceNode, start: Start) -> list[str]:
     if not is_utf8(node.source) or ":" in node.source + node.target:
         why = "--device takes no path with a colon, and none that is not UTF-8"
         raise unsayable_path(node.source, why, PLAINER)
-    if any(node.target in text.split(":")[:2] for text in start.options.all("device")):
+    users = (path.rstrip("/") for text in start.options.all("device") for path in text.split(":")[:2])
+    if any(path and f"{node.target}/".startswith(f"{path}/") for path in users):  # it, or the directory that it is in
         return []
     return ["--device", str(node.source) if str(node.source) == node.target else f"{node.source}:{node.target}"]
 

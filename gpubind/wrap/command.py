@@ -398,7 +398,12 @@ def _with_gpus(
         return PassThrough(made.words, "instance", made.image)
     if start.shape == "rootfs" and (made.image == "/" or (made.runtime == "proot" and made.image is None)):
         return PassThrough(made.words, "host-files", made.image or "")
-    _need_all(made, start)
+    try:
+        _need_all(made, start)
+    except UsageError:
+        if request.brings_nodes:
+            return PassThrough(made.words, "not-read")
+        raise
     return made._replace(gpus=request)
 
 
