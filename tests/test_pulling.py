@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -57,12 +58,13 @@ class Machine(NamedTuple):
 
     directory: Path
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, host: str = "") -> subprocess.CompletedProcess[str]:
         code = START.replace("DIRECTORY", str(self.directory))
         environ = {"PATH": f"{self.directory}/bin:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
         environ |= {"GPUBIND_MEMO": "off", "HOME": str(self.directory)}
         driver = str(self.directory / "driver")
-        command = [sys.executable, "-c", code, words[0], "--root", driver, "--dev-root", driver, *words[1:]]
+        where = ["--host", host, "--dry-run"] if host else ["--root", driver, "--dev-root", driver]
+        command = [sys.executable, "-c", code, words[0], *where, *words[1:]]
         return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=self.directory)
 
     def has(self, *names: str) -> None:
@@ -180,7 +182,7 @@ def test_credentials_are_in_no_message(machine: Machine) -> None:
 def test_a_newer_image_that_cannot_be_pulled_leaves_the_one_that_is_there(machine: Machine) -> None:
     machine.has("offline", "stored")
     done = machine.run("wrap", "--", "podman", "run", "--pull=newer", "--gpus=all", "x", "true")
-    assert (done.returncode, machine.pulls) == (42, ["podman pull --policy=newer x"])
+    assert (done.returncode, machine.pulls) == (42, ["podman pull x"])
     assert KNOWN in machine.started
 
 
@@ -206,6 +208,62 @@ def test_nothing_is_checked_that_was_not_looked_at(machine: Machine) -> None:
     assert (done.returncode, "error: image-store" in done.stderr) == (EXIT_NOT_STARTED, True)
 
 
+AMDS = "mi300x-rocm62"
+"""A host with eight GPUs of AMD's."""
+
+
+def amds_line(machine: Machine, *devices: str) -> tuple[list[str], str]:
+    """The words of a line that brings *devices* by itself, with what becomes of it, and what is said."""
+    own = ["docker", "run", *(f"--device={path}" for path in devices), "--group-add", "video", "img", "rocminfo"]
+    done = machine.run("wrap", "--", *own, host=AMDS)
+    assert done.returncode == 0
+    return shlex.split(done.stdout.replace("\\\n", "")), done.stderr
+
+
+def test_the_nodes_of_amds_gpus_are_the_lines_own_and_the_plan_adds_the_rest(machine: Machine) -> None:
+    machine.has("stored")
+    words, _ = amds_line(machine, "/dev/kfd", "/dev/dri")
+    assert words[:6] == ["docker", "run", "--device=/dev/kfd", "--device=/dev/dri", "--group-add", "video"]
+    assert words[-2:] == ["img", "rocminfo"]
+    assert "--device" not in words
+    assert any("target=/opt/amdgpu/share/libdrm/amdgpu.ids" in word for word in words)
+    assert "LD_LIBRARY_PATH=/.gpubind/libs:/own" in words
+    assert not any("ROCR_VISIBLE_DEVICES" in word for word in words)
+
+
+def test_single_render_nodes_are_a_choice_of_gpus(machine: Machine) -> None:
+    machine.has("stored")
+    words, _ = amds_line(machine, "/dev/kfd", "/dev/dri/renderD136", "/dev/dri/renderD144")
+    assert [word for word in words if "renderD" in word] == [
+        "--device=/dev/dri/renderD136",
+        "--device=/dev/dri/renderD144",
+    ]
+    assert "ROCR_VISIBLE_DEVICES=0,1" in words
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_line_that_brings_its_gpus_starts_without_a_plan_too(machine: Machine, is_stored: bool) -> None:
+    """Where a node is no GPU's, or where the image is not known: whose ROCm it has cannot be told."""
+    devices = ("/dev/kfd", "/dev/dri/renderD255" if is_stored else "/dev/dri")
+    machine.has(*(["stored"] if is_stored else []))
+    words, said = amds_line(machine, *devices)
+    assert words == [
+        "docker",
+        "run",
+        *(f"--device={path}" for path in devices),
+        *["--group-add", "video", "img", "rocminfo"],
+    ]
+    assert said.startswith("warning: unknown-gpu" if is_stored else "note: image-unknown")
+
+
+def test_nothing_of_the_hosts_rocm_is_put_into_an_image_that_is_not_known(machine: Machine) -> None:
+    for own in (["--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0"], ["--gpus", "1"], ["--device", "amd.com/gpu=0"]):
+        made = machine.run("wrap", "--", "docker", "run", *own, "img", host=AMDS).stdout
+        assert "--device /dev/dri/renderD128 " in made
+        assert "/dev/dri/renderD136" not in made
+        assert ".so" not in made
+
+
 def lines() -> list[str]:
     text = (Path(__file__).parent / "wrap" / "unpulled.txt").read_text()
     return [line for line in text.splitlines() if line and not line.startswith("#")]
@@ -214,8 +272,6 @@ def lines() -> list[str]:
 def test_a_dry_run_on_a_machine_without_runtime_or_image_prints_every_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    import shlex
-
     from gpubind.cli.main import main
     from gpubind.host import programs
 

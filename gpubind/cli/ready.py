@@ -275,7 +275,8 @@ def _look_into_store(
     from gpubind.cli.pulling import pulled
     from gpubind.documents.text import printable
 
-    runtime, more = looked.runtime, ()
+    runtime = looked.runtime
+    more: tuple[str, ...] = ()
     if wanted.own.keys() & set(runtime.other_stores) or remote_of(runtime, environ) is not None:
         return looked
     assert runtime.pull is not None

@@ -52,8 +52,9 @@ VARIABLES = (
 )
 """What the programs find their store by."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
-_ABSENT = re.compile("no such image|image not known", re.IGNORECASE)
-"""What the programs print where their store does not have an image: docker 20 to 28, podman 3 to 5."""
+_ABSENT = re.compile("no such image|image not known|unsupported transport", re.IGNORECASE)
+"""What the programs print where their store does not have an image: docker 26, podman 5.4. The last is for `dir:PATH`,
+which podman copies into its store."""
 _WARNING = re.compile(r'time="[^"]*" level=(?:debug|info|warning) |(?:WARN|INFO|DEBU)\[|WARNING: ')
 """How a line of theirs begins that is not the reason of a failure."""
 

@@ -47,6 +47,5 @@ def pull(program: str, options: Options, own: Mapping[str, str], image: str) -> 
     before = [f"--{name}={own[name]}" for name in _GLOBALS[program] if name in own]
     given = {name.removeprefix("override-"): values for name, values in options.values.items()}
     words = [f"--{name}={value}" for name in _OPTIONS[program] for value in given.get(name, ())]
-    words += ["--policy=newer"] if when == "newer" else []
     no_more = ("--pull=never",) if when in ("always", "newer") else ()
     return Pull(when, (*before, "pull", *words, image), program == "podman", no_more)

@@ -30,6 +30,7 @@ from gpubind.runtimes.start import Start
 from gpubind.tree import Tree
 
 PLAINER = "give it a plainer path"
+SHARED = "/dev/shm"
 INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
 """Programs that can be the first in a container: it would ignore SIGTERM and SIGINT otherwise."""
 
@@ -139,6 +140,7 @@ def command(call: Call, start: Start, made: Words) -> Command:
     if not given.has("detach"):
         words += [] if given.values.get("interactive") else ["--interactive"]
         words += ["--tty"] if start.has_terminal and not given.values.get("tty") else []
+    words += _shm_words(start)
     if call.action != "run":
         words += _init_words(start)
     if call.action == "shell":
@@ -153,6 +155,16 @@ def command(call: Call, start: Start, made: Words) -> Command:
         (call.program, "run", *words),
         changed(start.environ, unset=made.unset),
     )
+
+
+def _shm_words(start: Start) -> list[str]:
+    """What makes /dev/shm as large as the host's mostly is, half of the memory: workers of a DataLoader share it.
+
+    Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
+    """
+    given = any(start.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
+    is_covered = any(f"{SHARED}/".startswith(f"{place.rstrip('/')}/") for place in users_places(start))
+    return [] if given or is_covered else ["--tmpfs", SHARED]
 
 
 def _init_words(start: Start) -> list[str]:
