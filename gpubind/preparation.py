@@ -108,6 +108,9 @@ def _first_of(names: Iterable[str], image: str, environ: Mapping[str, str]) -> R
             return RUNTIMES[name]
     why = "such an image is started by " + ", ".join(looked)
     hint = "install one of them, or name another with --backend"
+    scheme, _, name = image.partition("://")
+    if scheme == "docker" and find_program("docker", environ):
+        hint = f"docker starts it without the `docker://`: `{name}`"
     raise RuntimeLimitError("no-runtime", "no runtime for this image is in PATH", where=image, why=why, hint=hint)
 
 

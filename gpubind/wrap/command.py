@@ -12,6 +12,7 @@ from posixpath import basename
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import UsageError
+from gpubind.runtimes.flags import parse_bool
 from gpubind.runtimes.lines import an_option_a_line
 from gpubind.wrap.gpus import (
     GpuRequest,
@@ -81,6 +82,15 @@ class Wrapped(NamedTuple):
     def all(self, name: str) -> tuple[str, ...]:
         """The values of option *name*, in their order."""
         return tuple(option.value for option in self.options if option.name == name)
+
+    @property
+    def image_place(self) -> Optional[str]:
+        """The image, as a path where --rootfs says that it is one: `DIR`, `DIR:O`, `DIR:idmap`."""
+        roots = self.all("rootfs")
+        if self.runtime != "podman" or self.image is None or not roots or parse_bool(roots[-1]) is not True:
+            return self.image
+        path = self.image.partition(":")[0]
+        return path if path.startswith(("/", ".")) else f"./{path}"
 
     @property
     def own(self) -> dict[str, str]:
