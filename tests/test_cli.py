@@ -713,7 +713,7 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
 
 def test_a_program_that_gpubind_does_not_start_has_a_page() -> None:
     done = gpubind("exec", "--backend", "enroot", "/", "true")
-    assert "hint:  docs/paste.md has the words to paste for enroot\n" in done.stderr
+    assert "hint:  docs/paste.md says what to paste for enroot\n" in done.stderr
     assert "known: apptainer, " in gpubind("exec", "--backend", "nerdctl", "/", "true").stderr
 
 

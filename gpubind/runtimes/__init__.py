@@ -85,7 +85,7 @@ def known_runtime(name: str, *others: str) -> Runtime:
     if name not in RUNTIMES:
         hint = one_of((*RUNTIMES, *others), name)
         if name in PASTED:
-            hint = f"docs/paste.md has the words to paste for {name}"
+            hint = f"docs/paste.md says what to paste for {name}"
         raise UsageError("unknown-backend", f"unknown runtime `{name}`", hint=hint)
     return RUNTIMES[name]
 

@@ -184,7 +184,7 @@ PROGRAMS: dict[str, Program] = {
 """By the name of the program."""
 
 OTHERS = {
-    **{name: f"docs/paste.md has the words to paste for {name}" for name in PASTED},
+    **{name: f"docs/paste.md says what to paste for {name}" for name in PASTED},
     "docker-compose": "use `gpubind plan --format compose`",
     "kubectl": "use `gpubind plan --format kubernetes`",
     "nerdctl": "use `gpubind plan --format cdi`",
