@@ -145,7 +145,8 @@ def _planned(
     if not ready.has_arguments:
         action = _ACTIONS.get(made.subcommand[-1] if made.subcommand else "exec", "run")
         tree = looked.image.tree if looked.image is not None else None
-        call = Call(looked.program, action, made.image or "", tree, made.command, terminal=None)
+        image = "" if made.is_rootfs else made.image or ""  # how --rootfs treats it, the line says itself
+        call = Call(looked.program, action, image, tree, made.command, terminal=None)
         _, environ, file = ready.runtime.command(call, ready.start, ready.words)
         put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
     return Command(rewritten(made, put_in, without=without), environ, file)

@@ -84,10 +84,14 @@ class Wrapped(NamedTuple):
         return tuple(option.value for option in self.options if option.name == name)
 
     @property
+    def is_rootfs(self) -> bool:
+        """Whether --rootfs of podman's says that the image is a directory."""
+        return self.runtime == "podman" and any(map(parse_bool, self.all("rootfs")[-1:]))
+
+    @property
     def image_place(self) -> Optional[str]:
-        """The image, as a path where --rootfs says that it is one: `DIR`, `DIR:O`, `DIR:idmap`."""
-        roots = self.all("rootfs")
-        if self.runtime != "podman" or self.image is None or not roots or parse_bool(roots[-1]) is not True:
+        """The image, as a path where it is `DIR`, `DIR:O` or `DIR:idmap` of --rootfs."""
+        if self.image is None or not self.is_rootfs:
             return self.image
         path = self.image.partition(":")[0]
         return path if path.startswith(("/", ".")) else f"./{path}"
