@@ -37,7 +37,11 @@ case "$*" in
     echo "Pulling from library" >&2
     test -e offline && { echo "no route to registry" >&2; exit 1; }
     touch stored
-    test $name = podman && echo 0123abcd || echo "Status: Downloaded" ;;
+    case "$name $*" in
+    podman*) echo 0123abcd ;;
+    *--quiet=true*) echo docker.io/library/x:latest ;;
+    *) echo "Status: Downloaded" ;;
+    esac ;;
 *"image mount "*) exit 125 ;;
 *save*) cat saved ;;
 *) exit 3 ;;
@@ -155,6 +159,15 @@ def test_an_image_is_pulled_with_the_lines_own_options(machine: Machine) -> None
         "podman --log-level=debug pull --authfile=/auth --creds=me:secret --platform=linux/amd64 --quiet=true "
         "--tls-verify=false reg:5000/x"
     ]
+
+
+def test_the_progress_of_a_pull_goes_where_the_runtimes_own_would_go(machine: Machine) -> None:
+    done = machine.run("wrap", "--", "docker", "run", "--platform=linux/amd64", "--gpus=all", "x", "true")
+    assert (done.stdout, done.stderr.splitlines()[:2]) == ("", ["Pulling from library", "Status: Downloaded"])
+    (machine.directory / "stored").unlink()
+    done = machine.run("wrap", "--", "docker", "run", "--quiet", "--gpus=all", "x", "true")
+    assert (done.stdout, "docker.io" in done.stderr) == ("", False)
+    assert machine.pulls == ["docker pull --platform=linux/amd64 x", "docker pull --quiet=true x"]
 
 
 def test_what_podman_pulls_is_looked_at_by_its_id(machine: Machine) -> None:

@@ -20,10 +20,10 @@ def pulled(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> 
     from gpubind.execute import run_in_front
 
     tell("")  # the program writes on the terminal now
-    status, printed = run_in_front((program, *pull.words), environ, keeps_output=pull.prints_id)
-    ids = printed.decode("utf-8", "surrogateescape").split()
+    status, printed = run_in_front((program, *pull.words), environ, keeps_output=pull.prints_name)
+    names = printed.decode("utf-8", "surrogateescape").split()
     if status == 0:
-        return ids[-1] if ids else image
+        return names[-1] if names else image
     if pull.when == "newer":
         return image
     # Without its options: credentials may be among them.

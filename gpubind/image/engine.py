@@ -16,6 +16,7 @@ from gpubind.arch import Architecture
 from gpubind.blob.base import FileBlob
 from gpubind.budget import tell
 from gpubind.errors import HostReadError, NotStoredError, UsageError, in_file
+from gpubind.formats.engine_messages import is_absence, parse_reason
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.host.trust import obeyed_environ
@@ -52,19 +53,13 @@ VARIABLES = (
 )
 """What the programs find their store by."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
-_ABSENT = re.compile("no such image|image not known|unsupported transport", re.IGNORECASE)
-"""What the programs print where their store does not have an image: docker 26, podman 5.4. The last is for `dir:PATH`,
-which podman copies into its store."""
-_WARNING = re.compile(r'time="[^"]*" level=(?:debug|info|warning) |(?:WARN|INFO|DEBU)\[|WARNING: ')
-"""How a line of theirs begins that is not the reason of a failure."""
 
 
 def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> Image:
     """The image *name* in *store*; of several, the one for *arch*.
 
     Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` for
-    what it says: no daemon, no permission), `NotStoredError` (`image-store`) where the store does not have the image,
-    and those of `open_archive`.
+    what it says: no daemon, no permission), `NotStoredError` (`image-store`), and those of `open_archive`.
     """
     if not _NAME.fullmatch(name):
         hint = f"as in `{store}:ubuntu:24.04`"
@@ -143,17 +138,11 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
     elif status is None:
         why = f"`{store} {words[0]}` did not end within {timeout:g} s"
     elif status != 0:
-        why = _reason(message) or f"exit status {status}"
+        why = parse_reason(message)[:MESSAGE_LIMIT] or f"exit status {status}"
     elif len(said) > DOCUMENT_LIMIT:
         why = f"`{store} {words[0]}` prints more than {DOCUMENT_LIMIT} bytes"
     if why:
         hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
-        error = NotStoredError if _ABSENT.search(why) else HostReadError
+        error = NotStoredError if is_absence(why) else HostReadError
         raise error("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
     return said
-
-
-def _reason(message: str) -> str:
-    """The *message* of a program that failed, as one line, without its warnings where it has more to say."""
-    lines = message.strip().splitlines()
-    return " ".join([line for line in lines if not _WARNING.match(line)] or lines)[:MESSAGE_LIMIT]

@@ -48,4 +48,5 @@ def pull(program: str, options: Options, own: Mapping[str, str], image: str) -> 
     given = {name.removeprefix("override-"): values for name, values in options.values.items()}
     words = [f"--{name}={value}" for name in _OPTIONS[program] for value in given.get(name, ())]
     no_more = ("--pull=never",) if when in ("always", "newer") else ()
-    return Pull(when, (*before, "pull", *words, image), program == "podman", no_more)
+    prints_name = program == "podman" or options.has("quiet")
+    return Pull(when, (*before, "pull", *words, image), prints_name, no_more)

@@ -105,8 +105,8 @@ class Pull(NamedTuple):
     """`always`, `newer`: before each start; `missing`: where its store does not have the image."""
     words: tuple[str, ...]
     """The command line, behind the program."""
-    prints_id: bool
-    """Whether it prints the image's ID on standard output, and its progress on standard error alone."""
+    prints_name: bool
+    """Whether it prints on standard output the image's ID or name alone, last, and its progress on standard error."""
     no_more: tuple[str, ...]
     """Options that keep a start behind it from pulling again."""
 
