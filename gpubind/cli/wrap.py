@@ -90,7 +90,9 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     try:
         with (
             waiting(quiet=wanted.quiet),
-            closing(look_at(options, made.image_place, runtime, wanted, environ, made.words[made.program_at])) as looked,
+            closing(
+                look_at(options, made.image_place, runtime, wanted, environ, made.words[made.program_at])
+            ) as looked,
         ):
             command = all_the_same(looked, wanted, lambda looked: _made(options, made, looked, wanted, environ))
     except UNSEEN as error:
