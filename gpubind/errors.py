@@ -82,6 +82,10 @@ class NotRecordedError(HostReadError):
     """A recorded host was asked about a path outside its survey."""
 
 
+class NotStoredError(HostReadError):
+    """The store of podman or docker does not have the image."""
+
+
 class RuntimeLimitError(GpubindError):
     """The runtime is missing, too old, or cannot express the plan; the message names the feature."""
 

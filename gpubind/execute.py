@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
 from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
-from gpubind.memo.asked import asked_program, becomes, own_locale
+from gpubind.memo.asked import asked_program, becomes, cannot_sign, own_locale
 
 PROBE_TIMEOUT_S = 10.0
 WHAT = "a program cannot be asked for its version"
@@ -99,6 +99,22 @@ def _probe(program: str) -> str:
     if done.returncode < 0:
         raise could_not_look(program, OSError(f"it was killed by signal {-done.returncode}"), WHAT)
     return done.stdout[:4096].decode("utf-8", "replace")
+
+
+def run_in_front(argv: Sequence[str], environ: Mapping[str, str], *, keeps_output: bool) -> tuple[int, bytes]:
+    """Run *argv* to its end in the caller's terminal; return its exit status and its standard output.
+
+    Standard output goes to standard error unless *keeps_output*. Errors: `StartError` (code `not-started`).
+    """
+    import subprocess
+
+    cannot_sign(f"`{argv[0]}` was run")
+    try:
+        done = subprocess.run(tuple(argv), stdout=subprocess.PIPE if keeps_output else 2, env=environ, check=False)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise StartError("not-started", f"`{argv[0]}` cannot be started", where=argv[0], why=why) from error
+    return done.returncode, done.stdout or b""
 
 
 def callers_environ() -> dict[str, str]:

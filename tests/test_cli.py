@@ -711,6 +711,12 @@ def test_sh_on_top_quotes_and_alone_is_wrong_use() -> None:
     assert gpubind("plan", "--host", HOST, "--format", "sh").returncode == 2
 
 
+def test_a_program_that_gpubind_does_not_start_has_a_page() -> None:
+    done = gpubind("exec", "--backend", "enroot", "/", "true")
+    assert "hint:  docs/paste.md says what to paste for enroot\n" in done.stderr
+    assert "known: apptainer, " in gpubind("exec", "--backend", "nerdctl", "/", "true").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "status"),
     [

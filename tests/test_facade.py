@@ -44,8 +44,9 @@ def test_a_runtime_that_only_rules_know_can_be_checked() -> None:
 
 @pytest.mark.parametrize("backend", ["apptainerr", "auto", ""])
 def test_an_unknown_runtime_is_wrong_use(backend: str) -> None:
-    with pytest.raises(UsageError, match="unknown-backend"):
+    with pytest.raises(UsageError, match="unknown-backend") as caught:
         codes(backend=backend)
+    assert "auto" not in caught.value.hint
 
 
 def test_arguments_that_end_in_the_middle_of_an_option_are_wrong_use() -> None:

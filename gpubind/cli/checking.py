@@ -167,7 +167,7 @@ def _runtime(backend: Optional[str], options: PlanOptions, image: Optional[str])
     from gpubind.runtimes import known_runtime
 
     if backend != "auto":
-        return known_runtime(backend) if backend is not None else None
+        return known_runtime(backend, "auto") if backend is not None else None
     try:
         return choose_runtime(image or "", os.environ).runtime if options.host is None else None
     except RuntimeLimitError:

@@ -18,6 +18,7 @@ from gpubind.errors import (
     GpubindError,
     HostReadError,
     NothingToBindError,
+    NotStoredError,
     UnseenError,
     UsageError,
 )
@@ -65,6 +66,8 @@ class Looked(NamedTuple):
     host: "Host"
     image: Optional["Image"]
     """None where its files are not to be seen."""
+    more: tuple[str, ...] = ()
+    """Options of the runtime's, behind those of the plan: the image that was looked at is the one to be started."""
 
     def close(self) -> None:
         """Give back what it took to look: an image of an engine's store is mounted for that."""
@@ -107,8 +110,11 @@ def look_at(
         is_there = not wanted.dry_run or find_program(program, environ) is not None
         program = need_program(program, environ) if is_there else program
     host = open_host_of(options)
-    opened = _look_at(image, runtime, wanted, host, environ) if image is not None else None
-    return Looked(runtime, program, host, opened)
+    if image is None:
+        return Looked(runtime, program, host, None)
+    if not _is_stored(image, runtime):
+        return Looked(runtime, program, host, _look_at(image, runtime, wanted, host))
+    return _look_into_store(image, Looked(runtime, program, host, None), wanted, environ)
 
 
 T = TypeVar("T")
@@ -166,11 +172,14 @@ def ready_for(
     image = looked.image
     start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host, wanted.own)
     start = start._replace(allow_writable=wanted.allow_writable)
+    if image is None and looked.runtime.store is not None and options.userspace == "auto":
+        options = options._replace(userspace="image")  # what these programs give by themselves: AMD's nodes alone
     host = host_for(looked.host, start, image)
     plan = _plan(options, host, image, layout_of(start, host, image), wanted)
     start = staged(start, plan, image, write=not wanted.dry_run)
     words, has_arguments = line_words_of(start, plan, image) if in_line else (words_of(start, plan, image), False)
     assert words is not None
+    words = words._replace(options=(*words.options, *looked.more))
     return Ready(RUNTIMES[start.program], host, start, plan, words, has_arguments)
 
 
@@ -241,17 +250,62 @@ def _asks_by_name(options: PlanOptions) -> bool:
     return options.gpus is not None and options.gpus.strip().lower() not in ("all", "none")
 
 
-def _look_at(
-    image: str, runtime: "Runtime", wanted: Wanted, host: "Host", environ: Mapping[str, str]
-) -> Optional["Image"]:
+def _is_stored(image: str, runtime: "Runtime") -> bool:
+    """Whether *image* is a name in the store of *runtime*, whether that has it or not."""
+    return runtime.store is not None and not _has_prefix(image, runtime) and not image.startswith(("/", "."))
+
+
+def _has_prefix(image: str, runtime: "Runtime") -> bool:
+    """Whether *image* begins with a word that says what it is, and *runtime* reads that word."""
+    from gpubind.caller import image_form
+
+    form = image_form(image)
+    return form in ("layout", "archive", "registry") and form in runtime.images
+
+
+def _look_into_store(
+    image: str, looked: Looked, wanted: Wanted, environ: Mapping[str, str], *, may_pull: bool = True
+) -> Looked:
+    """Return *looked* with *image* of the runtime's store, after a pull where the runtime itself would pull it.
+
+    What cannot be looked at is not known, and a note says so; it is left to the runtime. Errors: with --check those of
+    opening the image, else those of pulling it.
+    """
+    from gpubind.caller import remote_of
+    from gpubind.cli.pulling import pulled
+    from gpubind.documents.text import printable
+
+    runtime = looked.runtime
+    more: tuple[str, ...] = ()
+    if wanted.own.keys() & set(runtime.other_stores) or remote_of(runtime, environ) is not None:
+        return looked
+    assert runtime.pull is not None
+    options = runtime.options_of(runtime.name, wanted.arguments, environ)
+    pull = runtime.pull(runtime.name, options, wanted.own, image)
+    when = pull.when if may_pull and not wanted.dry_run else "never"
+    if when in ("always", "newer"):
+        image, more = pulled(pull, looked.program, image, environ), pull.no_more
+    try:
+        opened = _opened(f"{runtime.store}:{image}", looked.host.uname.machine, runtime, wanted, DAMAGE)
+        return looked._replace(image=opened, more=more)
+    except HostReadError as error:
+        if when == "missing" and isinstance(error, NotStoredError):
+            image = pulled(pull, looked.program, image, environ)
+            return _look_into_store(image, looked, wanted, environ, may_pull=False)
+        if wanted.check:
+            raise
+        if not wanted.quiet:
+            what = f"{error.where} is planned for without a look at it: {error.why}"
+            complain(f"note: image-unknown: {printable(what)}\n")
+        return looked
+
+
+def _look_at(image: str, runtime: "Runtime", wanted: Wanted, host: "Host") -> Optional["Image"]:
     """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
-    from gpubind.caller import image_form, remote_of
+    from gpubind.caller import image_form
 
     machine, form = host.uname.machine, image_form(image)
-    has_prefix = form in ("layout", "archive", "registry") and form in runtime.images
-    if runtime.store is not None and not has_prefix and not image.startswith(("/", ".")):
-        elsewhere = wanted.own.keys() & set(runtime.other_stores) or remote_of(runtime, environ) is not None
-        return None if elsewhere else _opened(f"{runtime.store}:{image}", machine, runtime, wanted, DAMAGE)
+    has_prefix = _has_prefix(image, runtime)
     _need_form(image, runtime)
     if not has_prefix and (is_directory(image) or not runtime.fetches):
         opened = _opened(image, machine, runtime, wanted, DAMAGE)

@@ -206,7 +206,7 @@ def _chosen(
     from gpubind.runtimes import known_runtime
 
     if wanted.backend != "auto":
-        return known_runtime(wanted.backend), words
+        return known_runtime(wanted.backend, "auto"), words
     chosen, at = _automatic(action, words, environ, elsewhere=elsewhere)
     if wanted.verbose:
         complain(f"note: backend: {chosen.runtime.name}, {printable(chosen.why)}\n")

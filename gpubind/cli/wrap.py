@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 
 from gpubind.cli.declare import Argument, Option
 from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, planning
-from gpubind.cli.output import tell_of_memo, waiting
+from gpubind.cli.output import tell_of_memo, waiting, warn
 from gpubind.cli.ready import (
     UNSEEN,
     Looked,
@@ -90,9 +90,11 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     try:
         with (
             waiting(quiet=wanted.quiet),
-            closing(look_at(options, made.image, runtime, wanted, environ, made.words[made.program_at])) as looked,
+            closing(
+                look_at(options, made.image_place, runtime, wanted, environ, made.words[made.program_at])
+            ) as looked,
         ):
-            command = all_the_same(looked, wanted, lambda looked: _planned(options, made, looked, wanted, environ))
+            command = all_the_same(looked, wanted, lambda looked: _made(options, made, looked, wanted, environ))
     except UNSEEN as error:
         need_own_flag(error, options, wanted, has_one=made.gpus.asked)
         command = None
@@ -105,16 +107,36 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
         _execute(written(command), command.environ)
 
 
+def _made(
+    options: PlanOptions, made: "Wrapped", looked: Looked, wanted: Wanted, environ: Mapping[str, str]
+) -> Optional["Command"]:
+    """As `_planned`; None, with a warning, for a line that brings its GPUs by itself and cannot get a plan."""
+    is_wanted = wanted.check or wanted.require_gpu
+    if not made.gpus.brings_nodes or is_wanted:
+        return _planned(options, made, looked, wanted, environ)
+    if looked.image is None:
+        return None  # whose ROCm it should use, nobody knows; the nodes are there
+    try:
+        return _planned(options, made, looked, wanted, environ)
+    except GpubindError as error:
+        if not wanted.quiet:
+            warn(error)
+        return None
+
+
 def _planned(
     options: PlanOptions, made: "Wrapped", looked: Looked, wanted: Wanted, environ: Mapping[str, str]
 ) -> Optional["Command"]:
     """The line with its plan; None where the image asks for no GPU after all, or where there is nothing to bind."""
+    from gpubind.caller import remote_of
     from gpubind.runtimes.record import STAGED_DIRECTORY, Call, Command
     from gpubind.wrap.command import rewritten
     from gpubind.wrap.gpus import with_image
 
     facts = looked.image.facts if looked.image is not None else None
-    request = with_image(made.gpus, facts.env if facts is not None else {})
+    if made.gpus.image_decides and facts is None and remote_of(looked.runtime, environ, wanted.own) is not None:
+        return None  # what the image on that machine says, its own runtime reads
+    request = with_image(made.gpus, facts.env if facts is not None else None)
     if request is None:
         return None
     ready = ready_for(_asked(options, request), looked, wanted, environ, in_line=True)
@@ -125,7 +147,8 @@ def _planned(
     if not ready.has_arguments:
         action = _ACTIONS.get(made.subcommand[-1] if made.subcommand else "exec", "run")
         tree = looked.image.tree if looked.image is not None else None
-        call = Call(looked.program, action, made.image or "", tree, made.command, terminal=None)
+        image = "" if made.is_rootfs else made.image or ""  # how --rootfs treats it, the line says itself
+        call = Call(looked.program, action, image, tree, made.command, terminal=None)
         _, environ, file = ready.runtime.command(call, ready.start, ready.words)
         put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
     return Command(rewritten(made, put_in, without=without), environ, file)

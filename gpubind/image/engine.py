@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal, Optional, cast
 from gpubind.arch import Architecture
 from gpubind.blob.base import FileBlob
 from gpubind.budget import tell
-from gpubind.errors import HostReadError, UsageError, in_file
+from gpubind.errors import HostReadError, NotStoredError, UsageError, in_file
+from gpubind.formats.engine_messages import is_absence, parse_reason
 from gpubind.formats.oci import DOCUMENT_LIMIT, parse_inspected
 from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.host.trust import obeyed_environ
@@ -60,7 +61,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     """The image *name* in *store*; of several, the one for *arch*.
 
     Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` for
-    what it says: no such image, no daemon, no permission), and those of `open_archive`.
+    what it says: no daemon, no permission), `NotStoredError` (`image-store`), and those of `open_archive`.
     """
     if not _NAME.fullmatch(name):
         hint = f"as in `{store}:ubuntu:24.04`"
@@ -104,7 +105,7 @@ def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Image
 def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
     """What the program of *store* prints for *words*, or nothing where it prints *into* a file.
 
-    Errors: `HostReadError` (codes `no-image-store`, `image-store`).
+    Errors: `HostReadError` (codes `no-image-store`, `image-store`), `NotStoredError`.
     """
     import tempfile
 
@@ -129,10 +130,11 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
     elif status is None:
         why = f"`{store} {words[0]}` did not end within {timeout:g} s"
     elif status != 0:
-        why = message.strip()[:MESSAGE_LIMIT] or f"exit status {status}"
+        why = parse_reason(message)[:MESSAGE_LIMIT] or f"exit status {status}"
     elif len(said) > DOCUMENT_LIMIT:
         why = f"`{store} {words[0]}` prints more than {DOCUMENT_LIMIT} bytes"
     if why:
         hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
-        raise HostReadError("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
+        error = NotStoredError if is_absence(why) else HostReadError
+        raise error("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
     return said

@@ -23,12 +23,14 @@ from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, lef
 from gpubind.runtimes.engine_environment import environment, joined
 from gpubind.runtimes.engine_options import read_env_file, read_options, said, users_binds, users_places
 from gpubind.runtimes.engine_place import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
+from gpubind.runtimes.engine_pull import pull
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import Start
 from gpubind.tree import Tree
 
 PLAINER = "give it a plainer path"
+SHARED = "/dev/shm"
 INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-static", "/usr/bin/docker-init")
 """Programs that can be the first in a container: it would ignore SIGTERM and SIGINT otherwise."""
 
@@ -103,7 +105,8 @@ def _device_words(node: DeviceNode, start: Start) -> list[str]:
     if not is_utf8(node.source) or ":" in node.source + node.target:
         why = "--device takes no path with a colon, and none that is not UTF-8"
         raise unsayable_path(node.source, why, PLAINER)
-    if any(node.target in text.split(":")[:2] for text in start.options.all("device")):
+    users = (path.rstrip("/") for text in start.options.all("device") for path in text.split(":")[:2])
+    if any(path and f"{node.target}/".startswith(f"{path}/") for path in users):  # it, or the directory that it is in
         return []
     return ["--device", str(node.source) if str(node.source) == node.target else f"{node.source}:{node.target}"]
 
@@ -137,6 +140,7 @@ def command(call: Call, start: Start, made: Words) -> Command:
     if not given.has("detach"):
         words += [] if given.values.get("interactive") else ["--interactive"]
         words += ["--tty"] if start.has_terminal and not given.values.get("tty") else []
+    words += _shm_words(start)
     if call.action != "run":
         words += _init_words(start)
     if call.action == "shell":
@@ -151,6 +155,16 @@ def command(call: Call, start: Start, made: Words) -> Command:
         (call.program, "run", *words),
         changed(start.environ, unset=made.unset),
     )
+
+
+def _shm_words(start: Start) -> list[str]:
+    """What makes /dev/shm as large as the host's mostly is, half of the memory: workers of a DataLoader share it.
+
+    Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
+    """
+    given = any(start.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
+    is_covered = any(f"{SHARED}/".startswith(f"{place.rstrip('/')}/") for place in users_places(start))
+    return [] if given or is_covered else ["--tmpfs", SHARED]
 
 
 def _init_words(start: Start) -> list[str]:
@@ -239,6 +253,7 @@ DOCKER = Runtime(
     command=command,
     forms=MappingProxyType({"docker": form_of("docker")}),
     store="docker",
+    pull=pull,
     remote_of=remote_docker,
     other_stores=DOCKER_STORES,
 )

@@ -98,6 +98,19 @@ class Call(NamedTuple):
         return (self.shell, *self.argv) if self.action == "shell" or not self.argv else self.argv
 
 
+class Pull(NamedTuple):
+    """How a runtime gets an image that it starts, by the user's own options."""
+
+    when: Literal["missing", "always", "newer", "never"]
+    """`always`, `newer`: before each start; `missing`: where its store does not have the image."""
+    words: tuple[str, ...]
+    """The command line, behind the program."""
+    prints_name: bool
+    """Whether it prints on standard output the image's ID or name alone, last, and its progress on standard error."""
+    no_more: tuple[str, ...]
+    """Options that keep a start behind it from pulling again."""
+
+
 STAGED_DIRECTORY = "<generated>"
 """The word of a command that stands for the directory in which its file is."""
 
@@ -218,6 +231,9 @@ class Runtime(NamedTuple):
     """Files of which one must be there beside its program, by the caller's environment."""
     store: Optional[Store] = None
     """Whose images it starts by a name that has no `/` or `.` in front: those of that program's own store."""
+    pull: Optional[Callable[[str, Options, Mapping[str, str], str], Pull]] = None
+    """How the runtime of that name, with the user's options and those before its subcommand, gets an image into its
+    store; None: it has no store."""
     remote_of: Callable[[Mapping[str, str], Callable[[str], Optional[str]], Mapping[str, str]], Optional[str]] = (
         _no_remote
     )

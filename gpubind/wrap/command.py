@@ -12,6 +12,7 @@ from posixpath import basename
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import UsageError
+from gpubind.runtimes.flags import parse_bool
 from gpubind.runtimes.lines import an_option_a_line
 from gpubind.wrap.gpus import (
     GpuRequest,
@@ -81,6 +82,19 @@ class Wrapped(NamedTuple):
     def all(self, name: str) -> tuple[str, ...]:
         """The values of option *name*, in their order."""
         return tuple(option.value for option in self.options if option.name == name)
+
+    @property
+    def is_rootfs(self) -> bool:
+        """Whether --rootfs of podman's says that the image is a directory."""
+        return self.runtime == "podman" and any(map(parse_bool, self.all("rootfs")[-1:]))
+
+    @property
+    def image_place(self) -> Optional[str]:
+        """The image, as a path where it is `DIR`, `DIR:O` or `DIR:idmap` of --rootfs."""
+        if self.image is None or not self.is_rootfs:
+            return self.image
+        path = self.image.partition(":")[0]
+        return path if path.startswith(("/", ".")) else f"./{path}"
 
     @property
     def own(self) -> dict[str, str]:
@@ -398,7 +412,12 @@ def _with_gpus(
         return PassThrough(made.words, "instance", made.image)
     if start.shape == "rootfs" and (made.image == "/" or (made.runtime == "proot" and made.image is None)):
         return PassThrough(made.words, "host-files", made.image or "")
-    _need_all(made, start)
+    try:
+        _need_all(made, start)
+    except UsageError:
+        if request.brings_nodes:
+            return PassThrough(made.words, "not-read")
+        raise
     return made._replace(gpus=request)
 
 

@@ -3,7 +3,8 @@
 Sources: Apptainer 1.4.5 and podman 5.4.2, run (`--nvccli` implies `--nv`, `--no-nv` does not cancel it; podman's
 --gpus X is --device nvidia.com/gpu=X); docker/cli `opts/gpus.go`; moby `daemon/nvidia_linux.go` (a count means the
 first GPUs, and what --gpus says comes after -e); the user guide of NVIDIA's Container Toolkit for its variables and its
-names of CDI devices; nvidia-docker 2; ch-run(1) 0.45.
+names of CDI devices; nvidia-docker 2; ch-run(1) 0.45; the guide of AMD's Container Toolkit and
+`internal/oci/oci.go` for AMD_VISIBLE_DEVICES; ROCm's "Running ROCm Docker containers" for --device=/dev/kfd.
 """
 
 from __future__ import annotations
@@ -24,10 +25,18 @@ from gpubind.wrap.options import Option
 _VENDOR_OF: dict[str, Vendor] = {"nv": "nvidia", "nvccli": "nvidia", "rocm": "amd"}
 SWITCHES = tuple(_VENDOR_OF)
 """Apptainer's and SingularityCE's flags for GPUs."""
-VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+VISIBLE: Mapping[Vendor, str] = {"nvidia": "NVIDIA_VISIBLE_DEVICES", "amd": "AMD_VISIBLE_DEVICES"}
+"""What each vendor's container runtime reads."""
 CAPS = "NVIDIA_DRIVER_CAPABILITIES"
 COUNT_LIMIT = 1024
-_NVIDIA_RUNTIME = re.compile(r"nvidia(-container-runtime(\.(cdi|legacy|experimental))?|-cdi|-legacy|-experimental)?")
+_RUNTIMES: Mapping[Vendor, re.Pattern[str]] = {
+    "nvidia": re.compile(r"nvidia(-container-runtime(\.(cdi|legacy|experimental))?|-cdi|-legacy|-experimental)?"),
+    "amd": re.compile(r"amd(-container-runtime)?"),
+}
+_AMD_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
+_AMD_ID = re.compile(r"0x([0-9a-f]{1,16})", re.ASCII | re.IGNORECASE)
+_KFD, _DRI = "/dev/kfd", "/dev/dri"
+_RENDER = re.compile(rf"{_DRI}/(renderD[0-9]{{1,9}})", re.ASCII)
 _TYPED = re.compile(r"(?:gpu|mig)([0-9]+(?::[0-9]+)?)")
 """Names of devices as `nvidia-ctk cdi generate --device-name-strategy=type-index` gives them."""
 _GPU_KINDS: tuple[tuple[str, Vendor], ...] = (
@@ -37,7 +46,7 @@ _GPU_KINDS: tuple[tuple[str, Vendor], ...] = (
     ("amd.com/gpu", "amd"),
 )
 _LOOKS = re.compile(
-    r"--(nv|rocm|nvccli|gpus)(=.*)?|--runtime=nvidia.*|--device=[a-z.]*(nvidia|amd)\.com/gpu=.*", re.DOTALL
+    r"--(nv|rocm|nvccli|gpus)(=.*)?|--runtime=(nvidia|amd).*|--device=[a-z.]*(nvidia|amd)\.com/gpu=.*", re.DOTALL
 )
 
 
@@ -55,7 +64,7 @@ class GpuRequest(NamedTuple):
     cdi: tuple[str, ...] = ()
     """The names of CDI devices. Where `gpus` is None, only a CDI spec knows what they are."""
     image_decides: bool = False
-    """Whether the image's own NVIDIA_VISIBLE_DEVICES tells which GPUs: with `--runtime=nvidia` alone."""
+    """Whether the image's own variable tells which GPUs: with `--runtime=nvidia` or `--runtime=amd` alone."""
     image_counts: bool = False
     """Whether the image's own variables count, which NVIDIA's toolkit reads."""
     nvccli: bool = False
@@ -63,6 +72,8 @@ class GpuRequest(NamedTuple):
     """The options that say it, to be taken out; not variables, which the command may want to read."""
     said_by: tuple[str, ...] = ()
     """Variables of the caller's and directives of the site's that ask for GPUs; nvidia-docker does so by its name."""
+    brings_nodes: bool = False
+    """Whether the line's own words bring the GPUs' nodes: they stay, and the line works without a plan, too."""
 
     @property
     def asked(self) -> bool:
@@ -88,7 +99,7 @@ def is_gpu_flag(family: str, option: Option) -> bool:
         values = parse_list(option.value) if family == "singularity" else (option.value,)
         return any(cdi_gpu(value) for value in values)
     if family in ("docker", "podman"):
-        return option.name == "gpus" or (option.name == "runtime" and is_nvidia_runtime(option.value))
+        return option.name == "gpus" or (option.name == "runtime" and runtime_vendor(option.value) is not None)
     return family == "ch-run" and option.name == "cdi"
 
 
@@ -147,8 +158,8 @@ def docker_request(
     if len(requests) > 1:
         raise UsageError("wrap-gpus", "--gpus stands there twice", where=_place(requests[1]), hint="keep one of them")
     said = _environment(options, environ)
-    if nvidia and environ.get("NV_GPU", "").strip() and VISIBLE not in said:
-        said = {**said, VISIBLE: ",".join(environ["NV_GPU"].split())}
+    if nvidia and environ.get("NV_GPU", "").strip() and VISIBLE["nvidia"] not in said:
+        said = {**said, VISIBLE["nvidia"]: ",".join(environ["NV_GPU"].split())}
     request = _oci_request(options, [_of_docker(option) for option in requests], said, nvidia=nvidia)
     return request._replace(said_by=("nvidia-docker",)) if request is not None and nvidia else request
 
@@ -169,46 +180,65 @@ def podman_request(options: Sequence[Option], environ: Mapping[str, str]) -> Opt
 def _oci_request(
     options: Sequence[Option], wanted: Sequence[_Wanted], said: Mapping[str, str], *, nvidia: bool = False
 ) -> Optional[GpuRequest]:
-    """What is the same for docker and podman: CDI devices, NVIDIA's runtime, and the variables that this one reads.
+    """What is the same for docker and podman: CDI devices, the vendors' runtimes, and the variables that these read.
 
-    *wanted*: what --gpus says. That, and CDI devices, win over NVIDIA_VISIBLE_DEVICES.
+    *wanted*: what --gpus says. That, and CDI devices, win over those variables.
     """
     runtimes = [option for option in options if option.name == "runtime"]
-    by_runtime = nvidia or (bool(runtimes) and is_nvidia_runtime(runtimes[-1].value))
+    runtime = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
     device_flags, names = _devices([option for option in options if option.name == "device"])
     wanted = [*wanted, *([_of_cdi(names)] if names else [])]
-    visible = said.get(VISIBLE)
-    image_decides = by_runtime and not wanted and visible is None
-    if by_runtime and not wanted and visible is not None and visible.strip() not in ("", "void"):
-        wanted = [_of_visible(visible)]
+    visible = said.get(VISIBLE[runtime]) if runtime is not None else None
+    image_decides = runtime is not None and not wanted and visible is None
+    if runtime is not None and not wanted and visible is not None and visible.strip() not in ("", "void"):
+        wanted = [_of_visible(visible, runtime)]
     if not wanted and not image_decides:
-        return None
+        return _of_nodes(options)
     flags = (
         *(option for option in options if option.name == "gpus"),
-        *(option for option in runtimes if is_nvidia_runtime(option.value)),
+        *(option for option in runtimes if runtime_vendor(option.value) is not None),
         *device_flags,
     )
-    if by_runtime:
-        wanted = [*wanted, _Wanted(wanted[0].gpus if wanted else None, vendors=("nvidia",))]
+    if runtime is not None:
+        wanted = [*wanted, _Wanted(wanted[0].gpus if wanted else None, vendors=(runtime,))]
     return _united(wanted, said, flags, names)._replace(image_decides=image_decides, image_counts=True)
 
 
-def with_image(request: GpuRequest, env: Mapping[str, str]) -> Optional[GpuRequest]:
+def _of_nodes(options: Sequence[Option]) -> Optional[GpuRequest]:
+    """AMD's documented way without its toolkit: --device=/dev/kfd with --device=/dev/dri, or with nodes in there.
+
+    A node that gets another name in the container is the user's own construction, and no request.
+    """
+    nodes = [option.value.split(":") for option in options if option.name == "device"]
+    drawn = [path.rstrip("/") for path, *_ in nodes if path.startswith(_DRI)]
+    is_renamed = any(target.startswith("/") and target != path for path, *rest in nodes for target in rest[:1])
+    renders = dict.fromkeys(match[1] for match in map(_RENDER.fullmatch, drawn) if match)
+    if [_KFD] not in [node[:1] for node in nodes] or is_renamed or not (_DRI in drawn or renders):
+        return None
+    is_privileged = any(option.name == "privileged" and parse_bool(option.value) for option in options)
+    gpus = "all" if _DRI in drawn or is_privileged else ",".join(renders)
+    return GpuRequest(("amd",), gpus, said_by=(f"--device={_KFD}",), brings_nodes=True)
+
+
+def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optional[GpuRequest]:
     """*request* for an image with the environment *env*; None if it asks for no GPU then.
 
-    NVIDIA's runtime alone gives what the image's NVIDIA_VISIBLE_DEVICES says; NVIDIA_DRIVER_CAPABILITIES of the image
-    counts where the line names none. Errors: `UsageError` (code `wrap-gpus`).
+    A vendor's runtime alone gives what the image's NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES says, and all GPUs
+    where the image is not known (*env* is None); NVIDIA_DRIVER_CAPABILITIES of the image counts where the line names
+    none. Errors: `UsageError` (code `wrap-gpus`).
     """
     if not request.image_counts:
         return request
     if request.image_decides:
-        visible = env.get(VISIBLE, "").strip()
+        vendor = request.vendors[0]
+        visible = env.get(VISIBLE[vendor], "").strip() if env is not None else "all"
         if visible in ("", "void"):
             return None
-        wanted = _of_visible(visible)
+        wanted = _of_visible(visible, vendor)
         request = request._replace(gpus=wanted.gpus, cdi=wanted.cdi, image_decides=False)
-    if request.caps is None and env.get(CAPS, "").strip():
-        request = request._replace(caps=_capabilities(env[CAPS], f"{CAPS}={env[CAPS]} of the image"))
+    caps = env.get(CAPS, "") if env is not None else ""
+    if request.caps is None and caps.strip():
+        request = request._replace(caps=_capabilities(caps, f"{CAPS}={caps} of the image"))
     return request
 
 
@@ -225,9 +255,9 @@ def charliecloud_request(options: Sequence[Option]) -> GpuRequest:
     return GpuRequest(() if "" in kinds else vendors, flags=flags)
 
 
-def is_nvidia_runtime(value: str) -> bool:
-    """Whether the value of --runtime is NVIDIA's, by one of the names that its installers give it, or by its path."""
-    return _NVIDIA_RUNTIME.fullmatch(basename(value)) is not None
+def runtime_vendor(value: str) -> Optional[Vendor]:
+    """Whose GPUs the value of --runtime asks for, by a name that the vendor's installer gives it, or by its path."""
+    return next((vendor for vendor, names in _RUNTIMES.items() if names.fullmatch(basename(value))), None)
 
 
 def cdi_gpu(text: str) -> Optional[CdiName]:
@@ -314,14 +344,24 @@ def _of_docker(option: Option) -> _Wanted:
     return _Wanted(",".join(map(str, range(number))) or "none", number, caps, vendors)
 
 
-def _of_visible(value: str) -> _Wanted:
-    """NVIDIA_VISIBLE_DEVICES for NVIDIA's runtime. `void` and nothing are not for here."""
+def _of_visible(value: str, vendor: Vendor) -> _Wanted:
+    """NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES for the *vendor*'s runtime. `void` and nothing are not for here."""
     names = [name.strip() for name in value.split(",")]
+    if vendor == "amd":
+        names = [one for name in names for one in _of_amd(name)]
     if names in (["all"], ["none"]):
-        return _Wanted(names[0], vendors=("nvidia",))
+        return _Wanted(names[0], vendors=(vendor,))
     if any(cdi_gpu(name) for name in names) and all(map(cdi_gpu, names)):
         return _of_cdi(names)
-    return _Wanted(_list(names, f"{VISIBLE}={value}"), vendors=("nvidia",))
+    return _Wanted(_list(names, f"{VISIBLE[vendor]}={value}"), vendors=(vendor,))
+
+
+def _of_amd(name: str) -> Sequence[str]:
+    """An item of AMD_VISIBLE_DEVICES in the spelling of `--gpus`: `0-3` is a range, `0x...` the ID of a GPU."""
+    between, unique = _AMD_RANGE.fullmatch(name), _AMD_ID.fullmatch(name)
+    if between and int(between[1]) <= int(between[2]) <= COUNT_LIMIT:
+        return tuple(map(str, range(int(between[1]), int(between[2]) + 1)))
+    return (f"GPU-{unique[1].lower():0>16}" if unique else name.lower() if name.lower() == "all" else name,)
 
 
 def _list(names: Sequence[str], said: Union[Option, str]) -> str:

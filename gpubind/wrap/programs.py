@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from gpubind.runtimes import tables
+from gpubind.runtimes import PASTED, tables
 from gpubind.runtimes.singularity_options import FLAGS
 from gpubind.wrap.options import (
     COUNTED,
@@ -184,14 +184,11 @@ PROGRAMS: dict[str, Program] = {
 """By the name of the program."""
 
 OTHERS = {
+    **{name: f"docs/paste.md says what to paste for {name}" for name in PASTED},
     "docker-compose": "use `gpubind plan --format compose`",
-    "enroot": "see docs/wrap.md for the words to paste",
     "kubectl": "use `gpubind plan --format kubernetes`",
     "nerdctl": "use `gpubind plan --format cdi`",
     "podman-compose": "use `gpubind plan --format compose`",
-    "podman-hpc": "see docs/wrap.md for the words to paste",
-    "sarus": "see docs/wrap.md for the words to paste",
     "sbatch": "put `gpubind wrap --` into the script, right before the runtime's name",
-    "shifter": "see docs/wrap.md for the words to paste",
 }
 """Programs that start containers, too, whose command lines are not read here; what to do instead."""

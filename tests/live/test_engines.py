@@ -21,6 +21,7 @@ from build.trees import File, Item, Link
 from live import c_library
 from live.containers import CONTAINERS, EXCLUDES, MOUNTED_IMAGES, PROBE, image, listing
 from live.machine import CHECKOUT, ENTER, PYTHON_ENV, RIG, ROOT_PATH, Bind, Machine
+from live.registry import Registry, registry
 from live.table import Shows
 from live.test_exec import PUBLIC_NODES, VERSION
 
@@ -43,6 +44,9 @@ MIGRATED = 'podman system migrate > /dev/null 2>&1; "$@"; s=$?; podman system mi
 RIG_SCRIPTS = Bind(f"{CHECKOUT}/tests/live/rig", "/srv/rig")
 
 
+LIMITS = ("nofile=20000:20000", "nproc=32768:32768")
+
+
 class Engine(NamedTuple):
     """A program that starts an image, and for whom."""
 
@@ -59,7 +63,7 @@ class Engine(NamedTuple):
 
         The made-up driver covers parts of /proc, and so the kernel lets no ordinary user mount another one.
         """
-        limits = ("--pid=host",) if self.user else ("--ulimit=nofile=20000:20000", "--ulimit=nproc=32768:32768")
+        limits = ("--pid=host",) if self.user else tuple(f"--ulimit={word}" for word in LIMITS)
         words = ("--network=none", *limits) if self.program == "podman" else ()
         return tuple(f"--backend-arg={word}" for word in words)
 
@@ -314,6 +318,16 @@ def test_the_printed_words_bring_the_same_driver(stores: Machine, engine: Engine
 
 
 @engines(EACH)
+def test_shared_memory_is_as_large_as_the_hosts(stores: Machine, engine: Engine) -> None:
+    room = "df --output=size,target /dev/shm | tail -1"
+    host = int(run(stores, engine, "sh", "-c", room).stdout.split()[0])
+    size, place = start(stores, engine, "sh", "-c", room).split()
+    assert (int(size), place) == (host, "/dev/shm")
+    fill = "head -c 80000000 /dev/zero > /dev/shm/f && stat -c %a /dev/shm"
+    assert start(stores, engine, "sh", "-c", fill) == "1777\n"
+
+
+@engines(EACH)
 def test_a_container_gets_the_same_bytes_of_a_hostile_name_or_the_name_is_said(stores: Machine, engine: Engine) -> None:
     words = ["python3", f"{RIG_SCRIPTS.target}/hostile.py", engine.program, engine.image, *engine.arguments]
     report = json.loads(run(stores, engine, *words).stdout)
@@ -396,3 +410,86 @@ def _loaded(machine: Machine, engine: Engine, more: Mapping[str, Item] = {}) -> 
         yield
     finally:
         run(machine, engine, engine.program, "rmi", "--force", LAYERED)
+
+
+@pytest.fixture
+def images() -> Iterator[Registry]:
+    with registry(f"{RIG}/ct/bookworm-gl.oci") as made:
+        yield made
+
+
+PULLED = [Engine("docker", "pulled"), Engine("podman", "pulled"), Engine("podman", "pulled", True)]
+LOOK = ("sh", "-c", "nvidia-smi -L; echo $?; echo $LD_LIBRARY_PATH")
+"""Without a GPU NVML is not initialized, and nvidia-smi ends with 9."""
+
+
+@engines(PULLED)
+def test_an_image_of_a_registry_is_pulled_once_and_started_with_its_plan(
+    stores: Machine, engine: Engine, images: Registry
+) -> None:
+    name = f"{images.address}/pulled:1"
+    own = [word.removeprefix("--backend-arg=") for word in engine.arguments]
+    own += ["--tls-verify=false"] if engine.program == "podman" else []
+    flags = ["--device", "nvidia.com/gpu=all"]
+    line = ["python3", "-m", "gpubind", "wrap", "--", engine.program, "run", "--rm", *flags, *own, name, *LOOK]
+    try:
+        done = run(stores, engine, *line)
+        assert done.stdout.splitlines()[-2:] == ["9", "/.gpubind/libs"]
+        assert "image-unknown" not in done.stderr
+        assert images.pulls == 1
+        run(stores, engine, *line)
+        assert images.pulls == 1
+        run(stores, engine, engine.program, "rmi", "--force", name)
+        words = [f"--backend-arg={word}" for word in own]
+        started = ["python3", "-m", "gpubind", "exec", "--backend", engine.program, *words, name, *LOOK]
+        assert run(stores, engine, *started).stdout.splitlines()[-2:] == ["9", "/.gpubind/libs"]
+        assert images.pulls == 2
+    finally:
+        run(stores, engine, engine.program, "rmi", "--force", name)
+
+
+@pytest.mark.parametrize("policy", ["always", "newer"])
+def test_a_policy_of_the_line_is_obeyed_once_a_start(stores: Machine, images: Registry, policy: str) -> None:
+    engine, name = PULLED[1], f"{images.address}/pulled:2"
+    own = ["--tls-verify=false", f"--pull={policy}", "--network=none", *(f"--ulimit={word}" for word in LIMITS)]
+    line = ["python3", "-m", "gpubind", "wrap", "--", "podman", "run", "--rm", "--gpus=all", *own, name, *LOOK]
+    try:
+        assert run(stores, engine, *line).stdout.splitlines()[-2:] == ["9", "/.gpubind/libs"]
+        assert images.pulls == 1
+        run(stores, engine, *line)
+        assert images.pulls == 2
+    finally:
+        run(stores, engine, "podman", "rmi", "--force", name)
+
+
+def test_an_image_that_no_registry_has_is_the_programs_to_tell(stores: Machine, images: Registry) -> None:
+    engine, name = PULLED[1], f"{images.address}/a/b/c:1"
+    line = ["python3", "-m", "gpubind", "wrap", "--", "podman", "run", "--gpus=all", "--tls-verify=false", name, "true"]
+    done = run(stores, engine, *line, status=125)
+    assert "error: image-store: the image cannot be pulled" in done.stderr
+
+
+def test_what_podman_pulls_from_a_directory_is_looked_at(stores: Machine) -> None:
+    engine = PULLED[1]
+    place = "/var/tmp/gpubind-pulled-dir"
+    own = ["--network=none", *(f"--ulimit={word}" for word in LIMITS)]
+    line = [
+        "python3",
+        "-m",
+        "gpubind",
+        "wrap",
+        "--",
+        "podman",
+        "run",
+        "--rm",
+        "--gpus=all",
+        *own,
+        f"dir:{place}",
+        *LOOK,
+    ]
+    try:
+        run(stores, engine, "podman", "save", "--quiet", "--format=docker-dir", "-o", place, ROOTS.image)
+        assert run(stores, engine, *line).stdout.splitlines()[-2:] == ["9", "/.gpubind/libs"]
+    finally:
+        run(stores, engine, "rm", "-rf", place)
+        run(stores, engine, "podman", "rmi", "--force", "--ignore", f"localhost{place}")

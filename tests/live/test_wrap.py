@@ -183,3 +183,21 @@ def listing(machine: Machine) -> str:
     """What changes with any change to the image `bookworm`."""
     find = f"find {image('bookworm')} -xdev -printf '%p %y %s %T@\\n' | sort | sha256sum"
     return machine.run(["bash", "-c", find], binds=[CONTAINERS]).stdout
+
+
+AMDS = "ls /dev/kfd && python3 -c \"import ctypes; print(ctypes.CDLL('libamdhip64.so.5').hipInit(0))\""
+"""With Debian's ROCm and nodes that no driver owns: 101 is hipErrorInvalidDevice, from a library that runs."""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=all"),
+        ("--device=/dev/kfd", "--device=/dev/dri"),
+    ],
+    ids=" ".join,
+)
+def test_podmans_line_for_amds_gpus_gets_their_node_and_the_hosts_rocm(trixie: Machine, asked: tuple[str, ...]) -> None:
+    rig = ("--network=none", "--ulimit=nofile=20000:20000", "--ulimit=nproc=32768:32768")
+    words = ("podman", "run", "--rm", *rig, *asked, "--rootfs", f"{image('trixie')}:O", "sh", "-c", AMDS)
+    assert wrap(trixie, *words, user=False).split() == ["/dev/kfd", "101"]

@@ -348,15 +348,15 @@ def test_labels_of_selinux_are_off_where_it_is_enforced(program: str) -> None:
 @BOTH
 def test_exec_starts_the_command_itself(program: str) -> None:
     made = started(begun(program, "--user", "1000"), "exec", "ubuntu", "echo", "--rm")
-    usual = ["--rm", "--interactive", "--entrypoint", "", "--user", "1000", "--env", "OURS=1", "ubuntu", "echo", "--rm"]
-    assert list(made.argv) == [f"/usr/bin/{program}", "run", *usual]
+    usual = ["--rm", "--interactive", "--tmpfs", "/dev/shm", "--entrypoint", "", "--user", "1000", "--env", "OURS=1"]
+    assert list(made.argv) == [f"/usr/bin/{program}", "run", *usual, "ubuntu", "echo", "--rm"]
 
 
 @BOTH
 def test_run_starts_the_images_entrypoint_and_shell_a_shell(program: str) -> None:
     start = begun(program, inits=INITS, has_terminal=True)
     run = started(start, "run", "ubuntu", "a").argv
-    assert list(run[2:]) == ["--rm", "--interactive", "--tty", "--env", "OURS=1", "ubuntu", "a"]
+    assert list(run[2:]) == ["--rm", "--interactive", "--tty", "--tmpfs", "/dev/shm", "--env", "OURS=1", "ubuntu", "a"]
     shell = started(start, "shell", "ubuntu").argv
     assert shell[shell.index("--entrypoint") + 1] == "/bin/sh"
     with_bash = with_env({"/usr/bin/bash": File(b"", 0o755)})
@@ -365,9 +365,9 @@ def test_run_starts_the_images_entrypoint_and_shell_a_shell(program: str) -> Non
 
 @BOTH
 def test_each_default_can_be_taken_back(program: str) -> None:
-    start = begun(program, "--rm=false", "-i=false", "--tty=false", "--init=false", inits=INITS, has_terminal=True)
-    made = started(start, "exec", "ubuntu", "true").argv
-    assert list(made[2:8]) == ["--entrypoint", "", "--rm=false", "-i=false", "--tty=false", "--init=false"]
+    own = ["--rm=false", "-i=false", "--tty=false", "--init=false", "--shm-size=1g"]
+    made = started(begun(program, *own, inits=INITS, has_terminal=True), "exec", "ubuntu", "true").argv
+    assert list(made[2:9]) == ["--entrypoint", "", *own]
     assert "--rm" not in started(begun(program, "--restart=always"), "exec", "x", "true").argv
     assert not {"-i", "--interactive", "--tty"} & set(
         started(begun(program, "-d", has_terminal=True), "exec", "x", "y").argv
@@ -375,10 +375,37 @@ def test_each_default_can_be_taken_back(program: str) -> None:
     assert "--init" not in started(begun(program, "--pid=host", inits=INITS), "exec", "x", "y").argv
 
 
+@BOTH
+@pytest.mark.parametrize(
+    "own",
+    [
+        ["--shm-size", "8g"],
+        ["--ipc=host"],
+        ["--tmpfs=/dev/shm:size=1g"],
+        ["-v", "/dev/shm:/dev/shm"],
+        ["--mount=type=tmpfs,target=/dev/shm/"],
+        ["-v/dev:/dev"],
+    ],
+    ids=" ".join,
+)
+def test_the_users_own_shared_memory_is_left_alone(program: str, own: list[str]) -> None:
+    made = started(begun(program, *own), "exec", "x", "y").argv
+    assert list(made[2:]) == ["--rm", "--interactive", "--entrypoint", "", *own, "--env", "OURS=1", "x", "y"]
+    assert "--tmpfs" in started(begun(program, "-v/dev/shm2:/dev/shm2"), "exec", "x", "y").argv
+
+
+@BOTH
+@pytest.mark.parametrize("own", ["/dev", "/dev/nvidia0", "/dev/nvidia0:/dev/other", "/x:/dev/nvidia0:rw", "/dev/"])
+def test_a_node_that_the_user_brings_is_not_brought_again(program: str, own: str) -> None:
+    made = values(make(begun(program, "--device", own)), "--device")
+    assert "/dev/nvidia0" not in made
+    assert ("/dev/nvidiactl" in made) == (own not in ("/dev", "/dev/"))
+
+
 def test_the_first_process_hands_signals_on_where_this_machine_has_one_for_it() -> None:
     def init(program: str, *inits: str) -> list[str]:
         made = started(begun(program, inits=inits), "exec", "x", "y").argv
-        return list(made[made.index("--interactive") + 1 : made.index("--entrypoint")])
+        return list(made[made.index("/dev/shm") + 1 : made.index("--entrypoint")])
 
     assert init("docker", "/usr/bin/docker-init") == ["--init"]
     assert init("docker", "/usr/bin/catatonit") == init("podman") == []

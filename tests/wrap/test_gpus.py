@@ -23,12 +23,26 @@ def test_only_no_nv_takes_away_what_the_site_always_adds(flag: str, is_passed: b
     assert isinstance(made, PassThrough) == is_passed
 
 
-def asked(*words: str, env: dict[str, str]) -> tuple[str | None, tuple[Capability, ...] | None] | None:
+def asked(*words: str, env: dict[str, str] | None) -> tuple[str | None, tuple[Capability, ...] | None] | None:
     """GPUs and capabilities of a line of docker's for an image with that environment."""
     wrapped = parse_command(["docker", "run", *words, "img"], {})
     assert isinstance(wrapped, Wrapped)
     request = with_image(wrapped.gpus, env)
     return None if request is None else (request.gpus, request.caps)
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd"])
+def test_a_vendors_runtime_gives_all_gpus_where_the_image_is_not_known(vendor: str) -> None:
+    assert asked(f"--runtime={vendor}", env=None) == ("all", None)
+
+
+def test_with_amds_runtime_alone_the_images_variable_chooses() -> None:
+    assert asked("--runtime=amd", env={"AMD_VISIBLE_DEVICES": "ALL"}) == ("all", None)
+    assert asked("--runtime=amd", env={"AMD_VISIBLE_DEVICES": "0-1,3"}) == ("0,1,3", None)
+    for env in ({}, {"AMD_VISIBLE_DEVICES": "void"}, {"NVIDIA_VISIBLE_DEVICES": "all"}):
+        assert asked("--runtime=amd", env=env) is None
+    with pytest.raises(UsageError):
+        asked("--runtime=amd", env={"AMD_VISIBLE_DEVICES": "3-1"})
 
 
 def test_with_nvidias_runtime_alone_the_images_variable_chooses() -> None:

@@ -1,0 +1,313 @@
+"""Images that the store of podman or docker does not have yet, with programs that play those and write down how."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from build.driver import rhel
+from build.images import glibc
+from build.layers import archive, docker_archive, packed, tar
+from build.trees import make_tree
+
+from gpubind.data import HOSTS
+from gpubind.errors import EXIT_NOT_STARTED
+
+ENV = ["PATH=/usr/bin", "LD_LIBRARY_PATH=/own", "NVIDIA_VISIBLE_DEVICES=all"]
+PLAYER = """#!/bin/sh
+cd DIRECTORY
+name=$(basename "$0")
+case "$*" in
+--version) echo "$name version 26.1.5"; exit ;;
+esac
+echo "$name $*" >> calls
+case "$*" in
+"run "* | *" run "*) exit 42 ;;
+*"image inspect "*)
+    test -e unreachable && { echo "Cannot connect to the Docker daemon at unix:///run/docker.sock." >&2; exit 1; }
+    test -e stored || { echo 'time="now" level=warning msg="old"' >&2; echo "Error: No such image: x" >&2; exit 1; }
+    cat inspected ;;
+*"pull "*)
+    echo "Pulling from library" >&2
+    test -e offline && { echo "no route to registry" >&2; exit 1; }
+    touch stored
+    case "$name $*" in
+    podman*) echo 0123abcd ;;
+    *--quiet=true*) echo docker.io/library/x:latest ;;
+    *) echo "Status: Downloaded" ;;
+    esac ;;
+*"image mount "*) exit 125 ;;
+*save*) cat saved ;;
+*) exit 3 ;;
+esac
+"""
+START = """
+import sys
+from gpubind.host import programs
+programs.PROGRAM_DIRECTORIES = ("DIRECTORY/bin", "/usr/bin", "/bin")
+programs.writable_by_others = lambda program: None
+from gpubind.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Machine(NamedTuple):
+    """A directory with both programs, one store for them, and a driver."""
+
+    directory: Path
+
+    def run(self, *words: str, host: str = "") -> subprocess.CompletedProcess[str]:
+        code = START.replace("DIRECTORY", str(self.directory))
+        environ = {"PATH": f"{self.directory}/bin:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+        environ |= {"GPUBIND_MEMO": "off", "HOME": str(self.directory)}
+        driver = str(self.directory / "driver")
+        where = ["--host", host, "--dry-run"] if host else ["--root", driver, "--dev-root", driver]
+        command = [sys.executable, "-c", code, words[0], *where, *words[1:]]
+        return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=self.directory)
+
+    def has(self, *names: str) -> None:
+        for name in names:
+            (self.directory / name).touch()
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.directory / "calls").read_text().splitlines() if (self.directory / "calls").exists() else []
+
+    @property
+    def started(self) -> str:
+        """The last call, which is to be the start."""
+        assert " run " in self.calls[-1]
+        return self.calls[-1]
+
+    @property
+    def pulls(self) -> list[str]:
+        return [call for call in self.calls if " pull " in call]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    (tmp_path / "bin").mkdir()
+    inspected = [{"Os": "linux", "Architecture": "amd64", "Config": {"Env": ENV}}]
+    (tmp_path / "inspected").write_text(json.dumps(inspected))
+    (tmp_path / "saved").write_bytes(archive(docker_archive([packed(tar(dict(glibc("2.36"))))], ENV)))
+    make_tree(tmp_path / "driver", rhel())
+    for name in ("podman", "docker"):
+        program = tmp_path / "bin" / name
+        program.write_text(PLAYER.replace("DIRECTORY", str(tmp_path)))
+        program.chmod(0o755)
+    return Machine(tmp_path)
+
+
+def verbs(machine: Machine) -> list[str]:
+    return [word for call in machine.calls for word in call.split() if word in ("inspect", "pull", "save", "run")]
+
+
+KNOWN = "--env LD_LIBRARY_PATH=/.gpubind/libs:/own "
+"""What only a plan can say that has seen the image."""
+LINES = [
+    ("wrap", "--", "docker", "run", "--gpus", "all", "new/image", "true"),
+    ("wrap", "--", "podman", "run", "--gpus", "all", "new/image", "true"),
+    ("exec", "--backend", "docker", "new/image", "true"),
+    ("exec", "--backend", "podman", "new/image", "true"),
+    ("wrap", "--", "docker", "run", "--runtime=nvidia", "new/image"),
+]
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_an_image_that_is_not_there_is_pulled_and_then_looked_at(machine: Machine, line: tuple[str, ...]) -> None:
+    done = machine.run(*line)
+    assert (done.returncode, verbs(machine)) == (42, ["inspect", "pull", "inspect", "save", "run"]), done.stderr
+    assert KNOWN in machine.started
+    assert (done.stdout, "Pulling from library" in done.stderr) == ("", True)
+    assert "image-unknown" not in done.stderr
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_an_image_that_is_there_is_not_pulled(machine: Machine, line: tuple[str, ...]) -> None:
+    machine.has("stored")
+    assert (machine.run(*line).returncode, verbs(machine)) == (42, ["inspect", "save", "run"])
+
+
+@pytest.mark.parametrize("program", ["docker", "podman"])
+def test_pull_always_is_done_before_the_look_and_not_again(machine: Machine, program: str) -> None:
+    machine.has("stored")
+    done = machine.run("wrap", "--", program, "run", "--pull", "always", "--gpus", "all", "new/image", "true")
+    assert (done.returncode, verbs(machine)) == (42, ["pull", "inspect", "save", "run"])
+    assert machine.started.index("--pull always") < machine.started.index("--pull=never")
+    assert machine.started.endswith(" --pull=never new/image true")
+
+
+@pytest.mark.parametrize("program", ["docker", "podman"])
+def test_with_pull_never_the_runtime_says_what_is_missing(machine: Machine, program: str) -> None:
+    done = machine.run("exec", "--backend", program, "--", "--pull=never", "new/image", "true")
+    assert (done.returncode, verbs(machine)) == (42, ["inspect", "run"])
+    assert "note: image-unknown: " in done.stderr
+    assert "level=warning" not in done.stderr
+    assert KNOWN not in machine.started
+
+
+def test_an_image_is_pulled_with_the_lines_own_options(machine: Machine) -> None:
+    own = ("--tls-verify=false", "--authfile=/auth", "--creds", "me:secret", "-q", "--platform", "linux/amd64")
+    machine.run("wrap", "--", "podman", "--log-level=debug", "run", *own, "--gpus=all", "-v/a:/b", "reg:5000/x", "true")
+    assert machine.pulls == [
+        "podman --log-level=debug pull --authfile=/auth --creds=me:secret --platform=linux/amd64 --quiet=true "
+        "--tls-verify=false reg:5000/x"
+    ]
+
+
+def test_the_progress_of_a_pull_goes_where_the_runtimes_own_would_go(machine: Machine) -> None:
+    done = machine.run("wrap", "--", "docker", "run", "--platform=linux/amd64", "--gpus=all", "x", "true")
+    assert (done.stdout, done.stderr.splitlines()[:2]) == ("", ["Pulling from library", "Status: Downloaded"])
+    (machine.directory / "stored").unlink()
+    done = machine.run("wrap", "--", "docker", "run", "--quiet", "--gpus=all", "x", "true")
+    assert (done.stdout, "docker.io" in done.stderr) == ("", False)
+    assert machine.pulls == ["docker pull --platform=linux/amd64 x", "docker pull --quiet=true x"]
+
+
+def test_what_podman_pulls_is_looked_at_by_its_id(machine: Machine) -> None:
+    """A short name, a directory or an archive has another name in the store."""
+    machine.run("wrap", "--", "podman", "run", "--gpus", "all", "dir:/images/x", "true")
+    assert machine.calls[1:3] == ["podman pull dir:/images/x", "podman image inspect 0123abcd"]
+    assert machine.started.endswith(" dir:/images/x true")
+
+
+@pytest.mark.parametrize("line", LINES[:4], ids=" ".join)
+def test_where_the_pull_fails_nothing_is_started(machine: Machine, line: tuple[str, ...]) -> None:
+    machine.has("offline")
+    done = machine.run(*line)
+    assert (done.returncode, verbs(machine)) == (EXIT_NOT_STARTED, ["inspect", "pull"])
+    assert "no route to registry\nerror: image-store: the image cannot be pulled\n" in done.stderr
+
+
+def test_credentials_are_in_no_message(machine: Machine) -> None:
+    machine.has("offline")
+    done = machine.run("wrap", "--", "podman", "run", "--creds=me:secret", "--gpus=all", "x", "true")
+    assert done.returncode == EXIT_NOT_STARTED
+    assert "secret" not in done.stderr
+
+
+def test_a_newer_image_that_cannot_be_pulled_leaves_the_one_that_is_there(machine: Machine) -> None:
+    machine.has("offline", "stored")
+    done = machine.run("wrap", "--", "podman", "run", "--pull=newer", "--gpus=all", "x", "true")
+    assert (done.returncode, machine.pulls) == (42, ["podman pull x"])
+    assert KNOWN in machine.started
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_without_a_daemon_the_runtime_speaks_for_itself(machine: Machine, line: tuple[str, ...]) -> None:
+    machine.has("unreachable")
+    done = machine.run(*line)
+    assert (done.returncode, verbs(machine)) == (42, ["inspect", "run"])
+    assert done.stderr.startswith("note: image-unknown: ")
+    assert "libcuda.so.1" in machine.started
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_a_dry_run_pulls_nothing_and_says_that_the_image_is_unknown(machine: Machine, line: tuple[str, ...]) -> None:
+    done = machine.run(line[0], "--dry-run", *line[1:])
+    assert (done.returncode, verbs(machine)) == (0, ["inspect"])
+    assert "note: image-unknown: " in done.stderr
+    assert "libcuda.so.1" in done.stdout
+
+
+def test_nothing_is_checked_that_was_not_looked_at(machine: Machine) -> None:
+    done = machine.run("exec", "--check", "--dry-run", "--backend", "docker", "new/image", "true")
+    assert (done.returncode, "error: image-store" in done.stderr) == (EXIT_NOT_STARTED, True)
+
+
+@pytest.mark.parametrize("root", ["root", "root:O", "./root", "root:idmap", "/HERE/root:O"])
+def test_a_directory_of_podmans_is_no_name_in_a_store(machine: Machine, root: str) -> None:
+    make_tree(machine.directory / "root", glibc("2.36"))
+    root = root.replace("/HERE", str(machine.directory))
+    done = machine.run("wrap", "--", "podman", "run", "--rootfs", "--gpus", "all", root, "true")
+    assert (done.returncode, verbs(machine)) == (42, ["run"]), done.stderr
+    assert "image-unknown" not in done.stderr
+    assert machine.started.endswith(f" {root} true")
+
+
+AMDS = "mi300x-rocm62"
+"""A host with eight GPUs of AMD's."""
+
+
+def amds_line(machine: Machine, *devices: str) -> tuple[list[str], str]:
+    """The words of a line that brings *devices* by itself, with what becomes of it, and what is said."""
+    own = ["docker", "run", *(f"--device={path}" for path in devices), "--group-add", "video", "img", "rocminfo"]
+    done = machine.run("wrap", "--", *own, host=AMDS)
+    assert done.returncode == 0
+    return shlex.split(done.stdout.replace("\\\n", "")), done.stderr
+
+
+def test_the_nodes_of_amds_gpus_are_the_lines_own_and_the_plan_adds_the_rest(machine: Machine) -> None:
+    machine.has("stored")
+    words, _ = amds_line(machine, "/dev/kfd", "/dev/dri")
+    assert words[:6] == ["docker", "run", "--device=/dev/kfd", "--device=/dev/dri", "--group-add", "video"]
+    assert words[-2:] == ["img", "rocminfo"]
+    assert "--device" not in words
+    assert any("target=/opt/amdgpu/share/libdrm/amdgpu.ids" in word for word in words)
+    assert "LD_LIBRARY_PATH=/.gpubind/libs:/own" in words
+    assert not any("ROCR_VISIBLE_DEVICES" in word for word in words)
+
+
+def test_single_render_nodes_are_a_choice_of_gpus(machine: Machine) -> None:
+    machine.has("stored")
+    words, _ = amds_line(machine, "/dev/kfd", "/dev/dri/renderD136", "/dev/dri/renderD144")
+    assert [word for word in words if "renderD" in word] == [
+        "--device=/dev/dri/renderD136",
+        "--device=/dev/dri/renderD144",
+    ]
+    assert "ROCR_VISIBLE_DEVICES=0,1" in words
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_line_that_brings_its_gpus_starts_without_a_plan_too(machine: Machine, is_stored: bool) -> None:
+    """Where a node is no GPU's, or where the image is not known: whose ROCm it has cannot be told."""
+    devices = ("/dev/kfd", "/dev/dri/renderD255" if is_stored else "/dev/dri")
+    machine.has(*(["stored"] if is_stored else []))
+    words, said = amds_line(machine, *devices)
+    assert words == [
+        "docker",
+        "run",
+        *(f"--device={path}" for path in devices),
+        *["--group-add", "video", "img", "rocminfo"],
+    ]
+    assert said.startswith("warning: unknown-gpu" if is_stored else "note: image-unknown")
+
+
+def test_nothing_of_the_hosts_rocm_is_put_into_an_image_that_is_not_known(machine: Machine) -> None:
+    for own in (["--runtime=amd", "-e", "AMD_VISIBLE_DEVICES=0"], ["--gpus", "1"], ["--device", "amd.com/gpu=0"]):
+        made = machine.run("wrap", "--", "docker", "run", *own, "img", host=AMDS).stdout
+        assert "--device /dev/dri/renderD128 " in made
+        assert "/dev/dri/renderD136" not in made
+        assert ".so" not in made
+
+
+def lines() -> list[str]:
+    text = (Path(__file__).parent / "wrap" / "unpulled.txt").read_text()
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_a_dry_run_on_a_machine_without_runtime_or_image_prints_every_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from gpubind.cli.main import main
+    from gpubind.host import programs
+
+    monkeypatch.setattr(programs, "PROGRAM_DIRECTORIES", (str(tmp_path),))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("GPUBIND_MEMO", "off")
+    refused = []
+    for line in lines():
+        host = "mi300x-rocm62" if "rocm" in line or "amd" in line else HOSTS[0]
+        status = main(["wrap", "-q", "--dry-run", "--caps=utility", "--host", host, "--", *shlex.split(line)])
+        made = capfd.readouterr()
+        by_line = "--device=/dev/kfd" in line or "--device /dev/kfd" in line
+        if status != 0 or not (by_line or "--device" in made.out):
+            refused.append((line, status, made.err))
+    assert refused == []
+    assert len(lines()) >= 200
