@@ -83,6 +83,7 @@ def begin(
         home=_home(),
         working_directory=here,
         nodes=tuple(HostPath(path) for pattern in runtime.nodes for path in sorted(glob(pattern))) if is_live else (),
+        files=tuple(HostPath(path) for path in runtime.files if not is_live or os.path.exists(path)),
         is_root=host.identity.euid == 0,
         inits=tuple(HostPath(path) for path in runtime.inits if os.access(path, os.X_OK)) if is_live else (),
         tools=tuple(map(HostPath, filter(os.path.exists, runtime.tools(environ)))) if is_here else None,

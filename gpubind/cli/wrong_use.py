@@ -10,7 +10,7 @@ from gpubind.errors import UsageError, like
 
 
 def wrong_use(error: Any, words: Sequence[str]) -> UsageError:
-    """Return *error*, which typer raised for the command line *words*: an unknown option, a missing argument, or else."""
+    """Return *error*, which typer raised for the command line *words*, as an error of ours."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else " ".join(("gpubind", *words[:1]))
     line = meant(words) if words else ""
