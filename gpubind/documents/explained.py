@@ -43,8 +43,11 @@ def render_text(answer: Answer, width: int) -> str:
         known = answer.message
         head = heading(known.message, answer.asked or "")
         text = unmarked(f"{head}\n\n{known.means}\n\n{known.do}\n", width) + "\n"
+    if not answer.codes:
+        return text.rstrip("\n") + "\n"
     if answer.asked is not None:
-        text += "findings about it; `gpubind explain CODE` has more:\n"
+        about = "findings about it" if answer.message is not None else "findings that mention it"
+        text += f"{about}; `gpubind explain CODE` has more:\n"
     wide = max(len(code) for code, _ in answer.codes)
     return text + "".join(f"  {code:<{wide}}  {kind}\n" for code, kind in answer.codes)
 
