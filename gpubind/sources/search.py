@@ -6,6 +6,7 @@ name the first acceptable file is taken; the rest get a Decision each.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional, Union
 
@@ -22,6 +23,7 @@ from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
 LD_CACHE = "ld.so.cache"
+_LIBRARY_NAME = re.compile(r"\.so(\.[0-9]+)*$")
 
 
 class Candidate(NamedTuple):
@@ -121,6 +123,10 @@ class Search:
 
     def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
         """What the rules say of *candidate*: is it there, a library, for this machine, of this driver?"""
+        if candidate.found_by != LD_CACHE and not _LIBRARY_NAME.search(candidate.name):
+            return Refused(
+                "backup-name", "no program opens a library by this name: behind `.so` there are only numbers"
+            )
         found = self.tree.find(candidate.path)
         if isinstance(found, Missing):
             if found.why == "absent":
