@@ -253,12 +253,13 @@ def test_a_malformed_list_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [f"plan --json --host {HOST}", "--help", "plan -h", "--version", "explain"])
-def test_a_closed_stdout_is_exit_120_without_a_word(words: str) -> None:
+def test_a_closed_stdout_is_exit_120_and_told_where_the_caller_closed_it(words: str) -> None:
     command = f"{sys.executable} -m gpubind {words}; echo $? >&2"
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
-    for shell in (f"({command}) | true", f"({command}) >&-"):
+    closed = "error: stdout-closed: standard output is closed\n120\n"
+    for shell, told in ((f"({command}) | true", "120\n"), (f"({command}) >&-", closed)):
         done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, env=environ)
-        assert done.stderr == "120\n", shell
+        assert done.stderr == told, shell
 
 
 @pytest.mark.parametrize("end", ["| true", ">&-", "> /dev/full"])
