@@ -35,7 +35,7 @@ def explain(
     json: Annotated[bool, Option("--json", help="Print gpubind.explain/1.")] = False,
 ) -> None:
     """Say what a code or a message means, or why a file is in the plan."""
-    from gpubind.cli.output import waiting, width, write_document
+    from gpubind.cli.output import table_width, waiting, width, write_document
     from gpubind.documents import explained
     from gpubind.explanation import codes, explain_code, explain_message
 
@@ -52,7 +52,8 @@ def explain(
         else:
             with waiting(quiet=False):
                 answer = explained.Answer(what, explanation=_of_plan(options, what, like, image))
-    write_document(explained.render_json(answer) if json else explained.render_text(answer, width()), None)
+    columns = table_width(None) if answer.explanation is not None else width()
+    write_document(explained.render_json(answer) if json else explained.render_text(answer, columns), None)
 
 
 def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> "Explanation":
@@ -77,9 +78,10 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     if explanation is not None and explanation.subjects:
         return explanation
     near = near_names(name, () if made is None else [decision.subject for decision in made.decisions])
+    files = "no file of the plan has this name" if made is not None else "this host has no driver that could name it"
     raise UsageError(
         "unknown-code",
-        f"`{name}` is neither a code nor a message that gpubind knows, and no file of the plan has this name",
+        f"`{name}` is neither a code nor a message that gpubind knows, and {files}",
         where="" if explanation is None else "looked in " + ", ".join(explanation.searched),
         hint="did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else _next_step(name),
     )
