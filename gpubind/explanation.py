@@ -15,7 +15,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.data import read_data
 from gpubind.model import Decision, Plan
-from gpubind.sources.liblist import driver_libraries
+from gpubind.names import driver_libraries
 
 _MISSING = re.compile(r"[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")

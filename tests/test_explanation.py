@@ -21,7 +21,7 @@ from gpubind.explanation import (
 from gpubind.facade import plan
 from gpubind.findings import texts
 from gpubind.model import Request
-from gpubind.sources.liblist import driver_libraries
+from gpubind.names import driver_libraries
 
 PLAN = plan(host(rhel(), kernel()), Request())
 

@@ -64,7 +64,7 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     """
     from gpubind.explanation import explain as explain_name
     from gpubind.explanation import near_names
-    from gpubind.sources.liblist import driver_section
+    from gpubind.names import driver_section
 
     host = open_host_of(options)
     try:

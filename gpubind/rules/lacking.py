@@ -5,9 +5,9 @@ from __future__ import annotations
 from posixpath import basename
 from typing import NamedTuple, Optional
 
+from gpubind.names import driver_section
 from gpubind.rules.driver import no_nvml
 from gpubind.rules.preflight import ImagePreflight
-from gpubind.sources.liblist import driver_section
 
 WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
 """Findings that the plan has nothing of the driver."""

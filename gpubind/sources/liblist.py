@@ -12,7 +12,6 @@ from gpubind.host.base import shipped_liblist
 from gpubind.model import CAPABILITIES, Capability, Vendor
 from gpubind.sources.claims import Claim, ClaimKind
 
-NVIDIA_LIST = "nvliblist.conf"
 _KINDS: dict[EntryKind, ClaimKind] = {
     "library": "library",
     "library-path": "path",
@@ -47,11 +46,6 @@ class NameTable:
                 return entry
         return None
 
-    def library_section(self, name: str) -> Optional[str]:
-        """The section of library *name*."""
-        entry = self.library(name)
-        return entry.section if entry else None
-
     def section(self, name: str, path: str) -> Optional[str]:
         """The section of the thing called *name* at *path*, by whichever entry stands for it; None if none does."""
         entry = self.library(name)
@@ -79,18 +73,6 @@ class Lists(NamedTuple):
 def read_table(listfile: ListFile) -> NameTable:
     """The names in *listfile*. Errors: `FormatError` (code `bad-liblist`)."""
     return NameTable(parse_liblist(listfile.data, listfile.label))
-
-
-def driver_section(name: str) -> Optional[str]:
-    """Return the section in which the shipped list has *name*, a library or a program of NVIDIA's driver; else None."""
-    section = read_table(shipped_liblist(NVIDIA_LIST)).section(name, name)
-    return None if section == VENDOR_NEUTRAL else section
-
-
-def driver_libraries() -> tuple[str, ...]:
-    """Return how the names of the libraries of NVIDIA's driver begin: `libcuda.so`."""
-    entries = read_table(shipped_liblist(NVIDIA_LIST)).liblist.entries
-    return tuple(entry.text for entry in entries if entry.kind == "library" and entry.section != VENDOR_NEUTRAL)
 
 
 def read_lists(listfile: ListFile, name: str) -> Lists:

@@ -6,7 +6,6 @@ name the first acceptable file is taken; the rest get a Decision each.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional, Union
 
@@ -23,7 +22,6 @@ from gpubind.tree import Tree
 from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
 
 LD_CACHE = "ld.so.cache"
-_LIBRARY_NAME = re.compile(r"\.so(\.[0-9]+)*$")
 
 
 class Candidate(NamedTuple):
@@ -123,7 +121,7 @@ class Search:
 
     def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
         """What the rules say of *candidate*: is it there, a library, for this machine, of this driver?"""
-        if candidate.found_by != LD_CACHE and not _LIBRARY_NAME.search(candidate.name):
+        if candidate.found_by != LD_CACHE and candidate.name.partition(".so")[2].strip(".0123456789"):
             return Refused(
                 "backup-name", "no program opens a library by this name: behind `.so` there are only numbers"
             )

@@ -39,7 +39,7 @@ from gpubind.sources.nvidia.findings import driver_findings, manifest_findings, 
 from gpubind.sources.nvidia.gpus import Kernel, mig_values, read_kernel, read_mig_nodes
 from gpubind.sources.search import Accepted, Candidate, Search, existing_directories, read_cache
 
-LIST_NAME = liblist.NVIDIA_LIST
+LIST_NAME = "nvliblist.conf"
 LIBCUDA = "libcuda.so"
 FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
 

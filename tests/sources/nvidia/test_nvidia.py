@@ -163,7 +163,7 @@ def test_a_bad_file_that_the_cache_names_first_is_passed_over_with_its_rule(bad:
 
 @pytest.mark.parametrize("suffix", [".gone", ".bak", "~", ".dpkg-new", ".orig.1"])
 def test_a_backup_of_a_library_does_not_take_its_place(suffix: str) -> None:
-    parts = libraries("/usr/lib64")
+    parts = dict(libraries("/usr/lib64"))
     backup = f"/usr/lib64/libnvidia-ml.so.{V}{suffix}"
     parts[backup] = parts.pop(f"/usr/lib64/libnvidia-ml.so.{V}")
     found = inventory(parts, kernel())
