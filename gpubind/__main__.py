@@ -9,8 +9,6 @@ import os
 import sys
 from _signal import SIGINT, default_int_handler, getsignal, signal  # type: ignore[import-not-found]  # `signal` is slow
 
-from gpubind.memo.answer import Unfinished, memo_keys, serve
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -36,6 +34,8 @@ if IS_HEARD:
     # While modules are loaded and when the interpreter ends, Python makes errors of all kinds of an interrupt.
     signal(SIGINT, _end)
     sys.unraisablehook = _tell
+
+from gpubind.memo.answer import Unfinished, memo_keys, serve  # noqa: E402 - it takes as long as all that is above
 
 
 def main(argv: Optional[list[str]] = None) -> int:

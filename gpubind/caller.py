@@ -85,6 +85,7 @@ def begin(
         home=_home(),
         working_directory=here,
         nodes=_matches(host.local, runtime.nodes),
+        files=tuple(HostPath(path) for path in runtime.files if not is_live or exists(path)),
         is_root=host.identity.euid == 0,
         inits=tuple(HostPath(path) for path in runtime.inits if may(path, os.X_OK)) if is_live else (),
         tools=tuple(map(HostPath, filter(exists, runtime.tools(environ)))) if is_here else None,

@@ -15,6 +15,13 @@ from typing import NamedTuple, Optional
 
 from gpubind.data import read_data
 from gpubind.model import Decision, Plan
+from gpubind.names import driver_libraries
+
+_MISSING = re.compile(r"[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
+_REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
+_LIBRARY = re.compile(r"lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
+_VERSION = re.compile(r"(?:GLIBC|GLIBCXX|CXXABI)_[A-Z0-9_.]*[A-Z0-9]")
+_WORD = re.compile(r"[a-z0-9_]{3,}")
 
 
 class Explanation(NamedTuple):
@@ -73,19 +80,27 @@ def explain_code(code: str) -> Optional[str]:
 
 @lru_cache(maxsize=1)
 def messages() -> tuple[Message, ...]:
-    """Every message that is known; of several that fit, the first says more."""
+    """Return every message that is known; of several that fit, the first says more.
+
+    `{driver}` in a pattern stands for any library of the driver.
+    """
     rows = json.loads(read_data("data/messages.json"))
-    return tuple(Message(**{**row, "like": tuple(row["like"]), "codes": tuple(row["codes"])}) for row in rows)
+    driver = rf"(?:{'|'.join(map(re.escape, driver_libraries()))})[.0-9]*"
+    patterns = {row["message"]: tuple(like.replace("{driver}", driver) for like in row["like"]) for row in rows}
+    return tuple(Message(**{**row, "like": patterns[row["message"]], "codes": tuple(row["codes"])}) for row in rows)
 
 
 def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
-    """The message that is meant by *seen*, a line of a log or a part of it, and the findings to look at.
+    """Return the message that is meant by *seen*, a line of a log or a part of it, and the findings to look at.
 
-    Where no row is about it, the findings whose page quotes it count.
+    Where no row is about it, the findings whose page quotes it count. A line that ends with a library that cannot be
+    opened is about that library, not about the one that was being loaded.
     """
     seen = " ".join(seen.split())
+    missing = _MISSING.search(seen)
+    told = seen if missing is None else seen[missing.start() :]
     for message in messages():
-        if any(re.search(pattern, seen, re.IGNORECASE) for pattern in message.like):
+        if any(re.search(pattern, told, re.IGNORECASE) for pattern in message.like):
             return message, message.codes
     is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
     quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
@@ -94,12 +109,21 @@ def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
 
 
 def heading(message: str, seen: str) -> str:
-    """*message* as it was *seen*: with the version and the library of that line, where it has such."""
-    for pattern in (r"(?:GLIBC|GLIBCXX|CXXABI)_[0-9.]*[0-9]", r"lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*"):
-        found = re.search(pattern, seen)
-        if found is not None:
-            message = re.sub(pattern, found.group(), message, count=1)
+    """Return *message* as it was *seen*: with the version and the library of that line, where it has such."""
+    library = _MISSING.search(seen) or _REQUIRING.search(seen) or _LIBRARY.search(seen)
+    for pattern, found in ((_VERSION, _VERSION.search(seen)), (_LIBRARY, library)):
+        example = pattern.search(message)
+        if example is not None and found is not None:
+            message = message.replace(example.group(), found.group(), 1)
     return message
+
+
+def nearest_message(seen: str) -> Optional[str]:
+    """Return the known message that has most words in common with *seen*; None if that is less than half of them."""
+    words = set(_WORD.findall(seen.lower()))
+    known = {message.message: set(_WORD.findall(message.message.lower())) for message in messages()}
+    near = max(known, key=lambda message: len(words & known[message]) / len(known[message]))
+    return near if len(words & known[near]) * 2 >= len(known[near]) else None
 
 
 def codes() -> tuple[tuple[str, str], ...]:

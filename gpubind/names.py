@@ -1,4 +1,4 @@
-"""What is known of the names of libraries and programs, beside the section of the list that they stand in.
+"""What is known of the names of libraries and programs.
 
 The table is data/names.json: a row for each name, and what libraries of the driver open by name at run time.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import NamedTuple, Optional
 
 from gpubind.data import read_data
+from gpubind.formats.liblist import VENDOR_NEUTRAL, ListEntry, parse_liblist
 from gpubind.model import Capability, Severity
 
 
@@ -79,6 +81,25 @@ def known(name: str) -> Optional[Name]:
     if not name.startswith(_STARTS):
         return None
     return next(known for known in NAMES if name.startswith(known.start))
+
+
+def driver_section(name: str) -> Optional[str]:
+    """Return the section in which the shipped list has *name*, a library or a program of NVIDIA's driver; else None."""
+    for entry in _of_driver():
+        if name == entry.text or (entry.kind == "library" and name.startswith(entry.text)):
+            return entry.section
+    return None
+
+
+def driver_libraries() -> tuple[str, ...]:
+    """Return how the names of the libraries of NVIDIA's driver begin: `libcuda.so`."""
+    return tuple(entry.text for entry in _of_driver() if entry.kind == "library")
+
+
+@lru_cache(maxsize=1)
+def _of_driver() -> tuple[ListEntry, ...]:
+    name = "etc/nvliblist.conf"
+    return tuple(entry for entry in parse_liblist(read_data(name), name).entries if entry.section != VENDOR_NEUTRAL)
 
 
 def is_unused(name: str) -> bool:

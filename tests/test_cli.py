@@ -52,7 +52,25 @@ def test_as_columns_the_plan_is_a_line_an_item_and_findings_go_to_stderr() -> No
     assert done.returncode == 0
     assert all(line.split("\t")[0] in ("mount", "device", "env") for line in done.stdout.splitlines()[:-1])
     assert done.stdout.splitlines()[-1].startswith("# nvidia 550.163.01, CUDA 12.4; ")
-    assert done.stderr.startswith("note: vendor-neutral-left-out: ")
+    assert done.stderr == "2 notes, in full with -v: vendor-neutral-left-out (2)\n"
+    told = gpubind("plan", "--nv", "--host", HOST, "--format", "tsv", "-v").stderr
+    assert told.startswith("note: vendor-neutral-left-out: ")
+
+
+def test_a_file_whose_directory_is_missing_is_told_how_to_make_it(tmp_path: Path) -> None:
+    done = gpubind("plan", "--nv", "--host", HOST, "--format", "cdi", "-o", f"{tmp_path}/etc/cdi/nvidia.json")
+    assert done.returncode == 4
+    assert f"hint:  `mkdir -p {tmp_path}/etc/cdi` makes its directory\n" in done.stderr
+
+
+def test_a_host_without_a_gpu_is_told_of_the_scheduler_before_a_driver(tmp_path: Path) -> None:
+    empty = str(make_tree(tmp_path / "root", {}).root)
+    done = gpubind("plan", "--root", empty, "--dev-root", empty)
+    assert done.returncode == 3
+    hint = done.stderr.partition("hint:")[2]
+    assert 0 < hint.index("srun --gpus=1") < hint.index("install the driver")
+    where = done.stderr.partition("where: ")[2].partition("\n")[0].split(", ")
+    assert len(where) == len(set(where))
 
 
 def test_on_a_terminal_the_plan_is_a_table() -> None:
@@ -235,12 +253,13 @@ def test_a_malformed_list_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [f"plan --json --host {HOST}", "--help", "plan -h", "--version", "explain"])
-def test_a_closed_stdout_is_exit_120_without_a_word(words: str) -> None:
+def test_a_closed_stdout_is_exit_120_and_told_where_the_caller_closed_it(words: str) -> None:
     command = f"{sys.executable} -m gpubind {words}; echo $? >&2"
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
-    for shell in (f"({command}) | true", f"({command}) >&-"):
+    closed = "error: stdout-closed: standard output is closed\n120\n"
+    for shell, told in ((f"({command}) | true", "120\n"), (f"({command}) >&-", closed)):
         done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, env=environ)
-        assert done.stderr == "120\n", shell
+        assert done.stderr == told, shell
 
 
 @pytest.mark.parametrize("end", ["| true", ">&-", "> /dev/full"])

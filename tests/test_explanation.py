@@ -8,10 +8,20 @@ import pytest
 from build.driver import host, kernel, rhel
 
 from gpubind.documents.explained import unmarked
-from gpubind.explanation import Message, explain, explain_code, explain_message, heading, messages, near_names
+from gpubind.explanation import (
+    Message,
+    explain,
+    explain_code,
+    explain_message,
+    heading,
+    messages,
+    near_names,
+    nearest_message,
+)
 from gpubind.facade import plan
 from gpubind.findings import texts
 from gpubind.model import Request
+from gpubind.names import driver_libraries
 
 PLAN = plan(host(rhel(), kernel()), Request())
 
@@ -67,7 +77,8 @@ def messages_page() -> str:
     ]
     for row in messages():
         about = ", ".join(f"[{code}](findings.md#{code})" for code in row.codes)
-        lines += ["", f"## {row.message}", "", f"{row.means} {row.do}", "", f"Findings: {about}."]
+        lines += ["", f"## {row.message}", "", f"{row.means} {row.do}"]
+        lines += ["", f"Findings: {about}."] if row.codes else []
     return "\n".join(lines) + "\n"
 
 
@@ -105,10 +116,101 @@ def test_a_message_is_found_by_its_own_words_and_names_findings_that_are_there(r
         ("Error: unresolvable CDI devices nvidia.com/gpu=all", "stale-cdi"),
         ("808", "mps-active"),
         ("gbm_create_device fails", "drm-modeset-off"),
+        ("RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU", "no-libcuda"),
+        ("UserWarning: Can't initialize NVML", "no-nvml"),
+        ("Could not find cuda drivers on your machine, GPU will not be used.", "nothing-to-bind"),
+        ("jax.errors.JaxRuntimeError: FAILED_PRECONDITION: No visible GPU devices.", "visible-devices-none"),
+        ('Failure finding "libcudart.so.13 or libcudart.so.12"', "library-missing"),
+        ("vkCreateInstance failed with ERROR_INCOMPATIBLE_DRIVER", "manifest-missing"),
+        ("[h264_nvenc @ 0x55] No NVENC capable devices found", "no-gpu"),
+        ("[h264_nvenc @ 0x55] Cannot load libnvidia-encode.so.1", "no-libcuda"),
+        ("nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1", "no-nvml"),
+        ("libGLX_nvidia.so.0: cannot open shared object file: No such file or directory", "nothing-to-bind"),
+        (
+            "./a: /lib/libc.so.6: version `GLIBC_2.38' not found (required by /.singularity.d/libs/libGLX.so.0)",
+            "image-libc",
+        ),
+        ("INFO:    Could not find any nv files on this host!", "nothing-to-bind"),
+        ("bash: line 1: nvidia-smi: command not found", "nothing-to-bind"),
+        ("torch.cuda.is_available() returns False", "cuda-too-new"),
+        ("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", "gpu-unreadable"),
     ],
 )
 def test_a_message_that_somebody_saw_leads_to_its_findings(seen: str, code: str) -> None:
     assert code in explain_message(seen)[1]
+
+
+@pytest.mark.parametrize(
+    ("seen", "head"),
+    [
+        (
+            "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
+            "CUDA error: no k",
+        ),
+        ("209", "CUDA error: no kernel image"),
+        ("CUDA error: an illegal memory access was encountered", "CUDA error: an illegal memory access"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "AssertionError: Torch not compiled"),
+        (
+            'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]]',
+            "could not s",
+        ),
+        ("docker: Error response from daemon: unknown or invalid runtime name: nvidia", "could not select"),
+        ("unknown flag: --gpus", "unknown flag: --gpus"),
+    ],
+)
+def test_a_message_that_no_finding_foretells_is_known_all_the_same(seen: str, head: str) -> None:
+    message, codes = explain_message(seen)
+    assert message is not None
+    assert message.message.startswith(head)
+    assert codes == ()
+
+
+@pytest.mark.parametrize(
+    ("seen", "library", "is_drivers"),
+    [
+        (
+            "Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.13: cannot open shared "
+            "object file: No such file or directory",
+            "libcublasLt.so.13",
+            False,
+        ),
+        ("Could not load library libnvcuvid.so.1: libfoo.so.2: cannot open shared object file", "libfoo.so.2", False),
+        ("Could not load libfoo.so.2. Error: libcuda.so.1: cannot open shared object file", "libcuda.so.1", True),
+        ("OSError: libnvidia-encode.so.1: cannot open shared object file", "libnvidia-encode.so.1", True),
+        ("libnvidia-container.so.1: cannot open shared object file", "libnvidia-container.so.1", False),
+    ],
+)
+def test_a_line_is_about_the_library_that_cannot_be_opened(seen: str, library: str, is_drivers: bool) -> None:
+    message, codes = explain_message(seen)
+    assert message is not None
+    assert library in heading(message.message, seen)
+    assert ("no-libcuda" in codes) == is_drivers
+
+
+@pytest.mark.parametrize("name", driver_libraries())
+def test_every_library_of_the_list_is_known_as_the_drivers(name: str) -> None:
+    assert "no-libcuda" in explain_message(f"error: {name}.1: cannot open shared object file")[1]
+    assert "no-libcuda" in explain_message(f"Cannot load {name}.1")[1]
+
+
+def test_a_library_that_nv_brought_is_cured_by_a_start_through_gpubind() -> None:
+    message, _ = explain_message("GLIBC_ABI_DT_RELR' not found (required by /.singularity.d/libs/libGLX.so.0)")
+    assert message is not None
+    assert "gpubind wrap -- apptainer exec --nv" in message.do
+    seen = "/lib/libc.so.6: version `GLIBC_ABI_DT_RELR' not found (required by /.singularity.d/libs/libGLX.so.0)"
+    assert heading(message.message, seen).startswith(
+        "version `GLIBC_ABI_DT_RELR' not found (required by /.singularity.d"
+    )
+    assert heading(message.message, seen).endswith("libs/libGLX.so.0)")
+
+
+def test_the_nearest_message_is_the_one_with_most_words_in_common() -> None:
+    assert nearest_message("no CUDA capable device was detected here") == messages_by("CUDA_ERROR_NO_DEVICE")
+    assert nearest_message("segmentation fault") is None
+
+
+def messages_by(part: str) -> str:
+    return next(row.message for row in messages() if part in row.message)
 
 
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libGL.so.1", "/dev/nvidia0", "nvidia-smi", "", "GPU", "libnvidia-*"])

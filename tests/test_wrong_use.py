@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from test_cli import gpubind
@@ -41,3 +42,59 @@ def test_where_json_is_asked_for_wrong_use_is_json_too() -> None:
 def test_without_a_command_help_is_shown_and_the_exit_code_says_that_nothing_was_done() -> None:
     done = gpubind()
     assert (done.returncode, done.stdout, done.stderr) == (2, "", help_of("", 80))
+
+
+MEANT = [
+    ("check --nv IMG python3", "check --nv --image IMG --program python3"),
+    ("check --nv app.sif", "check --nv --image app.sif"),
+    ("check app.sif python3 train.py --lr 3", "check --image app.sif --program python3"),
+    ("check --image app.sif python3", "check --image app.sif --program python3"),
+    ("check --gpu 0", "check --gpus 0"),
+    ("check --gpu=0 IMG", "check --gpus=0 --image IMG"),
+    ("check --nvidia", "check --nv"),
+    ("plan app.sif", "plan --image app.sif"),
+    ("record host.json", "record --output host.json"),
+    ("exec --nv -B /scratch IMG CMD", "exec --nv -- -B /scratch IMG CMD"),
+    ("exec -B /scratch --nv IMG CMD -x", "exec --nv -- -B /scratch IMG CMD -x"),
+    ("exec --nv --bind /scratch:/data IMG CMD", "exec --nv -- --bind /scratch:/data IMG CMD"),
+    ("exec --nv -B /scratch -- IMG CMD", "exec --nv -- -B /scratch IMG CMD"),
+    ("exec --env A=1 IMG CMD", "exec -- --env A=1 IMG CMD"),
+    ("exec -e A=1 IMG CMD", "exec -- -e A=1 IMG CMD"),
+    ("exec --contain IMG ls", "exec -- --contain IMG ls"),
+    ("exec --rm -it IMG ls", "exec -- --rm -it IMG ls"),
+    ("run --rm -it IMG", "run -- --rm -it IMG"),
+    ("exec --backend podman --userns keep-id IMG ls", "exec --backend podman -- --userns keep-id IMG ls"),
+    ("exec --backend bwrap --bind /a /b DIR ls", "exec --backend bwrap -- --bind /a /b DIR ls"),
+    ("--nv exec IMG ls", "exec --nv IMG ls"),
+    ("--nv exec -B /scratch IMG ls", "exec --nv -- -B /scratch IMG ls"),
+    ("--nv exec IMG", "shell --nv IMG"),
+    ("--nv image.sif", "run --nv image.sif"),
+    ("--gpus all X", "run --gpus all X"),
+    ("--gpus=all X ls", "exec --gpus=all X ls"),
+    ("--nv", "plan --nv"),
+    ("app.sif nvidia-smi", "exec app.sif nvidia-smi"),
+    ("apptainer exec --nv a.sif x", "wrap -- apptainer exec --nv a.sif x"),
+    ("docker run --gpus all x", "wrap -- docker run --gpus all x"),
+    ("-v", "--version"),
+    ("version", "--version"),
+    ("help", "--help"),
+    ("help exec", "exec --help"),
+]
+
+
+@pytest.mark.parametrize(("words", "line"), MEANT)
+def test_the_hint_is_the_line_that_was_meant(words: str, line: str) -> None:
+    done = gpubind(*words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"did you mean `gpubind {line}`?" in done.stderr
+
+
+@pytest.mark.parametrize("line", sorted({line for _, line in MEANT}))
+def test_a_line_that_is_proposed_is_no_wrong_use(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert gpubind(*line.split()).returncode != 2
+
+
+@pytest.mark.parametrize("words", ["exec --bogus IMG CMD", "check --bogus x IMG", "pln", "exec", "plan --hots x"])
+def test_no_line_is_proposed_where_none_is_known(words: str) -> None:
+    assert "did you mean `gpubind" not in gpubind(*words.split()).stderr

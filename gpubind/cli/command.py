@@ -67,7 +67,9 @@ class OwnGroup(TyperGroup):
         """The command that *args* begin with. Errors: `UsageError` (code `unknown-command`)."""
         known = self.list_commands(ctx)
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
-            hint = one_of(known, args[0])
+            from gpubind.cli.meant import meant
+
+            hint = meant(args).rstrip() or one_of(known, args[0])
             raise UsageError("unknown-command", f"unknown command `{args[0]}`", hint=hint)
         return super().resolve_command(ctx, args)
 

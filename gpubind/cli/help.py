@@ -74,7 +74,7 @@ EXAMPLES = {
     "shell": (("look around in an image", "gpubind shell --nv app.sif"),),
     "wrap": (
         ("start a command line that you have", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
-        ("always", "alias singularity='gpubind wrap -- singularity'"),
+        ("at every prompt", "alias singularity='gpubind wrap -- singularity'"),
     ),
     "completion": (("in ~/.bashrc", 'eval "$(gpubind completion bash)"'),),
 }

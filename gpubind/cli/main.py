@@ -81,6 +81,8 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     except StdoutClosedError as error:
+        if sys.stdout is None:  # by the caller, and not by a reader who has seen enough
+            _complain(f"error: {error.code}: {error.what}\n")
         # What is still buffered goes nowhere; without this the interpreter complains at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return error.exit_code

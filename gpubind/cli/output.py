@@ -131,6 +131,21 @@ def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
             complain(render_line(finding))
 
 
+def report_folded(findings: Iterable[Finding]) -> None:
+    """Write findings to standard error, those that are mere notes in one line that has their codes."""
+    from gpubind.findings import counted
+
+    notes: dict[str, int] = {}
+    for finding in findings:
+        if finding.severity == "note":
+            notes[finding.code] = notes.get(finding.code, 0) + 1
+        else:
+            complain(render_finding(finding))
+    if notes:
+        codes = ", ".join(f"{code} ({number})" if number > 1 else code for code, number in notes.items())
+        complain(f"{counted(sum(notes.values()), 'note')}, in full with -v: {codes}\n")
+
+
 def _to_stdout(data: bytes) -> None:
     if sys.stdout is None:
         raise StdoutClosedError("stdout-closed", "standard output is closed")
@@ -158,5 +173,7 @@ def _to_file(data: bytes, path: str) -> None:
     try:
         write_file(path, data)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why) from error
+        why, directory = error.strerror or str(error), os.path.dirname(path)
+        is_missing = isinstance(error, FileNotFoundError) and directory and not os.path.lexists(directory)
+        hint = f"`mkdir -p {printable(directory)}` makes its directory" if is_missing else ""
+        raise OutputError("unwritable-file", "a file cannot be written", where=path, why=why, hint=hint) from error

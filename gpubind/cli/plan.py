@@ -61,7 +61,7 @@ def plan(
     That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
     --nv or --rocm name one.
     """
-    from gpubind.cli.output import report, tell_of_memo, waiting, write_document
+    from gpubind.cli.output import report, report_folded, tell_of_memo, waiting, write_document
 
     tell_of_memo(wanted=verbose)
     chosen, quoted = _format(format_ or [], json)
@@ -82,7 +82,7 @@ def plan(
             text = _render(made, chosen, output, verbose=verbose)
     write_document(text, output)
     if not quiet and chosen != "json":
-        report(made.findings)
+        (report if verbose else report_folded)(made.findings)
     if strict:
         _need_no_error(options, made, quiet=quiet)
 

@@ -18,7 +18,7 @@ WIDTH = 100
 THEMES = {
     "access": "devices",
     "cuda": "CUDA",
-    "extras": "not usable in the container",
+    "extras": "missing, or not usable in the container",
     "host": "this host",
     "image": "the image",
     "runtime": "the runtime",
@@ -97,7 +97,8 @@ def _folded(theme: str, notes: list[Finding], width: int) -> Iterable[str]:
         subjects = list(dict.fromkeys(note.subject.rpartition("/")[2] for note in notes))
         more = len(subjects) - _NAMED
         named = ", ".join(subjects[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        text = f"{THEMES[theme]}: {named}; most jobs need none of it"
+        them = "it" if len(subjects) == 1 else "them"
+        text = f"{THEMES[theme]}: {named}; most jobs do not need {them}"
     else:
         more = len(notes) - 1
         text = f"{THEMES[theme]}: {notes[0].what}" + (f"; and {counted(more, 'other note')}" if more else "")

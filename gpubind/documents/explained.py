@@ -33,18 +33,21 @@ class Answer(NamedTuple):
 
 
 def render_text(answer: Answer, width: int) -> str:
-    """*answer* for people, in lines of *width* columns."""
+    """Return *answer* for people, in lines of *width* columns."""
     if answer.page is not None:
         return unmarked(answer.page, width)
     if answer.explanation is not None:
-        return render_explanation(answer.explanation)
+        return _folded(render_explanation(answer.explanation), width)
     text = ""
     if answer.message is not None:
         known = answer.message
         head = heading(known.message, answer.asked or "")
         text = unmarked(f"{head}\n\n{known.means}\n\n{known.do}\n", width) + "\n"
+    if not answer.codes:
+        return text.rstrip("\n") + "\n"
     if answer.asked is not None:
-        text += "findings about it; `gpubind explain CODE` has more:\n"
+        about = "findings about it" if answer.message is not None else "findings that mention it"
+        text += f"{about}; `gpubind explain CODE` has more:\n"
     wide = max(len(code) for code, _ in answer.codes)
     return text + "".join(f"  {code:<{wide}}  {kind}\n" for code, kind in answer.codes)
 
@@ -67,6 +70,16 @@ def render_json(answer: Answer) -> str:
         "searched": () if found is None else found.searched,
     }
     return text_of(plain(document))
+
+
+def _folded(tree: str, width: int) -> str:
+    """Return the lines of *tree* in *width* columns, the rest of each below its begin; no word is broken."""
+    lines = []
+    for line in tree.splitlines():
+        stem = line[: len(line) - len(line.lstrip("|`- "))].replace("`-- ", "    ").replace("|-- ", "|   ")
+        wrapper = TextWrapper(width, subsequent_indent=f"{stem}  ", break_long_words=False, break_on_hyphens=False)
+        lines += [line] if len(line) <= width else wrapper.wrap(line)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def unmarked(page: str, width: int) -> str:

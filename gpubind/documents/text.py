@@ -115,7 +115,7 @@ def render_finding(finding: Finding) -> str:
 def render_line(finding: Finding) -> str:
     """A finding in one line: severity, code, what, and what to do."""
     command = finding.command if finding.command and "\n" not in finding.command else None
-    todo = ": ".join(part for part in (finding.hint, command) if part)
+    todo = "; command: ".join(part for part in (finding.hint, command) if part)
     hint = f" (hint: {todo})" if todo else ""
     return printable(f"{finding.severity}: {finding.code}: {finding.what}{hint}") + "\n"
 

@@ -20,9 +20,8 @@ _HIDDEN = {"cuda": "cuda-hidden", "rocr": "rocr-hidden", "nvidia": "nvidia-hidde
 def none_visible(names: GpuList, others: Optional[Choice] = None) -> Finding:
     """The finding that *names* leaves no GPU: by itself, or because it names none of *others*."""
     by = others.by if others else ""
-    return _about(
-        names, "visible-devices-none", "others-named" if others else _library(names), value=names.value, by=by
-    )
+    value = f"`{names.value}`" if names.value else "empty"
+    return _about(names, "visible-devices-none", "others-named" if others else _library(names), value=value, by=by)
 
 
 def doubts(names: GpuList, read: Read) -> tuple[Finding, ...]:

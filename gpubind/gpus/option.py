@@ -128,6 +128,9 @@ def _unknown(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gpu] =
         why = "it is excluded from use (NVreg_ExcludedGpus)"
     elif item.spelling == "uuid" and any(one.uuid is None for one in every):
         why = "the driver has not told every UUID yet: until its first use, name a GPU by its PCI address"
+    elif item.spelling == "index" and every:
+        indexes = ",".join(str(one.index) for one in every if one.index is not None)
+        why = f"a number is an index that begins with 0, not a count; all GPUs are `--gpus {indexes}`"
     else:
         why = ""
     return UsageError("unknown-gpu", f"--gpus: this host has no `{item.text}`", why=why, hint=_known(inventories))

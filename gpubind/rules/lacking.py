@@ -5,11 +5,9 @@ from __future__ import annotations
 from posixpath import basename
 from typing import NamedTuple, Optional
 
-from gpubind.formats.liblist import VENDOR_NEUTRAL
-from gpubind.host.base import shipped_liblist
+from gpubind.names import driver_section
 from gpubind.rules.driver import no_nvml
 from gpubind.rules.preflight import ImagePreflight
-from gpubind.sources.liblist import read_table
 
 WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
 """Findings that the plan has nothing of the driver."""
@@ -27,8 +25,8 @@ class Lacking(NamedTuple):
 
 def lacking(preflight: ImagePreflight, name: str) -> Optional[Lacking]:
     """Why the container lacks library *name*; None if it is none of the driver's."""
-    capability = read_table(shipped_liblist("nvliblist.conf")).library_section(name)
-    if capability in (None, VENDOR_NEUTRAL):
+    capability = driver_section(name)
+    if capability is None:
         return None
     is_told = any(f.code in WHOLE_DRIVER or f.subject == name for f in (*preflight.plan.findings, *no_nvml(preflight)))
     rules = {decision.rule for decision in preflight.plan.decisions if decision.subject == name}

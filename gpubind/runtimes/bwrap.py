@@ -16,14 +16,21 @@ from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Pl
 from gpubind.runtimes.bwrap_environment import environment, planned
 from gpubind.runtimes.bwrap_line import in_line
 from gpubind.runtimes.bwrap_options import Given, read_options
-from gpubind.runtimes.bwrap_places import place_to_rebuild, rebuild_obstacle, rebuilt_words
+from gpubind.runtimes.bwrap_places import (
+    MADE_BY_BWRAP,
+    REBUILD_LIMIT,
+    place_to_rebuild,
+    rebuild_obstacle,
+    rebuilt_words,
+)
 from gpubind.runtimes.edits import Words, edits_of, left_out
 from gpubind.runtimes.record import Call, Command, Limits, Runtime, UserNamespaces
 from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
 from gpubind.tree import Tree
 
-FROM_HOST = ("/etc/resolv.conf", "/etc/hosts", "/etc/passwd", "/etc/group", "/etc/localtime")
-"""Bound where the image has a place for them, as Apptainer does."""
+NETWORK = ("/etc/resolv.conf", "/etc/hosts")
+"""Bound whatever the image has there: without them a name such as `localhost` has no address."""
+FILES = (*NETWORK, "/etc/localtime", "/etc/passwd", "/etc/group")
 SHARED = ("/dev/shm", "/dev/mqueue")
 """What processes in separate containers share: NCCL, UCX and MPI use /dev/shm."""
 NODES = (
@@ -48,9 +55,12 @@ def words(plan: Plan, start: Start, image: Tree) -> Words:
     """
     edits = edits_of(plan, start.staged, lambda mount, _: rebuild_obstacle(mount, image))
     homes = _user_directories(plan, start)
-    places = (place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes))
+    files = _files(start, image)
+    places = [place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
+    places += [place_to_rebuild(image, path, through_links=False) for path in files]
     rebuilt = sorted({"/", *(place for place in places if place is not None)})
-    options = [word for place in rebuilt for word in rebuilt_words(image, place)]
+    made_anew = {*MADE_BY_BWRAP, *files}
+    options = [word for place in rebuilt for word in rebuilt_words(image, place, without=made_anew)]
     options += ["--proc", "/proc", "--dev", "/dev"]
     for option, path in _of_host(start, image):
         options += [option, path, path]
@@ -130,8 +140,19 @@ def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
         found.append(("--bind-try", "/var/tmp"))
     found += [("--bind-try", path) for path in SHARED]
     found += [("--dev-bind", path) for path in start.nodes]
-    # bubblewrap refuses to mount on a link.
-    return [*found, *(("--ro-bind-try", path) for path in FROM_HOST if _has(image, path, "file"))]
+    return [*found, *(("--ro-bind-try", path) for path in _files(start, image))]
+
+
+def _files(start: Start, image: Tree) -> list[str]:
+    """Return those of the host's `FILES` that a container of *image* has.
+
+    Apptainer makes a place for all but the last two, also where the image has a link: bubblewrap refuses to mount on
+    one. A very large /etc is rebuilt for what a network needs alone.
+    """
+    made: tuple[str, ...] = FILES[:3] if len(image.names("/etc")) <= REBUILD_LIMIT else NETWORK
+    if isinstance(image.readlink("/etc"), str):
+        made = ()
+    return [path for path in start.files if path in made or _has(image, path, "file")]
 
 
 def _has(image: Tree, path: str, kind: FileKind) -> bool:
@@ -188,6 +209,7 @@ BWRAP = Runtime(
         hides_missing_command=True,
     ),
     nodes=NODES,
+    files=FILES,
     overrides=_overrides,
     words=_words,
     in_line=in_line,

@@ -12,12 +12,15 @@ from gpubind.tree import Tree
 
 REBUILD_LIMIT = 150
 """Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
-MADE_BY_BWRAP = ("proc", "dev", "sys", "tmp")
+MADE_BY_BWRAP = ("/proc", "/dev", "/sys", "/tmp")
 
 
-def place_to_rebuild(image: Tree, target: str) -> Optional[str]:
-    """The deepest directory of *image* above *target* that is there, if *target* itself is not; as a resolved path."""
-    if image.has(target):
+def place_to_rebuild(image: Tree, target: str, *, through_links: bool = True) -> Optional[str]:
+    """The deepest directory of *image* above *target* that is there, if *target* itself is not; as a resolved path.
+
+    A link at *target* counts as what it leads to, or, not *through_links*, as nothing.
+    """
+    if image.has(target) and (through_links or isinstance(image.readlink(target), Missing)):
         return None
     here = dirname(target)
     while here != "/":
@@ -41,12 +44,12 @@ def rebuilt_words(
 ) -> list[str]:
     """*directory* as a tmpfs that holds everything the image has there. The root is one already.
 
-    *bind* is the option for that; *without* names entries of the root that are made anew in another way.
+    *bind* is the option for that; *without* names entries that are made anew in another way.
     """
     words = [] if directory == "/" else ["--tmpfs", directory]
     for name in image.names(directory):
         path = f"{directory.rstrip('/')}/{name}"
-        if directory == "/" and name in without:
+        if path in without:
             continue
         target = image.readlink(path)
         if isinstance(target, str):

@@ -225,6 +225,8 @@ class Runtime(NamedTuple):
     """What the text of a file of its --env-file sets."""
     nodes: tuple[str, ...] = ()
     """Patterns of the nodes in /dev that it brings beside the plan's."""
+    files: tuple[str, ...] = ()
+    """Files of the host that it brings beside the plan's."""
     inits: tuple[str, ...] = ()
     """Programs that it can make the first of a container, by the place where packages have them."""
     tools: Callable[[Mapping[str, str]], tuple[str, ...]] = _no_tools

@@ -17,7 +17,7 @@ from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.edits import is_utf8, unsayable_value
 from gpubind.runtimes.flags import map_word
 from gpubind.runtimes.singularity_options import is_clean, is_literal
-from gpubind.runtimes.singularity_values import is_fixed, said
+from gpubind.runtimes.singularity_values import Said, is_fixed, said
 from gpubind.runtimes.start import Start
 from gpubind.tree import Tree
 
@@ -123,15 +123,35 @@ def _library_path(
         told = said(start, name)
         if told is None or told.text is not None:
             return (name, f"{told.text}:{ours}" if told is not None and told.text else ours), []
+    is_older = start.version is not None and not is_newer(start)
+    if is_older and image is not None and image.singularity and _sets_none(image):
+        front = _without_programs_own(told, ours)
+        if front is not None:
+            return ((name, front), []) if front else (None, [])
     if told is None:
         behind = kept(image, start, ours)
         return ((name, ours + behind), []) if behind is not None else (None, [_left_last("image", name, ours)])
     if told.text is None:
         # Only the program's shell knows the user's value. The program puts its own directory behind it.
         return None, [] if ours == LIBDIR else [_left_last("env-file", name, ours)]
-    if f"{ours}:${{LD_LIBRARY_PATH" in told.text or f"{ours}${{LD_LIBRARY_PATH" in told.text:
+    if f":{ours}:" in f":{told.text}:" or f"{ours}${{LD_LIBRARY_PATH" in told.text:
         return None, []  # a plan in the caller's environment has said it already
     return (name, _behind_users(told.text, image, start, ours)), []
+
+
+def _without_programs_own(told: Optional[Said], ours: str) -> Optional[str]:
+    """Return what goes before the program's own directory, which is the last of *ours*, where the image has nothing.
+
+    The program adds that directory by itself, so it is named once; an empty value: nothing is to be said. None where
+    that is not enough: another directory is the last, or the user's value is empty or refers to the image's.
+    """
+    users = "" if told is None else told.text
+    if ours.rpartition(":")[2] != LIBDIR or users is None or (told is not None and not users):
+        return None
+    front = ours.rpartition(":")[0]
+    if _REFERENCE.search(users):
+        return None
+    return f"{users}:{front}".strip(":") if front else ""
 
 
 def _behind_users(text: str, image: Optional[ImageFacts], start: Start, ours: str) -> str:
@@ -152,15 +172,25 @@ def kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
     """What keeps the image's own value behind ours; None if nothing can.
 
     The container's shell knows that value best: an image's environment files are shell, and no parser knows what they
-    will say. The default in it makes no empty element where nothing is set, and the whole still begins with our
-    directories where a --no-eval that gpubind was not told of takes it literally.
+    will say. In it, the program's own directory is the last, and the program adds it once more. The default makes no
+    empty element where nothing is set, and the whole still begins with our directories where a --no-eval that gpubind
+    was not told of takes it literally.
     """
+    if image is not None and _sets_none(image):
+        return ""
     if not is_literal(start.options):
+        if image is not None and image.singularity:
+            return f":${{LD_LIBRARY_PATH%:{LIBDIR}}}"
         return f":${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
     if image is None or "LD_LIBRARY_PATH" in image.undecided:
         return None
     own = image.env.get("LD_LIBRARY_PATH", "")
-    return None if "$" in own else f":{own}" if own else ""
+    return None if "$" in own else f":{own}"
+
+
+def _sets_none(image: ImageFacts) -> bool:
+    """Whether *image* surely has no LD_LIBRARY_PATH of its own."""
+    return "LD_LIBRARY_PATH" not in image.undecided and not image.env.get("LD_LIBRARY_PATH")
 
 
 def _left_last(whose: Literal["image", "env-file"], name: str, ours: str) -> Finding:

@@ -57,6 +57,8 @@ class Start(NamedTuple):
     """Where the caller is; None if that directory is gone."""
     nodes: tuple[HostPath, ...] = ()
     """What this host's /dev has of the runtime's `nodes`."""
+    files: tuple[HostPath, ...] = ()
+    """What this host has of the runtime's `files`; of a recorded one, all."""
     bundle: Optional[Bundle] = None
     """The configuration of the image, if that is an OCI bundle."""
     is_root: bool = True

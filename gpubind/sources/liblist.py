@@ -46,11 +46,6 @@ class NameTable:
                 return entry
         return None
 
-    def library_section(self, name: str) -> Optional[str]:
-        """The section of library *name*."""
-        entry = self.library(name)
-        return entry.section if entry else None
-
     def section(self, name: str, path: str) -> Optional[str]:
         """The section of the thing called *name* at *path*, by whichever entry stands for it; None if none does."""
         entry = self.library(name)

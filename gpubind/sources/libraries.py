@@ -114,7 +114,7 @@ class _Choice:
             detail = f"{judged.arch}: not asked for"
             self._decide(candidate, claim, "left-out", "compat32", detail, real, "capability")
             return
-        section = claim.section if claim.section is not None else self.table.library_section(candidate.name)
+        section = claim.section or self.table.section(candidate.name, candidate.path)
         is_neutral = section == VENDOR_NEUTRAL and judged.version is None
         family = _family(self.search, candidate) if is_neutral else None
         if family == "foreign":

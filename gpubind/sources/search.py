@@ -121,6 +121,10 @@ class Search:
 
     def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
         """What the rules say of *candidate*: is it there, a library, for this machine, of this driver?"""
+        if candidate.found_by != LD_CACHE and candidate.name.partition(".so")[2].strip(".0123456789"):
+            return Refused(
+                "backup-name", "no program opens a library by this name: behind `.so` there are only numbers"
+            )
         found = self.tree.find(candidate.path)
         if isinstance(found, Missing):
             if found.why == "absent":

@@ -49,7 +49,8 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
 
 def _none_at_all(errors: list[NothingToBindError]) -> NothingToBindError:
     """The error that a host has nothing of any vendor, of what is said of each."""
-    what, where, why, hint = ("; ".join(said) for said in zip(*((e.what, e.where, e.why, e.hint) for e in errors)))
+    what, why, hint = ("; ".join(said) for said in zip(*((e.what, e.why, e.hint) for e in errors)))
+    where = ", ".join(dict.fromkeys(place for error in errors for place in error.where.split(", ")))
     return NothingToBindError(errors[0].code, what, where=where, why=why, hint=hint)
 
 

@@ -25,8 +25,8 @@ def test_notes_of_a_theme_are_one_sentence_and_in_full_when_asked_for() -> None:
     lines = render_check_text(report, width=200).splitlines()
     assert lines == [
         "ok: nvidia 550.163.01 (CUDA 12.4), 2 GPUs",
-        "note: not usable in the container: libX11.so.6, libXext.so.6, libdrm.so.2, libgbm.so.1 and 1 more; "
-        "most jobs need none of it",
+        "note: missing, or not usable in the container: libX11.so.6, libXext.so.6, libdrm.so.2, libgbm.so.1 and "
+        "1 more; most jobs do not need them",
         "5 notes in full with -v",
     ]
     full = render_check_text(report, verbose=True)
@@ -38,7 +38,7 @@ def test_an_error_is_told_in_full_before_the_notes() -> None:
     lines = render_check_text(report).splitlines()
     assert lines[0] == "error: nvidia 550.163.01 (CUDA 12.4), 2 GPUs, by apptainer"
     assert lines[1:3] == ["error: library-missing: liba.so is not there", "  hint:  install it"]
-    assert lines[3].startswith("note: not usable in the container: libb.so")
+    assert lines[3].startswith("note: missing, or not usable in the container: libb.so")
 
 
 def test_of_a_healthy_host_and_image_there_are_six_lines_at_most() -> None:

@@ -34,7 +34,7 @@ def test_what_cannot_be_chosen_is_an_error_of_usage(row: Row) -> None:
         ("two", "MIG-aaaa", "no GPU here is divided (MIG)"),
         ("excluded", "minor:1", "it is excluded from use (NVreg_ExcludedGpus)"),
         ("both", "0", "there are GPUs of two vendors here, and both count from 0"),
-        ("two", "7", ""),
+        ("two", "2", "a number is an index that begins with 0, not a count; all GPUs are `--gpus 0,1`"),
     ],
 )
 def test_an_error_says_why_if_that_is_known(host: str, gpus: str, why: str) -> None:

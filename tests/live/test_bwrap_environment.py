@@ -217,6 +217,42 @@ def test_what_apptainer_binds_of_the_host_is_there(trixie: Machine, made: str, u
     assert run(trixie, made, *words, user=user) == run(trixie, made, "sh", "-c", script, user=user)
 
 
+ETC = {
+    "as-it-is": "true",
+    "without": "rm -f hosts resolv.conf localtime",
+    "links": "ln -sf /nowhere hosts; ln -sf ../run/systemd/resolve/stub-resolv.conf resolv.conf",
+    "large": "rm -f hosts resolv.conf; for n in $(seq 200); do : > $n; done",
+}
+"""What is done in the /etc of bookworm, which Debian makes without a file `hosts`."""
+CONNECT = """
+import os, socket
+server = socket.create_server(("localhost", 0))
+if os.fork() == 0:
+    client = socket.create_connection(("localhost", server.getsockname()[1]), timeout=10)
+    client.sendall(b"rank 1")
+    os._exit(0)
+server.settimeout(10)
+print(server.accept()[0].recv(9).decode())
+"""
+
+
+@WHO
+@pytest.mark.parametrize("name", ETC)
+def test_a_name_has_the_address_that_it_has_with_apptainer(trixie: Machine, made: str, user: bool, name: str) -> None:
+    directory = f"{made}/etc-{name}"
+    subprocess.run(["cp", "-al", f"{RIG}/ct/bookworm", directory], check=True)
+    try:
+        subprocess.run(["sh", "-ec", ETC[name]], cwd=f"{directory}/etc", check=True)
+        path = f"{MADE}/etc-{name}"
+        files = "/etc/hosts /etc/resolv.conf" + (" /etc/localtime" if name != "large" else "")
+        words = ["sh", "-c", f"getent hosts localhost; cat {files}"]
+        apptainer = ["apptainer", "exec", *privileges("apptainer", user=user), path, *words]
+        assert run(trixie, made, *gpubind(path, *words), user=user) == run(trixie, made, *apptainer, user=user)
+        assert run(trixie, made, *gpubind(path, "python3", "-c", CONNECT), user=user) == "rank 1\n"
+    finally:
+        shutil.rmtree(directory)
+
+
 def test_interconnects_of_the_host_are_there(trixie: Machine, made: str) -> None:
     nodes = "mkdir -p /tmp/ib; touch /tmp/ib/uverbs0"
     words = " ".join(gpubind(image("bookworm-sb"), "ls", "/dev/infiniband"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 
@@ -154,3 +155,27 @@ def test_a_gpu_that_is_not_chosen_has_no_node(trixie: Machine, case: Case, shows
 def test_bubblewrap_starts_directories_alone(trixie: Machine) -> None:
     words = ["exec", "--backend", "bwrap", image("bookworm.sif"), "true"]
     assert "no-image" in trixie.tried(*words, driver=True, binds=[CONTAINERS], status=125).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("exec", "--nv", "-B", "/usr/share", "{image}", "true"),
+        ("exec", "--env", "A=1", "--nv", "{image}", "sh", "-c", "test $A = 1"),
+        ("exec", "-e", "--contain", "--nv", "{image}", "true"),
+        ("--nv", "exec", "--bind", "/usr/share", "{image}", "true"),
+        ("--nv", "{image}", "true"),
+        ("apptainer", "exec", "--nv", "{image}", "true"),
+        ("check", "--nv", "{image}", "sh"),
+        ("plan", "--nv", "{image}"),
+        ("check", "--nvidia"),
+        ("help", "exec"),
+    ],
+    ids=" ".join,
+)
+def test_the_line_that_an_error_proposes_works(trixie: Machine, words: tuple[str, ...]) -> None:
+    line = [word.format(image=image("bookworm-sb")) for word in words]
+    told = trixie.tried(*line, user=True, driver=True, binds=[CONTAINERS], status=2).stderr
+    proposed = re.search(r"did you mean `gpubind (.*?)`\?", told)
+    assert proposed is not None
+    trixie.tried(*shlex.split(proposed.group(1)), user=True, driver=True, binds=[CONTAINERS])

@@ -89,6 +89,10 @@ def test_variables_serve_every_later_start(trixie: Machine, form: str) -> None:
     assert started(trixie, form, "bookworm-sb", user=True)[0] == LIBDIR
 
 
+ONCE = ("bookworm-sb", "bookworm.sif")
+"""Images of Apptainer's that set no LD_LIBRARY_PATH: elsewhere Apptainer names its directory beside gpubind."""
+
+
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("user", [True], ids=["user"])
 def test_the_drivers_directory_comes_first_and_nothing_is_empty(
@@ -98,6 +102,7 @@ def test_the_drivers_directory_comes_first_and_nothing_is_empty(
     assert elements[0] == LIBDIR
     assert "" not in elements
     assert (OWN in elements) == (name == "bookworm-path-sb")
+    assert elements.count(LIBDIR) == (1 if name in ONCE else 2)
     if OWN in elements:
         shows("apptainer", "the image's")
 
@@ -115,6 +120,7 @@ def test_an_option_of_the_users_stays_in_front(trixie: Machine, name: str, shows
     option = ("--backend-arg=--env", "--backend-arg=LD_LIBRARY_PATH=/x")
     elements = library_path(trixie, Case("apptainer", name, True, option))
     assert elements[:2] == ["/x", LIBDIR]
+    assert elements.count(LIBDIR) == 1 or name not in ONCE
     assert "" not in elements
     shows("apptainer", "the user's")
 

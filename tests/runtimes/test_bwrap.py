@@ -19,7 +19,7 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.ldso.brought import Brought
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND as LAYOUT
-from gpubind.runtimes.bwrap import brought, command, words
+from gpubind.runtimes.bwrap import FILES, brought, command, words
 from gpubind.runtimes.bwrap_environment import environment
 from gpubind.runtimes.bwrap_options import Given, read_options
 from gpubind.runtimes.bwrap_places import REBUILD_LIMIT
@@ -209,6 +209,32 @@ def test_a_working_directory_of_the_system_hides_nothing_of_the_images(directory
     assert "--chdir" not in made.options
 
 
+HOSTS_FILES = tuple(map(HostPath, FILES))
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ({}, FILES[:3]),
+        ({"/etc/hosts": Link("/nowhere"), "/etc/localtime": Link("../usr/zone"), "/usr/zone": ""}, FILES[:3]),
+        (dict.fromkeys(FILES, ""), FILES[:3]),
+        ({f"/etc/{number}": "" for number in range(REBUILD_LIMIT + 1)}, FILES[:2]),
+        ({"/usr/etc/hosts": "", "/etc": Link("usr/etc")}, ("/etc/hosts",)),
+    ],
+    ids=["none", "links", "files", "large", "linked"],
+)
+def test_files_of_the_hosts_network_are_there_whatever_the_image_has(there: Spec, expected: tuple[str, ...]) -> None:
+    made = make(image(glibc(), there), files=HOSTS_FILES)
+    assert tuple(target for _, target in pairs(made, "--ro-bind-try") if target not in FILES[3:]) == expected
+    assert not {target for _, target in pairs(made, "--symlink")} & set(expected)
+
+
+def test_a_file_that_the_host_lacks_is_the_images_own() -> None:
+    made = make(image(glibc(), {"/etc/localtime": Link("../usr/zone")}), files=HOSTS_FILES[:1])
+    assert ("../usr/zone", "/etc/localtime") in pairs(made, "--symlink")
+    assert pairs(made, "--ro-bind-try") == [("/etc/resolv.conf", "/etc/resolv.conf")]
+
+
 def brings(*arguments: str, **facts: Any) -> Brought:
     opened = facts.pop("opened", None) or image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
@@ -217,10 +243,9 @@ def brings(*arguments: str, **facts: Any) -> Brought:
 
 def test_what_a_start_brings_is_said_in_the_order_of_its_mounts() -> None:
     facts: dict[str, Any] = {"environ": {"HOME": "/home/u"}, "working_directory": "/scratch/x"}
-    opened = image(glibc(), {"/etc/hosts": "", "/etc/localtime": Link("../usr/zone"), "/usr/zone": ""})
-    there = frozenset(["/home/u", "/scratch/x"])
-    made = brings("--ro-bind-try", "/a", "/b", directories=there, opened=opened, **facts)
-    targets = [bind.target for bind in made.binds if bind.target not in ("/etc/passwd", "/etc/group")]
+    there, files = frozenset(["/home/u", "/scratch/x"]), (HostPath("/etc/hosts"),)
+    made = brings("--ro-bind-try", "/a", "/b", directories=there, files=files, **facts)
+    targets = [bind.target for bind in made.binds]
     assert targets == ["/sys", "/tmp", "/dev/shm", "/dev/mqueue", "/etc/hosts", "/home/u", "/scratch/x", "/b"]
     assert made.binds[-1].source == "/a"
     assert made.working_directory == "/scratch/x"

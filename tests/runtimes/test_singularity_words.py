@@ -197,19 +197,32 @@ UNDECIDED = image(glibc(), sandbox("export LD_LIBRARY_PATH=$(cat /a)"))
 UNEXPANDED = image(glibc(), sandbox("export LD_LIBRARY_PATH=$HOME/lib"))
 
 
-OPENED = {"none": None, "sandbox": SANDBOX, "valued": VALUED, "plain": PLAIN, "undecided": UNDECIDED}
-
-
 def library_path(opened: Optional[Image], begun: Start) -> dict[str, str]:
     return {name: value for name, value in env(words(make(opened), begun)).items() if "LD_LIBRARY_PATH" in name}
 
 
-@pytest.mark.parametrize("opened", OPENED.values(), ids=OPENED)
+@pytest.mark.parametrize("opened", [None, VALUED, UNDECIDED, UNEXPANDED])
 @pytest.mark.parametrize("facts", [{}, {"program": "singularity"}, {"version": None}], ids=str)
 def test_the_containers_own_shell_puts_the_images_value_behind_ours(
     opened: Optional[Image], facts: dict[str, Any]
 ) -> None:
-    assert library_path(opened, start(**facts)) == {"LD_LIBRARY_PATH": OWN}
+    expected = OWN if opened is None else f"{LIBS}:${{LD_LIBRARY_PATH%:{LIBS}}}"
+    assert library_path(opened, start(**facts)) == {"LD_LIBRARY_PATH": expected}
+
+
+@pytest.mark.parametrize("program", ["apptainer", "singularity"])
+def test_where_the_image_sets_none_the_program_alone_names_its_directory(program: str) -> None:
+    assert library_path(SANDBOX, start(program=program)) == {}
+    assert library_path(SANDBOX, start("--env", "LD_LIBRARY_PATH=/mine", program=program)) == {}
+    assert library_path(SANDBOX, start("--no-eval", program=program)) == {}
+    assert library_path(SANDBOX, start("--env", "LD_LIBRARY_PATH=", program=program)) == {"LD_LIBRARY_PATH": LIBS}
+
+
+@pytest.mark.parametrize(("opened", "facts"), [(PLAIN, {}), (SANDBOX, {"version": None})], ids=["plain", "unknown"])
+def test_where_the_program_may_not_name_its_directory_first_the_plan_does(opened: Image, facts: dict[str, Any]) -> None:
+    assert library_path(opened, start(**facts)) == {"LD_LIBRARY_PATH": LIBS}
+    said = start(environ={"APPTAINERENV_LD_LIBRARY_PATH": LIBS}, **facts)
+    assert library_path(opened, said) == {}
 
 
 @pytest.mark.parametrize("opened", [None, VALUED], ids=["unknown", "valued"])
@@ -296,13 +309,12 @@ def test_a_user_who_empties_the_library_path_has_the_drivers_directory_alone() -
     ("opened", "expected"),
     [
         (VALUED, f"{LIBS}:/own:/other"),
-        (SANDBOX, LIBS),
         (PLAIN, LIBS),
         (None, None),
         (UNDECIDED, None),
         (UNEXPANDED, None),
     ],
-    ids=["valued", "sandbox", "plain", "unknown", "undecided", "unexpanded"],
+    ids=["valued", "plain", "unknown", "undecided", "unexpanded"],
 )
 def test_without_evaluation_the_images_value_is_said_or_left_where_it_is(
     opened: Optional[Image], expected: Optional[str], word: str

@@ -142,5 +142,5 @@ def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBind
         "no NVIDIA driver library and no NVIDIA device on this host",
         where=", ".join((*search.places, "/dev/nvidia*", kernel.where)),
         why=why,
-        hint="on a GPU node: install NVIDIA's driver, or name its place with --root; to plan for another host: --host",
+        hint="on a login node: a job (`srun --gpus=1`), or --host; on a GPU node: install the driver, or give --root",
     )

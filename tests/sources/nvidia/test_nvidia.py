@@ -161,6 +161,16 @@ def test_a_bad_file_that_the_cache_names_first_is_passed_over_with_its_rule(bad:
     assert ("rejected", rule) in decided(found, "libcuda.so.1")
 
 
+@pytest.mark.parametrize("suffix", [".gone", ".bak", "~", ".dpkg-new", ".orig.1"])
+def test_a_backup_of_a_library_does_not_take_its_place(suffix: str) -> None:
+    parts = dict(libraries("/usr/lib64"))
+    backup = f"/usr/lib64/libnvidia-ml.so.{V}{suffix}"
+    parts[backup] = parts.pop(f"/usr/lib64/libnvidia-ml.so.{V}")
+    found = inventory(parts, kernel())
+    assert backup not in [file.path for file in found.files]
+    assert ("rejected", "backup-name") in decided(found, backup.rpartition("/")[2])
+
+
 @pytest.mark.parametrize("soname", ["libcuda.so.1", "libnvidia-ml.so.1"])
 def test_a_copy_of_a_stub_takes_no_name_from_the_driver(soname: str) -> None:
     development = soname[:-2]

@@ -1,0 +1,34 @@
+"""What `gpubind explain` prints."""
+
+from __future__ import annotations
+
+import pytest
+from build.driver import host, kernel, rhel
+
+from gpubind.documents.explained import Answer, render_text
+from gpubind.explanation import explain, explain_message
+from gpubind.facade import plan
+from gpubind.model import Request
+
+PLAN = plan(host(rhel(), kernel()), Request())
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_a_file_is_explained_in_lines_that_fit_and_no_word_is_broken(width: int) -> None:
+    answer = Answer("libcuda.so.1", explanation=explain(PLAN, "libcuda.so.1"))
+    text = render_text(answer, width)
+    assert text.split() == render_text(answer, 1000).split()
+    assert all(len(line) <= width or len(line.split()) == 1 for line in text.splitlines())
+
+
+def test_a_message_that_no_finding_foretells_ends_with_what_to_do() -> None:
+    message, codes = explain_message("Torch not compiled with CUDA enabled")
+    assert message is not None
+    text = render_text(Answer("Torch not compiled with CUDA enabled", message, ()), 80)
+    assert codes == ()
+    assert "findings" not in text
+    assert text.endswith("without.\n")
+
+
+def test_findings_that_only_mention_a_number_are_not_said_to_be_about_it() -> None:
+    assert render_text(Answer("255", None, (("device-number", "error; host"),)), 80).startswith("findings that mention")
