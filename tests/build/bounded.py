@@ -1,4 +1,4 @@
-"""A command under limits: how long it takes, and how much memory. As a program: runs one, and says both."""
+"""A command under limits: how much work it is, and how much memory it takes. As a program: run one, and print both."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from typing import NamedTuple
 
-SECONDS = 5
+from build.measure import pieces_in
+
+PIECES = 500
 MEMORY = 300 << 20
 """What any image and any file of a host may cost; see docs/security.md."""
-KILL_AFTER_S = 30
+KILL_AFTER_S = 120
 
 
 class Cost(NamedTuple):
     """What became of a command, and what it took."""
 
     status: int
+    pieces: float
+    """Of work: see `build.measure`."""
     seconds: float
     """Of the processor."""
     memory: int
@@ -39,8 +42,8 @@ def run_bounded(*words: str, **environ: str) -> Cost:
     )
     stderr, _, said = done.stderr.rpartition("\0")
     assert said, f"it was killed: status {done.returncode}\n{done.stderr[-2000:]}"
-    seconds, memory = said.split()
-    return Cost(done.returncode, float(seconds), int(memory), done.stdout, stderr)
+    pieces, seconds, memory = said.split()
+    return Cost(done.returncode, float(pieces), float(seconds), int(memory), done.stdout, stderr)
 
 
 def _main() -> int:
@@ -48,9 +51,10 @@ def _main() -> int:
 
     resource.setrlimit(resource.RLIMIT_CPU, (KILL_AFTER_S, KILL_AFTER_S))
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-    status = main(sys.argv[1:])
-    sys.stderr.write(f"\0{time.process_time():.2f} {peak()}\n")
-    return status
+    status: list[int] = []
+    pieces, seconds = pieces_in(lambda: status.append(main(sys.argv[1:])))
+    sys.stderr.write(f"\0{pieces:.0f} {seconds:.2f} {peak()}\n")
+    return status[0]
 
 
 def peak() -> int:
