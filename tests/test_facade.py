@@ -251,7 +251,7 @@ def test_a_record_may_be_given_as_a_path(tmp_path: Path) -> None:
 
 
 def test_all_capabilities_have_one_name() -> None:
-    made = gpubind.plan(HOST, Request(vendors=("nvidia",), caps=("all",)))  # type: ignore[arg-type]
+    made = gpubind.plan(HOST, Request(vendors=("nvidia",), caps=("all",)))
     assert made.request.caps == CAPABILITIES
 
 

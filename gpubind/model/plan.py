@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, Literal, NamedTuple, Optional, Union
 
 from gpubind import __version__
 from gpubind.model.files import ContainerPath, HostPath, RootedPath
 from gpubind.model.host import (
+    CAPABILITIES,
     DEFAULT_CAPABILITIES,
     Capability,
     Decision,
@@ -29,8 +30,8 @@ class Request(NamedTuple):
 
     vendors: tuple[Vendor, ...] = ()
     """Empty: every vendor found."""
-    caps: Optional[tuple[Capability, ...]] = None
-    """None: `DEFAULT_CAPABILITIES`. What is asked for by name must not be missing silently."""
+    caps: Union[tuple[Capability, ...], tuple[Literal["all"]], None] = None
+    """None: `DEFAULT_CAPABILITIES`; `("all",)`: every one. What is asked for by name must not be missing silently."""
     source: str = "auto"
     """`auto`, `nvidia-container-cli`, `liblist`, `driver` or `cdi`."""
     completion: bool = True
@@ -60,7 +61,8 @@ class Request(NamedTuple):
     @property
     def capabilities(self) -> tuple[Capability, ...]:
         """What is asked for, by name or not."""
-        return DEFAULT_CAPABILITIES if self.caps is None else self.caps
+        caps = self.caps
+        return DEFAULT_CAPABILITIES if caps is None else tuple(c for c in CAPABILITIES if c in caps or "all" in caps)
 
     @property
     def caps_explicit(self) -> bool:
