@@ -18,8 +18,6 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # `typing` costs a start that a memo serves a third of its time
 if TYPE_CHECKING:
-    from typing import Any
-
     from gpubind.errors import (
         FormatError,
         GpubindError,
@@ -178,12 +176,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
 
-    return getattr(import_module(_PLACES[name]), name)
+    def __getattr__(name: str) -> object:
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_PLACES[name]), name)
 
 
 def __dir__() -> list[str]:

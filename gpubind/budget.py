@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 BOUNDS = {
     "read": Bound(1 << 30, "bytes are read", 40 << 10),
     "unpacked": Bound(256 << 20, "bytes are unpacked", 40 << 10),
-    "entries": Bound(200_000, "files are listed in layers", 1),
+    "entries": Bound(100_000, "files are listed in layers", 4),
     "lookups": Bound(200_000, "paths are looked up"),
     "listings": Bound(20_000, "directories are listed for patterns"),
     "facts": Bound(200_000, "names and versions are read from ELF files"),

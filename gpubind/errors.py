@@ -7,7 +7,7 @@ Nothing here prints or exits; `gpubind.cli` renders errors, in one place.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Optional
+from typing import Any, Optional
 
 EXIT_OK = 0
 EXIT_FINDING = 1
@@ -37,9 +37,18 @@ class GpubindError(Exception):
         self.why = why
         self.hint = hint
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how `pickle` and `copy` rebuild the error: from its fields, whatever `__init__` of its class takes."""
+        return _rebuilt, (type(self), self.what), self.__dict__
+
     def __str__(self) -> str:
         """One line: the code, what, and where."""
         return f"{self.code}: {self.what}" + (f" ({self.where})" if self.where else "")
+
+
+def _rebuilt(kind: type[GpubindError], what: str) -> GpubindError:
+    """Return an error of *kind* that still lacks its fields."""
+    return kind.__new__(kind, what)
 
 
 def one_of(known: Iterable[str], wrong: str) -> str:
@@ -162,6 +171,12 @@ class FormatError(GpubindError):
     def behind(self, start: int) -> FormatError:
         """The same error of bytes that a parser was given from *start* on: its place in all of them."""
         return FormatError(self.code, self.what, offset=start + (self.offset or 0), why=self.why, hint=self.hint)
+
+
+def closed(what: str) -> UsageError:
+    """Return the error about something that is used after it was closed."""
+    hint = "open it again, or close it later"
+    return UsageError("closed", "an image or a host is used after it was closed", where=what, hint=hint)
 
 
 class in_file:  # noqa: N801  # as `contextlib.suppress` is

@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 from gpubind.data import read_data
 from gpubind.model import Decision, Plan
 from gpubind.names import driver_libraries
+from gpubind.verb import verb
 
 _MISSING = re.compile(r"[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
@@ -46,6 +47,7 @@ class Message(NamedTuple):
     """The findings that foretell it."""
 
 
+@verb
 def explain(plan: Plan, name: str) -> Explanation:
     """Every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
 

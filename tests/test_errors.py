@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
+import pickle
 import pkgutil
 import re
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -87,3 +92,53 @@ def test_errors_inside_a_file_name_it() -> None:
     with pytest.raises(errors.FormatError) as caught, errors.in_file("/tmp/x.sif"):
         raise errors.FormatError("bad-sif", "damaged", offset=7)
     assert (caught.value.where, caught.value.offset) == ("/tmp/x.sif: byte 7", 7)
+
+
+def subclasses(kind: type[errors.GpubindError]) -> list[type[errors.GpubindError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in subclasses(child))]
+
+
+def filled(kind: type[errors.GpubindError]) -> errors.GpubindError:
+    """Return an error of *kind*, with a value of its own for each parameter of its class."""
+    values: dict[str, object] = {"found": True, "offset": 7}
+    parameters = inspect.signature(kind).parameters
+    return kind(**{name: values.get(name, f"its {name}") for name in parameters})  # type: ignore[arg-type]
+
+
+COPIES: dict[str, Callable[[errors.GpubindError], errors.GpubindError]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    **{
+        f"pickle {protocol}": lambda error, protocol=protocol: pickle.loads(pickle.dumps(error, protocol))  # type: ignore[misc]
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    },
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("kind", subclasses(errors.GpubindError), ids=lambda kind: kind.__name__)
+def test_a_copy_of_an_error_has_all_its_fields(kind: type[errors.GpubindError], how: str) -> None:
+    error = filled(kind)
+    made = COPIES[how](error)
+    assert type(made) is kind
+    assert vars(made) == vars(error)
+    assert {"code", "what", "where", "why", "hint"} <= set(vars(made))
+    assert (str(made), made.args, made.exit_code) == (str(error), error.args, error.exit_code)
+
+
+def facts_of(reference: str) -> str:
+    return gpubind.open_image(reference).facts.kind
+
+
+def test_an_error_of_one_task_reaches_the_caller_and_a_pool_of_processes_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "torn.sif").write_bytes((ROOT / "docs/examples/cuda13.sif").read_bytes()[:200])
+    images = [str(ROOT / "docs/examples/cuda13.sif"), f"{tmp_path}/none", f"{tmp_path}/torn.sif"]
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        right, none, torn, after = [pool.submit(facts_of, image) for image in (*images, images[0])]
+        assert (right.result(), after.result()) == ("sif", "sif")
+        missing, damaged = none.exception(), torn.exception()
+    assert isinstance(missing, errors.HostReadError)
+    assert (missing.code, missing.where, missing.why) == ("no-image", images[1], "it does not exist")
+    assert isinstance(damaged, errors.FormatError)
+    assert damaged.place
+    assert damaged.where == f"{images[2]}: {damaged.place}"

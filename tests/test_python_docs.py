@@ -33,30 +33,52 @@ def test_the_example_prints_what_the_page_says() -> None:
     assert done.stdout == said
 
 
-def test_the_example_and_its_mistakes_are_found_by_a_type_checker(tmp_path: Path) -> None:
+def test_two_environments_in_one_process_give_two_plans_as_the_page_says() -> None:
+    _, _, code = re.findall(r"```(?:python)?\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert f"It prints `{done.stdout.strip()}`." in PAGE.read_text()
+
+
+MISTAKES = {
+    "caps": "gpubind.Request(caps=('compue',))",
+    "error": "try:\n    pass\nexcept gpubind.NothingToBnidError:\n    pass",
+    "function": "gpubind.open_hots()",
+}
+
+
+def test_a_type_checker_takes_the_example_and_finds_mistakes(tmp_path: Path) -> None:
     code, _ = example()
-    (tmp_path / "right.py").write_text(code)
-    (tmp_path / "wrong.py").write_text("import gpubind\n\ngpubind.Request(caps=('compue',))\n")
+    (tmp_path / "right.py").write_text(code + "gpubind.Request(caps=('all',))\n")
+    for name, mistake in MISTAKES.items():
+        (tmp_path / f"{name}.py").write_text(f"import gpubind\n\n{mistake}\n")
     options = ("--strict", "--follow-imports=silent", "--no-incremental", "--config-file", "")
     command = [sys.executable, "-m", "mypy", *options, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     wrong = [line for line in done.stdout.splitlines() if "error:" in line]
-    assert [line.rpartition("/")[2].partition(":")[0] for line in wrong] == ["wrong.py"], done.stdout
+    found = [line.rpartition("/")[2].partition(".py:")[0] for line in wrong]
+    assert sorted(found) == sorted(MISTAKES), done.stdout
 
 
-def table() -> str:
-    """The fields of `Request` with their defaults and what the class says of each."""
-    source = inspect.getsource(Request)
-    rows = ["| field | default | meaning |", "| --- | --- | --- |"]
-    for name, default in Request._field_defaults.items():
+def table(value: Any, *, defaults: bool = True) -> str:
+    """Return the fields of *value* with their defaults and what the class says of each."""
+    source = inspect.getsource(value)
+    rows = (
+        ["| field | default | meaning |", "| --- | --- | --- |"]
+        if defaults
+        else ["| field | meaning |", "| --- | --- |"]
+    )
+    for name in value._fields:
         said = re.search(rf'^    {name}: [^\n]*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
         assert said is not None, name
-        rows.append(f"| `{name}` | `{default!r}` | {' '.join(said.group(1).split())} |")
+        default = f"`{value._field_defaults[name]!r}` | " if defaults else ""
+        rows.append(f"| `{name}` | {default}{' '.join(said.group(1).split())} |")
     return "\n".join(rows) + "\n"
 
 
-def test_every_field_of_a_request_is_told(update_golden: bool) -> None:
-    hold("python.md", "request", table(), update=update_golden)
+@pytest.mark.parametrize("value", [Request, gpubind.Words, gpubind.Bind], ids=lambda value: value.__name__)
+def test_every_field_that_a_caller_fills_in_or_reads_is_described(value: Any, update_golden: bool) -> None:
+    made = table(value, defaults=value is Request)
+    hold("python.md", value.__name__.lower(), made, update=update_golden)
 
 
 def is_path(thing: Any) -> bool:
@@ -86,7 +108,7 @@ def test_every_class_in_a_signature_is_exported_and_every_function_is_on_the_pag
     assert re.search(rf"`{function.__name__}\(", PAGE.read_text())
 
 
-VALUES = [thing for thing in map(gpubind.__getattr__, gpubind._PLACES) if hasattr(thing, "_fields")]
+VALUES = [thing for thing in (getattr(gpubind, name) for name in gpubind._PLACES) if hasattr(thing, "_fields")]
 VALUES = [kind for kind in VALUES if kind not in (gpubind.Image, gpubind.Start)]  # what is in these is no promise
 
 

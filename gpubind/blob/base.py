@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import io
 import os
-from typing import TYPE_CHECKING, Optional
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Optional, Protocol, TypeVar
 
 from gpubind.answers import changed, could_not_look, tried
 from gpubind.blob.regular import open_regular
 from gpubind.budget import current, spend, tell
-from gpubind.errors import HostReadError
+from gpubind.errors import HostReadError, closed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+T = TypeVar("T")
 
 WHAT = "the image cannot be read"
 READ_LEAST = 4 << 10
@@ -35,6 +38,9 @@ class Blob:
         """The *size* bytes at *offset*; fewer only where the blob ends."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Close the file that the bytes are in, for every blob of it."""
+
     @property
     def size(self) -> Optional[int]:
         """Bytes; None where only reading to the end would tell."""
@@ -42,7 +48,7 @@ class Blob:
 
 
 class FileBlob(Blob):
-    """A regular file, kept open until nobody needs it any more. *is_still*: nobody may write to it meanwhile."""
+    """A regular file, kept open until it is closed, or nobody needs it any more. *is_still*: nobody may write to it."""
 
     def __init__(self, descriptor: int, label: str, *, is_still: bool = False) -> None:
         self.label = label
@@ -53,8 +59,12 @@ class FileBlob(Blob):
         self._key = found.st_dev, found.st_ino
 
     def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
-            os.close(self._descriptor)
+        self.close()
+
+    def close(self) -> None:
+        descriptor, self._descriptor = getattr(self, "_descriptor", -1), -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     @property
     def size(self) -> int:
@@ -64,6 +74,8 @@ class FileBlob(Blob):
         size = min(size, self._size - offset)  # as it was when it was opened
         if size <= 0:
             return b""
+        if self._descriptor < 0:
+            raise closed(self.label)
         budget = current()
         if budget is not None:
             budget.grant(self._key, self._size)  # a later command than that which opened it has a budget of its own
@@ -85,6 +97,21 @@ class FileBlob(Blob):
         if self._written is not None and os.fstat(self._descriptor).st_mtime_ns != self._written:
             raise changed()
         return data
+
+
+class Closable(Protocol):
+    """A blob, a tree, or several of them."""
+
+    def close(self) -> None: ...
+
+
+def closed_on_error(opened: Closable, make: Callable[[], T]) -> T:
+    """Return what *make* makes of what is *opened*, which is closed if that fails."""
+    try:
+        return make()
+    except BaseException:
+        opened.close()
+        raise
 
 
 def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBlob:
@@ -116,6 +143,9 @@ class Part(Blob):
     @property
     def size(self) -> int:
         return self._size
+
+    def close(self) -> None:
+        self._blob.close()
 
     def read_at(self, offset: int, size: int) -> bytes:
         size = min(size, self._size - offset)

@@ -175,7 +175,7 @@ def ready_for(
     if image is None and looked.runtime.store is not None and options.userspace == "auto":
         options = options._replace(userspace="image")  # what these programs give by themselves: AMD's nodes alone
     host = host_for(looked.host, start, image)
-    plan = _plan(options, host, image, layout_of(start, host, image), wanted)
+    plan = _plan(options, host, image, layout_of(start, image), wanted)
     start = staged(start, plan, image, write=not wanted.dry_run)
     words, has_arguments = line_words_of(start, plan, image) if in_line else (words_of(start, plan, image), False)
     assert words is not None

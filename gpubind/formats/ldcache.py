@@ -22,7 +22,7 @@ TAG_HWCAPS = 1
 OLD_HEADER, OLD_ENTRY = 16, 12
 NEW_HEADER, NEW_ENTRY = 48, 24
 HWCAP_IS_SUBDIRECTORY = 1 << 30  # bit 62 of the entry's 64-bit hwcap, seen in its upper word
-ENTRIES_LIMIT = 1 << 17  # an installation of everything has about 20,000
+ENTRIES_LIMIT = 1 << 16  # an installation of everything has about 20,000
 ENTRIES_OF_A_NAME = 64  # one for each architecture and processor
 NAME_LIMIT = 255  # NAME_MAX
 STRING_LIMIT = 4096  # PATH_MAX: longer strings are damage
@@ -68,7 +68,7 @@ class LdCache:
         return map(self._entry, range(len(self)))
 
     def matching(self, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
-        """The entries whose name starts with one of *prefixes*, in file order."""
+        """Return the entries whose name starts with one of *prefixes*, in file order: the first ones of each name."""
         prefixes = tuple(prefixes)
         wanted = tuple(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes)
         if not wanted:
@@ -77,13 +77,15 @@ class LdCache:
         width = min(8, *map(len, wanted))
         heads = {prefix[:width] for prefix in wanted}
         data, base = self._data, self._base
+        seen: dict[str, int] = {}
         for index, key in enumerate(self._keys):
             start = base + key
             if data[start : start + width] in heads and data.startswith(wanted, start):
-                entry = self._entry(index)
+                name = self._string(key)
                 # startswith() looks past the name's end; the decoded name settles it.
-                if entry.name.startswith(prefixes):
-                    yield entry
+                if name.startswith(prefixes) and seen.setdefault(name, 0) < ENTRIES_OF_A_NAME:
+                    seen[name] += 1
+                    yield self._entry(index, name)
 
     def named(self, name: str) -> tuple[LdCacheEntry, ...]:
         """The entries of that *name*, in file order; of hundreds, which no ldconfig writes, the first ones.
@@ -99,21 +101,21 @@ class LdCache:
                     indexes.append(index)
         return tuple(map(self._entry, self._named.get(name.encode("utf-8", "surrogateescape")[: NAME_LIMIT + 1], ())))
 
-    def _entry(self, index: int) -> LdCacheEntry:
+    def _entry(self, index: int, name: Optional[str] = None) -> LdCacheEntry:
         hwcap = ""
         high = self._hwcap_high[index]
         if high & HWCAP_IS_SUBDIRECTORY:
             hwcap = self._subdirectories[self._hwcap_low[index]]
         elif high or self._hwcap_low[index]:
             hwcap = "legacy"
-        name, path = self._string(self._keys[index]), self._string(self._values[index])
-        return LdCacheEntry(name, path, self._flags[index], hwcap)
+        name = self._string(self._keys[index]) if name is None else name
+        return LdCacheEntry(name, self._string(self._values[index]), self._flags[index], hwcap)
 
     def _string(self, offset: int) -> str:
         """The string at *offset*, cut where it is too long to name a file anyway."""
         start = self._base + offset
-        end = self._data.index(b"\0", start)
-        return self._data[start : min(end, start + STRING_LIMIT)].decode("utf-8", "surrogateescape")
+        end = self._data.find(b"\0", start, start + STRING_LIMIT)
+        return self._data[start : end if end >= 0 else start + STRING_LIMIT].decode("utf-8", "surrogateescape")
 
 
 def parse_ldcache(data: bytes) -> LdCache:

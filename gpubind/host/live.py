@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Optional, Union
 
-from gpubind.host.base import PLAN_VARIABLES, Host, Identity, ListFile, RunResult, Uname, Untrusted, shipped_liblist
+from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrusted, plan_variables, shipped_liblist
 from gpubind.host.directories import list_file_in_force, untrusted, untrusted_variables
 from gpubind.model import HostPath, Missing
 from gpubind.tree import Tree
@@ -17,11 +17,13 @@ from gpubind.tree.live import LiveTree
 class LiveHost(Host):
     """This machine, with its driver below *root* and its devices below *dev_root*.
 
-    Without *dev_root*: *root* if it has dev/nvidiactl or dev/kfd, else `/`. Errors: `HostReadError` for a root that is
-    none.
+    Without *dev_root*: *root* if it has dev/nvidiactl or dev/kfd, else `/`. *environ* is that of the task that is
+    planned for, if it is not this process's. Errors: `HostReadError` for a root that is none.
     """
 
-    def __init__(self, root: str = "/", dev_root: Optional[str] = None) -> None:
+    def __init__(
+        self, root: str = "/", dev_root: Optional[str] = None, environ: Optional[Mapping[str, str]] = None
+    ) -> None:
         self.label = "live"
         self.driver: Tree = LiveTree(root)
         if dev_root is None:
@@ -31,18 +33,24 @@ class LiveHost(Host):
         self.dev = self.driver if dev.root == self.driver.root else dev
         trees = (tree for tree in (self.driver, self.dev) if tree.root == "/")
         self.local: Tree = next(trees, None) or LiveTree("/")
-        ignored = {one.variable for one in untrusted_variables(os.environ, self.driver.root, self.dev.root)}
-        self.environ = {name: os.environ[name] for name in PLAN_VARIABLES if name in os.environ and name not in ignored}
+        self.task = environ
+        ignored = {one.variable for one in untrusted_variables(self._environ, self.driver.root, self.dev.root)}
+        variables = plan_variables(self._environ)
+        self.environ = {name: value for name, value in variables.items() if name not in ignored}
         uname = os.uname()
         self.uname = Uname(uname.release, uname.machine)
         self.identity = Identity(os.geteuid(), tuple(sorted({os.getegid(), *os.getgroups()})))
 
     def liblist(self, name: str) -> ListFile:
-        return list_file_in_force(name) or shipped_liblist(name)
+        return list_file_in_force(name, self._environ) or shipped_liblist(name)
 
     def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
         roots = (self.driver.root, self.dev.root)
-        return (*untrusted_variables(os.environ, *roots), *untrusted(os.environ, roots, below, files))
+        return (*untrusted_variables(self._environ, *roots), *untrusted(self._environ, roots, below, files))
+
+    @property
+    def _environ(self) -> Mapping[str, str]:
+        return os.environ if self.task is None else self.task
 
     def as_user(self, name: str) -> Host:
         from gpubind.host.users import identity_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from gpubind.answers import is_directory, is_file, may
+from gpubind.blob.base import closed_on_error
 from gpubind.errors import HostReadError, UnseenError, in_file
 from gpubind.formats.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
 from gpubind.host.open import read_file
@@ -48,4 +49,5 @@ def open_bundle(directory: str, label: str) -> Image:
         what = "the root file system of the bundle cannot be read"
         hint = f"root.path of {CONFIG} names it"
         raise HostReadError("no-image", what, where=root, why=error.why, hint=hint) from error
-    return read_image(tree, label, "bundle", bundle.variables)._replace(bundle=bundle)
+    image = closed_on_error(tree, lambda: read_image(tree, label, "bundle", bundle.variables))
+    return image._replace(bundle=bundle)

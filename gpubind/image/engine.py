@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Optional, cast
 
 from gpubind.arch import Architecture
-from gpubind.blob.base import FileBlob
+from gpubind.blob.base import FileBlob, closed_on_error
 from gpubind.budget import tell
 from gpubind.errors import HostReadError, NotStoredError, UsageError, in_file
 from gpubind.formats.engine_messages import is_absence, parse_reason
@@ -77,7 +77,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
     if not layers:
         return saved()
     tree = OverlayTree(layers, HostPath(reference), lambda: cast("OpenedTree", saved().tree))
-    return read_image(tree, reference, store, config.env)
+    return closed_on_error(tree, lambda: read_image(tree, reference, store, config.env))
 
 
 def _layers(directories: Sequence[str]) -> list[Layer]:
@@ -99,7 +99,7 @@ def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Image
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _call(store, words, reference, file)
         blob = FileBlob(os.dup(file.fileno()), reference)
-    return open_archive(blob, HostPath(reference), reference, store, None, arch)
+    return closed_on_error(blob, lambda: open_archive(blob, HostPath(reference), reference, store, None, arch))
 
 
 def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.answers import ABSENT
 from gpubind.arch import architecture
@@ -39,10 +39,6 @@ _VARIABLE = re.compile(
 _DRIVER_VERSION = re.compile(r"\.so\.([0-9]{2,4}(?:\.[0-9]+){1,2})$")
 
 
-def _nothing() -> None:
-    pass
-
-
 class Image(NamedTuple):
     """An open image."""
 
@@ -51,8 +47,20 @@ class Image(NamedTuple):
     facts: ImageFacts
     bundle: Optional[Bundle] = None
     """What the config.json of an OCI bundle says; None if it is no bundle."""
-    close: Callable[[], object] = _nothing
-    """Lets go of what was made to look at it; its files may not be there any more afterwards."""
+
+    def __enter__(self) -> Image:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self.tree.is_closed
+
+    def close(self) -> None:
+        """Give back what is open of the image: its facts stay, its files cannot be asked for any more."""
+        self.tree.close()
 
 
 ROOT = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))

@@ -91,6 +91,11 @@ class LayeredTree(OpenedTree):
         self._near = Near(layers) if near else None
         self.restarts = any(blob.restarts for blob in layers.blobs)
 
+    def close(self) -> None:
+        for blob in self._layers.blobs:
+            blob.close()
+        super().close()
+
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         entry = self._layers.find(path)
         if entry is None:

@@ -9,13 +9,13 @@ from typing import Optional, Union
 
 from gpubind.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, reason, tried
 from gpubind.arch import Architecture, architecture
-from gpubind.blob.base import WHAT, open_blob
-from gpubind.budget import bounded
+from gpubind.blob.base import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.errors import FormatError, HostReadError, UnseenError, UsageError, like
 from gpubind.formats.magic import meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
 from gpubind.tree.live import LiveTree
+from gpubind.verb import verb
 
 ACCEPTED = (
     "a directory, an OCI bundle, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, "
@@ -36,9 +36,11 @@ STORED_ELSEWHERE = {
 """What containers/image calls what gpubind calls otherwise."""
 HEAD_SIZE = 2048
 
+Path = Union[str, os.PathLike[str]]
 
-@bounded
-def open_image(reference: Union[str, os.PathLike[str]], machine: Optional[str] = None) -> Image:
+
+@verb
+def open_image(reference: Path, machine: Optional[str] = None) -> Image:
     """The image that *reference* names: a path to one of what is `ACCEPTED`, or a kind and a name, `oci:DIR:TAG`.
 
     Of an image for several architectures it is the one for *machine*, `Host.uname.machine` of the host that is planned
@@ -95,7 +97,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
             if isinstance(error, UnseenError):
                 raise
             raise _no_image(label, error.why) from error
-        return read_image(tree, label)
+        return closed_on_error(tree, lambda: read_image(tree, label))
     if not stat.S_ISREG(mode):
         raise _no_image(label, "it is neither a file nor a directory")
     if kind == "oci-layout":
@@ -104,9 +106,15 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
 
 
 def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
+    blob = open_blob(path)
+    return closed_on_error(blob, lambda: _read_file(blob, path, label, kind, tag, arch))
+
+
+def _read_file(
+    blob: FileBlob, path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
+) -> Image:
     from gpubind.blob.compressed import GZIP_MAGIC, ZSTD_MAGIC
 
-    blob = open_blob(path)
     root = HostPath(real_path(path))
     head = blob.read_at(0, HEAD_SIZE)
     if kind is None and head[32:42] == b"SIF_MAGIC\0":

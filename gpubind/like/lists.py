@@ -17,6 +17,7 @@ from gpubind.like.flavours import Flavour
 from gpubind.model import ContainerPath, Decision, Kind, Missing, RootedPath, Vendor
 from gpubind.planner.placement import SINGULARITY
 from gpubind.tree import Tree
+from gpubind.tree.ldcache import matching
 
 NESTED_LIBRARIES = "/.singularity.d/libs"
 
@@ -89,19 +90,17 @@ def _cached(one: ListAsRead, entry: ListEntry, cache: LdCache, seen: frozenset[s
 
     The first of a name counts, whatever its architecture; then only the machine is compared.
     """
+    named = tuple(matching(cache, (entry.text,)))
     fresh: dict[str, RootedPath] = {}
-    is_matched = False
-    for cached in cache.matching((entry.text,)):
-        if cached.name in seen or cached.name in fresh:
-            is_matched = True
-        else:
-            fresh[cached.name] = RootedPath(cached.path)
-    fitting = [path for path in fresh.values() if _machine_fits(one.host, path)]
-    decisions = [_wrong_machine(one, entry, path) for path in fresh.values() if path not in fitting]
-    if not (is_matched or fitting):
+    for cached in named:
+        if cached.name not in seen:
+            fresh.setdefault(cached.name, RootedPath(cached.path))
+    fits = {path: _machine_fits(one.host, path) for path in fresh.values()}
+    fitting = [path for path in fresh.values() if fits[path]]
+    decisions = [_wrong_machine(one, entry, path) for path in fresh.values() if not fits[path]]
+    if not fitting and len(named) == len(fresh):
         decisions.append(_absent(one, entry, "no name in the ld cache starts with it"))
-    binds = tuple(_library(one, entry, path, "ld.so.cache") for path in fitting)
-    return Lookup(binds, tuple(decisions)), tuple(fresh)
+    return Lookup(tuple(_library(one, entry, path, "ld.so.cache") for path in fitting), tuple(decisions)), tuple(fresh)
 
 
 def _library_path(one: ListAsRead, entry: ListEntry) -> Lookup:

@@ -19,7 +19,7 @@ from gpubind.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
 from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor
 from gpubind.names import driver_version_of
 from gpubind.tree import Tree
-from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
+from gpubind.tree.ldcache import LD_CACHE_PATH, matching, read_ldcache
 
 LD_CACHE = "ld.so.cache"
 
@@ -105,7 +105,7 @@ class Search:
         """
         yield from self._in(self.first, stems)
         if self.cache is not None:
-            for entry in self.cache.matching(sorted(stems)):
+            for entry in matching(self.cache, sorted(stems)):
                 if entry.path.startswith("/"):
                     yield Candidate(entry.name, RootedPath(entry.path), LD_CACHE)
         yield from self._in(self.directories, stems)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from posixpath import dirname
-from typing import Optional, Union
+from typing import Any, NoReturn, Optional, Union
 
 from gpubind.answers import ABSENT, ATTRIBUTES, LOOP
 from gpubind.budget import LINKS_LIMIT, spend
+from gpubind.errors import closed
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.stub import STUB_LIMIT, is_stub
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
@@ -21,6 +22,17 @@ SHORTCUTS = 2
 TEXT_LIMIT = 1 << 20
 FILE_COST, UNREADABLE_COST = 100, 1000
 """Of the bound `facts`, for an ELF file; what fails may have failed late."""
+
+
+class _Closed(dict[str, Any]):
+    """What a closed tree knows: no question gets as far as its files."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._root = root
+
+    def get(self, path: str, default: object = None) -> NoReturn:
+        raise closed(self._root)
 
 
 class Tree:
@@ -35,6 +47,7 @@ class Tree:
     root: HostPath
     restarts = False
     """Whether going back in a large file means to unpack everything before it anew."""
+    is_closed = False
 
     def __init__(self, root: HostPath) -> None:
         self.root = root
@@ -47,6 +60,11 @@ class Tree:
         """What `gpubind.tree.glob` has found, by pattern."""
         self.unseen: dict[str, str] = {}
         """What could not be looked at and a plan can do without, and why. A finding names each."""
+
+    def close(self) -> None:
+        """Give back what is open of this machine. Any later question is a `UsageError` (code `closed`)."""
+        self.is_closed = True
+        self._stats = self._resolved = self.globs = _Closed(self.root)
 
     # What callers ask.
 

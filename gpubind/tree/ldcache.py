@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Union
 
+from gpubind.budget import spend
 from gpubind.errors import FormatError
-from gpubind.formats.ldcache import LdCache, parse_ldcache
+from gpubind.formats.ldcache import LdCache, LdCacheEntry, parse_ldcache
 from gpubind.model import Missing
 from gpubind.tree.base import Tree
 
@@ -22,3 +24,13 @@ def read_ldcache(tree: Tree) -> Union[LdCache, Missing, FormatError]:
         return parse_ldcache(data)
     except FormatError as error:
         return error
+
+
+def matching(cache: LdCache, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
+    """Return the entries of *cache* whose name starts with one of *prefixes*: a decision keeps each name and path.
+
+    Errors: `BoundError`.
+    """
+    for entry in cache.matching(prefixes):
+        spend("texts", len(entry.name) + len(entry.path))
+        yield entry

@@ -21,7 +21,7 @@ from gpubind.answers import (
     tried,
 )
 from gpubind.blob.regular import open_regular
-from gpubind.errors import HostReadError
+from gpubind.errors import HostReadError, closed
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.tree.opened import OpenedTree
 
@@ -72,8 +72,13 @@ class LiveTree(OpenedTree):
 
     def __del__(self) -> None:
         if hasattr(self, "_directories"):
-            self._close_directories()
+            self.close()
+
+    def close(self) -> None:
+        self._close_directories()
+        if not self.is_closed:
             os.close(self._root)
+        super().close()
 
     @answered
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
@@ -147,7 +152,11 @@ class LiveTree(OpenedTree):
         return True
 
     def _place_of(self, path: str) -> tuple[int, str]:
-        """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`."""
+        """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`; `UsageError` after
+        `close`.
+        """
+        if self.is_closed:
+            raise closed(self.root)
         directory, _, name = path.rpartition("/")
         place = self._directories.get(directory) if directory else self._root
         return self._open_directory(directory) if place is None else place, name or "."

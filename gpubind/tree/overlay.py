@@ -131,6 +131,12 @@ class OverlayTree(OpenedTree):
         self._make_whole = whole
         self._whole: Optional[OpenedTree] = None
 
+    def close(self) -> None:
+        for tree in (*self._layers, self._whole):
+            if tree is not None:
+                tree.close()
+        super().close()
+
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         layer = self._layer_of(path)
         found = layer.open(path, label) if isinstance(layer, Layer) else layer

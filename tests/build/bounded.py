@@ -1,24 +1,27 @@
-"""A command under limits: how long it takes, and how much memory. As a program: runs one, and says both."""
+"""A command under limits: how much work it is, and how much memory it takes."""
 
 from __future__ import annotations
 
 import os
 import resource
-import subprocess
 import sys
-import time
 from typing import NamedTuple
 
-SECONDS = 5
+from build.forked import run_forked
+from build.measure import pieces_in
+
+PIECES = 500
 MEMORY = 300 << 20
 """What any image and any file of a host may cost; see docs/security.md."""
-KILL_AFTER_S = 30
+KILL_AFTER_S = 120
 
 
 class Cost(NamedTuple):
     """What became of a command, and what it took."""
 
     status: int
+    pieces: float
+    """Of work: see `build.measure`."""
     seconds: float
     """Of the processor."""
     memory: int
@@ -29,28 +32,23 @@ class Cost(NamedTuple):
 
 def run_bounded(*words: str, **environ: str) -> Cost:
     """Run `gpubind` with *words*."""
-    path = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-m", "build.bounded", *words],
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        env={**os.environ, "PYTHONPATH": path, **environ},
-    )
+    done = run_forked(words, {**os.environ, **environ}, module="build.bounded")
     stderr, _, said = done.stderr.rpartition("\0")
     assert said, f"it was killed: status {done.returncode}\n{done.stderr[-2000:]}"
-    seconds, memory = said.split()
-    return Cost(done.returncode, float(seconds), int(memory), done.stdout, stderr)
+    pieces, seconds, memory = said.split()
+    return Cost(done.returncode, float(pieces), float(seconds), int(memory), done.stdout, stderr)
 
 
-def _main() -> int:
-    from gpubind.cli.main import main
+def main(words: list[str]) -> int:
+    """Run `gpubind` with *words* under the limits, and print what it took behind all else."""
+    from gpubind.cli.main import main as run
 
     resource.setrlimit(resource.RLIMIT_CPU, (KILL_AFTER_S, KILL_AFTER_S))
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-    status = main(sys.argv[1:])
-    sys.stderr.write(f"\0{time.process_time():.2f} {peak()}\n")
-    return status
+    status: list[int] = []
+    pieces, seconds = pieces_in(lambda: status.append(run(words)))
+    sys.stderr.write(f"\0{pieces:.0f} {seconds:.2f} {peak()}\n")
+    return status[0]
 
 
 def peak() -> int:
@@ -58,7 +56,3 @@ def peak() -> int:
     with open("/proc/self/status") as file:
         line = next(line for line in file if line.startswith("VmHWM"))
     return int(line.split()[1]) << 10
-
-
-if __name__ == "__main__":
-    sys.exit(_main())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from build.driver import V, kernel, libraries
 from build.trees import Item, Spec, make_tree
+from gpubind.formats.ldcache import ENTRIES_LIMIT
 
 GREEDY_HOSTS: dict[str, Callable[[Path], str]] = {}
 
@@ -23,26 +24,32 @@ def greedy(make: Callable[[], Spec]) -> Callable[[], Spec]:
     return make
 
 
-def ld_cache(count: int, strings: bytes, step: int) -> bytes:
-    """Entries that all start elsewhere in *strings*."""
+def ld_cache(names: bytes, paths: bytes, key: int, value: int) -> bytes:
+    """Return a cache whose entries have their names each *key* bytes in *names*, and their paths each *value* bytes."""
+    count = ENTRIES_LIMIT
     base = 48 + 24 * count
-    head = b"glibc-ld.so.cache1.1" + struct.pack("<IIB3xI12x", count, len(strings), 2, 0)
-    rows = b"".join(struct.pack("<iIIIQ", 0x303, base, base + 13 + step * n, 0, 0) for n in range(count))
-    return head + rows + strings
+    head = b"glibc-ld.so.cache1.1" + struct.pack("<IIB3xI12x", count, len(names) + len(paths), 2, 0)
+    first = base + len(names)
+    rows = (struct.pack("<iIIIQ", 0x303, base + key * n, first + value * n, 0, 0) for n in range(count))
+    return head + b"".join(rows) + names + paths
+
+
+NAMES = b"".join(b"libcuda.so.%06d\0" % n for n in range(ENTRIES_LIMIT))
 
 
 @greedy
 def an_ld_cache_of_great_paths() -> Spec:
-    return {"/etc/ld.so.cache": ld_cache(130_000, b"libcuda.so.1\0" + b"/nothing" * 100_000 + b"\0", 6)}
+    return {"/etc/ld.so.cache": ld_cache(b"libcuda.so.1\0", b"/nothing" * 100_000 + b"\0", 0, 6)}
+
+
+@greedy
+def an_ld_cache_of_great_paths_and_many_names() -> Spec:
+    return {"/etc/ld.so.cache": ld_cache(NAMES, b"/nothing" * 100_000 + b"\0", 18, 8)}
 
 
 @greedy
 def an_ld_cache_of_many_names() -> Spec:
-    strings = b"".join(b"libcuda.so.%06d\0/n/%06d\0" % (n, n) for n in range(130_000))
-    base = 48 + 24 * 130_000
-    head = b"glibc-ld.so.cache1.1" + struct.pack("<IIB3xI12x", 130_000, len(strings), 2, 0)
-    rows = (struct.pack("<iIIIQ", 0x303, base + 28 * n, base + 28 * n + 18, 0, 0) for n in range(130_000))
-    return {"/etc/ld.so.cache": head + b"".join(rows) + strings}
+    return {"/etc/ld.so.cache": ld_cache(NAMES, b"".join(b"/n/%06d\0" % n for n in range(ENTRIES_LIMIT)), 18, 10)}
 
 
 @greedy

@@ -11,7 +11,7 @@ import pytest
 
 from gpubind.host import RunResult
 from gpubind.host.live import LiveHost
-from gpubind.host.programs import KILL_S, OUTPUT_LIMIT, PROGRAM_DIRECTORIES, run_program
+from gpubind.host.programs import OUTPUT_LIMIT, PROGRAM_DIRECTORIES, run_program
 from gpubind.model import Missing
 
 
@@ -48,13 +48,11 @@ def test_a_program_that_prints_without_end_is_ended() -> None:
 
 
 def test_a_program_that_is_ended_takes_what_it_has_started_with_it(tmp_path: Path) -> None:
-    script = f"sleep 300 & echo $! > {tmp_path}/pid; wait"
+    script = f"sleep infinity & echo $! > {tmp_path}/pid; wait"
     run_program(("sh", "-c", script), 0.5)
     stat = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
-    deadline = time.monotonic() + 5  # a signal reaches all at once, but each dies in its own time
-    while not (ended := _has_ended(stat)) and time.monotonic() < deadline:
+    while not _has_ended(stat):  # a signal reaches all at once, but each dies in its own time
         time.sleep(0.01)
-    assert ended
 
 
 def _has_ended(stat: Path) -> bool:
@@ -66,17 +64,13 @@ def _has_ended(stat: Path) -> bool:
 
 
 def test_a_program_that_does_not_answer_in_time_is_ended() -> None:
-    started = time.monotonic()
-    answer = run_program(("sleep", "30"), 0.2)
+    answer = run_program(("sleep", "infinity"), 0.2)
     assert answer == Missing("unreadable", "`sleep` did not answer within 0.2 s")
-    assert time.monotonic() - started < 10
 
 
 def test_a_program_that_closes_its_outputs_and_goes_on_is_ended_in_time() -> None:
-    started = time.monotonic()
-    answer = run_program(("sh", "-c", "exec >&- 2>&-; sleep 30"), 0.2)
+    answer = run_program(("sh", "-c", "exec >&- 2>&-; sleep infinity"), 0.2)
     assert answer == Missing("unreadable", "`sh` did not answer within 0.2 s")
-    assert time.monotonic() - started < 10
 
 
 def test_a_program_that_closes_its_outputs_and_ends_soon_has_answered() -> None:
@@ -88,13 +82,11 @@ def test_a_program_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.M
     """A process that a driver holds in the kernel dies when the driver lets it go."""
     groups = []
     monkeypatch.setattr("os.killpg", lambda group, signal: groups.append(group))
-    started = time.monotonic()
-    answer = run_program(("sleep", "30"), 0.1)
+    answer = run_program(("sleep", "infinity"), 0.1)
     monkeypatch.undo()
     os.killpg(groups[0], signal.SIGKILL)
     os.waitpid(groups[0], 0)
     assert answer == Missing("unreadable", "`sleep` did not answer within 0.1 s")
-    assert time.monotonic() - started < KILL_S + 9
 
 
 @pytest.mark.parametrize("name", ["gpubind-no-such-program", "../../../../bin/none"])

@@ -40,7 +40,7 @@ def test_a_search_path_of_absent_directories_costs_nothing_for_each_library(tmp_
     cost = run_bounded("check", "--nv", "--host", HOST, "--image", image, "--program", PROGRAM)
     assert "lib199.so" not in cost.stdout + cost.stderr
     assert cost.status in (0, 1)
-    assert cost.seconds < 2
+    assert cost.pieces < 200
 
 
 # The budget.

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ case "$*" in
     echo "Error: nowhere: image not known" >&2; exit 125 ;;
 "image inspect test:1") cat inspected ;;
 "save test:1" | "save --format docker-archive test:1") cat saved ;;
-*slow*) sleep 60 & wait ;;
+*slow*) sleep infinity & wait ;;
 *) exit 3 ;;
 esac
 """
@@ -173,12 +172,10 @@ def test_a_program_that_even_sigkill_does_not_end_is_not_waited_for(
     monkeypatch.setattr(engine, "ANSWER_S", 0.2)
     with monkeypatch.context() as patched:
         patched.setattr("os.killpg", lambda group, number: killed.append(group))
-        begun = time.monotonic()
         with pytest.raises(GpubindError):
             open_image("docker:slow")
     os.killpg(killed[0], signal.SIGKILL)
     os.waitpid(killed[0], 0)
-    assert time.monotonic() - begun < programs_of_hosts.KILL_S + 5
 
 
 def test_what_is_saved_may_be_no_archive(programs: Path) -> None:
