@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, Optional
 
 from gpubind.errors import CommandError, RuntimeLimitError, StartError
-from gpubind.memo.asked import asked_program, becomes, own_locale
+from gpubind.memo.asked import asked_program, becomes, cannot_sign, own_locale
 
 PROBE_TIMEOUT_S = 10.0
 
@@ -56,7 +56,10 @@ def probe_version(program: str) -> str:
     from gpubind.memo.versions import version_of
 
     asked_program(program)
-    return version_of(program, _probe)
+    text = version_of(program, _probe)
+    if not text:
+        cannot_sign(f"it does not answer: {program} --version")
+    return text
 
 
 def _probe(program: str) -> str:

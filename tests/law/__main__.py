@@ -40,8 +40,9 @@ _LATE = ("rich", "typer.rich", "pygments", "markdown_it", "gpubind.cli.render")
 PROGRAM = """
 import os, sys
 base = os.environ.pop("BASE")
-from gpubind.memo import answer, files
-files.directories = answer.directories = lambda: iter([f"{base}/memos"])
+from gpubind.memo import files
+files.directories = lambda: iter([f"{base}/memos"])
+files.secret_directory = lambda: f"{base}/state"
 files._above = lambda path: [base]
 import gpubind.host.programs
 gpubind.host.programs.PROGRAM_DIRECTORIES = (f"{base}/standard",)
