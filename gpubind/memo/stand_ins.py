@@ -76,9 +76,9 @@ class StandIns:
         named = self.path(path, dir_fd)
         if named is None or dir_fd is not None or named.startswith("/proc/self/"):
             return named
-        if follows:
-            return os.path.realpath(named)
         directory, name = os.path.split(named.rstrip("/"))
+        if follows or not name:
+            return os.path.realpath(named)
         return os.path.join(os.path.realpath(directory), name)
 
     def path_of(self, descriptor: int) -> Optional[str]:

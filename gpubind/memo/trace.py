@@ -59,9 +59,9 @@ class Trace:
     def not_opened(self, path: Optional[str], looks: Any, error: OSError) -> None:
         """The file *path* could not be opened, whose *looks* were noted before: the one has to go with the other."""
         self.failed(error.errno, path)
-        if error.errno == errno.ENOENT and not isinstance(looks, int):
+        if error.errno == errno.ENOENT and looks is not None:
             self.refuse(f"changed meanwhile: {path}")
-        if error.errno in FORBIDDEN and not isinstance(looks, int):
+        if error.errno in FORBIDDEN and looks is not None:
             self.note("access", (path, os.R_OK, False), False)  # unless another rule forbids it, which nothing tells
 
     def variable(self, name: str) -> None:

@@ -152,17 +152,22 @@ def test_where_no_memo_can_be_written_nobody_is_told(bench: Bench, monkeypatch: 
     agree(bench, words)
 
 
-def test_a_link_in_the_place_of_the_directory_above_holds_no_memos(bench: Bench) -> None:
-    place = bench.base / "theirs"
-    place.mkdir(0o700)
-    (bench.base / "link").symlink_to("theirs")
-    (place / "memo").mkdir(0o700)
-    opened = files.open_directory(str(place / "memo"))
-    assert opened is not None
-    os.close(opened)
-    assert files.open_directory(str(bench.base / "link/memo")) is None
-    place.chmod(0o777)
-    assert files.open_directory(str(place / "memo")) is None
+def test_a_link_to_the_place_of_memos_counts_only_where_nobody_else_may_put_one(bench: Bench) -> None:
+    (bench.base / "theirs").mkdir(0o700)
+    (bench.base / "links").mkdir(0o700)
+    (bench.base / "links/link").symlink_to("../theirs")
+    (bench.base / "theirs/memo").mkdir(0o700)
+
+    def is_opened(path: str) -> bool:
+        opened = files.open_directory(str(bench.base / path))
+        if opened is not None:
+            os.close(opened)
+        return opened is not None
+
+    assert is_opened("links/link/memo")
+    (bench.base / "theirs").chmod(0o777)
+    assert not is_opened("links/link/memo")
+    assert not is_opened("theirs/memo")
 
 
 def test_a_memo_holds_no_value_of_a_variable_that_the_plan_does_not_print(bench: Bench) -> None:
