@@ -134,8 +134,10 @@ def _is_start(become: Any) -> bool:
     if not isinstance(become, tuple) or len(become) != 4 or not isinstance(become[3], dict):
         return False
     path, argv, unset, variables = become
-    words = (path, *argv, *unset, *variables, *variables.values()) if isinstance(argv, tuple) else (None,)
-    return isinstance(unset, tuple) and all(isinstance(word, str) and "\0" not in word for word in words)
+    if not isinstance(argv, tuple) or not isinstance(unset, tuple):
+        return False
+    words = (path, *argv, *unset, *variables, *variables.values())
+    return all(isinstance(word, str) and "\0" not in word for word in words)
 
 
 def _first_change(trace: dict[str, Any]) -> Optional[str]:
