@@ -32,8 +32,8 @@ def directories() -> Iterator[str]:
     if os.geteuid() == 0:
         yield f"{ROOTS_DIRECTORY}/memo"
         return
-    yield from _below((("XDG_RUNTIME_DIR", "gpubind/memo"), ("XDG_CACHE_HOME", "gpubind/memo")))
-    yield from _below((("HOME", ".cache/gpubind/memo"),))
+    names = ("XDG_RUNTIME_DIR", "gpubind/memo"), ("XDG_CACHE_HOME", "gpubind/memo"), ("HOME", ".cache/gpubind/memo")
+    yield from _below(names)
 
 
 def secret_directory() -> Optional[str]:

@@ -356,3 +356,26 @@ def test_a_program_that_did_not_say_its_version_is_asked_again(bench: Bench) -> 
     with Recorder(lambda status: None) as recorder:
         assert execute.probe_version(str(silent)) == ""
     assert recorder.refused == f"it does not answer: {silent} --version"
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can give directories away")
+@pytest.mark.parametrize(
+    ("owner", "group", "mode", "is_closed"),
+    [
+        (1000, 1000, 0o755, True),
+        (1000, 1000, 0o775, True),  # the group that this user has alone
+        (1000, 44, 0o775, False),
+        (1000, 1000, 0o777, False),
+        (1000, 1000, 0o1777, False),
+        (0, 0, 0o755, True),
+        (0, 0, 0o775, False),
+        (7, 7, 0o755, False),
+    ],
+)
+def test_above_memos_only_root_and_the_caller_may_write(
+    owner: int, group: int, mode: int, is_closed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(tmp_path, owner, group)
+    tmp_path.chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert files.is_closed(str(tmp_path)) is is_closed
