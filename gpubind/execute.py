@@ -78,7 +78,10 @@ def probe_version(program: str) -> str:
     from gpubind.memo.versions import version_of
 
     asked_program(program)
-    return version_of(program, _probe)
+    text = version_of(program, _probe)
+    if not text:
+        cannot_sign(f"it does not answer: {program} --version")
+    return text
 
 
 def _probe(program: str) -> str:

@@ -6,6 +6,7 @@ from gpubind.cli.declare import Option
 from gpubind.cli.options import (
     HOST_HELP,
     IMAGE_HELP,
+    MEMO_HELP,
     AllowWritable,
     BackendArguments,
     Like,
@@ -71,7 +72,7 @@ def check(
     ignore: Ignore = None,
     strict: Annotated[bool, Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 on a warning, too.")] = False,
     quiet: Annotated[bool, Option("-q", "--quiet", help="Print the verdict and its codes only.")] = False,
-    verbose: Annotated[bool, Option("-v", "--verbose", help="Show notes in full.")] = False,
+    verbose: Annotated[int, Option("-v", "--verbose", count=True, help=f"Show notes in full. {MEMO_HELP}")] = 0,
 ) -> None:
     """Say before a job starts what will not work, and what to do.
 
@@ -81,7 +82,7 @@ def check(
     from gpubind.cli.output import tell_of_memo, waiting, write_document
     from gpubind.documents.report import verdict
 
-    tell_of_memo(wanted=verbose)
+    tell_of_memo(wanted=verbose > 1)
     chosen = _format(format_, json=json, quiet=quiet)
     if program is not None and not image:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
@@ -90,7 +91,7 @@ def check(
     asked = asked_of(backend, backend_arg, allow_writable, program, like, as_user, only, ignore)
     with waiting(quiet=quiet):
         reports = reports_of(options, image or [None], host or [None], asked)
-    write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=verbose), output)
+    write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):
         raise SystemExit(EXIT_FINDING)

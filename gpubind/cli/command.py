@@ -28,7 +28,7 @@ class OwnCommand(TyperCommand):
             values, rest, order = parse(args)
             said = [param for param in order if param.param_type_name == "option" and not param.multiple]
             for at, param in enumerate(said):
-                if not param.is_flag and param in said[:at]:
+                if not param.is_flag and not param.count and param in said[:at]:
                     raise _twice(param)
             return values, rest, order
 

@@ -23,8 +23,10 @@ class Option:
         envvar: Optional[str] = None,
         help: Optional[str] = None,  # noqa: A002 - as typer calls it
         autocompletion: Optional[Callable[..., Any]] = None,
+        count: bool = False,
     ) -> None:
         self.names = names
+        self.count = count
         self.metavar = metavar
         self.envvar = envvar
         self.help = help
@@ -58,7 +60,7 @@ class Parameter(NamedTuple):
     @property
     def kind(self) -> Kind:
         """What it takes: nothing, a value, or values."""
-        if self.type is bool:
+        if self.type in (bool, int):
             return "flag"
         return "value" if self.type in (str, Optional[str]) else "list"
 

@@ -65,7 +65,8 @@ AllowWritable = Annotated[
 RequireGpu = Annotated[bool, Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")]
 CheckFirst = Annotated[bool, Option(envvar="GPUBIND_CHECK", help="Check first, and do not start on an error finding.")]
 Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not report findings.")]
-Verbose = Annotated[bool, Option("-v", "--verbose", help="Report notes, too.")]
+MEMO_HELP = "-vv: also whether a kept answer was given."
+Verbose = Annotated[int, Option("-v", "--verbose", count=True, help=f"Report notes, too. {MEMO_HELP}")]
 Output = Annotated[Optional[str], Option("-o", "--output", metavar="FILE", help="Write to a file. [standard output]")]
 StageDir = Annotated[
     Optional[str],

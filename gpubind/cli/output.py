@@ -92,7 +92,7 @@ def complain(text: str) -> None:
 
 
 def tell_of_memo(*, wanted: bool) -> None:
-    """With -v, *wanted*: say that no memo has answered, and why. One that does says so itself."""
+    """With -vv, *wanted*: say that no memo has answered, and why. One that does says so itself."""
     why = why_not_served() if wanted else None
     if why is not None:
         _say(f"memo: not served: {printable(why)}\n")

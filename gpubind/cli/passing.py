@@ -8,7 +8,7 @@ from typing import Optional
 from gpubind.execute import callers_environ, execute_line
 from gpubind.wrap.unasked import asks_for_no_gpu, may_be_told_by_site
 
-_SWITCHES = ("--check", "--no-check", "--quiet", "--require-gpu", "--verbose", "-q", "-qv", "-v", "-vq")
+_SWITCHES = ("--check", "--no-check", "--quiet", "--require-gpu", "--verbose", "-q", "-qv", "-v", "-vq", "-vv")
 """Options of `wrap` without a value, which change nothing for a line that is passed through."""
 _SITES = ("/etc/apptainer/apptainer.conf", "/etc/singularity/singularity.conf")
 """A program called singularity may be either."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 from gpubind.cli.declare import Option
 from gpubind.cli.options import (
+    MEMO_HELP,
     AllowWritable,
     BackendArguments,
     CdiHook,
@@ -54,7 +55,9 @@ def plan(
     output: Output = None,
     strict: Strict = False,
     quiet: Annotated[bool, Option("-q", "--quiet", help="Do not report findings on standard error.")] = False,
-    verbose: Annotated[bool, Option("-v", "--verbose", help="Also show what was left out, and why.")] = False,
+    verbose: Annotated[
+        int, Option("-v", "--verbose", count=True, help=f"Also show what was left out, and why. {MEMO_HELP}")
+    ] = 0,
 ) -> None:
     """Say what a container needs of this host, and why.
 
@@ -63,7 +66,7 @@ def plan(
     """
     from gpubind.cli.output import report, report_folded, tell_of_memo, waiting, write_document
 
-    tell_of_memo(wanted=verbose)
+    tell_of_memo(wanted=verbose > 1)
     chosen, quoted = _format(format_ or [], json)
     _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
     with waiting(quiet=quiet):
@@ -79,7 +82,7 @@ def plan(
         else:
             host = open_host_of(options)
             made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
-            text = _render(made, chosen, output, verbose=verbose)
+            text = _render(made, chosen, output, verbose=bool(verbose))
     write_document(text, output)
     if not quiet and chosen != "json":
         (report if verbose else report_folded)(made.findings)

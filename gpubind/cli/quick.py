@@ -80,7 +80,7 @@ def _typed(command: Command, words: Sequence[str]) -> Optional[dict[str, Any]]:
         if parameter.kind == "flag":
             if equals:
                 return None
-            typed[parameter.name] = said
+            typed[parameter.name] = typed.get(parameter.name, 0) + 1 if parameter.type is int else said
             continue
         if not equals:
             value = left.pop() if left else "-"

@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
     require_gpu: bool
     check: bool
     quiet: bool
-    verbose: bool
+    verbose: int
     allow_writable: bool
     own: Mapping[str, str] = MappingProxyType({})
     """The runtime's own options, before its subcommand."""

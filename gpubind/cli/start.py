@@ -75,7 +75,7 @@ def _starter(action: Any) -> Callable[..., None]:
         allow_writable: AllowWritable = False,
         check: CheckFirst = False,
         quiet: Quiet = False,
-        verbose: Verbose = False,
+        verbose: Verbose = 0,
     ) -> None:
         words = (image, *(command or ()))
         if not image.startswith("-"):
@@ -100,7 +100,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     from gpubind.preparation import written
     from gpubind.runtimes.record import Call, Command
 
-    tell_of_memo(wanted=wanted.verbose)
+    tell_of_memo(wanted=wanted.verbose > 1)
     environ = callers_environ()
     runtime, words = _chosen(action, wanted, environ, words, elsewhere=options.host is not None)
     own, words = _own_options(runtime, action, words)

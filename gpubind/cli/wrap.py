@@ -48,7 +48,7 @@ def wrap(
     require_gpu: RequireGpu = False,
     check: CheckFirst = False,
     quiet: Quiet = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
     allow_writable: AllowWritable = False,
 ) -> None:
     """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
@@ -66,7 +66,7 @@ def wrap(
             _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)
         else:
             need_this_machine(options, dry_run=dry_run)
-            tell_of_memo(wanted=verbose)
+            tell_of_memo(wanted=verbose > 1)
             wanted = Wanted(made.runtime, (), dry_run, require_gpu, check, quiet, verbose, allow_writable)
             _start(options, made, wanted, environ)
     except CommandError:
@@ -84,6 +84,7 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     from gpubind.preparation import written
     from gpubind.runtimes import RUNTIMES
     from gpubind.wrap.command import arguments_of, printed
+    from gpubind.wrap.programs import PROGRAMS
 
     runtime = RUNTIMES[made.runtime]
     wanted = wanted._replace(arguments=arguments_of(made), own=made.own)
@@ -98,7 +99,8 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: Wanted, environ: Mappi
     except UNSEEN as error:
         need_own_flag(error, options, wanted, has_one=made.gpus.asked)
         command = None
-    has_command(made.command, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
+    if not PROGRAMS[made.runtime].reader.permutes:  # it would read options among the command's words, too
+        has_command(made.command, is_looked_at=wanted.check or runtime.limits.hides_missing_command)
     if command is None:
         _become(made.words, environ, dry_run=wanted.dry_run)  # as it is: the program's own flag goes on, too
     elif wanted.dry_run:

@@ -11,7 +11,7 @@ import os
 import posix
 import sys
 
-from gpubind.memo.files import FORM, directories, open_directory, read_memo
+from gpubind.memo.files import FORM, open_place, read_memo
 from gpubind.memo.questions import digest, first_change
 
 TYPE_CHECKING = False
@@ -85,17 +85,18 @@ def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfini
 
     Where no memo serves: why not, in words.
     """
-    place = next(filter(None, map(open_directory, directories())), None)
-    if place is None:
+    opened = open_place()
+    if opened is None:
         return "there is no place for memos yet"
+    place, secret = opened
     why = "nothing is kept for this command line"
     try:
         for number, key in enumerate(keys):
-            memo = read_memo(place, key)
+            memo = read_memo(place, key, secret)
             rest = tuple(words[number + 1 :]) if number < WORDS_LIMIT else ()
-            if memo is None or not _is_for(memo, rest):
+            if memo is None or not _is_whole(memo) or not _is_for(memo, rest):
                 continue
-            changed = first_change(memo["trace"])
+            changed = _first_change(memo["trace"])
             if changed is None:
                 return _answer(memo, rest)
             why = f"changed: {changed}"
@@ -116,10 +117,38 @@ def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoRetur
     os.execve(path, argv, environ)
 
 
+def _is_whole(memo: dict[str, Any]) -> bool:
+    """Whether *memo* has what a memo has, each of its own type."""
+    return (
+        memo.keys() == FIELDS
+        and isinstance(memo["trace"], dict)
+        and all(isinstance(questions, dict) for questions in memo["trace"].values())
+        and isinstance(memo["printed"], list)
+        and all(isinstance(text, (str, bytes)) for text in memo["printed"])
+        and isinstance(memo["status"], int)
+        and (memo["become"] is None or _is_start(memo["become"]))
+    )
+
+
+def _is_start(become: Any) -> bool:
+    if not isinstance(become, tuple) or len(become) != 4 or not isinstance(become[3], dict):
+        return False
+    path, argv, unset, variables = become
+    if not isinstance(argv, tuple) or not isinstance(unset, tuple):
+        return False
+    words = (path, *argv, *unset, *variables, *variables.values())
+    return all(isinstance(word, str) and "\0" not in word for word in words)
+
+
+def _first_change(trace: dict[str, Any]) -> Optional[str]:
+    try:
+        return first_change(trace)
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        return "it is none of the questions that are asked"
+
+
 def _is_for(memo: dict[str, Any], rest: tuple[str, ...]) -> bool:
     """Whether *memo* is for a command line that goes on with *rest*: one without the same words, or any command."""
-    if memo.keys() != FIELDS:
-        return False
     if memo["rest"] is None:
         return not rest
     return bool(rest) and rest[0] != "--"
@@ -175,8 +204,12 @@ def _rights() -> tuple[bytes, ...]:
     return tuple(line for line in lines if line.startswith((b"Cap", b"NoNewPrivs", b"Seccomp:")))
 
 
-def _code() -> tuple[str, str]:
-    """Which gpubind this is."""
+def _code() -> tuple[Any, ...]:
+    """Which gpubind this is, and the directory that its modules are loaded from, whatever is there by the end."""
     from gpubind import __version__
 
-    return __version__, __file__
+    try:
+        found = posix.stat(os.path.dirname(__file__))
+    except OSError:  # in a zip file
+        return __version__, __file__
+    return __version__, __file__, found.st_dev, found.st_ino

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
@@ -53,7 +54,7 @@ def cannot_sign(why: str) -> None:
 def reads(path: str) -> None:
     """The file *path* is about to be read by no function that the recorder stands for."""
     if recorder is not None:
-        recorder.opened(path)
+        recorder.opened(os.path.realpath(path))
 
 
 def asked_program(path: str) -> None:

@@ -1,4 +1,8 @@
-"""Where memos lie, whose they must be to be believed, and the form of their files."""
+"""Where memos lie, whose they must be to be believed, and the form of their files.
+
+A memo is believed only with a checksum that is keyed by a secret of its owner. So nothing that somebody else can lay
+down is ever believed: an archive that the user unpacks, a directory that somebody else made first.
+"""
 
 from __future__ import annotations
 
@@ -7,72 +11,115 @@ import os
 import posix  # `os` may be a recorder's
 import stat
 
-from gpubind.memo.questions import DIGEST_SIZE, digest
+from gpubind.memo.questions import DIGEST_SIZE, OWN_FILES, digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Optional
 
-FORM = b"gpubind memo 2\n"
+FORM = b"gpubind memo 3\n"
 """What a memo begins with: another form has another number."""
 SIZE_LIMIT = 8 << 20
+ROOTS_DIRECTORY = "/run/gpubind"
+"""Root's memos and secret last as long as the machine runs, and so does what they were made from."""
+SECRET = "memo.key"
+SECRET_SIZE = 32
 
 
 def directories() -> Iterator[str]:
     """Where memos may lie, the best place first. Root's lie where nobody else may write, whatever the environment."""
     if os.geteuid() == 0:
-        yield "/run/gpubind/memo"
+        yield f"{ROOTS_DIRECTORY}/memo"
         return
-    own = f"gpubind-{os.geteuid()}/memo"
-    places = (
-        ("XDG_RUNTIME_DIR", "gpubind/memo"),
-        ("TMPDIR", own),
-        (None, f"/tmp/{own}"),
-        ("XDG_CACHE_HOME", "gpubind/memo"),
-        ("HOME", ".cache/gpubind/memo"),
-    )
+    names = ("XDG_RUNTIME_DIR", "gpubind/memo"), ("XDG_CACHE_HOME", "gpubind/memo"), ("HOME", ".cache/gpubind/memo")
+    yield from _below(names)
+
+
+def secret_directory() -> Optional[str]:
+    """Where the secret lies that keys the checksums. Source: XDG Base Directory Specification, XDG_STATE_HOME."""
+    if os.geteuid() == 0:
+        return ROOTS_DIRECTORY
+    return next(_below((("XDG_STATE_HOME", "gpubind"), ("HOME", ".local/state/gpubind"))), None)
+
+
+def _below(places: tuple[tuple[str, str], ...]) -> Iterator[str]:
     for variable, below in places:
-        base = "" if variable is None else os.environ.get(variable, "")
-        if variable is None:
-            yield below
-        elif base.startswith("/"):
+        base = os.environ.get(variable, "")
+        if base.startswith("/"):
             yield f"{base}/{below}"
 
 
-def open_directory(path: str) -> Optional[int]:
-    """The directory *path*, opened, if it is nobody else's and nobody else may look into it."""
+def open_directory(path: str, others: int = 0o077) -> Optional[int]:
+    """The directory *path*, opened, if it is the caller's and nobody else could have put it there.
+
+    *others*: what others may not do in it; by default, anything.
+    """
     try:
         place = posix.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
-    found = posix.fstat(place)
-    is_mine = found.st_uid == os.geteuid() and not found.st_mode & 0o077
-    if is_mine and all(map(_is_mine_alone, _above(path))):
-        return place
+    try:
+        found = posix.fstat(place)
+        above = {*_above(path), *_above(posix.readlink(f"{OWN_FILES}/{place}"))}  # as it is named, and as it is
+        if found.st_uid == os.geteuid() and not found.st_mode & others and all(map(is_closed, above)):
+            return place
+    except OSError:
+        pass
     posix.close(place)
     return None
 
 
 def _above(path: str) -> list[str]:
-    """The directory above *path*; for root, all above it, as `gpubind.host.trust` has it."""
+    """All directories above *path*."""
     above = [os.path.dirname(path)]
-    while os.geteuid() == 0 and above[-1] != "/":
+    while above[-1] not in ("/", ""):
         above.append(os.path.dirname(above[-1]))
     return above
 
 
-def _is_mine_alone(path: str) -> bool:
-    """Whether *path* is no link, and nobody else may write there."""
+def is_closed(directory: str) -> bool:
+    """Whether nobody but root and the caller may write to *directory*: not to /tmp, whose sticky bit lets others in.
+
+    The group that an ordinary user has alone, by the convention of equal numbers, is that user.
+    """
     try:
-        found = posix.lstat(path)
+        found = posix.stat(directory)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    me = os.geteuid()
+    others = 0o002 if found.st_gid == found.st_uid == me != 0 else 0o022
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in (0, me) and not found.st_mode & others
 
 
-def read_memo(place: int, name: str) -> Optional[dict[str, Any]]:
+def open_place() -> Optional[tuple[int, bytes]]:
+    """The directory that has memos, opened, and the secret that they are to be made with; None if either is missing."""
+    secret = read_secret()
+    place = None if secret is None else next(filter(None, map(open_directory, directories())), None)
+    return None if place is None or secret is None else (place, secret)
+
+
+def read_secret() -> Optional[bytes]:
+    """The caller's secret; None if there is none yet, or none that is the caller's alone."""
+    path = secret_directory()
+    place = None if path is None else open_directory(path, 0o022)
+    if place is None:
+        return None
+    try:
+        data = _read(place, SECRET, SECRET_SIZE)
+    finally:
+        posix.close(place)
+    return data if data is not None and len(data) == SECRET_SIZE else None
+
+
+def read_memo(place: int, name: str, secret: bytes) -> Optional[dict[str, Any]]:
     """The memo *name*; None if it is not there, not ours, or not whole."""
+    data = _read(place, name, SIZE_LIMIT)
+    return None if data is None else unpacked(data, name, secret)
+
+
+def _read(place: int, name: str, limit: int) -> Optional[bytes]:
+    """The bytes of the file *name* in the directory *place*; None if it is not there, too large, or not ours alone."""
     try:
         file = posix.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
     except OSError:
@@ -80,7 +127,7 @@ def read_memo(place: int, name: str) -> Optional[dict[str, Any]]:
     try:
         found = posix.fstat(file)
         mine = found.st_uid == os.geteuid() and not found.st_mode & 0o077
-        if not stat.S_ISREG(found.st_mode) or not mine or not len(FORM) < found.st_size <= SIZE_LIMIT:
+        if not stat.S_ISREG(found.st_mode) or not mine or found.st_size > limit:
             return None
         data = b""
         while len(data) < found.st_size:
@@ -88,30 +135,33 @@ def read_memo(place: int, name: str) -> Optional[dict[str, Any]]:
             if not more:
                 break
             data += more
-        return unpacked(data)
+        return data
     except OSError:
         return None
     finally:
         posix.close(file)
 
 
-def packed(memo: dict[str, Any]) -> bytes:
-    """*memo* as the bytes of its file."""
+def packed(memo: dict[str, Any], name: str, secret: bytes) -> bytes:
+    """*memo* as the bytes of the file *name*."""
     body = marshal.dumps(memo, 2)
-    return FORM + len(body).to_bytes(8, "little") + digest(body) + body
+    return FORM + _checksum(body, name, secret) + body
 
 
-def unpacked(data: bytes) -> Optional[dict[str, Any]]:
-    """The memo in *data*; None unless it is whole. marshal believes its input: the checksum comes first."""
-    head = len(FORM) + 8 + DIGEST_SIZE
-    if len(data) < head or data[: len(FORM)] != FORM:
-        return None
-    length = int.from_bytes(data[len(FORM) : len(FORM) + 8], "little")
+def unpacked(data: bytes, name: str, secret: bytes) -> Optional[dict[str, Any]]:
+    """The memo in *data*; None unless it is whole and its owner's. The checksum is first: marshal believes."""
+    head = len(FORM) + DIGEST_SIZE
     body = data[head:]
-    if len(body) != length or digest(body) != data[len(FORM) + 8 : head]:
+    if data[:head] != FORM + _checksum(body, name, secret):
         return None
     try:
         memo = marshal.loads(body)
     except (ValueError, EOFError, TypeError):
         return None
     return memo if isinstance(memo, dict) else None
+
+
+def _checksum(body: bytes, name: str, secret: bytes) -> bytes:
+    """What nobody without *secret* can make for *body* in the file *name*."""
+    head = FORM + name.encode("utf-8", "surrogateescape") + b"\0"
+    return digest(head + body, secret)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+import posix  # `os` may be a recorder's
+import re
+from typing import Any, Literal, NamedTuple, Optional
+
+from gpubind.memo.questions import MOUNTS, text_of
 
 Trust = Literal["times", "opened", "none"]
 
-_HONEST = (
-    *("bcachefs", "btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs"),
-    *("jfs", "overlay", "ramfs", "reiserfs", "tmpfs", "xfs", "zfs"),
-)
+_BLOCK = {**dict.fromkeys(("ext2", "ext3", "ext4"), "ext4"), "f2fs": "f2fs", "xfs": "xfs"}
+"""File systems of a block device, each with its directory in /sys/fs: that has one more for each mounted device."""
+_IN_MEMORY = ("devtmpfs", "ramfs", "tmpfs")
+"""Their times are the kernel's own: no file of another one has the same."""
+_HONEST = (*_BLOCK, *_IN_MEMORY, "bcachefs", "btrfs", "overlay", "zfs")
+_DEVICES = "/sys/dev/block"
 YOUNG_NS = 20_000_000
 """A file that was written less than this before it was signed could be written again without showing: file systems
 count time in steps of up to 10 ms. git calls such an entry racily clean."""
@@ -22,31 +28,143 @@ _NETWORK = ("afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "p
 """True of a file that is opened: until then a node may answer with what it knew."""
 
 
+Question = tuple[str, Any]
+"""A kind of question, and the question."""
+
+
+class Mount(NamedTuple):
+    """A mounted file system."""
+
+    device: int
+    place: str
+    kind: str
+    source: str
+    options: str
+    line: tuple[str, str]
+    """What tells it from others in mountinfo, beside numbers that differ between namespaces."""
+
+
 class FileSystems:
     """What is mounted here, read once. Source: proc_pid_mountinfo(5)."""
 
     def __init__(self) -> None:
-        self._by_device: dict[int, str] = {}
-        self._by_place: list[tuple[str, str]] = []
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            for line in file:
-                left, _, right = line.partition(" - ")
-                fields = left.split(" ")
-                major, _, minor = fields[2].partition(":")
-                kind = right.split(" ", 1)[0]
-                self._by_device[os.makedev(int(major), int(minor))] = kind
-                self._by_place.append((fields[4].rstrip("/"), kind))
-        self._by_place.sort(key=lambda row: len(row[0]), reverse=True)
+        lines = text_of(MOUNTS).decode("utf-8", "surrogateescape").split("\n")
+        mounts = [_mount(line) for line in lines if line]
+        self._by_device = {mount.device: mount for mount in mounts}
+        self._by_place = sorted(mounts, key=lambda mount: len(mount.place))[::-1]
+        self._known: dict[Mount, Optional[tuple[Question, ...]]] = {}
 
     def trust(self, path: str, device: int) -> Trust:
         """What is to be believed of the times of *path* on *device*: where nothing is, content is compared.
 
-        A squashfs, a FUSE file system, /proc: another file may have the very times of the one that was there.
+        A squashfs, a FUSE file system, /proc: another file may have the very times of the one that was there. So may
+        one of a file system of which nothing tells that it is still the same one.
         """
-        kind = self._by_device.get(device)
-        if kind is None:  # a subvolume of btrfs has a device number of its own
-            kind = next((kind for place, kind in self._by_place if f"{path}/".startswith(f"{place}/")), "")
-        return "times" if kind in _HONEST else "opened" if kind in _NETWORK else "none"
+        mount = self._mount(path, device)
+        if mount is None or self.standing(path, device) is None:
+            return "none"
+        return "opened" if mount.kind in _NETWORK else "times"
+
+    def standing(self, path: str, device: int) -> Optional[tuple[Question, ...]]:
+        """The questions whose answers change when another file system is mounted in the place of that of *path*.
+
+        None where there is none, or where times tell nothing.
+        """
+        mount = self._mount(path, device)
+        if mount is not None and mount not in self._known:
+            self._known[mount] = self._standing(mount, frozenset())
+        return None if mount is None else self._known[mount]
+
+    def _standing(self, mount: Mount, above: frozenset[Mount]) -> Optional[tuple[Question, ...]]:
+        """The same for *mount*, on which the overlays *above* lie."""
+        if mount.kind in _IN_MEMORY:
+            return ()
+        if mount.kind in _BLOCK:
+            return _inode_of(f"/sys/fs/{_BLOCK[mount.kind]}", _device_name(mount.device))
+        if mount.kind == "btrfs":
+            return _inode_of("/sys/fs/btrfs", _btrfs(mount.source))
+        if mount.kind not in (*_HONEST, *_NETWORK):
+            return None
+        told: tuple[Question, ...] = (("mounted", mount.line),)
+        for layer in _layers(mount.options) if mount.kind == "overlay" else ():
+            below = self._below(layer, above | {mount})
+            if below is None and mount.place:
+                return None
+            told += below or ()  # the layers of a container are out of its sight, and stay as long as it lives
+        return told
+
+    def _below(self, directory: str, above: frozenset[Mount]) -> Optional[tuple[Question, ...]]:
+        """The same for the *directory* of a layer: an overlay is as honest as its layers."""
+        if not directory.startswith("/") or not _exists(directory):
+            return None
+        mount = self._at(os.path.realpath(directory), above)
+        return None if mount is None or mount.kind in _NETWORK else self._standing(mount, above)
+
+    def _mount(self, path: str, device: int) -> Optional[Mount]:
+        # A subvolume of btrfs, and a layer of an overlay, have device numbers of their own.
+        return self._by_device.get(device) or self._at(path)
+
+    def _at(self, path: str, without: frozenset[Mount] = frozenset()) -> Optional[Mount]:
+        """What is mounted at *path*, or last above it."""
+        at = (mount for mount in self._by_place if f"{path}/".startswith(f"{mount.place}/"))
+        return next((mount for mount in at if mount not in without), None)
+
+
+def _mount(line: str) -> Mount:
+    left, _, right = line.partition(" - ")
+    _, _, device, root, place = left.split(" ")[:5]
+    kind, source, options = right.split(" ", 2)
+    major, _, minor = device.partition(":")
+    told = (f" {device} {root} {place} ", f" - {right}")
+    return Mount(
+        os.makedev(int(major), int(minor)), _unescaped(place).rstrip("/"), kind, _unescaped(source), options, told
+    )
+
+
+def _unescaped(text: str) -> str:
+    r"""*text* of mountinfo as it is: white space and backslashes stand as `\040` there."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+
+
+def _device_name(device: int) -> str:
+    """The kernel's name of a block device; empty if it has none."""
+    try:
+        return os.path.basename(posix.readlink(f"{_DEVICES}/{os.major(device)}:{os.minor(device)}"))
+    except OSError:
+        return ""
+
+
+def _btrfs(source: str) -> str:
+    """The name in /sys/fs/btrfs of the file system on the device *source*; empty if it has none."""
+    try:
+        device = _device_name(posix.stat(source).st_rdev)
+        names = sorted(posix.listdir("/sys/fs/btrfs"))
+    except OSError:
+        return ""
+    return next((name for name in names if device and _exists(f"/sys/fs/btrfs/{name}/devices/{device}")), "")
+
+
+def _exists(path: str) -> bool:
+    try:
+        posix.lstat(path)
+    except OSError:
+        return False
+    return True
+
+
+def _inode_of(directory: str, name: str) -> Optional[tuple[Question, ...]]:
+    """The number that *name* has in the *directory* of sysfs, and nothing later has; None if it is not there."""
+    path = f"{directory}/{name}"
+    return (("inode", path),) if name and _exists(path) else None
+
+
+def _layers(options: str) -> list[str]:
+    """The directories that an overlay is made of. Source: Documentation/filesystems/overlayfs.rst."""
+    named = [option.partition("=") for option in re.split(r"(?<!\\),", _unescaped(options))]
+    lower = [value for name, _, value in named if name == "lowerdir"]
+    single = [value for name, _, value in named if name in ("lowerdir+", "datadir+", "upperdir")]
+    several = [layer for value in lower for layer in re.split(r"(?<!\\)::?", value)]
+    return [re.sub(r"\\(.)", r"\1", layer) for layer in (*several, *single)]
 
 
 def is_young(found: os.stat_result, now: int, trust: Trust) -> bool:

@@ -24,12 +24,18 @@ TEXT_LIMIT = 1 << 20
 OWN_ENVIRON = "/proc/self/environ"
 """The environment as the interpreter got it."""
 DIGEST_SIZE = 20
+OWN_FILES = "/proc/self/fd"
+"""Each opened file of this process, as a link to where it is."""
+MOUNTS = "/proc/self/mountinfo"
+_OWN = "/proc/self/"
+_ELSEWHERE = -1
+"""In the place of the number of an error: the path leads to something else than it did, and no answer is like that."""
 _READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def digest(data: bytes) -> bytes:
-    """A short hash of *data*."""
-    return blake2b(data, digest_size=DIGEST_SIZE).digest()
+def digest(data: bytes, key: bytes = b"") -> bytes:
+    """A short hash of *data*, which nobody makes without *key*."""
+    return blake2b(data, digest_size=DIGEST_SIZE, key=key).digest()
 
 
 def hash_of(value: Optional[str]) -> Optional[bytes]:
@@ -70,9 +76,42 @@ def first_change(trace: dict[str, Any]) -> Optional[str]:
     return None
 
 
+def _need_there(file: int, path: str) -> None:
+    """Errors: `OSError` unless the opened *file* is at *path* itself: else a link on the way was followed."""
+    wanted = path
+    if path.startswith(_OWN):
+        wanted = f"/proc/{posix.readlink(_OWN[:-1])}/{path[len(_OWN) :]}"
+    if posix.readlink(f"{OWN_FILES}/{file}") != wanted:
+        raise OSError(_ELSEWHERE, "a link leads elsewhere")
+
+
+def _open(path: str, *, by_name: bool = False) -> int:
+    """The regular file *path*, opened; a trace has paths without links. Errors: `OSError`.
+
+    It is looked at before it is opened: a device, a FIFO or a file elsewhere, to which somebody has put a link in the
+    meantime, is never opened. *by_name*: a network file system tells the truth only then.
+    """
+    seen = posix.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _need_there(seen, path)
+        if not stat.S_ISREG(posix.fstat(seen).st_mode):
+            raise OSError(_ELSEWHERE, "it is not a regular file")
+        if not by_name:
+            return posix.open(f"{OWN_FILES}/{seen}", _READ_ONLY)
+        file = posix.open(path, _READ_ONLY | os.O_NOFOLLOW)
+    finally:
+        posix.close(seen)
+    try:
+        _need_there(file, path)
+    except OSError:
+        posix.close(file)
+        raise
+    return file
+
+
 def _opened(path: str) -> tuple[int, ...]:
     """As "written", on a network file system: a file that is opened has its true times, others have older ones."""
-    file = posix.open(path, _READ_ONLY)
+    file = _open(path, by_name=True)
     try:
         return signature(posix.fstat(file))
     finally:
@@ -81,7 +120,7 @@ def _opened(path: str) -> tuple[int, ...]:
 
 def _content(path: str) -> tuple[Any, ...]:
     """A file by what is in it: its looks, and the hash of its bytes. Of one that is too large, nothing."""
-    file = posix.open(path, _READ_ONLY)
+    file = _open(path)
     try:
         found, data = posix.fstat(file), b""
         while len(data) <= TEXT_LIMIT:
@@ -96,9 +135,31 @@ def _content(path: str) -> tuple[Any, ...]:
 
 def _names(path: str) -> bytes:
     """A directory by the names in it, each with whether it is a directory or a link."""
-    with posix.scandir(path) as entries:
-        names = sorted(f"{one.name}\0{one.is_dir(follow_symlinks=False)}{one.is_symlink()}" for one in entries)
+    place = posix.open(path, _READ_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _need_there(place, path)
+        with posix.scandir(place) as entries:
+            names = sorted(f"{one.name}\0{one.is_dir(follow_symlinks=False)}{one.is_symlink()}" for one in entries)
+    finally:
+        posix.close(place)
     return digest("\n".join(names).encode("utf-8", "surrogateescape"))
+
+
+def _mounted(question: tuple[str, str]) -> bool:
+    """Whether a file system of that device, place, source and options is mounted. Source: proc_pid_mountinfo(5)."""
+    head, tail = (part.encode("utf-8", "surrogateescape") for part in question)
+    return any(line.endswith(tail) and head in line for line in text_of(MOUNTS).split(b"\n"))
+
+
+def text_of(path: str) -> bytes:
+    """All of a file of /proc. Errors: `OSError`."""
+    file, data = posix.open(path, _READ_ONLY), b""
+    try:
+        while more := posix.read(file, TEXT_LIMIT):
+            data += more
+        return data
+    finally:
+        posix.close(file)
 
 
 def _access(question: tuple[str, int, bool]) -> bool:
@@ -126,19 +187,10 @@ def _own_locale(_: str) -> bool:
     """Whether Python has set LC_CTYPE for itself (PEP 538), which no container is to inherit."""
     if os.environ.get("LC_CTYPE") != "C.UTF-8":
         return False
-    data = b"\0"
     try:
-        file = posix.open(OWN_ENVIRON, os.O_RDONLY | os.O_CLOEXEC)
+        return b"\0LC_CTYPE=" not in b"\0" + text_of(OWN_ENVIRON)
     except OSError:
         return False
-    try:
-        while more := posix.read(file, TEXT_LIMIT):
-            data += more
-    except OSError:
-        return False
-    finally:
-        posix.close(file)
-    return b"\0LC_CTYPE=" not in data
 
 
 ASKED: dict[str, Callable[[Any], Any]] = {
@@ -146,6 +198,8 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "stat": lambda path: facts(posix.stat(path)),
     "link": lambda path: posix.readlink(path),  # noqa: PLW0108 - by its name, when it is asked
     "written": lambda path: signature(posix.stat(path)),
+    "inode": lambda path: (posix.stat(path).st_ino,),
+    "mounted": _mounted,
     "opened": _opened,
     "content": _content,
     "names": _names,
@@ -158,4 +212,4 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "locale": _own_locale,
 }
 """Every kind of question, and how it is asked again. "written" is a file or a directory by its times, where the file
-system keeps honest ones."""
+system keeps honest ones; "inode" and "mounted" tell whether that is still the same file system."""

@@ -6,9 +6,12 @@ Each stand-in takes what the function takes, and gives and raises what it does.
 from __future__ import annotations
 
 import builtins
+import contextlib
+import io
 import os
 import pwd
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 from gpubind.memo.questions import ask, facts
@@ -65,12 +68,37 @@ class StandIns:
         base = self._here if dir_fd is None else self.path_of(dir_fd)
         return None if base is None else f"{base.rstrip('/')}/{text}"
 
+    def place(self, path: Any, dir_fd: Optional[int] = None, *, follows: bool = True) -> Optional[str]:
+        """*path* without links, each of which is a question; but for a last one, unless that *follows*.
+
+        Below an open directory it has none; and nobody else can change those of /proc/self.
+        """
+        named = self.path(path, dir_fd)
+        if named is None or dir_fd is not None or named.startswith("/proc/self/"):
+            return named
+        directory, name = os.path.split(named.rstrip("/"))
+        if follows or not name:
+            return os.path.realpath(named)
+        return os.path.join(os.path.realpath(directory), name)
+
     def path_of(self, descriptor: int) -> Optional[str]:
         """The path by which the directory *descriptor* was opened; None, and nothing is kept, where nobody knows."""
         found = self._opened.get(descriptor)
         if found is None:
             self.told.refuse("below a directory that was opened in some other way")
         return found
+
+    @contextlib.contextmanager
+    def hears(self, what: Any) -> Iterator[None]:
+        """Within, whatever fails is told, unless it says what is there."""
+        try:
+            yield
+        except OSError as error:
+            self.told.failed(error.errno, what)
+            raise
+
+    def opened_as(self, descriptor: int) -> Optional[str]:
+        return self._opened.get(descriptor)
 
     def has_opened(self, path: Optional[str], descriptor: int) -> None:
         """*path* is open now, as *descriptor*."""
@@ -120,10 +148,11 @@ def _readlink_of(stand: StandIns, real: Any) -> Any:
 
 def _listing_of(stand: StandIns, real: Any) -> Any:
     def listing(path: Any = ".") -> Any:
-        named = stand.path_of(path) if isinstance(path, int) else stand.path(path)
+        named = stand.path_of(path) if isinstance(path, int) else stand.place(path)
         if named is not None:
             stand.told.listed(named)
-        return real(path)
+        with stand.hears(named):
+            return real(path)
 
     return listing
 
@@ -155,7 +184,7 @@ def _scan_of(stand: StandIns, real: Any) -> Any:
     listing = _listing_of(stand, real)
 
     def scan(path: Any = ".") -> Any:
-        with listing(path) as entries:
+        with listing(path) as entries, stand.hears(path):
             found = [*entries]
         for entry in found:
             if entry.is_symlink():
@@ -189,24 +218,37 @@ def _access_of(stand: StandIns, real: Any) -> Any:
 
 def _os_open_of(stand: StandIns, real: Any) -> Any:
     def open_file(path: Any, flags: int, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> int:
-        named, told = stand.path(path, dir_fd), stand.told
-        if named == os.devnull:
-            pass
-        elif flags & _WRITES:
-            told.refuse(f"written: {named}")
-        elif named is not None:
-            follows = not flags & os.O_NOFOLLOW
-            if not follows:
-                told.note("lstat", named, ask("lstat", named))
-            if not flags & os.O_PATH:
-                told.opened(named)
-            elif follows:
-                told.note("stat", named, ask("stat", named))
-        descriptor: int = real(path, flags, mode, dir_fd=dir_fd)
+        told = stand.told
+        if flags & _WRITES:
+            if path != os.devnull:
+                told.refuse(f"written: {path}")
+            written: int = real(path, flags, mode, dir_fd=dir_fd)
+            stand.has_closed(written)
+            return written
+        follows = not flags & os.O_NOFOLLOW
+        named = stand.place(path, dir_fd, follows=follows)
+        looks = None if named is None else _looked_at(told, named, follows=follows)
+        if looks and not flags & (os.O_PATH | os.O_DIRECTORY) and not stat.S_ISLNK(looks[0]):
+            told.opened(str(named))
+        try:
+            descriptor: int = real(path, flags, mode, dir_fd=dir_fd)
+        except OSError as error:
+            told.not_opened(named, looks, error)
+            raise
+        if named is not None and looks is None:
+            told.refuse(f"changed meanwhile: {named}")
         stand.has_opened(named, descriptor)
         return descriptor
 
     return open_file
+
+
+def _looked_at(told: Trace, path: str, *, follows: bool) -> Optional[tuple[int, ...]]:
+    """The looks of what is to be opened, noted; None if it is not there."""
+    kind = "stat" if follows else "lstat"
+    looks = ask(kind, path)
+    told.note(kind, path, looks)
+    return None if isinstance(looks, int) else looks
 
 
 def _close_of(stand: StandIns, real: Any) -> Any:
@@ -217,16 +259,67 @@ def _close_of(stand: StandIns, real: Any) -> Any:
     return close
 
 
+def _file_of(stand: StandIns) -> type[io.FileIO]:
+    """Files of which the trace hears when they cannot be read to their end."""
+
+    class File(io.FileIO):
+        def readinto(self, buffer: Any) -> Optional[int]:
+            with stand.hears(self.name):
+                return super().readinto(buffer)
+
+        def read(self, size: Optional[int] = -1) -> Any:
+            with stand.hears(self.name):
+                return super().read(-1 if size is None else size)
+
+        def readall(self) -> Any:
+            with stand.hears(self.name):
+                return super().readall()
+
+    return File
+
+
 def _open_of(stand: StandIns, real: Any) -> Any:
-    def open_file(file: Any, mode: str = "r", *arguments: Any, **words: Any) -> Any:
-        named = stand.path(file)
-        if named is not None and set(mode) & set("wax+"):
-            stand.told.refuse(f"written: {named}")
-        elif named is not None:
-            stand.told.opened(named)
-        return real(file, mode, *arguments, **words)
+    kind = _file_of(stand)
+
+    def open_file(
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        newline: Optional[str] = None,
+        closefd: bool = True,
+        opener: Any = None,
+    ) -> Any:
+        if set(mode) & set("wax+"):
+            if not isinstance(file, int):
+                stand.told.refuse(f"written: {file}")
+            return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        named = stand.place(file)
+        looks = None if named is None else _looked_at(stand.told, named, follows=True)
+        if looks:
+            stand.told.opened(str(named))
+        try:
+            raw = kind(file, "r", closefd, opener)
+        except OSError as error:
+            stand.told.not_opened(named, looks, error)
+            raise
+        if buffering == 0:
+            return raw
+        buffered = io.BufferedReader(raw, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, errors, newline)
 
     return open_file
+
+
+def _heard_of(stand: StandIns, real: Any) -> Any:
+    """A function that reads of a descriptor: when it fails, nobody knows what is there."""
+
+    def read(descriptor: int, *arguments: Any) -> Any:
+        with stand.hears(stand.opened_as(descriptor)):
+            return real(descriptor, *arguments)
+
+    return read
 
 
 def _samefile_of(stand: StandIns, real: Any) -> Any:
@@ -290,6 +383,8 @@ STAND_INS: dict[str, Callable[[StandIns, Any], Any]] = {
     "access": _access_of,
     "open": _os_open_of,
     "close": _close_of,
+    "fdopen": lambda stand, _: _open_of(stand, io.open),
+    **dict.fromkeys(("fstat", "pread", "read"), _heard_of),
     "get_terminal_size": _terminal_size_of,
     **{name: _change_of(name) for name in CHANGES},
 }

@@ -7,12 +7,14 @@ import os
 import posix  # `os` may be a recorder's: what is kept here is no question
 import re
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, Optional, Union
 
 from gpubind.memo import asked, files
 from gpubind.memo.answer import WORDS_LIMIT
-from gpubind.memo.questions import ask, first_change
+from gpubind.memo.filesystems import is_young
+from gpubind.memo.questions import first_change, text_of
 from gpubind.memo.recorder import Recorder
 
 Main = Callable[[list[str], Optional[Recorder]], int]
@@ -27,7 +29,9 @@ def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) 
 
     def done(status: int) -> None:
         with contextlib.suppress(Exception):  # a full disk, say: whatever fails here is no fault of the answer
-            keep(recorder, words, keys, status)
+            why_not = keep(recorder, words, keys, status)
+            if why_not is not None and recorder.verbose:
+                sys.stderr.write(f"memo: not kept: {why_not.encode('unicode_escape').decode()}\n")
 
     try:
         recorder = Recorder(done)
@@ -48,8 +52,7 @@ def keep(recorder: Recorder, words: list[str], keys: tuple[str, ...], status: in
     number = len(words) - (len(_free(recorder, words) or ()))
     if number > len(keys):
         return "too many words"
-    write(keys[number - 1] if number <= WORDS_LIMIT else keys[-1], files.packed(memo))
-    return None
+    return write(keys[number - 1] if number <= WORDS_LIMIT else keys[-1], memo)
 
 
 def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str, Any], str]:
@@ -71,6 +74,8 @@ def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str
     if any(map(_has_own_number, recorder.printed)):
         return "the number of this process is printed"
     _note_modules(recorder)
+    if recorder.refused:
+        return str(recorder.refused)
     trace = {kind: questions for kind, questions in recorder.questions.items() if questions}
     changed = first_change(trace)
     if changed is not None:
@@ -86,9 +91,12 @@ def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str
 
 
 def _has_own_number(text: Union[str, bytes]) -> bool:
-    """Whether the number of this process stands in *text*: the next one has another."""
+    """Whether a name in *text* has the number of this process in it: the next one has another.
+
+    No answer has that number in any other way, and by accident it is a part of many.
+    """
     plain = text.decode("latin-1") if isinstance(text, bytes) else text
-    return re.search(rf"(?<![0-9]){os.getpid()}(?![0-9])", plain) is not None
+    return re.search(rf"gpubind-{os.getpid()}(?![0-9])", plain) is not None
 
 
 def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
@@ -118,51 +126,98 @@ def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...],
 
 
 def _note_modules(recorder: Recorder) -> None:
-    """gpubind's own code, and the directories in which packages are installed, belong to the question."""
-    files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("gpubind")]
-    for path in (*filter(None, files), *map(os.path.abspath, sys.path)):
-        found = ask("written", path)
-        if not isinstance(found, int) or not path.endswith(".py"):  # one in a zip file, which is in sys.path
-            recorder.questions["written"].setdefault(path, found)
+    """gpubind's own code, and the directories in which packages are installed, belong to the question.
+
+    They were loaded after this process had begun: if they are older, then these are the ones that were.
+    """
+    names = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("gpubind")]
+    began = _began_ns()
+    for path in (*filter(None, names), *map(os.path.abspath, sys.path)):
+        try:
+            found = posix.stat(path)
+        except OSError as error:
+            if not path.endswith(".py"):  # one in a zip file, which is in sys.path
+                recorder.note("written", path, error.errno)
+            continue
+        if is_young(found, began, recorder.trust(path, found.st_dev)):
+            recorder.refuse(f"gpubind was changed while it ran: {path}")
+        recorder.written(path, found)
+
+
+def _began_ns() -> int:
+    """When this process began, by the clock that files have. Source: proc_pid_stat(5)."""
+    ticks = int(text_of("/proc/self/stat").rpartition(b")")[2].split()[19])
+    age = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return time.time_ns() - age
 
 
 # The files.
 
 
-def write(name: str, data: bytes) -> None:
-    """Write a memo in the first place that serves; the oldest ones go. Errors: `OSError`."""
+def write(name: str, memo: dict[str, Any]) -> Optional[str]:
+    """Write *memo* in the first place that serves; the oldest ones go. Why not, if it has none. Errors: `OSError`."""
+    secret = files.read_secret() or _new_secret()
+    if secret is None:
+        return "there is no place for a secret that is the caller's alone"
+    data = files.packed(memo, name, secret)
     if len(data) > files.SIZE_LIMIT:
-        return
+        return "it is too large"
     for directory in files.directories():
         place = _made(directory)
-        if place is None:
-            continue
-        try:
-            part = f".{os.urandom(8).hex()}.part"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = posix.open(part, flags, 0o600, dir_fd=place)
+        if place is not None:
             try:
-                with os.fdopen(file, "wb") as stream:
-                    stream.write(data)
-                posix.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
-            except BaseException:
-                posix.unlink(part, dir_fd=place)
-                raise
-            _drop_oldest(place)
-        finally:
-            posix.close(place)
-        return
+                _put(place, name, data)
+                _drop_oldest(place)
+            finally:
+                posix.close(place)
+            return None
+    return "there is no place for memos that is the caller's alone"
 
 
-def _made(directory: str) -> Optional[int]:
-    """*directory*, opened; it and the one above it are made if they are not there. None if that cannot be."""
+def _new_secret() -> Optional[bytes]:
+    """A secret for this user; None if there is no place for it. What others could read or write there is replaced."""
+    path = files.secret_directory()
+    place = None if path is None else _made(path, 0o022)
+    if place is None:
+        return None
     try:
-        for path in (os.path.dirname(directory), directory):
+        _put(place, files.SECRET, os.urandom(files.SECRET_SIZE))
+    finally:
+        posix.close(place)
+    return files.read_secret()  # somebody else may have been faster
+
+
+def _put(place: int, name: str, data: bytes) -> None:
+    """Write *data* to the file *name* in the directory *place*; it is whole or not there. Errors: `OSError`."""
+    part = f".{os.urandom(8).hex()}.part"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = posix.open(part, flags, 0o600, dir_fd=place)
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(data)
+        posix.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
+    except BaseException:
+        posix.unlink(part, dir_fd=place)
+        raise
+
+
+def _made(directory: str, others: int = 0o077) -> Optional[int]:
+    """*directory*, opened, and made with all above it that is missing; None where that cannot be, or is not safe.
+
+    *others*: as for `open_directory`.
+    """
+    missing = [directory]
+    while not os.path.lexists(missing[-1]):
+        missing.append(os.path.dirname(missing[-1]))
+    if len(missing) > 1 and not files.is_closed(missing[-1]):
+        return None
+    try:
+        for path in reversed(missing[:-1]):
             with contextlib.suppress(FileExistsError):
                 posix.mkdir(path, 0o700)
     except OSError:
         return None
-    return files.open_directory(directory)
+    return files.open_directory(directory, others)
 
 
 def _drop_oldest(place: int) -> None:

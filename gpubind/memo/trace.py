@@ -5,6 +5,7 @@ What is asked is signed before it is read, and all of it is asked again in the e
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import posix
@@ -13,9 +14,15 @@ import time
 from typing import Any, Optional
 
 from gpubind.memo.asked import AskedEnviron
-from gpubind.memo.filesystems import FileSystems, is_young
+from gpubind.memo.filesystems import FileSystems, Trust, is_young
 from gpubind.memo.questions import ASKED, ask, facts, hash_of, signature
 
+ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+FORBIDDEN = (errno.EACCES, errno.EPERM)
+_ANSWERS = (*ABSENT, *FORBIDDEN, errno.EISDIR)
+"""The errors that say what is there. After any other, nobody knows: too many open files, a server that is away."""
+_MORE_ANSWERS = {"link": (errno.EINVAL,), "terminal": (errno.ENOTTY, errno.EBADF, errno.EINVAL, errno.ENOTSUP)}
+"""Others that say something, by the kind of question: that it is no link, that it is no terminal."""
 SMALL = 64 << 10
 """A young file of up to so many bytes is compared by content."""
 
@@ -31,13 +38,31 @@ class Trace:
         self.environ = AskedEnviron(self._callers, self)
         self._file_systems = FileSystems()
 
+    def trust(self, path: str, device: int) -> Trust:
+        return self._file_systems.trust(path, device)
+
     def refuse(self, why: str) -> None:
         self.refused = self.refused or why
 
     def note(self, kind: str, question: Any, answer: Any) -> None:
+        if type(answer) is int:  # the number of an error
+            self.failed(answer, question, _MORE_ANSWERS.get(kind, ()))
         known = self.questions[kind].setdefault(question, answer)
         if known != answer:
             self.refuse(f"changed meanwhile: {question}")
+
+    def failed(self, number: Optional[int], question: Any, answers: tuple[int, ...] = ()) -> None:
+        """A question ended in the error *number*: if that does not say what is there, the answer cannot be kept."""
+        if number not in (*_ANSWERS, *answers):
+            self.refuse(f"{os.strerror(number or errno.EIO)}: {question}")
+
+    def not_opened(self, path: Optional[str], looks: Any, error: OSError) -> None:
+        """The file *path* could not be opened, whose *looks* were noted before: the one has to go with the other."""
+        self.failed(error.errno, path)
+        if error.errno == errno.ENOENT and looks is not None:
+            self.refuse(f"changed meanwhile: {path}")
+        if error.errno in FORBIDDEN and looks is not None:
+            self.note("access", (path, os.R_OK, False), False)  # unless another rule forbids it, which nothing tells
 
     def variable(self, name: str) -> None:
         if name not in self.questions["variable"]:
@@ -54,7 +79,7 @@ class Trace:
 
     def program(self, path: str) -> None:
         """A program that says its version. Of a script, others say it."""
-        self.opened(path)
+        self.opened(os.path.realpath(path))
         try:
             with io.open_code(path) as file:
                 if file.read(4) != b"\x7fELF":
@@ -78,19 +103,37 @@ class Trace:
         if not stat.S_ISREG(found.st_mode):
             self.refuse(f"no regular file: {path}")
             return
-        trust = self._file_systems.trust(path, found.st_dev)
+        trust = self.trust(path, found.st_dev)
         young = is_young(found, now, trust)
         if trust == "none" or (young and found.st_size <= SMALL):
-            answer = ask("content", path)
-            if answer == ():
-                self.refuse(f"no honest times, and too large to be compared: {path}")
-            self.note("content", path, answer)
+            self._note_read("content", path)
         elif young:
             self.refuse(f"just written: {path}")
         elif trust == "opened":
-            self.note("opened", path, ask("opened", path))
+            self._note_read("opened", path)
+            self._stands(path, found.st_dev)
         else:
-            self.note("written", path, signature(found))
+            self.written(path, found)
+
+    def _note_read(self, kind: str, path: str) -> None:
+        """A file or directory that is there, and is opened whenever it is asked for."""
+        answer = ask(kind, path)
+        if answer == ():
+            self.refuse(f"no honest times, and too large to be compared: {path}")
+        if isinstance(answer, int) and answer not in FORBIDDEN:
+            self.refuse(f"not readable as it was: {path}")
+        self.note(kind, path, answer)
+
+    def written(self, path: str, found: os.stat_result) -> None:
+        """*path* by its times, and by what is mounted there."""
+        self.note("written", path, signature(found))
+        self._stands(path, found.st_dev)
+
+    def _stands(self, path: str, device: int) -> None:
+        """The file system of *path* is part of the answer."""
+        for kind, question in self._file_systems.standing(path, device) or ():
+            if question not in self.questions[kind]:
+                self.note(kind, question, ask(kind, question))
 
     def listed(self, path: str) -> None:
         """The directory *path* is about to be listed."""
@@ -102,8 +145,11 @@ class Trace:
         except OSError as error:
             self.note("names", path, error.errno or 0)
             return
-        trust = self._file_systems.trust(path, found.st_dev)
+        if not stat.S_ISDIR(found.st_mode):
+            self.note("names", path, errno.ENOTDIR)
+            return
+        trust = self.trust(path, found.st_dev)
         if trust != "times" or is_young(found, now, trust):
-            self.note("names", path, ask("names", path))
+            self._note_read("names", path)
         else:
-            self.note("written", path, signature(found))
+            self.written(path, found)

@@ -11,7 +11,7 @@ from typing import Callable
 from build.elf import elf
 from build.memo import IS_ROOT, SIFS, Bench
 from build.trees import Node
-from gpubind.memo.files import unpacked
+from gpubind.memo.files import read_secret, unpacked
 
 Change = Callable[[Bench, random.Random], None]
 
@@ -104,7 +104,7 @@ def something_that_was_absent(bench: Bench, rng: random.Random) -> None:
     """A file, a directory or a link where a command has looked and found nothing."""
     asked: set[str] = set()
     for memo in bench.memos.iterdir():
-        kept = unpacked(memo.read_bytes())
+        kept = unpacked(memo.read_bytes(), memo.name, read_secret() or b"")
         questions = kept["trace"] if kept else {}
         for kind in ("lstat", "stat"):
             asked.update(path for path, answer in questions.get(kind, {}).items() if isinstance(answer, int))

@@ -236,7 +236,7 @@ def bench_in(base: Path) -> Iterator[Bench]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(answer.SWITCH, "on")
         patch.setattr(files, "directories", lambda: iter([str(bench.memos)]))
-        patch.setattr(answer, "directories", files.directories)
+        patch.setattr(files, "secret_directory", lambda: str(bench.base / "state"))
         patch.setattr(files, "_above", lambda path: [os.path.dirname(path)])  # the test may lie in root's /tmp
         patch.setattr(answer, "first_change", telling)
         patch.setattr(answer, "_answer", answering)

@@ -1,8 +1,8 @@
 """`python -m law --changes 5000 --seed 7`: the law of the memo, in several processes.
 
-After any change, the answer with the memo is the answer without it, byte for byte. Each command runs in a child of its
-own that has gpubind's modules, as a new process would after it had loaded them, and remembers nothing of other runs.
-Some answers without a memo are made by programs of their own, too.
+After any change, and after any error while an answer was made, the answer with the memo is the answer without it, byte
+for byte. Each command runs in a child of its own that has gpubind's modules, as a new process would after it had loaded
+them, and remembers nothing of other runs. Some answers without a memo are made by programs of their own, too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from build.changes import CHANGES
+from build.faults import FAULTS
 from build.memo import Bench, Outcome, bench_in
 
 from gpubind.memo.answer import SWITCH
@@ -40,8 +42,9 @@ _LATE = ("rich", "typer.rich", "pygments", "markdown_it", "gpubind.cli.render")
 PROGRAM = """
 import os, sys
 base = os.environ.pop("BASE")
-from gpubind.memo import answer, files
-files.directories = answer.directories = lambda: iter([f"{base}/memos"])
+from gpubind.memo import files
+files.directories = lambda: iter([f"{base}/memos"])
+files.secret_directory = lambda: f"{base}/state"
 files._above = lambda path: [base]
 import gpubind.host.programs
 gpubind.host.programs.PROGRAM_DIRECTORIES = (f"{base}/standard",)
@@ -128,6 +131,20 @@ class Law:
         self.done = []
         self.with_memo()
 
+    def bad_day(self) -> None:
+        """The command runs while something fails: whatever it answers, nothing of that may be kept."""
+        fault, words = self.rng.choice(FAULTS), self.bench.commands()[self.name]
+        if self.rng.random() < 0.5:
+            self.bench.settle()
+
+        def run() -> None:
+            with suppress(Exception), fault(self.rng):
+                self.bench.with_memo(words)
+
+        apart(run)
+        self.rng.random()  # the child has drawn from a copy
+        self.done.append(fault.__name__)
+
     def step(self, number: int) -> str:
         """One change; empty, or how the law was broken by it."""
         if number % STEPS == 0:
@@ -138,6 +155,8 @@ class Law:
         change = self.rng.choice(CHANGES)
         change(self.bench, self.rng)
         self.done.append(change.__name__)
+        if self.rng.random() < 0.4:
+            self.bad_day()
         kept, made = self.with_memo(), self.without()
         if kept != made:
             return f"with the memo: {kept}\nwithout: {made}"

@@ -32,7 +32,10 @@ CHANGES = {
     "and none": "rm -r /etc/gpubind",
     "another Apptainer": "cp /usr/bin/apptainer /mnt/a && cat /mnt/a > /usr/bin/apptainer",
 }
-TMPFS = ("mount --make-rprivate /", "mount -t tmpfs -o mode=755 memos /run", "mount -t tmpfs -o mode=1777 own /tmp")
+TMPFS = (
+    *("mount --make-rprivate /", "mount -t tmpfs -o mode=755 memos /run", "mount -t tmpfs -o mode=1777 own /tmp"),
+    *("mount -t tmpfs -o mode=755 homes /home", "install -d -m 700 -o user -g user /home/user"),
+)
 OF_ITS_OWN = (
     *TMPFS,
     "mount -t tmpfs upper /mnt",
@@ -60,7 +63,7 @@ SAME = f"""
 cmp $1/cold $1/first && cmp $1/cold $1/again && grep -q /libcuda.so $1/cold && echo same
 """
 SERVED = f"""
-served() {{ ({answers("-v")}) 2>&1 > /dev/null | grep -c '^memo: served$'; }}
+served() {{ ({answers("-vv")}) 2>&1 > /dev/null | grep -c '^memo: served$'; }}
 export GPUBIND_MEMO=on; served > /dev/null; served
 """
 USER = "su user -s /bin/sh"
@@ -80,12 +83,13 @@ def test_each_user_has_memos_of_their_own(trixie: Machine, rig: str) -> None:
     theirs = [f"{USER} -c {shlex.quote(script)} sh /tmp" for script in (SAME, SERVED)]
     lines = [
         *(*TMPFS, "mkdir -m 700 /run/own", "export XDG_RUNTIME_DIR=/run/own", *theirs),
-        *("export GPUBIND_MEMO=on", "root() { python3 -m gpubind plan -v --nv --json 2>&1 > /dev/null; }"),
-        *("root > /dev/null", "root", "ls -d /tmp/*/memo /run/*/memo", "ls /run/own"),
+        *("export GPUBIND_MEMO=on", "root() { python3 -m gpubind plan -vv --nv --json 2>&1 > /dev/null; }"),
+        *("root > /dev/null", "root", "find /tmp /run /home -name memo -o -name memo.key | sort"),
     ]
     done = run(trixie, rig, "\n".join(lines)).splitlines()
     number = f"{len(COMMANDS)}"
-    assert done == ["same", number, "memo: served", "/run/gpubind/memo", "/tmp/gpubind-1000/memo"]
+    users = ["/home/user/.cache/gpubind/memo", "/home/user/.local/state/gpubind/memo.key"]
+    assert done == ["same", number, "memo: served", *users, "/run/gpubind/memo", "/run/gpubind/memo.key"]
 
 
 def run(machine: Machine, rig: str, script: str) -> str:

@@ -93,11 +93,11 @@ def test_other_commands_have_no_memo(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "check", "apptainer", "wrap"])
-def test_with_v_the_user_is_told_whether_a_memo_served(
+def test_with_vv_alone_the_user_is_told_whether_a_memo_served(
     command: str, bench: Bench, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = bench.commands()[command]
-    words = (words[0], "-v", *words[1:])
+    words = (words[0], "-vv", *words[1:])
     told: list[str] = []
     whole = bench._outcome
 
@@ -108,25 +108,30 @@ def test_with_v_the_user_is_told_whether_a_memo_served(
 
     monkeypatch.setattr(bench, "_outcome", outcome)
     kept(bench, words)
-    assert told[0] == "memo: not served: nothing is kept for this command line"
+    assert told[0] == "memo: not served: there is no place for memos yet"
     assert told[-1] == "memo: served"
     version = bench.host / "sys/module/nvidia/version"
     version.write_text("550.54.15\n")
     bench.with_memo(words)
-    assert told[-1] == f"memo: not served: changed: {version}"
+    assert f"memo: not served: changed: {version}" in told
+    told.clear()
+    bench.with_memo((words[0], "-v", *words[2:]))
+    assert told == []
 
 
 def test_a_memo_of_another_form_is_none(bench: Bench) -> None:
     words = bench.commands()["plan"]
     kept(bench, words)
     (file,) = bench.memos.iterdir()
-    served, memo = bench.served, files.unpacked(file.read_bytes())
+    secret = files.read_secret()
+    assert secret is not None
+    served, memo = bench.served, files.unpacked(file.read_bytes(), file.name, secret)
     assert memo is not None
     for other in ({}, {**memo, "new": 1}, {**memo, "trace": {**memo["trace"], "new": {}}}):
-        file.write_bytes(files.packed(other))
+        file.write_bytes(files.packed(other, file.name, secret))
         file.chmod(0o600)
         agree(bench, words)
-    file.write_bytes(file.read_bytes().replace(files.FORM, files.FORM.replace(b"2", b"9")))
+    file.write_bytes(file.read_bytes().replace(files.FORM, files.FORM.replace(b"3", b"9")))
     agree(bench, words)
     assert bench.served == served
     assert first_change({"new": {}}) == "new"
@@ -147,17 +152,22 @@ def test_where_no_memo_can_be_written_nobody_is_told(bench: Bench, monkeypatch: 
     agree(bench, words)
 
 
-def test_a_link_in_the_place_of_the_directory_above_holds_no_memos(bench: Bench) -> None:
-    place = bench.base / "theirs"
-    place.mkdir(0o700)
-    (bench.base / "link").symlink_to("theirs")
-    (place / "memo").mkdir(0o700)
-    opened = files.open_directory(str(place / "memo"))
-    assert opened is not None
-    os.close(opened)
-    assert files.open_directory(str(bench.base / "link/memo")) is None
-    place.chmod(0o777)
-    assert files.open_directory(str(place / "memo")) is None
+def test_a_link_to_the_place_of_memos_counts_only_where_nobody_else_may_put_one(bench: Bench) -> None:
+    (bench.base / "theirs").mkdir(0o700)
+    (bench.base / "links").mkdir(0o700)
+    (bench.base / "links/link").symlink_to("../theirs")
+    (bench.base / "theirs/memo").mkdir(0o700)
+
+    def is_opened(path: str) -> bool:
+        opened = files.open_directory(str(bench.base / path))
+        if opened is not None:
+            os.close(opened)
+        return opened is not None
+
+    assert is_opened("links/link/memo")
+    (bench.base / "theirs").chmod(0o777)
+    assert not is_opened("links/link/memo")
+    assert not is_opened("theirs/memo")
 
 
 def test_a_memo_holds_no_value_of_a_variable_that_the_plan_does_not_print(bench: Bench) -> None:

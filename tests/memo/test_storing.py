@@ -56,7 +56,7 @@ def test_a_memo_that_others_may_write_or_a_link_to_one_is_none(bench: Bench, tmp
     file.chmod(0o666)
     bench.with_memo(words)
     file.unlink(missing_ok=True)
-    storing.write("x", files.packed(dict(MEMO)))
+    storing.write("x", dict(MEMO))
     os.symlink("x", file)
     bench.with_memo(words)
     assert bench.served == served
@@ -86,7 +86,7 @@ def test_roots_memos_lie_where_nobody_else_may_write(monkeypatch: pytest.MonkeyP
 def test_the_oldest_memos_go(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storing, "FILES_LIMIT", 3)
     for number in range(6):
-        storing.write(f"{number}", files.packed(dict(MEMO)))
+        storing.write(f"{number}", dict(MEMO))
         os.utime(bench.memos / f"{number}", (number, number))
     assert sorted(file.name for file in bench.memos.iterdir()) == ["3", "4", "5"]
 
