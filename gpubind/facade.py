@@ -72,6 +72,8 @@ def plan(
     for a malformed list file; `HostReadError`.
     """
     request = checked(request, has_list=listfile is not None)
+    for directory in request.cdi_directories:
+        host.dev.list(directory)  # a record that does not cover what is named cannot answer
     if start is not None:
         from gpubind.preparation import host_for, layout_of
 

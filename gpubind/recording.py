@@ -98,7 +98,7 @@ def _unfaithful(host: Host, question: Question, expected: str, answer: str) -> H
         "unfaithful-record",
         "the record would answer otherwise than this host, and is not written",
         where=host.driver.root,
-        why=f"asked for {asked or 'everything'}, the host answers `{first[0].strip()}` and the record `{first[1].strip()}`",
+        why=f"asked for {asked or 'a plan'}, the host answers `{first[0].strip()}`, the record `{first[1].strip()}`",
         hint="was the host changed meanwhile? Record it again; else it is a fault of gpubind: please report it",
     )
 

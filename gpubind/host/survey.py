@@ -30,7 +30,7 @@ from gpubind.tree.ldsoconf import read_ldsoconf
 RUN_TIMEOUT_S = 30.0
 DEPTH_LIMIT = 8
 
-ROCM_NAME = re.compile(r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace)|rocminfo$")
+ROCM_NAME = re.compile(r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace).*\.so|rocminfo$")
 """Names of which the facts of all that they need are kept."""
 DEPENDENCIES_LIMIT = 500
 
@@ -137,7 +137,7 @@ class _Survey:
         """ELF facts of what ROCm's libraries need, wherever it may be found: a closure is made of them."""
         cache = read_ldcache(self.tree)
         todo = [f"{path.rstrip('/')}/{name}" for path in sorted(self.listed) for name in self.listed[path]]
-        todo = [path for path in todo if ROCM_NAME.match(path.rpartition("/")[2]) and not path.endswith((".a", ".json"))]
+        todo = [path for path in todo if ROCM_NAME.match(path.rpartition("/")[2])]
         asked: set[str] = set()
         for path in todo:  # grows on the way
             elf = self.tree.elf(path)

@@ -1,8 +1,8 @@
 """SurveyedHost: a host that writes down what it is asked, and answers as the record of that will.
 
-Whatever asks a surveyed host, the fixed survey (`gpubind/host/survey.py`) or planning itself, is answered by the record,
-too: by construction. What a record keeps of a file is decided here alone. Facts instead of bodies, small texts as they
-are, and of the files that name people only what bears on a plan.
+Whatever the fixed survey (`gpubind/host/survey.py`) or a plan asks of a surveyed host, the record answers, too: by
+construction. What a record keeps of a file is decided here alone: facts instead of bodies, small texts as they are, and
+of files that name people only what bears on a plan.
 """
 
 from __future__ import annotations

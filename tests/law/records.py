@@ -1,0 +1,168 @@
+"""`python -m law.records --hosts 100 --seed 7`: a record answers what its host answers.
+
+Hosts by chance (`build/layouts.py`), each recorded, each asked many things by chance: plans, checks, explanations,
+lists of GPUs. The record's answer is the host's, byte for byte. What a record was not told of (`--list`,
+`--library-path`, `--cdi-dir`) it may refuse, and never answers otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from typing import NamedTuple, Optional
+
+from build.images import GLVND, MUSL, STATIC, glibc, image
+from build.layouts import CDI_DIRECTORY, LIBRARY_PATH, OWN_LIST, Layout, layout
+from build.trees import File, Spec
+
+import gpubind
+from gpubind.documents.explained import Answer, render_json
+from gpubind.documents.gpus import list_gpus, render_gpus_json
+from gpubind.errors import GpubindError, NotRecordedError
+from gpubind.explanation import explain
+from gpubind.formats.record import parse_record
+from gpubind.host import Host, ListFile
+from gpubind.host.recorded import RecordedHost
+from gpubind.image import Image
+from gpubind.like.flavours import FLAVOURS
+from gpubind.model import CAPABILITIES, Request
+from gpubind.plain import text_of
+from gpubind.request import SOURCES
+from gpubind.runtimes import RUNTIMES
+from gpubind.sources.vendors import read_inventories
+
+ASKED = 200
+"""Questions to each host."""
+SIDES = ("auto", "host", "image")
+NAMES = (
+    "libcuda.so.1",
+    "libcuda.so",
+    "nvidia-smi",
+    "libnvidia-gone.so.1",
+    "gsp_ga10x.bin",
+    "libamdhip64.so.6",
+    "nvidia0",
+)
+LEVELS: Spec = {"/usr/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v3/libcuda.so.1": File(b"")}
+IMAGES: tuple[tuple[Spec, ...], ...] = (
+    *((glibc(newest),) for newest in ("2.17", "2.31", "2.41")),
+    *((glibc("2.36"), GLVND), (glibc("2.36"), LEVELS), (MUSL,), (STATIC,)),
+)
+
+
+class Question(NamedTuple):
+    """Something to ask, and whether a record may have to refuse it."""
+
+    request: Request
+    listfile: Optional[ListFile]
+    image: Optional[Image]
+    backend: Optional[str]
+    name: str
+    may_be_refused: bool
+
+
+def question(rng: random.Random, at: Layout) -> Question:
+    """A question by *rng* about the host of *at*."""
+    like = rng.choice((None, None, None, None, *FLAVOURS))
+    devices = ("nvidia.com/gpu=all", "nvidia.com/gpu=0", "vendor.com/x=all", "amd.com/gpu=0")
+    library_path = rng.choice(((), at.library_path, tuple(path for path in LIBRARY_PATH if rng.random() < 0.3)))
+    directories = rng.choice(((), (), at.cdi_directories, (CDI_DIRECTORY,)))
+    listfile = rng.choice((None, None, None, at.listfile, OWN_LIST))
+    request = Request(
+        vendors=rng.choice(((), ("nvidia",), ("amd",), ("nvidia", "amd"))),
+        caps=rng.choice((None, None, CAPABILITIES, ("compute", "utility"), ("graphics", "compat32"))),
+        source=rng.choice((*SOURCES, "auto", "auto")),
+        completion=rng.random() < 0.8,
+        library_path=library_path,  # type: ignore[arg-type]
+        like=like,
+        vendor_neutral=rng.choice(SIDES),  # type: ignore[arg-type]
+        gpus=rng.choice((None, None, None, "all", "none", "0", "1", "GPU-0", "0:0/0")),
+        cdi_directories=directories,
+        cdi_devices=rng.choice(((), (), (), (), (rng.choice(devices),))),
+        userspace=rng.choice(SIDES),  # type: ignore[arg-type]
+        cuda_compat=rng.choice(SIDES),  # type: ignore[arg-type]
+        libc=rng.choice(SIDES),  # type: ignore[arg-type]
+    )
+    unknown = [path for path in library_path if path not in at.library_path]
+    unknown += [path for path in directories if path not in at.cdi_directories]
+    return Question(
+        request,
+        listfile,
+        image(*rng.choice(IMAGES)) if rng.random() < 0.4 and like is None else None,
+        rng.choice((None, None, None, *RUNTIMES)),
+        rng.choice(NAMES),
+        bool(unknown) or listfile not in (None, at.listfile),
+    )
+
+
+def answer(host: Host, asked: Question) -> str:
+    """What commands print for *asked* on *host*."""
+    told: list[str] = []
+    try:
+        found = read_inventories(host, Request(vendors=asked.request.vendors, gpus=asked.request.gpus))
+        told.append(render_gpus_json(list_gpus(found.inventories, asked.request.gpus, host.environ)))
+    except NotRecordedError:
+        raise
+    except GpubindError as error:
+        told.append(_told(error))
+    try:
+        backend = asked.backend if asked.request.like is None else None
+        start = gpubind.open_runtime(host, backend) if backend is not None else None
+        made = gpubind.plan(host, asked.request, asked.listfile, asked.image, start=start)
+        told.append(made.to_json())
+        findings = gpubind.check(host, made, asked.image, backend=backend)
+        told.append(text_of(gpubind.check_document(made, findings, asked.image)))
+        told.append(render_json(Answer(asked.name, explanation=explain(made, asked.name))))
+    except NotRecordedError:
+        raise
+    except GpubindError as error:
+        told.append(_told(error))
+    return "\n".join(told)
+
+
+def _told(error: GpubindError) -> str:
+    return "\n".join((error.code, error.what, error.where, error.why, error.hint))
+
+
+def broken(seed: str, asked: int = ASKED) -> str:
+    """How the law is broken by the host of *seed*; empty if it is not."""
+    rng = random.Random(seed)
+    at = layout(rng)
+    wanted = Request(library_path=at.library_path, cdi_directories=at.cdi_directories)  # type: ignore[arg-type]
+    text = gpubind.record(at.host, request=wanted, listfile=at.listfile)
+    recorded = RecordedHost(parse_record(text.encode()), at.host.label)
+    for number in range(asked):
+        said = question(rng, at)
+        expected = answer(at.host, said)
+        try:
+            told = answer(recorded, said)
+        except NotRecordedError as error:
+            if said.may_be_refused:
+                continue
+            return f"seed {seed}, question {number}: {said}\nnot recorded: {error.where}"
+        if told != expected:
+            pairs = zip(expected.splitlines(), told.splitlines())
+            first = next((pair for pair in pairs if pair[0] != pair[1]), ("more", "less"))
+            return f"seed {seed}, question {number}: {said}\nhost: {first[0]}\nrecord: {first[1]}"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=100)
+    parser.add_argument("--asked", type=int, default=ASKED, help="questions to each [200]")
+    parser.add_argument("--seed", default="1")
+    said = parser.parse_args()
+    faults = 0
+    for number in range(said.hosts):
+        fault = broken(f"{said.seed}:{number}", said.asked)
+        if fault:
+            faults += 1
+            sys.stdout.write(f"{fault}\n")
+    sys.stdout.write(f"{said.hosts} hosts, {said.asked} questions each, {faults} broken\n")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
