@@ -112,14 +112,14 @@ def _questions(host: Host, own: Request, listfile: Optional[ListFile]) -> Iterat
             everything = at._replace(vendors=VENDORS, caps=CAPABILITIES)
             yield Question(at, backends=tuple(RUNTIMES))
             yield Question(everything)
-            yield Question(everything._replace(libc="host", userspace="host"), image=image)
-            yield Question(everything._replace(completion=False))
-            yield from (Question(everything._replace(vendors=("nvidia",), source=source)) for source in SOURCES)
+            in_image = everything._replace(libc="host", userspace="host")
+            yield Question(in_image._replace(completion=False), image=image)
+            yield from (Question(in_image._replace(source=source), image=image) for source in SOURCES)
             devices = tuple(read_registry(host.lenient, directories).devices)
             if devices:
-                yield Question(at._replace(cdi_devices=devices, source="cdi"))
+                yield Question(in_image._replace(cdi_devices=devices, source="cdi"), image=image)
             if listfile is not None:
-                yield from (Question(at._replace(vendors=(vendor,)), listfile) for vendor in VENDORS)
+                yield from (Question(in_image._replace(vendors=(vendor,)), listfile, image) for vendor in VENDORS)
     for flavour in FLAVOURS:
         yield from (Question(Request(vendors=vendors, like=flavour)) for vendors in (("nvidia",), ("amd",), VENDORS))
 

@@ -91,7 +91,7 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
         if name is not None and (name, file.compat32) in images:
             group, why = images[name, file.compat32]
             decisions += left_out(file, group.rule, why)
-        elif file.path in unfit:
+        elif file.path in unfit and (file.userspace or unfit[file.path].rule != "dependency"):
             decisions += left_out(file, unfit[file.path].rule, unfit[file.path].message)
             refused += [(file, unfit[file.path])] if name != "rocm" else []
         elif file.path in theirs:

@@ -262,12 +262,10 @@ def mi300x() -> RecordedHost:
 
 
 def main(path: str) -> None:
-    from gpubind import __version__
-    from gpubind.formats.record import dump_record
-    from gpubind.host.survey import survey
+    import gpubind
 
     with open(path, "w") as file:
-        file.write(dump_record(survey(mi300x(), DESCRIPTION), __version__))
+        file.write(gpubind.record(mi300x(), DESCRIPTION))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import traceback
 from typing import NamedTuple, Optional
 
 from build.images import GLVND, MUSL, STATIC, glibc, image
@@ -156,10 +157,14 @@ def main() -> int:
     said = parser.parse_args()
     faults = 0
     for number in range(said.hosts):
-        fault = broken(f"{said.seed}:{number}", said.asked)
+        try:
+            fault = broken(f"{said.seed}:{number}", said.asked)
+        except Exception:  # noqa: BLE001 - the other hosts have their turn
+            fault = f"seed {said.seed}:{number}\n{traceback.format_exc()}"
         if fault:
             faults += 1
             sys.stdout.write(f"{fault}\n")
+            sys.stdout.flush()
     sys.stdout.write(f"{said.hosts} hosts, {said.asked} questions each, {faults} broken\n")
     return 1 if faults else 0
 

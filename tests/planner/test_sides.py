@@ -145,3 +145,10 @@ def test_a_manifest_of_rocm_whose_library_stays_behind_stays_too() -> None:
 def test_a_host_without_rocm_is_told_where_the_image_has_none() -> None:
     sided = with_rocm(host_side((), Request(), fit_of("rocm", False)), (), (), Request(), fit_of("rocm", False))
     assert [finding.code for finding in sided.findings] == ["userspace-missing"]
+
+
+def test_what_rocm_lacks_in_an_image_says_nothing_about_another_vendors_claim_on_the_same_file() -> None:
+    nvidias, amds = library("libx.so.1"), library("libx.so.1", userspace=True)
+    fit = ImageFit(FACTS, {nvidias.path: Unfit("dependency", "libstdc++.so.6")}, ())
+    assert host_side((nvidias,), Request(), fit)[::2] == ((nvidias,), ())
+    assert host_side((amds,), Request(), fit).files == ()
