@@ -4,7 +4,7 @@
 # make fuzz   N mutated inputs for every parser and document (N=1000000 for a night); a failing one is kept as a test
 # make bench  speed, as ratios in one run
 # make bench-big  how time and memory grow with what there is to look at
-# make law    the law of the memo after N changes (N=5000)
+# make law    the law of the memo after N changes (N=5000), that of records on RECORDED hosts (RECORDED=25)
 # make dist   the wheel, the source archive, gpubind.pyz (one file, any Python >= 3.9) and the man page, in dist/
 # make fix    format and mend what ruff can
 
@@ -15,6 +15,7 @@ HOST   := debian13-nvidia550
 
 fuzz: N ?= 100000
 law:  N ?= 5000
+law:  RECORDED ?= 25
 
 .PHONY: demo test live fuzz bench bench-big law dist fix clean
 
@@ -47,6 +48,7 @@ bench: $(VENV)/installed-test
 
 law: $(VENV)/installed-test
 	PYTHONPATH=tests:. $(BIN)/python -m law --changes $(N) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests:. $(BIN)/python -m law.records --hosts $(RECORDED) $(if $(SEED),--seed $(SEED))
 
 bench-big: $(VENV)/installed-test
 	$(BIN)/python benchmarks/growth.py

@@ -25,8 +25,8 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.model import Missing, Request, RootedPath
 from gpubind.tree.live import LiveTree
 
-SEEDS = int(os.environ.get("GPUBIND_LAW_RECORDS", "10"))
-"""Hosts of the sample; `make law` tries more."""
+HOSTS_TRIED, ASKED = 6, 30
+"""`make law` tries more."""
 SITE = "/opt/site/nvidia/550/lib64"
 STORE = "/nix/store/0a1b2c-nvidia-x11/lib"
 TESLA, LEGACY = (f"/usr/lib/x86_64-linux-gnu/nvidia/{name}" for name in ("tesla-470", "legacy-390xx"))
@@ -57,9 +57,9 @@ def again(made: Host, request: Request = Request()) -> RecordedHost:  # noqa: B0
     return RecordedHost(parse_record(gpubind.record(made, request=request).encode()), made.label)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(HOSTS_TRIED))
 def test_a_record_answers_what_its_host_answers_whatever_the_layout_and_the_options(seed: int) -> None:
-    assert broken(f"sample:{seed}", 20) == ""
+    assert broken(f"sample:{seed}", ASKED) == ""
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -140,9 +140,7 @@ def test_a_record_that_would_answer_otherwise_is_an_error(tmp_path: Path) -> Non
 
 
 def test_of_the_processor_a_record_has_what_the_loader_asks_for() -> None:
-    text = (
-        "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: avx2 fma\nserial\t: 7\n\nprocessor\t: 1\nflags\t: none\n"
-    )
+    text = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: avx2 fma\nserial\t: 7\n\nflags\t: none\n"
     recorded = again(host(rhel(), kernel(), {"/proc/cpuinfo": text}))
     assert recorded.dev.read("/proc/cpuinfo") == b"vendor_id\t: GenuineIntel\nflags\t\t: avx2 fma\n"
 

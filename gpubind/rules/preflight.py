@@ -159,7 +159,7 @@ def _container(host: Host, plan: Plan, image: Image, brought: Brought, words: Op
 
 
 def _processor(host: Host) -> Optional[Cpu]:
-    """The host's processor, as far as the loader asks; None if it is not known: no record has it."""
+    """The host's processor, as far as the loader asks; None if it is not known: older records have none."""
     data = host.lenient.dev.read("/proc/cpuinfo", CPUINFO_LIMIT)
     return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
 
