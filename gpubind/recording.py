@@ -78,15 +78,16 @@ def record(
     surveyed = SurveyedHost(host)
     look_around(surveyed)
     questions = tuple(_questions(surveyed, request, listfile))
-    expected = [_answer(surveyed, question) for question in questions]
+    expected = [_answer(surveyed.anew(), question) for question in questions]
     text = dump_record(surveyed.recorded(description, hostname), __version__)
     if len(text) > SIZE_LIMIT:
         why = f"{len(text)} bytes; {SIZE_LIMIT} can be read again"
         raise HostReadError("unreadable-file", "this host is too large for a record", where=host.driver.root, why=why)
-    replayed = RecordedHost(parse_record(text.encode()), host.label)
+    again = parse_record(text.encode())
     for question, answer in zip(questions, expected):
-        if _answer(replayed, question) != answer:
-            raise _unfaithful(host, question, answer, _answer(replayed, question))
+        replayed = _answer(RecordedHost(again, host.label), question)
+        if replayed != answer:
+            raise _unfaithful(host, question, answer, replayed)
     return text
 
 

@@ -113,10 +113,14 @@ def run(*words: str, environ: Optional[dict[str, str]] = None) -> subprocess.Com
     )
 
 
-@pytest.mark.parametrize("field", ["library_path", "cdi_directories"])
-def test_a_directory_in_somebodys_home_is_refused(field: str) -> None:
+@pytest.mark.parametrize(
+    "request_",
+    [Request(library_path=(RootedPath("/home/alice/lib"),)), Request(cdi_directories=("/root/cdi",))],
+    ids=["library-path", "cdi-dir"],
+)
+def test_a_directory_in_somebodys_home_is_refused(request_: Request) -> None:
     with pytest.raises(UsageError, match="home") as caught:
-        gpubind.record(host(rhel(), kernel()), request=Request(**{field: ("/home/alice/nvidia",)}))
+        gpubind.record(host(rhel(), kernel()), request=request_)
     assert caught.value.code == "home-in-record"
 
 

@@ -90,10 +90,10 @@ def is_in_a_home(path: str) -> bool:
 class SurveyedTree(Tree):
     """*tree*, with the answers to all that it is asked in *kept*."""
 
-    def __init__(self, tree: Tree, kept: Optional[_Kept] = None) -> None:
+    def __init__(self, tree: Tree, kept: _Kept) -> None:
         super().__init__(tree.root)
         self._tree = tree
-        self._kept = _Kept() if kept is None else kept
+        self._kept = kept
 
     @cached_property
     def lenient(self) -> Tree:
@@ -181,7 +181,7 @@ class SurveyedTree(Tree):
     def _keep(self, path: str, fact: str, answer: _Fact) -> _Fact:
         """*answer*, written down as that *fact* of *path*."""
         if not _is_unrecorded(answer):
-            self._kept.add(path, self._entry(path)._replace(**{fact: answer}))
+            self._kept.add(path, self._entry(path)._replace(**{fact: answer}))  # type: ignore[arg-type]  # as its field
         return answer
 
     def _body(self, path: str) -> Union[bytes, Missing]:
@@ -238,15 +238,26 @@ class SurveyedHost(Host):
     """
 
     def __init__(self, host: Host) -> None:
+        self._host = host
+        self._kept = _Kept(), _Kept()
+        self._begin()
         self.label = host.label
-        self.driver: Tree = SurveyedTree(host.driver)
-        self.dev: Tree = self.driver if host.dev is host.driver else SurveyedTree(host.dev)
         environ = {name: _without_homes(value) for name, value in sorted(host.environ.items())}
         self.environ = {name: value for name, value in environ.items() if value}
         self.uname, self.identity = host.uname, host.identity
-        self._host = host
         self._lists = {name: host.liblist(name) for name in LIST_FILES}
         self._runs: dict[tuple[str, ...], Union[RunResult, Missing]] = {}
+
+    def _begin(self) -> None:
+        self.driver: Tree = SurveyedTree(self._host.driver, self._kept[0])
+        apart = self._host.dev is not self._host.driver
+        self.dev: Tree = SurveyedTree(self._host.dev, self._kept[1]) if apart else self.driver
+
+    def anew(self) -> SurveyedHost:
+        """This host as a command finds it: its trees remember nothing of what others asked."""
+        host = copy(self)
+        host._begin()
+        return host
 
     @property
     def lenient(self) -> Host:
@@ -272,7 +283,7 @@ class SurveyedHost(Host):
             hostname=hostname,
             driver=driver.recorded(),
             dev=None if dev is driver else dev.recorded(),
-            environ=self.environ,
+            environ=dict(self.environ),
             release=self.uname.release,
             machine=self.uname.machine,
             euid=self.identity.euid,

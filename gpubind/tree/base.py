@@ -75,15 +75,6 @@ class Tree:
             self._resolved[path] = answer
         return answer
 
-    def steps(self, path: str) -> tuple[str, ...]:
-        """Each path that the way to what *path* leads to goes over: each component, each link, and what it leads to.
-
-        They hold no link in their parents. The last one may be missing: there the way ends.
-        """
-        seen: dict[str, Union[Stat, Missing]] = {}
-        self._walk(RootedPath("/"), path, depth=SHORTCUTS, seen=seen)
-        return tuple(seen)
-
     def lstat(self, path: str) -> Union[Stat, Missing]:
         """The facts of *path* itself: links in its parents are followed, a link at its end is not."""
         here = self._without_links_above(path)
@@ -245,12 +236,10 @@ class Tree:
         kind = found.stat.kind
         return found.path if kind == "file" else Missing("unreadable", f"a {kind}, not a regular file")
 
-    def _walk(
-        self, at: RootedPath, path: str, depth: int = 0, seen: Optional[dict[str, Union[Stat, Missing]]] = None
-    ) -> Union[RootedPath, Missing]:
+    def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
         """Where *path* leads from the resolved directory *at*. This loop is most of what planning costs.
 
-        *depth*: of links in links. *seen*: where the facts of every path on the way are written down.
+        *depth*: of links in links.
         """
         stats = self._stats
         todo = path.split("/")[::-1]
@@ -267,8 +256,6 @@ class Tree:
             if found is None:
                 spend("lookups")
                 found = stats[here] = self._lstat(here)
-            if seen is not None:
-                seen[here] = found
             if isinstance(found, Missing):
                 return found
             if found.kind == "link":
