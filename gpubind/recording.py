@@ -16,6 +16,7 @@ from gpubind.budget import bounded, renew
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.facade import check, plan
 from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.formats.liblist import parse_liblist
 from gpubind.formats.record import (
     SIZE_LIMIT,
     RecordedDirectory,
@@ -64,10 +65,12 @@ def record(
     """*host* as the text of a record: what `--host FILE` reads.
 
     It answers whatever *host* answers, also to requests with the `library_path` and `cdi_directories` of *request* and
-    with *listfile*. Errors: `UsageError` (code `home-in-record`) for such a directory in somebody's home;
-    `HostReadError` (code `unfaithful-record`) where the record would answer otherwise than the host.
+    with *listfile*. Errors: `UsageError` (code `home-in-record`) for such a directory in somebody's home; `FormatError`
+    for a malformed list file; `HostReadError` (code `unfaithful-record`) where the record would answer otherwise.
     """
     request = checked(request)
+    if listfile is not None:
+        parse_liblist(listfile.data, listfile.label)
     for path in (*request.library_path, *request.cdi_directories):
         if is_in_a_home(path):
             why, hint = "a record names nobody", "record the host without it, or have it elsewhere"
@@ -126,7 +129,7 @@ def _questions(host: Host, own: Request, listfile: Optional[ListFile]) -> Iterat
 
 
 def _answer(host: Host, question: Question) -> str:
-    """What *host* answers, as a text. Errors: `BoundError`."""
+    """What *host* answers, as a text. Errors: `BoundError`; `HostReadError` where the host could not be looked at."""
     renew(RECORD_TIMES)
     try:
         made = plan(host, question.request, question.listfile, question.image)
@@ -134,9 +137,9 @@ def _answer(host: Host, question: Question) -> str:
     except NothingToBindError as error:
         made = empty_plan(GPUBIND, None, question.request.vendors)
         texts = [_told(error)]
-    except BoundError:
-        raise
     except GpubindError as error:
+        if isinstance(error, BoundError) or error.code == "unreadable-file":
+            raise
         return _told(error)
     for backend in (None, *question.backends):
         texts += map(str, check(host, made, question.image, backend=backend))

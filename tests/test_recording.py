@@ -17,9 +17,9 @@ from law.records import broken
 
 import gpubind
 from gpubind.data import HOSTS
-from gpubind.errors import HostReadError, NotRecordedError, UsageError
+from gpubind.errors import FormatError, HostReadError, NotRecordedError, UsageError
 from gpubind.formats.record import parse_record
-from gpubind.host import Host
+from gpubind.host import Host, ListFile
 from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Missing, Request, RootedPath
@@ -122,6 +122,11 @@ def test_a_directory_in_somebodys_home_is_refused(request_: Request) -> None:
     with pytest.raises(UsageError, match="home") as caught:
         gpubind.record(host(rhel(), kernel()), request=request_)
     assert caught.value.code == "home-in-record"
+
+
+def test_a_malformed_list_is_told_and_no_record_is_written() -> None:
+    with pytest.raises(FormatError, match="list file"):
+        gpubind.record(host(rhel(), kernel()), listfile=ListFile("mine.conf", b"[none\n", shipped=False))
 
 
 class Changing(LiveTree):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import tempfile
 import traceback
 from typing import NamedTuple, Optional
 
 from build.images import GLVND, MUSL, STATIC, glibc, image
 from build.layouts import CDI_DIRECTORY, LIBRARY_PATH, OWN_LIST, Layout, layout
-from build.trees import File, Spec
+from build.trees import File, Hidden, Node, Spec, make_tree
 
 import gpubind
 from gpubind.documents.explained import Answer, render_json
@@ -24,6 +25,8 @@ from gpubind.errors import GpubindError, NotRecordedError
 from gpubind.explanation import explain
 from gpubind.formats.record import parse_record
 from gpubind.host import Host, ListFile
+from gpubind.host.base import Ignored
+from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.image import Image
 from gpubind.like.flavours import FLAVOURS
@@ -35,6 +38,8 @@ from gpubind.sources.vendors import read_inventories
 
 ASKED = 200
 """Questions to each host."""
+MOUNTED = 0.3
+"""The share of hosts that are real files; they have no device nodes."""
 SIDES = ("auto", "host", "image")
 NAMES = (
     "libcuda.so.1",
@@ -61,6 +66,24 @@ class Question(NamedTuple):
     backend: Optional[str]
     name: str
     may_be_refused: bool
+
+
+class Mounted(LiveHost):
+    """A host in a real directory tree, asked as a record is: as another machine."""
+
+    def __init__(self, root: str, like: Host) -> None:
+        super().__init__(root, root)
+        self.local = None  # type: ignore[assignment]
+        self.environ = like.environ
+
+    def ignored(self) -> tuple[Ignored, ...]:
+        return ()
+
+
+def mounted(at: Layout, root: str) -> Host:
+    """The host of *at* as real files, as far as any user can make them."""
+    make_tree(root, {path: item for path, item in at.spec.items() if not isinstance(item, (Node, Hidden))})
+    return Mounted(root, at.host)
 
 
 def question(rng: random.Random, at: Layout) -> Question:
@@ -128,14 +151,20 @@ def _told(error: GpubindError) -> str:
 
 def broken(seed: str, asked: int = ASKED) -> str:
     """How the law is broken by the host of *seed*; empty if it is not."""
+    with tempfile.TemporaryDirectory() as place:
+        return _broken(seed, asked, place)
+
+
+def _broken(seed: str, asked: int, place: str) -> str:
     rng = random.Random(seed)
     at = layout(rng)
     wanted = Request(library_path=at.library_path, cdi_directories=at.cdi_directories)  # type: ignore[arg-type]
-    text = gpubind.record(at.host, request=wanted, listfile=at.listfile)
-    recorded = RecordedHost(parse_record(text.encode()), at.host.label)
+    host: Host = mounted(at, place) if rng.random() < MOUNTED else at.host
+    text = gpubind.record(host, request=wanted, listfile=at.listfile)
+    recorded = RecordedHost(parse_record(text.encode()), host.label)
     for number in range(asked):
         said = question(rng, at)
-        expected = answer(at.host, said)
+        expected = answer(host, said)
         try:
             told = answer(recorded, said)
         except NotRecordedError as error:

@@ -273,7 +273,7 @@ def test_a_damaged_elf_file_has_an_identification_but_no_facts(make: Make) -> No
     assert isinstance(tree.ident("/b.so"), NotElf)
 
 
-# find, has, lacks, names, text, steps.
+# find, has, lacks, names, text.
 
 
 def test_one_question_tells_where_a_path_leads_and_what_is_there(make: Make) -> None:
@@ -285,28 +285,6 @@ def test_one_question_tells_where_a_path_leads_and_what_is_there(make: Make) -> 
     assert (tree.has("/link"), tree.has("/dangling"), tree.lacks("/dangling"), tree.lacks("/link")) == (1, 0, 1, 0)
     assert (tree.text("/link"), tree.text("/dangling"), tree.text("/a")) == ("text", None, None)
     assert (tree.names("/a"), tree.names("/link"), tree.names("/none")) == (("file",), (), ())
-
-
-@pytest.mark.parametrize(
-    ("path", "steps"),
-    [
-        ("/a/b/f", ("/a", "/a/b", "/a/b/f")),
-        ("/up/f", ("/up", "/a", "/a/b", "/a/b/f")),
-        ("/a/b/far", ("/a", "/a/b", "/a/b/far", "/up", "/a/b/f")),
-        ("/a/../a/./b", ("/a", "/a/b")),
-        ("/a/none/f", ("/a", "/a/none")),
-        ("/loop/f", ("/loop",)),
-        ("/", ()),
-    ],
-)
-def test_steps_are_all_that_the_way_goes_over_whatever_was_asked_before(
-    make: Make, path: str, steps: tuple[str, ...]
-) -> None:
-    spec: Spec = {"/a/b/f": b"", "/up": Link("a/b"), "/a/b/far": Link("/up/f"), "/loop": Link("loop")}
-    tree = make(spec)
-    assert tree.steps(path) == steps
-    tree.resolve("/a/b/far")
-    assert tree.steps(path) == steps
 
 
 # The kernel's own answer: openat2(2) with RESOLVE_IN_ROOT.
