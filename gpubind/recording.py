@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 
 from gpubind import __version__
 from gpubind.arch import Architecture, architecture
-from gpubind.budget import bounded, renew
+from gpubind.budget import renew
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.facade import check, plan
 from gpubind.formats.elf import ElfFacts, ElfIdent
@@ -38,6 +38,7 @@ from gpubind.request import SOURCES, checked
 from gpubind.runtimes import RUNTIMES
 from gpubind.sources.cdi.registry import read_registry
 from gpubind.tree.recorded import RecordedTree
+from gpubind.verb import verb
 
 RECORD_TIMES = 10
 """Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
@@ -53,7 +54,7 @@ class Question(NamedTuple):
     """The runtimes for which the plan is checked, beside the check for none."""
 
 
-@bounded
+@verb
 def record(
     host: Host,
     description: str = "",

@@ -99,7 +99,11 @@ class SurveyedTree(Tree):
     @cached_property
     def lenient(self) -> Tree:
         lenient = self._tree.lenient
-        return self if lenient is self._tree else SurveyedTree(lenient, self._kept)
+        if lenient is self._tree:
+            return self
+        made = SurveyedTree(lenient, self._kept)
+        made.unseen = self.unseen
+        return made
 
     def recorded(self) -> RecordedRoot:
         """What was asked so far, as a record keeps it."""

@@ -97,5 +97,5 @@ class RecordedTree(Tree):
             what,
             where=path,
             why="it was made by a survey that did not look there",
-            hint="record the host again with this version of gpubind, or plan on the host itself",
+            hint="record the host again, with the same --library-path, --cdi-dir and --list, or plan on the host",
         )
