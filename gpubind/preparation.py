@@ -118,7 +118,7 @@ def _first_of(names: Iterable[str], image: str, environ: Mapping[str, str]) -> R
     hint = "install one of them, or name another with --backend"
     stores = [name for name in RUNTIMES if RUNTIMES[name].store is not None and find_program(name, environ)]
     if image_form(image) == "registry" and stores:
-        hint = f"{stores[0]} starts it by its name alone: `{image.partition('://')[2]}`"
+        hint = f"{stores[0]} starts it by its name: `{image.partition('://')[2]}`"
     raise RuntimeLimitError("no-runtime", "no runtime for this image is in PATH", where=image, why=why, hint=hint)
 
 

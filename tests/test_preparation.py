@@ -94,7 +94,7 @@ def test_the_first_that_is_there_and_starts_such_an_image_is_taken(tmp_path: Pat
 def test_who_has_docker_alone_is_told_its_name_for_an_image_of_a_registry(tmp_path: Path) -> None:
     with pytest.raises(RuntimeLimitError, match="no-runtime") as caught:
         choose_runtime("docker://ubuntu:24.04", programs_in(tmp_path, "docker"))
-    assert caught.value.hint == "docker starts it by its name alone: `ubuntu:24.04`"
+    assert caught.value.hint == "docker starts it by its name: `ubuntu:24.04`"
 
 
 def test_a_name_that_is_nothing_here_is_a_stores_or_else_the_matter_of_whoever_is_there(tmp_path: Path) -> None:
