@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.blob import sparse
 from gpubind.budget import BOUNDS, LINKS_LIMIT
 from gpubind.cli import settings
 from gpubind.formats import cdi, ldcache, liblist, oci, record, shell, yaml
@@ -80,6 +81,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "a list file": (_bytes(host_files.FILE_LIMIT), f"{liblist.ENTRIES_LIMIT:,}", f"{liblist.LINE_LIMIT:,}"),
     "layers": (str(images.LAYERS_LIMIT), f"{layers.STEPS_LIMIT:,}"),
     "records before a member of an archive": (str(archives.RECORDS_LIMIT),),
+    "the map of a sparse file in an archive": (f"{sparse.PIECES_LIMIT:,}",),
     "unpacking one blob": ("200", "64 MiB"),
     "squashfs": (f"{squashfs.NAMES_LIMIT:,}", _bytes(squashfs.LISTED_LIMIT), _bytes(squashfs.FILE_UNPACKED_LIMIT)),
     "links on the way to a file": (str(LINKS_LIMIT),),

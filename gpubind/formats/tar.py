@@ -60,8 +60,10 @@ class TarHeader(NamedTuple):
     """Whether the type is the one from before directories had their own: then a name that ends in a slash is one's."""
     sparse: bool
     """Whether the data behind it is not what the file holds."""
+    old_sparse: bool
+    """Whether it is sparse in GNU tar's old format, with its map in the header and behind it."""
     more: bool
-    """Whether blocks with a sparse file's map come before the data."""
+    """Whether blocks with the rest of that map come before the data."""
 
 
 def parse_tar_header(block: bytes) -> Optional[TarHeader]:
@@ -103,6 +105,7 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
         _number(minor, 337) & 0xFFFFFFFF if node else 0,
         type_flag == b"\0",
         sparse,
+        sparse,
         sparse and bool(block[482]),
     )
 
@@ -112,7 +115,12 @@ def parse_pax(data: bytes) -> dict[str, str]:
 
     Errors: `FormatError` (code `bad-archive`) with the byte offset.
     """
-    attributes = {}
+    return dict(parse_pax_pairs(data))
+
+
+def parse_pax_pairs(data: bytes) -> list[tuple[str, str]]:
+    """Return the attributes as `parse_pax` does, those too that come several times."""
+    pairs = []
     at = 0
     while at < len(data) and data[at]:
         space = data.find(b" ", at, at + 9)
@@ -125,9 +133,37 @@ def parse_pax(data: bytes) -> dict[str, str]:
         name, equals, value = data[space + 1 : end - 1].partition(b"=")
         if not equals:
             raise _damaged("a pax attribute without a value", at)
-        attributes[name.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        pairs.append((name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")))
         at = end
-    return attributes
+    return pairs
+
+
+def parse_sparse_block(fields: bytes) -> list[int]:
+    """Return the offsets and lengths in a piece of the old GNU format's map, up to the first empty field."""
+    numbers: list[int] = []
+    for at in range(0, len(fields), 24):
+        if not fields[at] and not fields[at + 12]:
+            break
+        numbers += [_length(fields[at : at + 12], at), _length(fields[at + 12 : at + 24], at)]
+    return numbers
+
+
+def sparse_pairs(pairs: list[tuple[str, str]]) -> list[int]:
+    """Return the offsets and lengths in the attributes of a sparse file of format 0.0 or 0.1; none in others."""
+    texts = [text for name, text in pairs if name in ("GNU.sparse.offset", "GNU.sparse.numbytes")]
+    texts += [each for name, text in pairs if name == "GNU.sparse.map" for each in text.split(",")]
+    return [_decimal({"GNU.sparse.map": text}, "GNU.sparse.map", 0) for text in texts]
+
+
+def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
+    """Return the offsets and lengths of the map that *data* of format 1.0 begins with, and its bytes."""
+    count, newline, rest = data.partition(b"\n")
+    if not newline or not count.isdigit() or len(count) > 9:
+        raise _damaged("a sparse file without its map", 0)
+    lines = rest.split(b"\n", 2 * int(count))[: 2 * int(count)]
+    if len(lines) < 2 * int(count) or not all(line.isdigit() and len(line) < 20 for line in lines):
+        raise _damaged("a sparse file without its map", 0)
+    return [int(line) for line in lines], len(count) + 1 + sum(len(line) + 1 for line in lines)
 
 
 def completed(header: TarHeader, attributes: dict[str, str]) -> TarHeader:

@@ -13,6 +13,7 @@ from typing import Optional, Union
 from gpubind.answers import ABSENT
 from gpubind.arch import ARCHITECTURES
 from gpubind.blob.base import Blob, Bytes, Part
+from gpubind.blob.sparse import open_sparse
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.image.layers import Directory, Entry, Layers
 from gpubind.model import HostPath, Missing, RootedPath, Stat
@@ -78,7 +79,7 @@ class Near:
         found = self._layers.find(directory)
         for entry in found.children.values() if isinstance(found, Directory) else ():
             limit = TEXT_LIMIT if entry.ident is None else ELF_LIMIT
-            if entry.kind == "file" and entry.source in layers and entry.offset >= 0 and 0 < entry.size <= limit:
+            if entry.kind == "file" and entry.source in layers and not entry.sparse and 0 < entry.size <= limit:
                 yield entry
 
 
@@ -100,10 +101,12 @@ class LayeredTree(OpenedTree):
         entry = self._layers.find(path)
         if entry is None:
             return ABSENT
-        if entry.kind != "file" or entry.offset < 0:
-            return Missing("unreadable", "a sparse file" if entry.kind == "file" else f"a {entry.kind}")
+        if entry.kind != "file":
+            return Missing("unreadable", f"a {entry.kind}")
         layer = self._layers.blobs[entry.source]
         label = label or f"{layer.label}: {path.lstrip('/')}"
+        if entry.sparse:
+            return open_sparse(layer, entry.offset, label)
         data = self._near.read(path, entry) if self._near and (layer.restarts or layer.place) else None
         return Part(layer, entry.offset, entry.size, label) if data is None else Bytes(data, label)
 
@@ -127,6 +130,6 @@ class LayeredTree(OpenedTree):
 
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
         entry = self._layers.find(path)
-        if entry is not None and entry.ident is None:
+        if entry is not None and entry.ident is None and not entry.sparse:
             return Missing("unreadable", "not an ELF file")
         return super()._elf(path)

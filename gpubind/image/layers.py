@@ -64,7 +64,10 @@ def _ident(head: bytes) -> Optional[ElfIdent]:
 class Entry:
     """What is at one path."""
 
-    __slots__ = ("gid", "ident", "kind", "layer", "link", "major", "minor", "mode", "offset", "size", "source", "uid")
+    __slots__ = (
+        *("gid", "ident", "kind", "layer", "link", "major", "minor"),
+        *("mode", "offset", "size", "source", "sparse", "uid"),
+    )
 
     def __init__(self, kind: FileKind, layer: int) -> None:
         self.kind = kind
@@ -76,7 +79,8 @@ class Entry:
         self.uid = self.gid = self.size = self.major = self.minor = 0
         self.link = ""
         self.offset = -1
-        """Of the data in its layer; -1 if that is not what the file holds (a sparse file)."""
+        """As `Member.offset`; -1 for what is no file."""
+        self.sparse = False
         self.ident: Optional[ElfIdent] = None
         """Of an ELF file: it is asked for often, and going back in a layer is slow."""
 
@@ -169,7 +173,7 @@ class Layers:
         new.major, new.minor, new.link = header.major, header.minor, header.link
         if header.kind == "file":
             new.size, new.ident = header.size, member.ident
-            new.offset = -1 if header.sparse else member.offset
+            new.offset, new.sparse = member.offset, header.sparse
         return new
 
     def _hide(self, head: str, name: str) -> None:

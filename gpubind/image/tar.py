@@ -18,7 +18,7 @@ class Member(NamedTuple):
 
     header: TarHeader
     offset: int
-    """Of its data in the archive."""
+    """Of its data in the archive; of a sparse file, of its header or the first record before that."""
 
 
 def members(archive: Blob) -> Iterator[Member]:
@@ -26,7 +26,7 @@ def members(archive: Blob) -> Iterator[Member]:
 
     Errors: `FormatError` (code `bad-archive`) with the byte offset in the archive.
     """
-    at = end = records = 0
+    at = end = records = start = 0
     attributes: dict[str, str] = {}
     while True:
         block = archive.read_at(at, BLOCK)
@@ -57,9 +57,9 @@ def members(archive: Blob) -> Iterator[Member]:
         records = 0
         if header.more:
             data = _behind_map(archive, data)
-        yield Member(header, data)
+        yield Member(header, start if header.sparse else data)
         at = _behind(data, header.stored)
-        end = data + header.stored
+        start, end = at, data + header.stored
 
 
 def _said(record: TarHeader, body: bytes) -> dict[str, str]:

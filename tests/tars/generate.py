@@ -82,28 +82,28 @@ def _file(rng: random.Random, system: str, name: str, names: list[str]) -> bytes
     # tarfile takes the oldest type's name for a directory's before it knows the longer one.
     kinds = (b"0", b"\0", b"7") if len(name.encode()) <= 99 else (b"0", b"7")
     kind = b"\0" if system == "v7" else rng.choice(kinds)
-    return _written(rng, system, kind, name, size=len(body)) + _padded(body)
+    return written(rng, system, kind, name, size=len(body)) + _padded(body)
 
 
 def _link(rng: random.Random, system: str, name: str, names: list[str]) -> bytes:
     longest = 260 if system in ("gnu", "pax") else 100
     target = rng.choice(("../lib/libx.so", "/" + "t" * (longest - 1), "t" * (longest // 2) + "/"))
-    return _written(rng, system, b"2", name, link=target)
+    return written(rng, system, b"2", name, link=target)
 
 
 def _hard_link(rng: random.Random, system: str, name: str, names: list[str]) -> bytes:
     short = [known for known in names if len(known.encode()) <= 100 or system in ("gnu", "pax")]
-    return _written(rng, system, b"1", name, link=rng.choice(short)) if short else b""
+    return written(rng, system, b"1", name, link=rng.choice(short)) if short else b""
 
 
 def _directory(rng: random.Random, system: str, name: str, names: list[str]) -> bytes:
     if system == "v7":
-        return _written(rng, system, b"\0", name[:99].rstrip("/é") + "/")
-    return _written(rng, system, b"5", name + rng.choice(("/", "")))
+        return written(rng, system, b"\0", name[:99].rstrip("/é") + "/")
+    return written(rng, system, b"5", name + rng.choice(("/", "")))
 
 
 def _node(rng: random.Random, system: str, name: str, names: list[str]) -> bytes:
-    return _written(rng, system, rng.choice((b"3", b"4", b"6")), name, device=(195, rng.randint(0, 255)))
+    return written(rng, system, rng.choice((b"3", b"4", b"6")), name, device=(195, rng.randint(0, 255)))
 
 
 def _sparse(rng: random.Random, system: str, name: str, names: list[str]) -> bytes:
@@ -120,9 +120,9 @@ def _sparse(rng: random.Random, system: str, name: str, names: list[str]) -> byt
     sparse = Extents(at, tuple(extents))
     body = b"".join(rng.randbytes(length) for _, length in extents)
     if system == "gnu":
-        return _written(rng, system, b"S", name, size=sparse.stored, sparse=sparse) + body
+        return written(rng, system, b"S", name, size=sparse.stored, sparse=sparse) + body
     pairs, head = _pax_map(rng, name, sparse)
-    return _written(rng, system, b"0", f"{name[:40]}/GNUSparseFile.0/x", len(head + body), pairs=pairs) + head + body
+    return written(rng, system, b"0", f"{name[:40]}/GNUSparseFile.0/x", len(head + body), pairs=pairs) + head + body
 
 
 def _pax_map(rng: random.Random, name: str, sparse: Extents) -> tuple[list[tuple[str, str]], bytes]:
@@ -143,7 +143,7 @@ def _pax_map(rng: random.Random, name: str, sparse: Extents) -> tuple[list[tuple
     return [*pairs, ("GNU.sparse.realsize", str(sparse.size))], _padded(f"{len(pieces)}\n{lines}".encode())
 
 
-def _written(
+def written(
     rng: random.Random,
     system: str,
     kind: bytes,
@@ -241,6 +241,11 @@ def _record(system: str, letter: bytes, body: bytes) -> bytes:
     return _header(
         rng, "ustar" if system == "pax" else system, letter, name, 0o644, 0, len(body), b"", (0, 0), b"", None
     ) + _padded(body)
+
+
+def pax_record(pairs: list[tuple[str, str]]) -> bytes:
+    """Return the record that says *pairs* of the next member."""
+    return _record("pax", b"x", _pax(pairs))
 
 
 def _pax(pairs: list[tuple[str, str]]) -> bytes:

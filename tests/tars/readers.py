@@ -8,9 +8,10 @@ import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
-from gpubind.blob.base import Blob, Bytes
+from gpubind.blob.base import Blob, Bytes, Part
+from gpubind.blob.sparse import open_sparse
 from gpubind.image.tar import members
 
 
@@ -37,20 +38,25 @@ _EXTRA = {2: 0o4000, 5: 0o2000, 8: 0o1000}
 
 
 def seen_by_gpubind(archive: Blob) -> Iterator[tuple[Seen, int]]:
-    """Return each member, and where its data is; -1 for that of a sparse file, which is not read."""
+    """Return each member, and where its data is; of a sparse file, where its header or first record is."""
     for header, offset in members(archive):
         kind = header.kind or "?"
         name = header.name.rstrip("/") if kind == "dir" else header.name
         device = (header.major, header.minor)
         seen = Seen(kind, name, header.link, header.mode, header.uid, header.gid, header.size, device)
-        yield seen, -1 if header.sparse else offset
+        yield seen, offset
 
 
-def by_gpubind(data: bytes) -> tuple[list[Seen], list[Optional[bytes]]]:
-    """Return the members, and the bytes of each file; None for those of a sparse one."""
-    found = list(seen_by_gpubind(Bytes(data, "archive")))
-    bodies = [None if at < 0 else data[at : at + seen.size] for seen, at in found if seen.kind == "file"]
-    return [seen for seen, _ in found], bodies
+def by_gpubind(data: bytes) -> tuple[list[Seen], list[bytes]]:
+    """Return the members, and the bytes of each file."""
+    found, bodies = [], []
+    blob = Bytes(data, "archive")
+    for (seen, offset), (header, _) in zip(seen_by_gpubind(blob), members(blob)):
+        found.append(seen)
+        if header.kind == "file":
+            file = open_sparse(blob, offset, "file") if header.sparse else Part(blob, offset, seen.size)
+            bodies.append(file.read_at(0, seen.size))
+    return found, bodies
 
 
 def by_tarfile(data: bytes) -> tuple[list[Seen], list[bytes]]:
