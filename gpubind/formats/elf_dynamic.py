@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import struct
-from io import SEEK_END
 from typing import BinaryIO, Literal, NamedTuple, Optional
 
 from gpubind.arch import architecture
@@ -124,7 +123,7 @@ class _File:
 
     def _need_whole_segments(self) -> None:
         """Raise `FormatError` where the file is cut off: ld.so maps such a file, and its first use is a SIGBUS."""
-        size = self._stream.seek(0, SEEK_END)  # 0 for a stream that does not know its size
+        size = self._stream.seek(0, 2)  # to the end; 0 for a stream that does not know its size
         end = max((segment.offset + segment.size for segment in self._loaded), default=0)
         if 0 < size < end:
             raise _damaged("segments", f"the file is truncated: it has {size} bytes, and its segments {end}")

@@ -108,7 +108,7 @@ DAMAGED: dict[str, Item] = {
     "the file is empty": b"",
     "starts with b'text'": b"text",
     "damaged ELF file: the file ends before its program headers": SHORT[:70],
-    "damaged ELF file: the file ends before its dynamic section": SHORT[:300],
+    "damaged ELF file: the file is truncated": SHORT[:300],
     "it defines no version of glibc": elf("libc.so.6"),
     "leads to no file of the image": Link("/proc/1/root/libc.so.6"),
     "leads to no file": Link("libc.so.6"),

@@ -85,6 +85,9 @@ OF_WAITING = {"os.getpgrp", "os.tcgetpgrp", "time.monotonic"}
 """Of cli/waiting.py: what stands on a terminal while a command works is gone at its end, and no part of its answer."""
 OF_USERS = {"pwd.getpwnam", "os.getgrouplist"}
 """Of host/users.py, which says itself that no trace can sign them."""
+OF_STORES = {"os.DirEntry", "os.getxattr", "os.listxattr"}
+"""Of tree/overlay.py, which reads the store of a program that was asked where its images are: such an answer is not
+kept."""
 
 KNOWN = RECORDED | IN_THE_NAME_OF_THE_MEMO | OF_A_DESCRIPTOR | NO_QUESTION | NEVER_THE_SAME
 MACHINE = {
@@ -161,6 +164,7 @@ def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known = KNOWN | PURE | (OF_PROGRAMS if module in MODULES_OF_PROGRAMS else set())
     known |= OF_WAITING if module == "cli/waiting.py" else set()
     known |= OF_USERS if module == "host/users.py" else set()
+    known |= OF_STORES if module == "tree/overlay.py" else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
 
 
