@@ -16,14 +16,14 @@ from build.elf import elf
 from build.images import glibc
 from build.layers import archive, docker_archive, packed, tar, zstd
 from build.trees import File
+from rules.cases_image import HOST, PYTHON, broken_torch
+from rules.situations import Situation, found
 
 from gpubind.blob.compressed import Zstd
 from gpubind.budget import BOUNDS, current, one_command
 from gpubind.image.layered import LayeredTree
 from gpubind.image.open import open_image
 from gpubind.model import Missing
-from rules.cases_image import HOST, PYTHON, broken_torch
-from rules.situations import Situation, found
 
 NAMES = [f"/opt/lib/lib{number:03}.so" for number in range(60)]
 
