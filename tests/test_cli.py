@@ -765,6 +765,8 @@ def runtime(directory: Path, name: str, version: str) -> dict[str, str]:
         f'#!/bin/sh\n[ "$1" = --version ] && {{ echo "{version}"; exit; }}\nprintf "%s\\n" "$@"\nexit 42\n'
     )
     program.chmod(0o755)
+    if not (directory / "img.sif").is_symlink():
+        (directory / "img.sif").symlink_to("elsewhere.sif")  # there, for gpubind
     return {"PATH": f"{directory}:{os.environ['PATH']}"}
 
 
@@ -804,19 +806,21 @@ def test_a_word_before_the_image_that_is_no_option_of_the_runtimes_is_refused(tm
 def test_exec_becomes_the_runtime_with_its_exit_status(tmp_path: Path) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.5.0")
     arguments = ("--backend-arg=--contain", "img.sif", "--", "cmd", "--flag")
-    done = gpubind("exec", "-q", *a_driver(tmp_path), *arguments, env=env)
+    done = gpubind("exec", "-q", *a_driver(tmp_path), *arguments, env=env, cwd=tmp_path)
     words = done.stdout.splitlines()
     assert done.returncode == 42
     assert words[:2] == ["exec", "--contain"]
     assert words[-3:] == ["img.sif", "cmd", "--flag"]
     assert "PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs" in words
-    done = gpubind("exec", "-q", "--host", HOST, "--dry-run", *arguments, env=env)
+    done = gpubind("exec", "-q", "--host", HOST, "--dry-run", *arguments, env=env, cwd=tmp_path)
     assert "/dev/nvidia0" in done.stdout
 
 
 def test_dry_run_prints_the_command_and_starts_nothing(tmp_path: Path) -> None:
     env = runtime(tmp_path, "singularity", "singularity-ce version 4.1.0")
-    done = gpubind("exec", "-q", "--dry-run", "--host", HOST, "--backend", "singularity", "img", "a b", env=env)
+    done = gpubind(
+        "exec", "-q", "--dry-run", "--host", HOST, "--backend", "singularity", "img", "a b", env=env, cwd=tmp_path
+    )
     assert done.returncode == 0
     lines = done.stdout.split(" \\\n  ")
     assert lines[:2] == [f"{tmp_path}/singularity exec", "--no-nv"]
@@ -830,20 +834,20 @@ def test_a_host_without_gpu_is_a_warning_and_the_container_starts(tmp_path: Path
     empty = tmp_path / "empty"
     empty.mkdir()
     roots = ("--root", str(empty), "--dev-root", str(empty))
-    done = gpubind("exec", *roots, "img.sif", "cmd", env=env)
+    done = gpubind("exec", *roots, "img.sif", "cmd", env=env, cwd=tmp_path)
     assert (done.returncode, done.stderr.startswith("warning: nothing-to-bind: ")) == (42, True)
     assert ("NVIDIA" in done.stderr, "AMD" in done.stderr) == (True, True)  # nobody was asked for by name
-    assert gpubind("exec", "--require-gpu", *roots, "img.sif", "cmd", env=env).returncode == 125
+    assert gpubind("exec", "--require-gpu", *roots, "img.sif", "cmd", env=env, cwd=tmp_path).returncode == 125
 
 
 def test_a_start_tells_each_finding_that_counts_in_a_line_and_all_of_all_with_verbose(tmp_path: Path) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
     unloaded = str(make_tree(tmp_path / "root", rhel()).root)
     words = ("exec", "--nv", "--root", unloaded, "--dev-root", unloaded)
-    (line,) = gpubind(*words, "img.sif", "cmd", env=env).stderr.splitlines()
+    (line,) = gpubind(*words, "img.sif", "cmd", env=env, cwd=tmp_path).stderr.splitlines()
     assert line.startswith("error: driver-not-loaded: no NVIDIA kernel module is loaded on this host (hint: load it")
     assert line.endswith("nvidia-modprobe -u -c=0)")
-    told = gpubind("exec", "-v", *words[1:], "img.sif", "cmd", env=env).stderr
+    told = gpubind("exec", "-v", *words[1:], "img.sif", "cmd", env=env, cwd=tmp_path).stderr
     assert "  where: " in told
     assert "note: " in told
 
@@ -851,11 +855,13 @@ def test_a_start_tells_each_finding_that_counts_in_a_line_and_all_of_all_with_ve
 def test_require_gpu_wants_a_gpu_that_works(tmp_path: Path) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
     words = ("exec", "--require-gpu", "--host", HOST, "--dry-run")
-    assert gpubind(*words, "img.sif", "cmd", env=env).returncode == 0
-    done = gpubind(*words, "--gpus", "none", "img.sif", "cmd", env=env)
+    assert gpubind(*words, "img.sif", "cmd", env=env, cwd=tmp_path).returncode == 0
+    done = gpubind(*words, "--gpus", "none", "img.sif", "cmd", env=env, cwd=tmp_path)
     assert (done.returncode, done.stderr.startswith("error: gpu-required: ")) == (125, True)
     unloaded = str(make_tree(tmp_path / "root", rhel()).root)
-    done = gpubind("exec", "--require-gpu", "--root", unloaded, "--dev-root", unloaded, "img.sif", "cmd", env=env)
+    done = gpubind(
+        "exec", "--require-gpu", "--root", unloaded, "--dev-root", unloaded, "img.sif", "cmd", env=env, cwd=tmp_path
+    )
     assert (done.returncode, "driver-not-loaded" in done.stderr) == (125, True)
 
 
@@ -863,7 +869,7 @@ def test_require_gpu_wants_a_gpu_that_works(tmp_path: Path) -> None:
 def test_an_argument_that_would_take_gpubinds_own_words_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     env = runtime(tmp_path, "apptainer", "apptainer version 1.4.5")
     arguments = [f"--backend-arg={word}" for word in words]
-    done = gpubind("exec", *a_driver(tmp_path), *arguments, "img.sif", "cmd", env=env)
+    done = gpubind("exec", *a_driver(tmp_path), *arguments, "img.sif", "cmd", env=env, cwd=tmp_path)
     assert (done.returncode, done.stderr.startswith("error: incomplete-argument: ")) == (2, True)
 
 
@@ -872,8 +878,8 @@ def test_a_start_ends_with_125_where_the_configuration_is_malformed(tmp_path: Pa
     (tmp_path / "gpubind").mkdir()
     (tmp_path / "gpubind" / "config.toml").write_text("caps = [")
     env["XDG_CONFIG_HOME"] = str(tmp_path)
-    assert gpubind("exec", "--host", HOST, "img.sif", "cmd", env=env).returncode == 125
-    assert gpubind("plan", "--host", HOST, env=env).returncode == 5
+    assert gpubind("exec", "--host", HOST, "img.sif", "cmd", env=env, cwd=tmp_path).returncode == 125
+    assert gpubind("plan", "--host", HOST, env=env, cwd=tmp_path).returncode == 5
 
 
 @pytest.mark.parametrize("kind", ["pipe", "large"])

@@ -55,6 +55,7 @@ def machine(tmp_path: Path) -> Machine:
         program = tmp_path / name
         program.write_text(RECORDER.replace("DIRECTORY", str(tmp_path)).replace("NAME", name))
         program.chmod(0o755)
+    (tmp_path / "img.sif").symlink_to("elsewhere.sif")  # there, for gpubind; what it leads to only the runtime says
     return Machine(tmp_path)
 
 

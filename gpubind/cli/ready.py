@@ -423,6 +423,7 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
 
 def _need_command(made: "Preflight") -> None:
     """Say 127 or 126 as a shell would, where the runtime itself would not; nothing where not all could be seen."""
+    from gpubind.ldso.execve import first_program, nearest_program
     from gpubind.rules.preflight import search_path
 
     chain, container = made.chain, made.container
@@ -437,4 +438,9 @@ def _need_command(made: "Preflight") -> None:
         ("not-executable", "is not a program") if kind == "mode" else ("no-such-command", "is not in the image")
     )
     where = search_path(made.image, made.plan, made.brought)
-    raise CommandError(code, f"`{name}` {what}", found=kind == "mode", where=where, hint="look with `gpubind shell`")
+    hint = "look with `gpubind shell`"
+    if kind == "missing":
+        is_line = first_program(container, name, where)
+        near = "" if is_line else nearest_program(container, name, where)
+        hint = "give the arguments without quotes around all of them" if is_line else near + hint
+    raise CommandError(code, f"`{name}` {what}", found=kind == "mode", where=where, hint=hint)

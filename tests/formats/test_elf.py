@@ -161,7 +161,7 @@ def test_a_search_path_may_be_as_long_as_that_of_tensorflow_and_no_other_string(
     path = ":".join(f"$ORIGIN/../nvidia/library{number:04}/lib" for number in range(600))
     assert len(path) > 20_341
     assert parse(elf(rpath=path)).rpath == parse(elf(runpath=path)).runpath == path
-    for facts in ({"soname": path}, {"needed": (path,)}, {"runpath": path * 3}):
+    for facts in ({"soname": path}, {"needed": (path,)}, {"runpath": path * 4}):
         with pytest.raises(FormatError):
             parse(elf(**facts))
 
