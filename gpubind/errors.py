@@ -165,6 +165,12 @@ class FormatError(GpubindError):
         return FormatError(self.code, self.what, offset=start + (self.offset or 0), why=self.why, hint=self.hint)
 
 
+def closed(what: str) -> UsageError:
+    """Return the error about something that is used after it was closed."""
+    hint = "open it again, or close it later"
+    return UsageError("closed", "an image or a host is used after it was closed", where=what, hint=hint)
+
+
 class in_file:  # noqa: N801  # as `contextlib.suppress` is
     """`with in_file(path):` names the file in each `FormatError` of the parsers inside."""
 

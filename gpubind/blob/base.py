@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional
 
 from gpubind.blob.regular import open_regular
 from gpubind.budget import current, spend, tell
-from gpubind.errors import HostReadError
+from gpubind.errors import HostReadError, closed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -33,6 +33,9 @@ class Blob:
         """The *size* bytes at *offset*; fewer only where the blob ends."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Close the file that the bytes are in, for every blob of it."""
+
     @property
     def size(self) -> Optional[int]:
         """Bytes; None where only reading to the end would tell."""
@@ -40,7 +43,7 @@ class Blob:
 
 
 class FileBlob(Blob):
-    """A regular file, kept open until nobody needs it any more."""
+    """A regular file, kept open until it is closed, or nobody needs it any more."""
 
     def __init__(self, descriptor: int, label: str) -> None:
         self.label = label
@@ -50,8 +53,12 @@ class FileBlob(Blob):
         self._key = found.st_dev, found.st_ino
 
     def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
-            os.close(self._descriptor)
+        self.close()
+
+    def close(self) -> None:
+        descriptor, self._descriptor = getattr(self, "_descriptor", -1), -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     @property
     def size(self) -> int:
@@ -61,6 +68,8 @@ class FileBlob(Blob):
         size = min(size, self._size - offset)  # as it was when it was opened
         if size <= 0:
             return b""
+        if self._descriptor < 0:
+            raise closed(self.label)
         budget = current()
         if budget is not None:
             budget.grant(self._key, self._size)  # a later command than that which opened it has a budget of its own
@@ -107,6 +116,9 @@ class Part(Blob):
     @property
     def size(self) -> int:
         return self._size
+
+    def close(self) -> None:
+        self._blob.close()
 
     def read_at(self, offset: int, size: int) -> bytes:
         size = min(size, self._size - offset)

@@ -46,6 +46,9 @@ class Unpacked(Blob):
         self._chunk = b""
         self._end: Optional[int] = None
 
+    def close(self) -> None:
+        self._packed.close()
+
     def read_at(self, offset: int, size: int) -> bytes:
         if size <= 0:
             return b""

@@ -35,6 +35,9 @@ class Verified(Blob):
     def size(self) -> Optional[int]:
         return self._blob.size
 
+    def close(self) -> None:
+        self._blob.close()
+
     def read_at(self, offset: int, size: int) -> bytes:
         data = self._blob.read_at(offset, size)
         if self._hash is not None and offset <= self._seen < offset + len(data):

@@ -7,7 +7,7 @@ import os
 from gpubind.errors import HostReadError, in_file
 from gpubind.formats.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
 from gpubind.host.open import read_file
-from gpubind.image.facts import Image, read_image
+from gpubind.image.facts import Image, closed_on_error, read_image
 from gpubind.tree.live import LiveTree
 
 CONFIG = "config.json"
@@ -45,4 +45,5 @@ def open_bundle(directory: str, label: str) -> Image:
         what = "the root file system of the bundle cannot be read"
         hint = f"root.path of {CONFIG} names it"
         raise HostReadError("no-image", what, where=root, why=error.why, hint=hint) from error
-    return read_image(tree, label, "bundle", bundle.variables)._replace(bundle=bundle)
+    image = closed_on_error(tree, lambda: read_image(tree, label, "bundle", bundle.variables))
+    return image._replace(bundle=bundle)

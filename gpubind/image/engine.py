@@ -18,7 +18,7 @@ from gpubind.errors import HostReadError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.host.trust import obeyed_environ
-from gpubind.image.facts import Image, read_image
+from gpubind.image.facts import Image, closed_on_error, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath, Missing
 from gpubind.tree.live import LiveTree
@@ -76,7 +76,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
         words = ("save", "--format", "docker-archive", name) if store == "podman" else ("save", name)
         _call(store, words, reference, file)
         blob = FileBlob(os.dup(file.fileno()), reference)
-    return open_archive(blob, HostPath(reference), reference, store, None, arch)
+    return closed_on_error(blob, lambda: open_archive(blob, HostPath(reference), reference, store, None, arch))
 
 
 def _mounted(name: str, reference: str, config: OciConfig) -> Optional[Image]:
@@ -91,14 +91,14 @@ def _mounted(name: str, reference: str, config: OciConfig) -> Optional[Image]:
         return None
     try:
         tree = LiveTree(path)
-        image = read_image(tree, reference, "podman", config.env)
+        image = closed_on_error(tree, lambda: read_image(tree, reference, "podman", config.env))
     except BaseException:
         _unmount(name)
         raise
     import weakref
 
     # Called when nobody has the tree any more, and when the interpreter ends; whoever becomes another program calls it.
-    return image._replace(close=weakref.finalize(tree, _unmount, name))
+    return image._replace(let_go=weakref.finalize(tree, _unmount, name))
 
 
 def _unmount(name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional, Protocol
 
 from gpubind.arch import architecture
 from gpubind.errors import FormatError, HostReadError
@@ -51,8 +51,34 @@ class Image(NamedTuple):
     facts: ImageFacts
     bundle: Optional[Bundle] = None
     """What the config.json of an OCI bundle says; None if it is no bundle."""
-    close: Callable[[], object] = _nothing
-    """Lets go of what was made to look at it; its files may not be there any more afterwards."""
+    let_go: Callable[[], object] = _nothing
+    """Undoes what was done to look at it, as mounting it."""
+
+    def __enter__(self) -> Image:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what is open of the image: its facts stay, its files cannot be asked for any more."""
+        self.tree.close()
+        self.let_go()
+
+
+class Closable(Protocol):
+    """A tree, a blob, or several of them."""
+
+    def close(self) -> None: ...
+
+
+def closed_on_error(opened: Closable, make: Callable[[], Image]) -> Image:
+    """Return the image that *make* makes of what is *opened*, which is closed if that fails."""
+    try:
+        return make()
+    except BaseException:
+        opened.close()
+        raise
 
 
 ROOT = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))

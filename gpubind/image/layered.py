@@ -90,6 +90,11 @@ class LayeredTree(OpenedTree):
         self._layers = layers
         self._near = Near(layers) if near else None
 
+    def close(self) -> None:
+        for blob in self._layers.blobs:
+            blob.close()
+        super().close()
+
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         entry = self._layers.find(path)
         if entry is None:

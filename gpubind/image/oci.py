@@ -28,7 +28,7 @@ from gpubind.formats.oci import (
     parse_oci_index,
     parse_oci_manifest,
 )
-from gpubind.image.facts import Image, read_image
+from gpubind.image.facts import Image, closed_on_error, read_image
 from gpubind.image.layered import LayeredTree
 from gpubind.image.layers import Layers, Listed, kept, listed
 from gpubind.model import HostPath, ImageKind, Missing
@@ -50,6 +50,13 @@ class Blobs:
     def __init__(self, tree: OpenedTree, label: str) -> None:
         self.tree = tree
         self.label = label
+        self._layers: list[Blob] = []
+
+    def close(self) -> None:
+        """Close the layout, and the layers that were opened."""
+        for layer in self._layers:
+            layer.close()
+        self.tree.close()
 
     def has(self, path: str) -> bool:
         """Whether there is a regular file *path*."""
@@ -85,6 +92,7 @@ class Blobs:
         blob = self.tree.open(found.path, f"{self.label}: {path}")
         if isinstance(blob, Missing):
             raise _malformed(str(blob), path, self.label)
+        self._layers.append(blob)
         return blob if wanted is None else Verified(blob, wanted.digest, blob.label)
 
     def _measured(self, path: str, size: int, wanted: int) -> None:
@@ -94,8 +102,10 @@ class Blobs:
 
 def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
     """The image in the OCI layout directory *path*, called *label*. Errors: as `open_archive`."""
-    root = HostPath(os.path.realpath(path))
-    return _from_index(Blobs(LiveTree(path), path), root, label, "oci-layout", tag, arch)
+    blobs, root = Blobs(LiveTree(path), path), HostPath(os.path.realpath(path))
+    image = closed_on_error(blobs, lambda: _from_index(blobs, root, label, "oci-layout", tag, arch))
+    blobs.tree.close()  # the layers are files that stay open
+    return image
 
 
 def open_archive(

@@ -8,11 +8,11 @@ import stat
 from typing import Optional, Union
 
 from gpubind.arch import Architecture, architecture
-from gpubind.blob.base import open_blob
+from gpubind.blob.base import FileBlob, open_blob
 from gpubind.budget import bounded
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.formats.magic import meaning_of
-from gpubind.image.facts import Image, read_image
+from gpubind.image.facts import Image, closed_on_error, read_image
 from gpubind.model import HostPath, ImageKind
 from gpubind.tree.live import LiveTree
 
@@ -87,9 +87,10 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
             if is_bundle(path):
                 return open_bundle(path, label)
         try:
-            return read_image(LiveTree(path), label)
+            tree = LiveTree(path)
         except HostReadError as error:
             raise _no_image(label, error.why) from error
+        return closed_on_error(tree, lambda: read_image(tree, label))
     if not stat.S_ISREG(mode):
         raise _no_image(label, "it is neither a file nor a directory")
     if kind == "oci-layout":
@@ -98,9 +99,15 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
 
 
 def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
+    blob = open_blob(path)
+    return closed_on_error(blob, lambda: _read_file(blob, path, label, kind, tag, arch))
+
+
+def _read_file(
+    blob: FileBlob, path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
+) -> Image:
     from gpubind.blob.compressed import GZIP_MAGIC, ZSTD_MAGIC
 
-    blob = open_blob(path)
     root = HostPath(os.path.realpath(path))
     head = blob.read_at(0, HEAD_SIZE)
     if kind is None and head[32:42] == b"SIF_MAGIC\0":

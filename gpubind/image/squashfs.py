@@ -38,6 +38,7 @@ class SquashfsTree(OpenedTree):
     def __init__(self, blob: Blob, root: HostPath) -> None:
         super().__init__(root)
         self._label = blob.label
+        self._blob = blob
         with in_file(self._label):
             superblock = _superblock(blob)
             self._image = Squashfs(superblock, blob.read_at, _unpacker(superblock.compression, blob.label))
@@ -46,6 +47,10 @@ class SquashfsTree(OpenedTree):
                 raise damaged("the root is not a directory", "byte 32")
         self._inodes: dict[str, Union[Inode, Missing]] = {"/": found}
         self._names: dict[str, Union[dict[str, int], Missing]] = {}
+
+    def close(self) -> None:
+        self._blob.close()
+        super().close()
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         inode = self._inode(path)

@@ -36,6 +36,7 @@ class Tree:
     """
 
     root: HostPath
+    is_closed = False
 
     def __init__(self, root: HostPath) -> None:
         self.root = root
@@ -46,6 +47,10 @@ class Tree:
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
         self.globs: dict[str, tuple[RootedPath, ...]] = {}
         """What `gpubind.tree.glob` has found, by pattern."""
+
+    def close(self) -> None:
+        """Give back what is open of this machine. What the tree knows by then is no answer any more."""
+        self.is_closed = True
 
     # What callers ask.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO, Union
 
 from gpubind.blob.regular import open_regular
-from gpubind.errors import HostReadError
+from gpubind.errors import HostReadError, closed
 from gpubind.formats.elf import ElfFacts
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.tree.base import ABSENT, FORBIDDEN, LOOP
@@ -42,8 +42,13 @@ class LiveTree(OpenedTree):
 
     def __del__(self) -> None:
         if hasattr(self, "_directories"):
-            self._close_directories()
+            self.close()
+
+    def close(self) -> None:
+        self._close_directories()
+        if not self.is_closed:
             os.close(self._root)
+        super().close()
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         from gpubind.blob.base import open_blob
@@ -121,7 +126,11 @@ class LiveTree(OpenedTree):
             return _missing(error)
 
     def _place_of(self, path: str) -> tuple[int, str]:
-        """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`."""
+        """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`; `UsageError` after
+        `close`.
+        """
+        if self.is_closed:
+            raise closed(self.root)
         directory, _, name = path.rpartition("/")
         place = self._directories.get(directory) if directory else self._root
         if place is None:
