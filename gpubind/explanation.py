@@ -15,6 +15,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.data import read_data
 from gpubind.model import Decision, Plan
+from gpubind.verb import verb
 
 
 class Explanation(NamedTuple):
@@ -39,6 +40,7 @@ class Message(NamedTuple):
     """The findings that foretell it."""
 
 
+@verb
 def explain(plan: Plan, name: str) -> Explanation:
     """Every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind import __version__
-from gpubind.budget import bounded, renew
+from gpubind.budget import renew
 from gpubind.errors import UsageError, one_of
 from gpubind.findings import finding
 from gpubind.formats.gpu_variables import GPU_VARIABLES
@@ -17,6 +17,7 @@ from gpubind.planner import make_plan
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.request import checked
 from gpubind.sources.vendors import read_inventories
+from gpubind.verb import verb
 
 if TYPE_CHECKING:
     from gpubind.image import Image
@@ -29,11 +30,13 @@ RECORD_TIMES = 10
 __all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "record", "render", "words"]
 
 
+@verb
 def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Start:
     """A start by the runtime called *backend* on *host*: what its version, its configuration, the caller's environment
     and the user's own *arguments* for it make of a plan.
 
-    Of a recorded host, only the arguments count. Errors: `UsageError` for a runtime that gpubind cannot start, or for
+    The environment is that of the task that *host* was opened for, else this process's. Of a recorded host without one,
+    only the arguments count. Errors: `UsageError` for a runtime that gpubind cannot start, or for
     arguments that end in the middle of an option; `HostReadError`.
     """
     from gpubind.preparation import start_on
@@ -42,6 +45,7 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
     return start_on(host, known_runtime(backend), tuple(arguments))
 
 
+@verb
 def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
     """Where things land by a document that somebody reads later: *form* is `cdi`, `compose` or `kubernetes`.
 
@@ -57,7 +61,7 @@ def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
     return cdi_layout(host.uname.machine, image.facts.loader_directories if image is not None else None)
 
 
-@bounded
+@verb
 def plan(
     host: Host,
     request: Request,
@@ -79,7 +83,7 @@ def plan(
     if start is not None:
         from gpubind.preparation import host_for, layout_of
 
-        host, layout = host_for(host, start, image), layout or layout_of(start, host, image)
+        host, layout = host_for(host, start, image), layout or layout_of(start, image)
     if request.like is not None:
         from gpubind.like import like_plan
 
@@ -114,21 +118,22 @@ def _ignored(host: Host) -> Iterator[Finding]:
         yield finding("writable-by-others", subject=path, case=kind, severity=severity, part=part)
 
 
-@bounded
+@verb
 def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[Words]:
     """*plan* in the words of the runtime of *start*: options, binds, variables, and what it has to leave out.
 
     Generated files are written to the caller's cache first, for the words name them. None where a runtime has no words
-    without an image. Errors: `UsageError` (code `other-layout`, where the plan's variables would choose other GPUs in
-    containers of that start); `RuntimeLimitError` for what the runtime cannot say; `OutputError`.
+    without an image. Errors: `UsageError` (code `other-layout`) for a plan whose files lie where no container of that
+    start has them, or whose variables would choose other GPUs there; `RuntimeLimitError` for what the runtime cannot
+    say; `OutputError`.
     """
-    from gpubind.preparation import staged, words_of
-    from gpubind.runtimes import RUNTIMES
+    from gpubind.preparation import layout_of, staged, words_of
 
-    _held_against(RUNTIMES[start.program].layout(start), plan, start.program)
+    _held_against(layout_of(start, plan.image), plan, start.program)
     return words_of(staged(start, plan, image, write=True), plan, image)
 
 
+@verb
 def render(
     plan: Plan,
     form: str,
@@ -166,10 +171,7 @@ def render(
         hint = f"plan and render with start=open_runtime(host, {runtime.name!r})"
         raise UsageError("other-runtime", what, hint=hint)
     start = start or start_on(host, runtime, ())
-    layout = layout_of(start, host, image)
-    if layout.name != plan.layout:
-        raise _other_layout(plan, f"containers of {runtime.name} have", f"start=open_runtime(host, {runtime.name!r})")
-    _held_against(layout, plan, runtime.name)
+    _held_against(layout_of(start, image), plan, runtime.name)
     later = Later(form, stage_dir) if form in KEPT else NOT_LATER
     return rendered(form, start, host, plan, image, later=later)[1]
 
@@ -208,7 +210,11 @@ def _other_layout(plan: Plan, whose: str, hint: str) -> UsageError:
 
 
 def _held_against(layout: Layout, plan: Plan, name: str) -> None:
-    """Errors: `UsageError` (code `other-layout`) where a GPU has another number in containers of the runtime *name*."""
+    """Errors: `UsageError` (code `other-layout`) where files lie elsewhere in containers of the runtime *name*, or
+    a GPU has another number.
+    """
+    if layout.name != plan.layout:
+        raise _other_layout(plan, f"containers of {name} have", f"start=open_runtime(host, {name!r})")
     if layout.isolated != plan.isolated and any(variable.name in GPU_VARIABLES for variable in plan.env):
         nodes = ("those of all GPUs", "the planned nodes alone")
         what = f"the plan is for a /dev with {nodes[plan.isolated]}, and this start's has {nodes[layout.isolated]}"
@@ -216,7 +222,7 @@ def _held_against(layout: Layout, plan: Plan, name: str) -> None:
         raise UsageError("other-layout", what, why=why, hint=f"plan with start=open_runtime(host, {name!r}, ...)")
 
 
-@bounded
+@verb
 def check(
     host: Host,
     plan: Plan,
@@ -232,8 +238,9 @@ def check(
     *backend* is the name of the runtime that will start it, with the user's own *arguments* for it: the plan should be
     one for that runtime (see `open_runtime`). *allow_writable*: a runtime without a read-only bind will do. *program*
     is what will run, as the image has it. Errors: `UsageError` (codes `program-without-image`, `unknown-backend`,
-    `incomplete-argument`).
+    `incomplete-argument`; `other-host` for a plan whose driver is not on *host*).
     """
+    _need_its_host(host, plan)
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
     from gpubind.preparation import preflight_of, start_on
@@ -248,6 +255,16 @@ def check(
     return check_start(preflight_of(host, plan, image, runtime, start, program))
 
 
+def _need_its_host(host: Host, plan: Plan) -> None:
+    """Errors: `UsageError` (code `other-host`) where *host* surely lacks a file without which *plan* is of no use."""
+    for mount in plan.mounts:
+        path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
+        if path is not None and host.lenient.driver.lacks(path):
+            what, why = "the plan is for another host, or for this one as it was", "it does not exist here"
+            raise UsageError("other-host", what, where=path, why=why, hint="plan again on this host")
+
+
+@verb
 def check_document(
     plan: Plan,
     findings: Sequence[Finding],
@@ -269,7 +286,7 @@ def check_document(
     return document(report_of(plan, findings, {}, checked=checked_in(image, **named)))
 
 
-@bounded
+@verb
 def record(host: Host, description: str = "", hostname: Optional[str] = None) -> str:
     """*host* as the text of a record: what `--host FILE` reads."""
     from gpubind.errors import HostReadError

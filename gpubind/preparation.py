@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 from gpubind.caller import begin, image_form, writable_files
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
@@ -16,7 +16,7 @@ from gpubind.formats.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.ldso.brought import Brought
-from gpubind.model import ContainerPath, HostPath, Plan
+from gpubind.model import ContainerPath, HostPath, ImageFacts, Plan
 from gpubind.planner.placement import Layout
 from gpubind.runtimes import RUNTIMES, runtime_of_format
 from gpubind.runtimes.edits import Words
@@ -45,10 +45,16 @@ USUAL = next(iter(RUNTIMES))
 
 def start_on(host: Host, runtime: Runtime, arguments: tuple[str, ...]) -> Start:
     """A start by *runtime* on *host*, with the facts of this machine; of another machine nothing is known."""
-    if host.local is None:
-        return begin(runtime, None, arguments, {}, host)
-    environ = callers_environ()
-    return begin(runtime, find_program(runtime.name, environ), arguments, environ, host)
+    environ = _environ_of(host)
+    program = find_program(runtime.name, environ) if host.local is not None else None
+    return begin(runtime, program, arguments, environ, host)
+
+
+def _environ_of(host: Host) -> Mapping[str, str]:
+    """Return the environment of the task that is planned for; of another machine's, nothing is known."""
+    if host.task is not None:
+        return host.task
+    return callers_environ() if host.local is not None else {}
 
 
 class Chosen(NamedTuple):
@@ -111,11 +117,14 @@ def _first_of(names: Iterable[str], image: str, environ: Mapping[str, str]) -> R
     raise RuntimeLimitError("no-runtime", "no runtime for this image is in PATH", where=image, why=why, hint=hint)
 
 
-def layout_of(start: Start, host: Host, image: Optional[Image]) -> Layout:
-    """Where a plan for *start* lands, and whether the container's /dev will hold the planned nodes alone."""
+def layout_of(start: Start, image: Union[Image, ImageFacts, None]) -> Layout:
+    """Where a plan for *start* lands, and whether the container's /dev will hold the planned nodes alone.
+
+    Of *image* it counts only whether one is known.
+    """
     runtime = RUNTIMES[start.program]
-    if image is None and runtime.blind_layout is not None:
-        return runtime.blind_layout(host.uname.machine)
+    if image is None and runtime.blind_layout is not None and start.machine is not None:
+        return runtime.blind_layout(start.machine)
     return runtime.layout(start)
 
 
@@ -282,7 +291,7 @@ def preflight_of(
 
 def _usually_brought(plan: Plan, host: Host) -> Optional[Brought]:
     """What a runtime of which nothing is known mostly brings: Apptainer's home, working directory and /tmp."""
-    environ = callers_environ()
+    environ = _environ_of(host)
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
     return brought_by(begin(RUNTIMES[USUAL], None, (), places, host), plan, None)
 

@@ -147,7 +147,7 @@ def test_who_starts_on_a_recorded_host_is_who_recorded_it(
 @pytest.mark.parametrize(("machine", "directory"), [("x86_64", "x86_64-linux-gnu"), ("aarch64", "aarch64-linux-gnu")])
 def test_where_loaders_look_is_a_matter_of_the_hosts_architecture(machine: str, directory: str) -> None:
     host = recorded(machine=machine)
-    layout = layout_of(start_on(host, RUNTIMES["udocker"], ()), host, None)
+    layout = layout_of(start_on(host, RUNTIMES["udocker"], ()), None)
     assert layout.libdir == f"/usr/lib/{directory}"
 
 

@@ -152,7 +152,7 @@ def _preflight(
     if runtime is not None and asked.like is None:
         start = start_on(host, runtime, asked.arguments)._replace(allow_writable=asked.allow_writable)
         host = host_for(host, start, image)
-        layout = layout_of(start, host, image)
+        layout = layout_of(start, image)
     try:
         plan = make_plan(options, host=host, like=asked.like, image=image, layout=layout)
     except NothingToBindError as error:

@@ -93,7 +93,7 @@ def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
         options, host = _for_every_job(options), without_choice(host)  # each job's own stay as they are
     else:
         host = host_for(host, start, opened)
-    made = make_plan(options, host=host, image=opened, layout=layout_of(start, host, opened))
+    made = make_plan(options, host=host, image=opened, layout=layout_of(start, opened))
     contents = {**made.generated, **RUNTIMES[start.program].generated(made, start, opened.tree if opened else None)}
     start = start._replace(staged=_staged(contents, asked, callers))
     words = words_of(start, made, opened)

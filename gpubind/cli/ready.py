@@ -147,7 +147,7 @@ def ready_for(
     start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host, wanted.own)
     start = start._replace(allow_writable=wanted.allow_writable)
     host = host_for(looked.host, start, image)
-    plan = _plan(options, host, image, layout_of(start, host, image), wanted)
+    plan = _plan(options, host, image, layout_of(start, image), wanted)
     start = staged(start, plan, image, write=not wanted.dry_run)
     words, has_arguments = line_words_of(start, plan, image) if in_line else (words_of(start, plan, image), False)
     assert words is not None

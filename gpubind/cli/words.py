@@ -43,6 +43,6 @@ def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -
     program = find_program(runtime.name, environ) if options.host is None else None
     start = begin(runtime, program, wanted.arguments, environ, host)._replace(allow_writable=wanted.allow_writable)
     host = host_for(host, start, opened)
-    made = make_plan(options, host=host, image=opened, layout=layout_of(start, host, opened))
+    made = make_plan(options, host=host, image=opened, layout=layout_of(start, opened))
     later = Later(wanted.chosen, wanted.stage_dir) if wanted.chosen in KEPT else NOT_LATER
     return rendered(wanted.chosen, start, host, made, opened, quoted=wanted.quoted, later=later)

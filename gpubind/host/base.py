@@ -27,6 +27,11 @@ LIST_FILES = ("nvliblist.conf", "rocmliblist.conf")
 SHIPPED_LABEL = "etc/{name}"
 
 
+def plan_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return those variables of *environ* that a plan reads."""
+    return {name: environ[name] for name in PLAN_VARIABLES if name in environ}
+
+
 class Uname(NamedTuple):
     """uname(2), without the names of the machine."""
 
@@ -84,6 +89,24 @@ class Host:
     identity: Identity
     local: Optional[Tree] = None
     """The tree of this machine's own root, where the files of users lie; None if the host is another machine."""
+    task: Optional[Mapping[str, str]] = None
+    """The environment of the task that is planned for, if it was given."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self.driver.is_closed
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the directories of this machine that are open. The host cannot be asked any more."""
+        for tree in (self.driver, self.dev, self.local):
+            if tree is not None:
+                tree.close()
 
     @property
     def lenient(self) -> Host:

@@ -27,10 +27,10 @@ def xdg_directory(environ: Mapping[str, str], variable: str, below_home: str) ->
     return f"{base}/gpubind" if base else ""
 
 
-def list_file_places(name: str) -> tuple[tuple[str, str], ...]:
+def list_file_places(name: str, environ: Optional[Mapping[str, str]] = None) -> tuple[tuple[str, str], ...]:
     """Where a user's or a site's list file may be: (path, label), the user's first."""
     places = [(f"{SITE_DIRECTORY}/{name}", f"{SITE_DIRECTORY}/{name}")]
-    users = xdg_directory(os.environ, "XDG_CONFIG_HOME", ".config")
+    users = xdg_directory(os.environ if environ is None else environ, "XDG_CONFIG_HOME", ".config")
     if users:
         places.insert(0, (f"{users}/{name}", f"$XDG_CONFIG_HOME/gpubind/{name}"))
     return tuple(places)
@@ -40,7 +40,7 @@ def ignored(environ: Mapping[str, str]) -> Iterator[Ignored]:
     """What is there by *environ* and does not count, for this is root's process and others could change it."""
     if not acts_as_root():
         return
-    files = [path for name in ("config.toml", *LIST_FILES) for path, _ in list_file_places(name)]
+    files = [path for name in ("config.toml", *LIST_FILES) for path, _ in list_file_places(name, environ)]
     caches = (xdg_directory(environ, "XDG_CACHE_HOME", ".cache"), environ.get("TMPDIR", ""))
     programs = environ.get("PATH", "").split(":")
     named: list[tuple[Literal["file", "cache", "programs"], str]] = [("file", path) for path in files]
@@ -51,12 +51,12 @@ def ignored(environ: Mapping[str, str]) -> Iterator[Ignored]:
             yield Ignored(kind, path, part)
 
 
-def list_file_in_force(name: str) -> Optional[ListFile]:
+def list_file_in_force(name: str, environ: Optional[Mapping[str, str]] = None) -> Optional[ListFile]:
     """The user's list file *name*, else the site's; None if there is neither, or none that root may believe.
 
     Errors: `HostReadError` (code `unreadable-file`) for one that is there and cannot be read, or is too large.
     """
-    for path, label in list_file_places(name):
+    for path, label in list_file_places(name, environ):
         try:
             data = read_if_there(path, LIST_LIMIT)
         except OSError as error:

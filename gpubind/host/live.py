@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from copy import copy
 from typing import Optional, Union
 
-from gpubind.host.base import PLAN_VARIABLES, Host, Identity, Ignored, ListFile, RunResult, Uname, shipped_liblist
+from gpubind.host.base import Host, Identity, Ignored, ListFile, RunResult, Uname, plan_variables, shipped_liblist
 from gpubind.host.directories import ignored, list_file_in_force
 from gpubind.model import HostPath, Missing
 from gpubind.tree import Tree
@@ -16,11 +17,13 @@ from gpubind.tree.live import LiveTree
 class LiveHost(Host):
     """This machine, with its driver below *root* and its devices below *dev_root*.
 
-    Without *dev_root*: *root* if it has dev/nvidiactl or dev/kfd, else `/`. Errors: `HostReadError` for a root that is
-    none.
+    Without *dev_root*: *root* if it has dev/nvidiactl or dev/kfd, else `/`. *environ* is that of the task that is
+    planned for, if it is not this process's. Errors: `HostReadError` for a root that is none.
     """
 
-    def __init__(self, root: str = "/", dev_root: Optional[str] = None) -> None:
+    def __init__(
+        self, root: str = "/", dev_root: Optional[str] = None, environ: Optional[Mapping[str, str]] = None
+    ) -> None:
         self.label = "live"
         self.driver: Tree = LiveTree(root)
         if dev_root is None:
@@ -30,16 +33,21 @@ class LiveHost(Host):
         self.dev = self.driver if dev.root == self.driver.root else dev
         trees = (tree for tree in (self.driver, self.dev) if tree.root == "/")
         self.local: Tree = next(trees, None) or LiveTree("/")
-        self.environ = {name: os.environ[name] for name in PLAN_VARIABLES if name in os.environ}
+        self.task = environ
+        self.environ = plan_variables(self._environ)
         uname = os.uname()
         self.uname = Uname(uname.release, uname.machine)
         self.identity = Identity(os.geteuid(), tuple(sorted({os.getegid(), *os.getgroups()})))
 
     def liblist(self, name: str) -> ListFile:
-        return list_file_in_force(name) or shipped_liblist(name)
+        return list_file_in_force(name, self._environ) or shipped_liblist(name)
 
     def ignored(self) -> tuple[Ignored, ...]:
-        return tuple(ignored(os.environ))
+        return tuple(ignored(self._environ))
+
+    @property
+    def _environ(self) -> Mapping[str, str]:
+        return os.environ if self.task is None else self.task
 
     def as_user(self, name: str) -> Host:
         from gpubind.host.users import identity_of

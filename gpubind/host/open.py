@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Optional, Union
 
 from gpubind.data import HOSTS, read_data
-from gpubind.errors import FormatError, HostReadError, UsageError, one_of
+from gpubind.errors import HostReadError, UsageError, in_file, one_of
 from gpubind.host.base import Host, ListFile
 from gpubind.host.files import read_regular
+from gpubind.verb import verb
 
 FILE_LIMIT = 1 << 20
 
 Path = Union[str, os.PathLike[str]]
 
 
-def open_host(host: Optional[Path] = None, root: Optional[Path] = None, dev_root: Optional[Path] = None) -> Host:
-    """The host called *host* (a file, or the name of a record that ships); this machine if None.
+@verb
+def open_host(
+    host: Optional[Path] = None,
+    root: Optional[Path] = None,
+    dev_root: Optional[Path] = None,
+    *,
+    environ: Optional[Mapping[str, str]] = None,
+) -> Host:
+    """Return the host called *host* (a file, or the name of a record that ships); this machine if None.
 
+    *environ* is the environment of the task that is planned for; without it, this process's, or the recorded one.
     Errors: `UsageError`, `HostReadError`, `FormatError`, each naming the file.
     """
     if host is None:
         from gpubind.host.live import LiveHost
 
-        return LiveHost(os.fspath(root or "/"), os.fspath(dev_root) if dev_root is not None else None)
+        return LiveHost(os.fspath(root or "/"), os.fspath(dev_root) if dev_root is not None else None, environ)
     if root is not None or dev_root is not None:
         what = "--root and --dev-root cannot be used with --host"
         raise UsageError("host-with-root", what, why="a record has the roots that it was made with")
@@ -32,15 +42,12 @@ def open_host(host: Optional[Path] = None, root: Optional[Path] = None, dev_root
     from gpubind.host.recorded import RecordedHost
 
     if host in HOSTS:
-        return RecordedHost(parse_record(read_data(f"data/hosts/{host}.json")), host)
+        return RecordedHost(parse_record(read_data(f"data/hosts/{host}.json")), host, environ)
     if not os.path.exists(host) and "/" not in host:
         why = "there is no such file, and no record of that name ships"
         raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=one_of(HOSTS, host))
-    data = read_file(host, SIZE_LIMIT)
-    try:
-        return RecordedHost(parse_record(data), os.path.basename(host))
-    except FormatError as error:
-        raise error.in_file(host) from error
+    with in_file(host):
+        return RecordedHost(parse_record(read_file(host, SIZE_LIMIT)), os.path.basename(host), environ)
 
 
 def read_listfile(path: str) -> ListFile:

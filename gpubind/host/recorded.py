@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
-from typing import Union
+from typing import Optional, Union
 
 from gpubind.formats.record import Record
-from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, shipped_liblist
+from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, plan_variables, shipped_liblist
 from gpubind.model import Missing
 from gpubind.tree import Tree
 from gpubind.tree.recorded import RecordedTree
 
 
 class RecordedHost(Host):
-    """The host in *record*, called *label* in messages."""
+    """The host in *record*, called *label* in messages; *environ* is that of the task that is planned for, if given."""
 
-    def __init__(self, record: Record, label: str) -> None:
+    def __init__(self, record: Record, label: str, environ: Optional[Mapping[str, str]] = None) -> None:
         self.label = label
         self.driver: Tree = RecordedTree(record.driver, label)
         self.dev: Tree = self.driver if record.dev is None else RecordedTree(record.dev, label)
-        self.environ = record.environ
+        self.task = environ
+        self.environ = record.environ if environ is None else plan_variables(environ)
         self.uname = Uname(record.release, record.machine)
         self.identity = Identity(record.euid, record.groups)
         self._lists = {entry.name: entry for entry in record.lists}

@@ -60,6 +60,10 @@ class Image(NamedTuple):
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    @property
+    def is_closed(self) -> bool:
+        return self.tree.is_closed
+
     def close(self) -> None:
         """Give back what is open of the image: its facts stay, its files cannot be asked for any more."""
         self.tree.close()

@@ -9,12 +9,12 @@ from typing import Optional, Union
 
 from gpubind.arch import Architecture, architecture
 from gpubind.blob.base import FileBlob, open_blob
-from gpubind.budget import bounded
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.formats.magic import meaning_of
 from gpubind.image.facts import Image, closed_on_error, read_image
 from gpubind.model import HostPath, ImageKind
 from gpubind.tree.live import LiveTree
+from gpubind.verb import verb
 
 ACCEPTED = (
     "a directory, an OCI bundle, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, "
@@ -35,9 +35,11 @@ STORED_ELSEWHERE = {
 """What containers/image calls what gpubind calls otherwise."""
 HEAD_SIZE = 2048
 
+Path = Union[str, os.PathLike[str]]
 
-@bounded
-def open_image(reference: Union[str, os.PathLike[str]], machine: Optional[str] = None) -> Image:
+
+@verb
+def open_image(reference: Path, machine: Optional[str] = None) -> Image:
     """The image that *reference* names: a path to one of what is `ACCEPTED`, or a kind and a name, `oci:DIR:TAG`.
 
     Of an image for several architectures it is the one for *machine*, `Host.uname.machine` of the host that is planned

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gpubind.digest import digest
 from gpubind.errors import UsageError, one_of
 from gpubind.findings import finding
 from gpubind.formats.ldcache import LdCache
@@ -33,6 +32,7 @@ from gpubind.model import (
     SourceUsed,
     Vendor,
 )
+from gpubind.model.digest import digest
 from gpubind.planner.placement import SINGULARITY
 from gpubind.sources.search import ldconfig
 from gpubind.tree import Tree

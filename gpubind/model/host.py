@@ -289,3 +289,23 @@ class Inventory(NamedTuple):
     """The indexes of the GPUs that this process cannot open, as far as their nodes tell."""
     env: tuple[EnvVar, ...] = ()
     """What a CDI spec sets."""
+
+
+class Mount(NamedTuple):
+    """One bind. It has a `source` or a `content`, never both."""
+
+    vendor: Vendor
+    source: Optional[HostPath]
+    content: Optional[str]
+    target: ContainerPath
+    kind: Kind
+    arch: Optional[str]
+    soname: Optional[str]
+    version: Optional[str]
+    capability: Optional[Capability]
+    options: tuple[str, ...]
+    required: bool
+    size: int
+    """Bytes of the file (or of the content); 0 for sockets and directories."""
+    rule: str
+    """Why it is in the plan: the source or completion rule that named it."""

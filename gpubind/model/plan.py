@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, Optional, Union
 
 from gpubind import __version__
-from gpubind.model.files import ContainerPath, HostPath, RootedPath
+from gpubind.errors import FormatError
+from gpubind.model.digest import digest
+from gpubind.model.files import ContainerPath, RootedPath
 from gpubind.model.host import (
     CAPABILITIES,
     DEFAULT_CAPABILITIES,
@@ -16,7 +18,7 @@ from gpubind.model.host import (
     EnvVar,
     Finding,
     Gpu,
-    Kind,
+    Mount,
     Side,
     SourceUsed,
     Vendor,
@@ -68,26 +70,6 @@ class Request(NamedTuple):
     def caps_explicit(self) -> bool:
         """Whether the caller named the capabilities."""
         return self.caps is not None
-
-
-class Mount(NamedTuple):
-    """One bind. It has a `source` or a `content`, never both."""
-
-    vendor: Vendor
-    source: Optional[HostPath]
-    content: Optional[str]
-    target: ContainerPath
-    kind: Kind
-    arch: Optional[str]
-    soname: Optional[str]
-    version: Optional[str]
-    capability: Optional[Capability]
-    options: tuple[str, ...]
-    required: bool
-    size: int
-    """Bytes of the file (or of the content); 0 for sockets and directories."""
-    rule: str
-    """Why it is in the plan: the source or completion rule that named it."""
 
 
 class PlannedDriver(NamedTuple):
@@ -160,8 +142,9 @@ class Plan(NamedTuple):
         """
         if not isinstance(document, dict):
             raise malformed("it is not an object", "")
-        if document.get("schema") != PLAN_SCHEMA:
-            raise malformed(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
+        schema = document.get("schema")
+        if schema != PLAN_SCHEMA:
+            raise _other_schema(str(schema))
         asked = document.get("request")
         if not isinstance(asked, dict):
             raise malformed("it is not there, or no object", "request")
@@ -178,9 +161,20 @@ class Plan(NamedTuple):
             "image": None,
         }
         plan = made(cls, values, "")
+        is_ours = document.get("gpubind") == __version__  # another version may hash more, or less
+        if is_ours and plan.digest != digest(plan.mounts, plan.devices, plan.env, plan.gpus):
+            raise malformed("it is not that of these mounts, devices and variables: the document was changed", "digest")
         return plan if image is None else plan._replace(image=ImageFacts.from_dict(image))
 
     @property
     def generated(self) -> dict[ContainerPath, str]:
         """The texts of files that no file of the host holds, by their place in the container."""
         return {mount.target: mount.content for mount in self.mounts if mount.content is not None}
+
+
+def _other_schema(schema: str) -> FormatError:
+    head, _, number = schema.partition("/")
+    if head != PLAN_SCHEMA.partition("/")[0] or not (number.isascii() and number.isdigit()):
+        return malformed(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
+    why = f"it is of the schema `{schema}`, and this one reads `{PLAN_SCHEMA}`"
+    return FormatError("bad-plan", "a later gpubind made this document", place="schema", why=why, hint="update gpubind")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.digest import digest
 from gpubind.errors import FormatError
 from gpubind.findings import SEVERITIES
 from gpubind.formats.gpu_variables import GPU_VARIABLES
@@ -27,6 +26,7 @@ from gpubind.model import (
     Vendor,
     Verdict,
 )
+from gpubind.model.digest import digest
 from gpubind.names import REQUIRED, known
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
 from gpubind.planner.sides import host_side

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,7 +31,9 @@ def written(path: Path, data: bytes) -> str:
 
 def bundle(path: Path) -> str:
     make_tree(path / "image" / "rootfs", SPEC)
-    (path / "image" / "config.json").write_text('{"ociVersion": "1.0.0", "root": {"path": "rootfs"}}')
+    process = {"cwd": "/", "args": ["sh"], "env": ["PATH=/bin"]}
+    config = {"ociVersion": "1.0.0", "process": process, "root": {"path": "rootfs"}}
+    (path / "image" / "config.json").write_text(json.dumps(config))
     return str(path / "image")
 
 
@@ -58,10 +62,8 @@ def open_files() -> list[str]:
     """Return what each descriptor of this process is open on."""
     found = []
     for number in os.listdir("/proc/self/fd"):
-        try:
+        with suppress(FileNotFoundError):  # that of the listing itself
             found.append(os.readlink(f"/proc/self/fd/{number}"))
-        except FileNotFoundError:  # that of the listing itself
-            pass
     return sorted(found)
 
 

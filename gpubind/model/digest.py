@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
-from gpubind.model import DeviceNode, EnvVar, Gpu, Mount
+from gpubind.model.host import DeviceNode, EnvVar, Gpu, Mount
 from gpubind.sha256 import sha256
 
 _OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
