@@ -33,6 +33,12 @@ def test_the_example_prints_what_the_page_says() -> None:
     assert done.stdout == said
 
 
+def test_two_environments_in_one_process_give_two_plans_as_the_page_says() -> None:
+    _, _, code = re.findall(r"```(?:python)?\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert f"It prints `{done.stdout.strip()}`." in PAGE.read_text()
+
+
 MISTAKES = {
     "caps": "gpubind.Request(caps=('compue',))",
     "error": "try:\n    pass\nexcept gpubind.NothingToBnidError:\n    pass",
@@ -53,19 +59,26 @@ def test_a_type_checker_takes_the_example_and_finds_mistakes(tmp_path: Path) -> 
     assert sorted(found) == sorted(MISTAKES), done.stdout
 
 
-def table() -> str:
-    """The fields of `Request` with their defaults and what the class says of each."""
-    source = inspect.getsource(Request)
-    rows = ["| field | default | meaning |", "| --- | --- | --- |"]
-    for name, default in Request._field_defaults.items():
+def table(value: Any, *, defaults: bool = True) -> str:
+    """Return the fields of *value* with their defaults and what the class says of each."""
+    source = inspect.getsource(value)
+    rows = (
+        ["| field | default | meaning |", "| --- | --- | --- |"]
+        if defaults
+        else ["| field | meaning |", "| --- | --- |"]
+    )
+    for name in value._fields:
         said = re.search(rf'^    {name}: [^\n]*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
         assert said is not None, name
-        rows.append(f"| `{name}` | `{default!r}` | {' '.join(said.group(1).split())} |")
+        default = f"`{value._field_defaults[name]!r}` | " if defaults else ""
+        rows.append(f"| `{name}` | {default}{' '.join(said.group(1).split())} |")
     return "\n".join(rows) + "\n"
 
 
-def test_every_field_of_a_request_is_told(update_golden: bool) -> None:
-    hold("python.md", "request", table(), update=update_golden)
+@pytest.mark.parametrize("value", [Request, gpubind.Words, gpubind.Bind], ids=lambda value: value.__name__)
+def test_every_field_that_a_caller_fills_in_or_reads_is_described(value: Any, update_golden: bool) -> None:
+    made = table(value, defaults=value is Request)
+    hold("python.md", value.__name__.lower(), made, update=update_golden)
 
 
 def is_path(thing: Any) -> bool:

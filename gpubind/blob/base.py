@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import os
-from typing import TYPE_CHECKING, Optional
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Optional, Protocol, TypeVar
 
 from gpubind.blob.regular import open_regular
 from gpubind.budget import current, spend, tell
@@ -13,6 +14,8 @@ from gpubind.errors import HostReadError, closed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+T = TypeVar("T")
 
 READ_LEAST = 4 << 10
 """Bytes that a read counts for at least: many small ones take their time, too."""
@@ -85,6 +88,21 @@ class FileBlob(Blob):
         except OSError as error:
             raise _unreadable(self.label, error) from error
         return data
+
+
+class Closable(Protocol):
+    """A blob, a tree, or several of them."""
+
+    def close(self) -> None: ...
+
+
+def closed_on_error(opened: Closable, make: Callable[[], T]) -> T:
+    """Return what *make* makes of what is *opened*, which is closed if that fails."""
+    try:
+        return make()
+    except BaseException:
+        opened.close()
+        raise
 
 
 def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBlob:

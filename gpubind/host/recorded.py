@@ -15,14 +15,18 @@ from gpubind.tree.recorded import RecordedTree
 
 
 class RecordedHost(Host):
-    """The host in *record*, called *label* in messages; *environ* is that of the task that is planned for, if given."""
+    """The host in *record*, called *label* in messages.
+
+    *environ* is that of the task that is planned for, if given; PATH stays the one whose directories were recorded.
+    """
 
     def __init__(self, record: Record, label: str, environ: Optional[Mapping[str, str]] = None) -> None:
         self.label = label
         self.driver: Tree = RecordedTree(record.driver, label)
         self.dev: Tree = self.driver if record.dev is None else RecordedTree(record.dev, label)
         self.task = environ
-        self.environ = record.environ if environ is None else plan_variables(environ)
+        path = {name: value for name, value in record.environ.items() if name == "PATH"}
+        self.environ = record.environ if environ is None else {**plan_variables(environ), **path}
         self.uname = Uname(record.release, record.machine)
         self.identity = Identity(record.euid, record.groups)
         self._lists = {entry.name: entry for entry in record.lists}

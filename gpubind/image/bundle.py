@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from gpubind.blob.base import closed_on_error
 from gpubind.errors import HostReadError, in_file
 from gpubind.formats.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
 from gpubind.host.open import read_file
-from gpubind.image.facts import Image, closed_on_error, read_image
+from gpubind.image.facts import Image, read_image
 from gpubind.tree.live import LiveTree
 
 CONFIG = "config.json"

@@ -12,13 +12,13 @@ import re
 from typing import TYPE_CHECKING, Literal, Optional
 
 from gpubind.arch import Architecture
-from gpubind.blob.base import FileBlob
+from gpubind.blob.base import FileBlob, closed_on_error
 from gpubind.budget import tell
 from gpubind.errors import HostReadError, UsageError, in_file
 from gpubind.formats.oci import DOCUMENT_LIMIT, OciConfig, parse_inspected
 from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.host.trust import obeyed_environ
-from gpubind.image.facts import Image, closed_on_error, read_image
+from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath, Missing
 from gpubind.tree.live import LiveTree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional, Protocol
+from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
 
 from gpubind.arch import architecture
 from gpubind.errors import FormatError, HostReadError
@@ -68,21 +68,6 @@ class Image(NamedTuple):
         """Give back what is open of the image: its facts stay, its files cannot be asked for any more."""
         self.tree.close()
         self.let_go()
-
-
-class Closable(Protocol):
-    """A tree, a blob, or several of them."""
-
-    def close(self) -> None: ...
-
-
-def closed_on_error(opened: Closable, make: Callable[[], Image]) -> Image:
-    """Return the image that *make* makes of what is *opened*, which is closed if that fails."""
-    try:
-        return make()
-    except BaseException:
-        opened.close()
-        raise
 
 
 ROOT = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))

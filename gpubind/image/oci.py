@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Optional, TypeVar
 
 from gpubind.arch import Architecture
-from gpubind.blob.base import Blob
+from gpubind.blob.base import Blob, closed_on_error
 from gpubind.blob.compressed import unpacked
 from gpubind.blob.verified import Verified, verify
 from gpubind.errors import FormatError, HostReadError, UsageError, in_file
@@ -28,7 +28,7 @@ from gpubind.formats.oci import (
     parse_oci_index,
     parse_oci_manifest,
 )
-from gpubind.image.facts import Image, closed_on_error, read_image
+from gpubind.image.facts import Image, read_image
 from gpubind.image.layered import LayeredTree
 from gpubind.image.layers import Layers, Listed, kept, listed
 from gpubind.model import HostPath, ImageKind, Missing

@@ -8,10 +8,10 @@ import stat
 from typing import Optional, Union
 
 from gpubind.arch import Architecture, architecture
-from gpubind.blob.base import FileBlob, open_blob
+from gpubind.blob.base import FileBlob, closed_on_error, open_blob
 from gpubind.errors import FormatError, HostReadError, UsageError
 from gpubind.formats.magic import meaning_of
-from gpubind.image.facts import Image, closed_on_error, read_image
+from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
 from gpubind.tree.live import LiveTree
 from gpubind.verb import verb

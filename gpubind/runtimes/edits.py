@@ -20,8 +20,11 @@ class Bind(NamedTuple):
     """One bind, in any runtime's words."""
 
     source: str
+    """The real path on the host: a file of the driver, or a generated one."""
     target: str
+    """The path in the container."""
     read_only: bool
+    """Whether the container may only read it."""
     required: bool = False
     """Whether the driver is of no use without it."""
 
@@ -50,15 +53,17 @@ class Words(NamedTuple):
     options: tuple[str, ...]
     """Command-line words, each whole."""
     binds: tuple[Bind, ...] = ()
-    """What the options bind, for the forms that say it otherwise."""
+    """What the options bind, for a caller that passes binds in another way."""
     env: tuple[tuple[str, str], ...] = ()
-    """What the options set, likewise."""
+    """The variables that the options set, for a caller that sets them in another way."""
     decisions: tuple[Decision, ...] = ()
+    """What of the plan was left out, and why."""
     findings: tuple[Finding, ...] = ()
+    """What will not work with these words."""
     unset: tuple[str, ...] = ()
-    """Variables of the caller's that the container must not see, where options cannot say it."""
+    """Variables that the caller must remove from the runtime's environment, where no option keeps them out."""
     document: str = ""
-    """The image's configuration with the edits in it, where a runtime has that in place of options."""
+    """The image's configuration with the edits in it, for a runtime that reads that instead of options."""
 
 
 def edits_of(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from posixpath import dirname
-from typing import Optional, Union
+from typing import Any, NoReturn, Optional, Union
 
 from gpubind.budget import LINKS_LIMIT, spend
+from gpubind.errors import closed
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.formats.stub import STUB_LIMIT, is_stub
 from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
@@ -24,6 +25,17 @@ FILE_COST, UNREADABLE_COST = 100, 1000
 ABSENT = Missing("absent")
 FORBIDDEN = Missing("forbidden", "permission denied")
 LOOP = Missing("loop", "too many levels of symbolic links")
+
+
+class _Closed(dict[str, Any]):
+    """What a closed tree knows: no question gets as far as its files."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._root = root
+
+    def get(self, path: str, default: object = None) -> NoReturn:
+        raise closed(self._root)
 
 
 class Tree:
@@ -49,8 +61,9 @@ class Tree:
         """What `gpubind.tree.glob` has found, by pattern."""
 
     def close(self) -> None:
-        """Give back what is open of this machine. What the tree knows by then is no answer any more."""
+        """Give back what is open of this machine. Any later question is a `UsageError` (code `closed`)."""
         self.is_closed = True
+        self._stats = self._resolved = self.globs = _Closed(self.root)
 
     # What callers ask.
 
