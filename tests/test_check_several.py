@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from build.images import glibc
 from build.trees import make_tree
+from referencing import Registry, Resource
 from test_cli import HOST, gpubind, images
 
 from gpubind.data import HOSTS, read_data
@@ -45,6 +46,11 @@ def test_json_is_a_list_and_each_member_is_what_one_check_gives(two: tuple[str, 
     schema = jsonschema.Draft202012Validator(json.loads(read_data("data/check.schema.json")))
     for member in members:
         schema.validate(member)
+    several = json.loads(read_data("data/checks.schema.json"))
+    one = Resource.from_contents(schema.schema)
+    jsonschema.Draft202012Validator(several, registry=Registry().with_resource("gpubind.check/1", one)).validate(
+        members
+    )
     asked = [(image, host) for image in (two[1], two[3]) for host in HOSTS]
     assert [(member["checked"]["image"], member["checked"]["host"]) for member in members] == asked
     assert members[0] == json.loads(gpubind("check", "--json", *two[:2], *BOTH[:2]).stdout)

@@ -115,6 +115,7 @@ def test_a_finding_comes_back_from_its_document() -> None:
     ("change", "place"),
     [
         ({"schema": "gpubind.plan/2"}, "schema"),
+        ({"schema": "gpubind.check/1"}, "schema"),
         ({"request": None}, "request"),
         ({"drivers": [1]}, "drivers"),
         ({"mounts": [{}]}, "mounts[0]"),
@@ -283,3 +284,113 @@ def test_a_record_may_cost_more_than_another_command(tmp_path: Path, monkeypatch
     monkeypatch.setitem(BOUNDS, "facts", least)
     record = gpubind.record(gpubind.open_host(root=str(tmp_path), dev_root=str(tmp_path)))
     assert names[-1] in record
+
+
+def test_a_document_of_a_later_gpubind_is_refused_as_that() -> None:
+    document = gpubind.plan(HOST, Request()).to_dict()
+    with pytest.raises(FormatError) as caught:
+        gpubind.Plan.from_dict({**document, "schema": "gpubind.plan/2"})
+    assert (caught.value.what, caught.value.hint) == ("a later gpubind made this document", "update gpubind")
+    with pytest.raises(FormatError, match="gpubind did not make this document"):
+        gpubind.Plan.from_dict({**document, "schema": "gpubind.plan/x"})
+
+
+@pytest.mark.parametrize(
+    ("member", "change"),
+    [("mounts", {"target": "/bin/sh"}), ("devices", {"target": "/dev/sda"}), ("env", {"value": "/x"})],
+)
+def test_a_document_that_was_changed_is_refused_by_its_digest(member: str, change: dict[str, str]) -> None:
+    document = gpubind.plan(HOST, Request()).to_dict()
+    first, *others = document[member]
+    changed = {**document, member: [{**first, **change}, *others]}
+    with pytest.raises(FormatError, match="bad-plan") as caught:
+        gpubind.Plan.from_dict(changed)
+    assert caught.value.place == "digest"
+    assert gpubind.Plan.from_dict({**changed, "gpubind": "0.0.1"})  # another version may hash other members
+
+
+PLAN = gpubind.plan(HOST, Request())
+START = gpubind.open_runtime(HOST, "apptainer")
+ANY: Any = gpubind  # whose types nobody checks
+MISUSE = {
+    "plan of a name": lambda: ANY.plan("debian13-nvidia550", Request()),
+    "plan of no request": lambda: ANY.plan(HOST, None),
+    "plan of a dictionary": lambda: ANY.plan(HOST, {"caps": ["compute"]}),
+    "plan for a path": lambda: ANY.plan(HOST, Request(), image="x.sif"),
+    "plan with a listfile's path": lambda: ANY.plan(HOST, Request(), "nvliblist.conf"),
+    "plan for a runtime's name": lambda: ANY.plan(HOST, Request(), start="apptainer"),
+    "plan with a layout's name": lambda: ANY.plan(HOST, Request(), layout="cdi"),
+    "runtime without a name": lambda: ANY.open_runtime(HOST, None),
+    "runtime with one word": lambda: ANY.open_runtime(HOST, "apptainer", "--contain"),
+    "runtime with numbers": lambda: ANY.open_runtime(HOST, "apptainer", [1]),
+    "layout of no form": lambda: ANY.open_layout(HOST, None),
+    "check in a path": lambda: ANY.check(HOST, PLAN, "x.sif"),
+    "check of no plan": lambda: ANY.check(HOST, None),
+    "check with one word": lambda: ANY.check(HOST, PLAN, backend="apptainer", arguments="--contain"),
+    "document of words": lambda: ANY.check_document(PLAN, ["error"]),
+    "words for nothing": lambda: ANY.words(PLAN, None),
+    "words of nothing": lambda: ANY.words(None, START),
+    "render of nothing": lambda: ANY.render(None, "tsv"),
+    "render as nothing": lambda: ANY.render(PLAN, None),
+    "record of a name": lambda: ANY.record("debian13-nvidia550"),
+    "explain nothing": lambda: ANY.explain(PLAN, None),
+    "image without a name": lambda: ANY.open_image(None),
+    "host by a number": lambda: ANY.open_host(5),
+    "host with numbers": lambda: ANY.open_host(environ={"CUDA_VISIBLE_DEVICES": 0}),
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSE)
+def test_an_argument_of_another_type_is_wrong_use(misuse: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        MISUSE[misuse]()
+    assert caught.value.code == "wrong-type"
+    assert " wants a" in caught.value.what
+
+
+def test_every_function_of_the_library_is_held_to_its_types() -> None:
+    functions = [getattr(gpubind, name) for name in gpubind.__all__ if name.islower() and not name.startswith("_")]
+    assert [function.__name__ for function in functions if not hasattr(function, "__wrapped__")] == []
+
+
+def test_where_a_value_is_wanted_the_error_says_what_returns_one() -> None:
+    with pytest.raises(UsageError) as caught:
+        ANY.plan(HOST, Request(), image="x.sif")
+    assert caught.value.what == "image wants an Image, not 'x.sif'"
+    assert caught.value.hint == "`open_image(REFERENCE)` returns one"
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "podman", "docker"])
+def test_words_and_render_refuse_a_plan_of_another_layout(runtime: str) -> None:
+    start = gpubind.open_runtime(HOST, runtime)
+    for use in (lambda: gpubind.words(PLAN, start), lambda: gpubind.render(PLAN, runtime, start=start, host=HOST)):
+        with pytest.raises(UsageError) as caught:
+            use()
+        assert caught.value.code == "other-layout"
+        assert caught.value.hint == f"plan with start=open_runtime(host, {runtime!r})"
+    made = gpubind.plan(HOST, Request(), start=start)
+    assert gpubind.words(made, start) is not None
+
+
+def test_a_plan_of_another_host_is_not_checked() -> None:
+    other = host(rhel(), kernel())
+    with pytest.raises(UsageError, match="other-host") as caught:
+        gpubind.check(other, gpubind.plan(HOST, Request()))
+    assert "550.163.01" in caught.value.where
+    assert gpubind.check(other, gpubind.plan(other, Request())) is not None
+
+
+def test_two_environments_in_one_process_give_two_plans(tmp_path: Path) -> None:
+    spec = {**rhel(), **kernel()}
+    make_tree(tmp_path / "root", {name: item for name, item in spec.items() if not name.startswith("/dev/")})
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind" / "nvliblist.conf").write_text("libcuda.so\n")
+    tasks = ({"PATH": "/usr/bin"}, {"PATH": "/bin", "XDG_CONFIG_HOME": str(tmp_path), "APPTAINERENV_A": "b"})
+    plans, starts = [], []
+    for task in tasks:
+        with gpubind.open_host(root=tmp_path / "root", dev_root=tmp_path / "root", environ=task) as on:
+            plans.append(gpubind.plan(on, Request(vendors=("nvidia",))))
+            starts.append(gpubind.open_runtime(on, "apptainer"))
+    names = [{mount.soname for mount in made.mounts if mount.kind == "library"} for made in plans]
+    assert names[1] == {"libcuda.so.1"} < names[0]
+    assert [start.environ for start in starts] == list(tasks)
