@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 from build.driver import rhel
 from build.elf import elf
+from build.forked import run_forked
 from build.images import glibc
 from build.layers import LAYER, Blobs, tar, write
 from build.trees import make_tree
@@ -36,9 +37,7 @@ def gpubind(
         "GPUBIND_MEMO": "off",
         **(env or {}),
     }
-    return subprocess.run(
-        [sys.executable, "-m", "gpubind", *arguments], capture_output=True, text=True, env=environ, cwd=cwd
-    )
+    return run_forked(arguments, environ, cwd)
 
 
 def test_in_a_pipe_the_plan_is_the_same_table() -> None:

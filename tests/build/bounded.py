@@ -1,13 +1,13 @@
-"""A command under limits: how much work it is, and how much memory it takes. As a program: run one, and print both."""
+"""A command under limits: how much work it is, and how much memory it takes."""
 
 from __future__ import annotations
 
 import os
 import resource
-import subprocess
 import sys
 from typing import NamedTuple
 
+from build.forked import run_forked
 from build.measure import pieces_in
 
 PIECES = 500
@@ -32,27 +32,21 @@ class Cost(NamedTuple):
 
 def run_bounded(*words: str, **environ: str) -> Cost:
     """Run `gpubind` with *words*."""
-    path = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-m", "build.bounded", *words],
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        env={**os.environ, "PYTHONPATH": path, **environ},
-    )
+    done = run_forked(words, {**os.environ, **environ}, module="build.bounded")
     stderr, _, said = done.stderr.rpartition("\0")
     assert said, f"it was killed: status {done.returncode}\n{done.stderr[-2000:]}"
     pieces, seconds, memory = said.split()
     return Cost(done.returncode, float(pieces), float(seconds), int(memory), done.stdout, stderr)
 
 
-def _main() -> int:
-    from gpubind.cli.main import main
+def main(words: list[str]) -> int:
+    """Run `gpubind` with *words* under the limits, and print what it took behind all else."""
+    from gpubind.cli.main import main as run
 
     resource.setrlimit(resource.RLIMIT_CPU, (KILL_AFTER_S, KILL_AFTER_S))
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
     status: list[int] = []
-    pieces, seconds = pieces_in(lambda: status.append(main(sys.argv[1:])))
+    pieces, seconds = pieces_in(lambda: status.append(run(words)))
     sys.stderr.write(f"\0{pieces:.0f} {seconds:.2f} {peak()}\n")
     return status[0]
 
@@ -62,7 +56,3 @@ def peak() -> int:
     with open("/proc/self/status") as file:
         line = next(line for line in file if line.startswith("VmHWM"))
     return int(line.split()[1]) << 10
-
-
-if __name__ == "__main__":
-    sys.exit(_main())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from build.driver import kernel, rhel
+from build.forked import run_forked
 from build.images import glibc
 from build.trees import Node, Spec, make_tree
 
@@ -30,19 +30,9 @@ ICD: Spec = {
 }
 
 
-AS_ORDINARY_USER = """
-import sys, gpubind.stage
-gpubind.stage.acts_as_root = lambda: False
-from gpubind.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
-"""Whoever runs the tests: the containers of root's host rely on no directory below /tmp."""
-
-
 def gpubind(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GPUBIND_", "APPTAINER", "CUDA_"))}
-    around = {**kept, "GPUBIND_MEMO": "off", **environ}
-    return subprocess.run([sys.executable, "-c", AS_ORDINARY_USER, *words], capture_output=True, text=True, env=around)
+    return run_forked(words, {**kept, "GPUBIND_MEMO": "off", **environ}, module="build.ordinary")
 
 
 @pytest.fixture
