@@ -106,9 +106,10 @@ def test_a_file_that_cannot_be_read_to_its_end_is_no_answer(way: str) -> None:
     path = "/proc/self/mem"  # reading its first byte is an error of input and output
     with Recorder(lambda status: None) as recorder:
         opened = os.fdopen(os.open(path, os.O_RDONLY), "rb") if way == "fdopen" else open(path, way)  # noqa: SIM115
-        recorder.refused = None
+        before, recorder.refused = recorder.refused, None
         with opened, pytest.raises(OSError, match="Input/output"):
             opened.read(1)
+    assert before != recorder.refused
     assert "Input/output" in str(recorder.refused)
 
 
