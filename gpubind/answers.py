@@ -129,9 +129,14 @@ def is_directory(path: str) -> bool:
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
-def may(path: str, mode: int) -> bool:
+def may(path: str, mode: int, *, effective: bool = False) -> bool:
     """As `os.access`, which keeps the error for itself: a refusal is asked for twice. Errors: as `facts`."""
-    return os.access(path, mode) or (exists(path) and os.access(path, mode))
+    for _ in range(2):
+        if os.access(path, mode, effective_ids=effective):
+            return True
+        if not exists(path):
+            break
+    return False
 
 
 def real_path(path: str) -> str:

@@ -6,6 +6,7 @@ import os
 from copy import copy
 from typing import Optional, Union
 
+from gpubind.answers import may
 from gpubind.host.base import PLAN_VARIABLES, Host, Identity, Ignored, ListFile, RunResult, Uname, shipped_liblist
 from gpubind.host.directories import ignored, list_file_in_force
 from gpubind.model import HostPath, Missing
@@ -58,7 +59,7 @@ class LiveHost(Host):
         if self.identity.euid != os.geteuid() != 0:
             return True  # as another user, whom this process cannot ask for
         # access(2) asks the device cgroup, too (fs/namei.c inode_permission), and opens nothing.
-        return os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        return may(path, os.R_OK | os.W_OK, effective=os.access in os.supports_effective_ids)
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
         from gpubind.host.programs import run_program  # only a host whose sources ask a program needs it
