@@ -44,9 +44,9 @@ def open_directory(path: str) -> Optional[int]:
     """The directory *path*, opened, if it is nobody else's and nobody else may look into it."""
     try:
         place = posix.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        found = posix.fstat(place)
     except (OSError, ValueError):
         return None
-    found = posix.fstat(place)
     is_mine = found.st_uid == os.geteuid() and not found.st_mode & 0o077
     if is_mine and all(map(_is_mine_alone, _above(path))):
         return place
