@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Optional, TypeVar
 
 from gpubind.errors import HostReadError, UnseenError
+from gpubind.memo.asked import cannot_sign
 from gpubind.model import Missing
 
 ABSENT = Missing("absent")
@@ -49,7 +50,10 @@ def answer_in(error: Exception) -> Optional[Missing]:
 
 def could_not_look(path: str, error: Exception, what: str = "a file cannot be read", hint: str = "") -> HostReadError:
     """The error that ends the command for *error* about *path*, one that must be readable."""
-    kind = UnseenError if answer_in(error) is None else HostReadError
+    kind = HostReadError
+    if answer_in(error) is None:
+        kind = UnseenError
+        cannot_sign(f"nobody could look at {path}")
     return kind("unreadable-file", what, where=path, why=reason(error), hint=hint)
 
 
