@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Optional, TypeVar
 
 from gpubind.errors import HostReadError, UnseenError
+from gpubind.memo.asked import cannot_sign
 from gpubind.model import Missing
 
 ABSENT = Missing("absent")
@@ -49,7 +50,10 @@ def answer_in(error: Exception) -> Optional[Missing]:
 
 def could_not_look(path: str, error: Exception, what: str = "a file cannot be read", hint: str = "") -> HostReadError:
     """The error that ends the command for *error* about *path*, one that must be readable."""
-    kind = UnseenError if answer_in(error) is None else HostReadError
+    kind = HostReadError
+    if answer_in(error) is None:
+        kind = UnseenError
+        cannot_sign(f"nobody could look at {path}")
     return kind("unreadable-file", what, where=path, why=reason(error), hint=hint)
 
 
@@ -129,9 +133,14 @@ def is_directory(path: str) -> bool:
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
-def may(path: str, mode: int) -> bool:
+def may(path: str, mode: int, *, effective: bool = False) -> bool:
     """As `os.access`, which keeps the error for itself: a refusal is asked for twice. Errors: as `facts`."""
-    return os.access(path, mode) or (exists(path) and os.access(path, mode))
+    for _ in range(2):
+        if os.access(path, mode, effective_ids=effective):
+            return True
+        if not exists(path):
+            break
+    return False
 
 
 def real_path(path: str) -> str:

@@ -48,14 +48,13 @@ class Blob:
 
 
 class FileBlob(Blob):
-    """A regular file, kept open until it is closed, or nobody needs it any more. *is_still*: nobody may write to it."""
+    """A regular file, kept open until it is closed, or nobody needs it any more."""
 
-    def __init__(self, descriptor: int, label: str, *, is_still: bool = False) -> None:
+    def __init__(self, descriptor: int, label: str) -> None:
         self.label = label
         self._descriptor = descriptor
         found = os.fstat(descriptor)
         self._size = found.st_size
-        self._written = found.st_mtime_ns if is_still else None
         self._key = found.st_dev, found.st_ino
 
     def __del__(self) -> None:
@@ -87,15 +86,13 @@ class FileBlob(Blob):
             raise could_not_look(self.label, error, WHAT) from error
 
     def _read(self, offset: int, size: int) -> bytes:
-        """Errors: `OSError`, also where the file has become another one."""
+        """Errors: `OSError`, also where the file has become shorter."""
         data = os.pread(self._descriptor, size, offset)
         while len(data) < size:
             more = os.pread(self._descriptor, size - len(data), offset + len(data))
             if not more:
                 raise changed()
             data += more
-        if self._written is not None and os.fstat(self._descriptor).st_mtime_ns != self._written:
-            raise changed()
         return data
 
 

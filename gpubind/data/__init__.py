@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from gpubind.answers import answer_in, could_not_look, tried
+from gpubind.answers import answer_in, changed, could_not_look, facts, tried
 from gpubind.errors import UsageError
 from gpubind.memo.asked import reads
 
@@ -34,5 +34,8 @@ def read_data(name: str) -> bytes:
             if error.errno not in _NO_FILE and answer_in(error) is None:
                 raise could_not_look(path, error) from error
             continue
+        found = facts(path)
+        if found is not None and len(data) < found.st_size:
+            raise could_not_look(path, changed())
         return data
     raise UsageError("no-data", f"gpubind ships no `{name}`", where=_PACKAGE, hint="reinstall gpubind")

@@ -65,7 +65,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
 
     Errors: `FormatError` (code `bad-elf`), for a file that is no ELF object and for any damage that matters here.
     """
-    ident = parse_ident(stream.read(HEAD_SIZE))
+    ident = parse_ident(stream.read(HEAD_SIZE) or b"")  # None: no bytes for now
     if isinstance(ident, NotElf):
         raise FormatError("bad-elf", "not an ELF file", place="byte 0", why=ident.detail)
     file = _File(stream, ident)
@@ -134,7 +134,7 @@ class _File:
             return b""
         if offset < OFFSET_LIMIT:
             self._stream.seek(offset)
-            data = self._stream.read(size)
+            data = self._stream.read(size) or b""  # None: no bytes for now, and not the end
             if len(data) == size:
                 return data
         raise _damaged(what, f"the file ends before its {what}")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Optional, Union
 
+from gpubind.answers import may
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrusted, plan_variables, shipped_liblist
 from gpubind.host.directories import list_file_in_force, untrusted, untrusted_variables
 from gpubind.model import HostPath, Missing
@@ -69,7 +70,7 @@ class LiveHost(Host):
         if self.identity.euid != os.geteuid() != 0:
             return True  # as another user, whom this process cannot ask for
         # access(2) asks the device cgroup, too (fs/namei.c inode_permission), and opens nothing.
-        return os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        return may(path, os.R_OK | os.W_OK, effective=os.access in os.supports_effective_ids)
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
         from gpubind.host.programs import run_program  # only a host whose sources ask a program needs it

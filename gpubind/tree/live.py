@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Union, cast
 
 from gpubind.answers import (
     ATTRIBUTES,
@@ -22,6 +22,8 @@ from gpubind.answers import (
 )
 from gpubind.blob.regular import open_regular
 from gpubind.errors import HostReadError, closed
+from gpubind.formats.elf import ElfFacts
+from gpubind.memo.asked import cannot_sign
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.tree.opened import OpenedTree
 
@@ -84,7 +86,7 @@ class LiveTree(OpenedTree):
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
         from gpubind.blob.base import FileBlob
 
-        return FileBlob(self._open_file(path), label or self.real(path), is_still=True)
+        return FileBlob(self._open_file(path), label or self.real(path))
 
     @answered
     def _lstat(self, path: str) -> Union[Stat, Missing]:
@@ -113,15 +115,26 @@ class LiveTree(OpenedTree):
         descriptor = self._open_file(path)
         try:
             data = read_up_to(size, descriptor)
-            if not path.startswith(ATTRIBUTES) and len(data) < min(size, os.fstat(descriptor).st_size):
+            if len(data) < size and not path.startswith(ATTRIBUTES) and len(data) < os.fstat(descriptor).st_size:
                 raise changed()
             return data
         except OSError as error:
             if is_optional(path, error):
+                cannot_sign(f"{path} could not be read")
                 return Missing("unreadable", reason(error))
             raise
         finally:
             os.close(descriptor)
+
+    @answered
+    def _stream(self, path: str) -> Union[BinaryIO, Missing]:
+        return os.fdopen(self._open_file(path), "rb")
+
+    @answered
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        found = super()._elf(path)
+        # A read that came too short looks like a damaged file: one that is damaged is so a second time.
+        return super()._elf(path) if isinstance(found, Missing) and found.why == "unreadable" else found
 
     def _open_file(self, path: str) -> int:
         """The regular file *path*, opened: it may be another one than that which was looked at. Errors: `OSError`."""

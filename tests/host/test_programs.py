@@ -73,6 +73,11 @@ def test_a_program_that_closes_its_outputs_and_goes_on_is_ended_in_time() -> Non
     assert answer == Missing("unreadable", "`sh` did not answer within 0.2 s")
 
 
+def test_a_program_that_is_killed_gives_no_answer() -> None:
+    answer = run_program(("sh", "-c", "echo half; kill -9 $$"), 10)
+    assert answer == Missing("unreadable", "`sh` was killed by signal 9")
+
+
 def test_a_program_that_closes_its_outputs_and_ends_soon_has_answered() -> None:
     assert run("sh", "-c", "echo a; exec >&- 2>&-; sleep 0.1; exit 4") == RunResult(4, "a\n", "")
 

@@ -195,7 +195,10 @@ class Errors:
         """What is wrong with the answer after that to *case*, where both may have a memo; empty if nothing."""
         shutil.rmtree(self.bench.memos)
         self.bench.memos.mkdir(0o700)
-        self.run(case.name, case.call, CUT.get(case.what) or getattr(errno, case.what), memo=True)
+        try:
+            self.run(case.name, case.call, CUT.get(case.what) or getattr(errno, case.what), memo=True)
+        except EOFError:
+            return f"it ended with an exception\n{case}"
         outcome, right = self.run(case.name, memo=True)[0], self.right[case.name][0]
         return "" if outcome == right else f"the next start with a memo\n{case}\n{told(outcome, right)}"
 

@@ -304,7 +304,10 @@ def test_a_program_that_is_unsafe_or_hangs_is_passed_over(why: Literal["forbidde
     on = Unsafe(record({**ubuntu(), **kernel()}), "test")
     on.missing = Missing(why, "because")
     assert claims(on) == PassedOver(CLI, why, "because")
-    assert read_inventory(on, Request()).source.served == "liblist"
+    found = read_inventory(on, Request())
+    assert found.source.served == "liblist"
+    told = [(one.severity, one.subject, one.why) for one in found.findings if one.code == "source-failed"]
+    assert told == ([("warning", CLI, "unreadable: because")] if why == "unreadable" else [])
 
 
 # Who is asked, and how.
