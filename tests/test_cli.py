@@ -891,7 +891,7 @@ def test_an_environment_file_that_cannot_be_read_here_is_the_runtimes_alone(tmp_
     else:
         file.write_text("A=1\n" + "#" * (1 << 20))
     words = (f"--backend-arg=--env-file={file}", "img.sif", "cmd")
-    done = gpubind("exec", "-q", *a_driver(tmp_path), *words, env=env)
+    done = gpubind("exec", "-q", *a_driver(tmp_path), *words, env=env, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (42, "")
     assert not any("LD_LIBRARY_PATH=" in word for word in done.stdout.splitlines())
 
