@@ -56,6 +56,10 @@ def explain(
     write_document(explained.render_json(answer) if json else explained.render_text(answer, columns), None)
 
 
+_ABOUT_THE_LOOK = ("not-looked-at", "writable-by-others")
+"""Findings about what the answer was made from."""
+
+
 def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> "Explanation":
     """Return what the plan decided about *name*.
 
@@ -65,13 +69,12 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     from gpubind.cli.output import report
     from gpubind.explanation import explain as explain_name
     from gpubind.explanation import near_names
-    from gpubind.facade import trust_findings
     from gpubind.names import driver_section
 
     host = open_host_of(options)
-    report(trust_findings(host), brief=True)
     try:
         made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
+        report((one for one in made.findings if one.code in _ABOUT_THE_LOOK), brief=True)
     except NothingToBindError:
         is_line = " " in name.strip()
         if not is_line and ("/" in name or ".so" in name or driver_section(name) is not None):
