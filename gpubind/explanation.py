@@ -18,9 +18,9 @@ from gpubind.model import Decision, Plan
 from gpubind.names import driver_libraries
 from gpubind.verb import verb
 
-_MISSING = re.compile(r"[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
+_MISSING = re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
-_LIBRARY = re.compile(r"lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
+_LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
 _VERSION = re.compile(r"(?:GLIBC|GLIBCXX|CXXABI)_[A-Z0-9_.]*[A-Z0-9]")
 _WORD = re.compile(r"[a-z0-9_]{3,}")
 

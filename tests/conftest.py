@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def roots_own(tmp_path: Path) -> Iterator[Path]:
+    """A directory that everybody may read and only its owner may change; root's is below /run, outside of /tmp."""
+    directory = Path(tempfile.mkdtemp(prefix="gpubind-test-", dir="/run" if os.geteuid() == 0 else tmp_path))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)

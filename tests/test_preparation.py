@@ -164,7 +164,7 @@ def test_an_edited_bundle_is_the_same_whoever_makes_it(tmp_path: Path, monkeypat
     texts = set()
     for euid, may_write in ((0, True), (1000, False)):
         monkeypatch.setattr("os.geteuid", lambda euid=euid: euid)
-        monkeypatch.setattr("os.access", lambda path, mode, may=may_write: may)
+        monkeypatch.setattr("os.access", lambda path, mode, may=may_write, **_: may)
         _, text = plan_in_words(PlanOptions(host=HOST), str(tmp_path), WordsOf("oci", False, (), False, None))
         texts.add(text)
     assert len(texts) == 1

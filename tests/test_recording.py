@@ -94,9 +94,9 @@ def test_a_record_holds_the_directories_that_it_is_told_of(tmp_path: Path) -> No
     ids=["option", "variable"],
 )
 def test_the_command_records_the_library_path_that_plan_would_search(
-    tmp_path: Path, words: tuple[str, ...], environ: dict[str, str]
+    roots_own: Path, words: tuple[str, ...], environ: dict[str, str]
 ) -> None:
-    root, file = tmp_path / "root", tmp_path / "r.json"
+    root, file = roots_own / "root", roots_own / "r.json"
     make_tree(root, {**libraries("/opt/apps/lib64"), "/usr/lib64": Dir()})
     at = ("--root", str(root), "--dev-root", str(root))
     assert run("record", "-o", str(file), *at, *words, environ=environ).returncode == 0

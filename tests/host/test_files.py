@@ -44,8 +44,8 @@ def test_a_file_in_a_home_that_may_not_be_entered_is_absent(tmp_path: Path, monk
     make_tree(tmp_path, {"/gpubind/nvliblist.conf": "libcuda.so\n"})
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(os, "open", forbidden)
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
     assert list_file_in_force("nvliblist.conf") is None
-    monkeypatch.setattr(os, "access", lambda *_: True)
+    monkeypatch.setattr(os, "access", lambda *_, **__: True)
     with pytest.raises(HostReadError):
         list_file_in_force("nvliblist.conf")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -111,15 +109,6 @@ def test_an_ordinary_users_own_words_count(theirs: Path, monkeypatch: pytest.Mon
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's command alone distrusts variables")
 OTHER = 1234
 """A user who is not root; no such account has to exist."""
-
-
-@pytest.fixture
-def roots_own() -> Iterator[Path]:
-    """A directory that everybody may read and only root may change, with all above it."""
-    directory = Path(tempfile.mkdtemp(prefix="gpubind-test-", dir="/run"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
 
 
 def named(environ: dict[str, str], *roots: str) -> list[tuple[str, str, bool]]:

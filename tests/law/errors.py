@@ -40,7 +40,13 @@ ERRORS = ("EIO", "EMFILE", "ENFILE", "ENOMEM", "ESTALE", "ETIMEDOUT", "EINTR", "
 CUT = {"short": -1, "end": -2}
 """A read that gives half of what there is, and one that gives nothing, as at the end."""
 KINDS = ("open", "read", "list", "stat", "readlink", "mmap", "access")
-SAID = ("warning: unreadable-file: ", '"not-looked-at"', "warning: not-looked-at: ", '"gpu-unreadable"')
+SAID = (
+    "warning: unreadable-file: ",
+    '"not-looked-at"',
+    "warning: not-looked-at: ",
+    '"gpu-unreadable"',
+    "warning: gpu-unreadable: ",
+)
 """The findings, and the lines on standard error, that say that something could not be looked at."""
 WITH_MEMO = 10
 """Of so many cases, one is tried with a memo, too."""

@@ -51,12 +51,6 @@ def _set(name: str, value: str) -> Callable[[Bench], None]:
     return change
 
 
-def _program(bench: Bench) -> None:
-    path = bench.base / "standard" / "nvidia-container-cli"
-    path.write_text("#!/bin/sh\nexit 1\n")
-    path.chmod(0o755)
-
-
 def _earlier_program(bench: Bench) -> None:
     path = bench.base / "early" / "apptainer"
     path.write_bytes(b"\x7fELF apptainer version 1.4.5\n")
@@ -118,7 +112,6 @@ CASES = {
         _nothing,
         _text("host/proc/driver/nvidia/gpus/0000:09:00.0/information", "GPU UUID: GPU-9\nDevice Minor: 9\n"),
     ),
-    "access": Case("plan", _nothing, _program),
     "variable": Case("plan", _nothing, _set("GPUBIND_CAPS", "compute")),
     "variables": Case("bwrap", _nothing, _set("NOBODY_ASKS_FOR_THIS", "1")),
     "same": Case("bwrap", _in_a_linked_directory, _other_directory),
@@ -130,6 +123,9 @@ CASES = {
 
 OF_MOUNTS = {"inode", "mounted"}
 """They find out that another file system is mounted: tests/memo/test_mounts.py."""
+OF_RIGHTS = {"access"}
+"""It finds out what an access control list or a device cgroup forbids. Every other refusal is also asked about with
+stat, which finds the same changes."""
 
 
 @pytest.fixture
@@ -139,7 +135,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_every_kind_of_question_has_its_case() -> None:
-    assert set(CASES) | OF_MOUNTS == set(questions.ASKED)
+    assert set(CASES) | OF_MOUNTS | OF_RIGHTS == set(questions.ASKED)
 
 
 @pytest.mark.parametrize("kind", CASES)
