@@ -54,7 +54,7 @@ class FileBlob(Blob):
         self.label = label
         self._descriptor = descriptor
         found = os.fstat(descriptor)
-        self._size = found.st_size
+        self._size, self._written = found.st_size, found.st_mtime_ns
         self._key = found.st_dev, found.st_ino
 
     def __del__(self) -> None:
@@ -86,13 +86,16 @@ class FileBlob(Blob):
             raise could_not_look(self.label, error, WHAT) from error
 
     def _read(self, offset: int, size: int) -> bytes:
-        """Errors: `OSError`, also where the file has become shorter."""
+        """Read at *offset*. Errors: `OSError`, also where the file has been written to since it was opened."""
         data = os.pread(self._descriptor, size, offset)
         while len(data) < size:
             more = os.pread(self._descriptor, size - len(data), offset + len(data))
             if not more:
                 raise changed()
             data += more
+        found = os.fstat(self._descriptor)
+        if (found.st_size, found.st_mtime_ns) != (self._size, self._written):
+            raise changed()
         return data
 
 

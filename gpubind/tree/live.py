@@ -114,8 +114,10 @@ class LiveTree(OpenedTree):
         """Files of /proc and /sys come in pieces and say no size."""
         descriptor = self._open_file(path)
         try:
+            before = os.fstat(descriptor)
             data = read_up_to(size, descriptor)
-            if len(data) < size and not path.startswith(ATTRIBUTES) and len(data) < os.fstat(descriptor).st_size:
+            is_whole = len(data) >= min(size, before.st_size) and os.fstat(descriptor).st_mtime_ns == before.st_mtime_ns
+            if not is_whole and not path.startswith(ATTRIBUTES):
                 raise changed()
             return data
         except OSError as error:

@@ -24,11 +24,9 @@ def test_bytes_are_read_in_any_order_and_fewer_only_at_the_end(blob: FileBlob) -
     assert blob.size == 10
 
 
-def test_a_file_that_grows_stays_as_large_as_it_was_and_one_that_shrinks_is_an_error(blob: FileBlob) -> None:
-    with open(blob.label, "ab") as file:
-        file.write(b"more")
-    assert blob.read_at(8, 9) == b"89"
-    os.truncate(blob.label, 4)
+@pytest.mark.parametrize("size", [4, 12])
+def test_a_file_that_grows_or_shrinks_while_it_is_read_is_an_error(blob: FileBlob, size: int) -> None:
+    os.truncate(blob.label, size)
     with pytest.raises(UnseenError, match="unreadable-file") as caught:
         blob.read_at(2, 9)
     assert caught.value.why == "it was changed while it was read"
@@ -59,3 +57,15 @@ def test_only_a_regular_file_is_opened(tmp_path: Path, name: str, code: str) -> 
     with pytest.raises(HostReadError) as caught:
         open_blob(str(tmp_path / name), "as the user says it")
     assert (caught.value.code, caught.value.where) == (code, "as the user says it")
+
+
+def test_an_archive_that_is_written_to_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "app.tar"
+    file.write_bytes(b"old " * 100)
+    blob = open_blob(str(file))
+    assert blob.read_at(0, 4) == b"old "
+    file.write_bytes(b"new " * 100)
+    os.utime(file, ns=(1, 1))
+    with pytest.raises(HostReadError) as caught:
+        blob.read_at(4, 4)
+    assert (caught.value.code, caught.value.why) == ("unreadable-file", "it was changed while it was read")

@@ -98,3 +98,27 @@ def test_a_file_that_has_become_a_fifo_is_not_waited_for_and_ends_the_command(tm
         with pytest.raises(UnseenError) as caught:
             question("/a")
         assert (caught.value.code, caught.value.why) == ("unreadable-file", "it is not a regular file")
+
+
+def test_a_text_that_is_rewritten_while_it_is_read_is_read_again_and_an_error_if_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else writes between two reads of this process: the size stays, the content does not."""
+    file = tmp_path / "ld.so.conf"
+    read, writes = os.read, iter([b"/new/new"])
+
+    def interrupted(descriptor: int, size: int) -> bytes:
+        data = read(descriptor, min(size, 4))
+        text = next(writes, None)
+        if text is not None:
+            file.write_bytes(text)
+            os.utime(file, ns=(1, int.from_bytes(text[-4:], "big")))
+        return data
+
+    monkeypatch.setattr(os, "read", interrupted)
+    file.write_bytes(b"/old/old")
+    assert LiveTree(str(tmp_path)).read("/ld.so.conf") == b"/new/new"
+    writes = iter([b"/%07d" % number for number in range(99)])
+    with pytest.raises(HostReadError) as caught:
+        LiveTree(str(tmp_path)).read("/ld.so.conf")
+    assert (caught.value.code, caught.value.why) == ("unreadable-file", "it was changed while it was read")
