@@ -26,6 +26,9 @@ from gpubind.memo import files, storing
 from gpubind.memo.questions import DIGEST_SIZE, ask
 from gpubind.memo.recorder import Recorder
 
+OTHER = 1234
+"""A user who is not root; no such account has to exist."""
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
@@ -113,14 +116,21 @@ def test_a_file_that_cannot_be_read_to_its_end_is_no_answer(way: str) -> None:
     assert "Input/output" in str(recorder.refused)
 
 
-@pytest.mark.skipif(IS_ROOT, reason="nothing is forbidden to root")
-def test_a_file_that_the_caller_may_not_read_is_an_answer(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "file").chmod(0)
-    with Recorder(lambda status: None) as recorder, pytest.raises(PermissionError):
-        open(tmp_path / "file", "rb").close()
-    assert recorder.refused is None
-    assert recorder.questions["access"] == {(str(tmp_path / "file"), os.R_OK, False): False}
+def test_a_file_that_the_caller_may_not_read_is_an_answer(roots_own: Path) -> None:
+    file = roots_own / "file"
+    file.write_text("x")
+    file.chmod(0)
+
+    def asked_by_an_ordinary_user() -> tuple[object, object]:
+        if IS_ROOT:
+            os.setgroups([])
+            os.setgid(OTHER)
+            os.setuid(OTHER)
+        with Recorder(lambda status: None) as recorder, pytest.raises(PermissionError):
+            open(file, "rb").close()
+        return recorder.refused, recorder.questions["access"]
+
+    assert apart(asked_by_an_ordinary_user) == (None, {(str(file), os.R_OK, False): False})
 
 
 # What is opened when a memo is asked.
