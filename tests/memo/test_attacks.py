@@ -52,6 +52,7 @@ def kept(bench: Bench, words: tuple[str, ...]) -> Path:
 def test_an_answer_that_was_made_with_too_few_descriptors_is_not_kept(limit: int, bench: Bench) -> None:
     words = bench.commands()["plan"]
     bench.settle()
+    bench.without(words)  # which loads the modules: a process with no descriptor left would load none
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
