@@ -36,6 +36,8 @@ ATTRIBUTES = ("/proc/", "/sys/")
 OF_A_DEVICE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EBUSY, errno.ENODATA, errno.EOPNOTSUPP)
 """Reading an attribute of a device fails so where the device does not tell it: a plan can do without, and a finding
 names it. Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno"."""
+OF_DEVICES = ("/dev", "/proc/driver/nvidia/gpus", "/sys/class/kfd/kfd/topology/nodes")
+"""Directories that say which devices there are: one that is forbidden is no proof that there are none."""
 CHANGED = "it was changed while it was read"
 
 CHUNK = 1 << 20
@@ -109,6 +111,15 @@ def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
         if answer_in(error) is None:
             raise could_not_look(path, error) from error
         return None
+
+
+def why_absent(path: str) -> str:
+    """Return why *path*, of which there are no facts, has none. Errors: as `facts`."""
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        return "it does not exist" if answer_in(error) == ABSENT else reason(error)
+    return ""
 
 
 def exists(path: str) -> bool:

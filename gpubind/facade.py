@@ -18,6 +18,7 @@ from gpubind.sources.vendors import read_inventories
 from gpubind.verb import verb
 
 if TYPE_CHECKING:
+    from gpubind.host.base import Untrusted
     from gpubind.image import Image
     from gpubind.runtimes.edits import Words
     from gpubind.runtimes.start import Start
@@ -118,12 +119,16 @@ def trust_findings(
 ) -> Iterator[Finding]:
     """Yield a finding for each path that root's command ignores or uses although other users could change it."""
     below = (*request.library_path, *request.cdi_directories) if request is not None else ()
-    for one in host.untrusted(below, () if listfile is None else (listfile.label,)):
-        severity: Severity = "note" if one.kind in ("cache", "programs") else "warning"
-        case = "secret" if one.is_secret else one.kind
-        yield finding(
-            "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
-        )
+    yield from map(trust_finding, host.untrusted(below, () if listfile is None else (listfile.label,)))
+
+
+def trust_finding(one: Untrusted) -> Finding:
+    """Return the finding about *one*."""
+    severity: Severity = "note" if one.kind in ("cache", "programs") else "warning"
+    case = "secret" if one.is_secret else one.kind
+    return finding(
+        "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
+    )
 
 
 def _unseen(host: Host, image: Optional[Image]) -> Iterator[Finding]:

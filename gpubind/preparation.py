@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
+from gpubind.answers import why_absent
 from gpubind.caller import begin, image_form, writable_files
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.execute import callers_environ, find_program
@@ -78,7 +79,7 @@ def choose_runtime(image: str, environ: Mapping[str, str], *, elsewhere: bool = 
     form = image_form(image)
     store, _, name = image.partition(":")
     if form == "reference" and store in STORES:
-        found = _first_of([store], image, environ)
+        found = RUNTIMES[store] if elsewhere else _first_of([store], image, environ)
         return Chosen(found, name, "whose store is named with the image")
     if form == "reference" and not any(find_program(other, environ) for other in _starting(form)):
         form = None
@@ -91,7 +92,7 @@ def choose_runtime(image: str, environ: Mapping[str, str], *, elsewhere: bool = 
         return Chosen(RUNTIMES[next(_starting(form))], image, why)
     if image_form(image) is None and found.store is not None and "file" not in found.images:
         # Its store would look for an image that is called so, and blame the network.
-        why = f"it does not exist, and {found.name} starts no files"
+        why = f"{why_absent(image)}, and {found.name} starts no files"
         near = nearest(image)
         hint = near or f"look at the path; an image of {found.name}'s store has a name without a path"
         raise HostReadError("no-image", "the image cannot be read", where=image, why=why, hint=hint)

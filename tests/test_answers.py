@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from build.driver import V, kernel, rhel
+from build.driver import V, host, kernel, rhel
 from build.images import glibc, sandbox
-from build.trees import Node, make_tree, recorded_host
+from build.trees import Hidden, Node, make_tree, recorded_host
 from build.trees import Unread as UnreadFile
 from law.errors import with_shim
 
@@ -199,3 +199,17 @@ def test_a_live_host_tells_of_nothing_that_it_could_look_at(machine: Path) -> No
     host = LiveHost(str(machine / "host"), str(machine / "host"))
     plan(host, Request())
     assert [*not_looked_at(host)] == []
+
+
+def test_a_path_to_nothing_says_why(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert answers.why_absent(str(tmp_path / "gone")) == "it does not exist"
+    assert answers.why_absent(str(tmp_path / "loop")) == os.strerror(errno.ELOOP)
+    assert answers.why_absent(str(tmp_path)) == ""
+
+
+def test_a_directory_of_devices_that_is_forbidden_is_a_warning_and_not_a_host_without_devices() -> None:
+    module = {"/sys/module/nvidia/version": f"{V}\n"}
+    made = plan(host(rhel(), module, {"/dev": Hidden(directory=True)}), Request())
+    (finding,) = [one for one in made.findings if one.code == "not-looked-at"]
+    assert (finding.severity, finding.subject, finding.why) == ("warning", "/dev", "permission denied")

@@ -97,6 +97,13 @@ def test_who_has_docker_alone_is_told_its_name_for_an_image_of_a_registry(tmp_pa
     assert caught.value.hint == "docker starts it by its name: `ubuntu:24.04`"
 
 
+def test_a_store_that_is_named_with_the_image_needs_no_program_for_another_machine(tmp_path: Path) -> None:
+    chosen = choose_runtime("podman:debian:12", programs_in(tmp_path), elsewhere=True)
+    assert (chosen.runtime.name, chosen.image) == ("podman", "debian:12")
+    with pytest.raises(RuntimeLimitError):
+        choose_runtime("podman:debian:12", programs_in(tmp_path))
+
+
 def test_a_name_that_is_nothing_here_is_a_stores_or_else_the_matter_of_whoever_is_there(tmp_path: Path) -> None:
     chosen = choose_runtime("debian:12", programs_in(tmp_path, *EVERY))
     assert (chosen.runtime.name, chosen.image) == ("podman", "debian:12")

@@ -25,7 +25,10 @@ from gpubind.request import SOURCES, checked
 from gpubind.runtimes import KEPT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpubind.host import Host
+    from gpubind.host.base import Untrusted
     from gpubind.image import Image
     from gpubind.model import Plan
     from gpubind.planner.placement import Layout
@@ -239,17 +242,26 @@ _NAME_PATHS = (("root", "dev_root"), ("list_", "library_path", "cdi_dir"))
 def _without_untrusted(options: PlanOptions, origins: Mapping[str, Origin], command: str) -> PlanOptions:
     """Return *options* without the values that root's command does not take from a variable."""
     for names in _NAME_PATHS:
-        given = {name: f"GPUBIND_{name.strip('_').upper()}" for name in names if origins.get(name) == "variable"}
-        if given:
+        given = {f"GPUBIND_{name.strip('_').upper()}": name for name in names if origins.get(name) == "variable"}
+        ignored = [one for one in _untrusted(options) if one.variable in given] if given else []
+        if ignored:
             from gpubind.cli.settings import defaults_for
-            from gpubind.host.directories import untrusted_variables
 
-            roots = (options.root or "/", options.dev_root or options.root or "/")
-            ignored = {one.variable for one in untrusted_variables(os.environ, *roots)}
-            defaults = defaults_for(command) if ignored else {}
-            left: dict[str, Any] = {name: defaults.get(name) for name, variable in given.items() if variable in ignored}
+            defaults = defaults_for(command)
+            left: dict[str, Any] = {given[one.variable]: defaults.get(given[one.variable]) for one in ignored}
             options = options._replace(**left)
+        if ignored and options.host is not None:  # a recorded host has no findings about this machine
+            from gpubind.cli.output import report
+            from gpubind.facade import trust_finding
+
+            report(map(trust_finding, ignored), brief=True)
     return options
+
+
+def _untrusted(options: PlanOptions) -> "Iterator[Untrusted]":
+    from gpubind.host.directories import untrusted_variables
+
+    return untrusted_variables(os.environ, options.root or "/", options.dev_root or options.root or "/")
 
 
 _OPTION_OF = {

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from posixpath import dirname
 from typing import Any, NoReturn, Optional, Union
 
-from gpubind.answers import ABSENT, ATTRIBUTES, LOOP
+from gpubind.answers import ABSENT, ATTRIBUTES, LOOP, OF_DEVICES
 from gpubind.budget import LINKS_LIMIT, spend
 from gpubind.errors import closed
 from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
@@ -152,9 +152,16 @@ class Tree:
         return answer
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The names in directory *path*, sorted; none if it cannot be listed, for whatever reason."""
+        """Return the names in directory *path*, sorted; none if it cannot be listed, for whatever reason.
+
+        One in `OF_DEVICES` that is forbidden is noted in `unseen`.
+        """
         names = self.list(path)
-        return () if isinstance(names, Missing) else names
+        if not isinstance(names, Missing):
+            return names
+        if names.why == "forbidden" and path in OF_DEVICES:
+            self.unseen[path] = names.detail
+        return ()
 
     def has_nothing_in(self, path: str) -> bool:
         """Whether directory *path* is surely absent, or surely empty."""
