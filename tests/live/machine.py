@@ -122,7 +122,7 @@ def pairs(plan: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _run(command: Sequence[str], env: Mapping[str, str], status: int) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command, env=dict(env), cwd="/", capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=dict(env), cwd="/", capture_output=True, text=True, timeout=1500)
     if done.returncode != status:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
         raise CommandError(f"exit status {done.returncode}, not {status}: {shlex.join(command)}\n{tail}")

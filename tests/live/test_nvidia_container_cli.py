@@ -73,7 +73,7 @@ def test_a_file_that_it_prints_and_that_is_not_there_is_said_and_left_out(trixie
         ("cat {place}/fail9.txt >&2; exit 1", "initialization-error", "driver not loaded"),
         ("cat {place}/fail18.txt >&2; exit 1", "initialization-error", "version mismatch"),
         ("exit 1", "failed", "ended with 1"),
-        ("kill -SEGV $$", "failed", "ended with -11"),
+        ("kill -SEGV $$", "unreadable", ""),
         ("head -c 10000 /dev/urandom", "bad-nvidia-cli", ""),
         ("echo usage: none of your business", "bad-nvidia-cli", ""),
         (":", "bad-nvidia-cli", "empty answer"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from build.driver import kernel, rhel
 from build.race import LEVELS, SECRET, racing
 from build.trees import Node, Spec, make_tree
 
+from gpubind.errors import UnseenError
 from gpubind.image import open_image
 from live.machine import PYTHON_ENV, Bind, Machine
 
@@ -174,7 +176,10 @@ def test_root_stages_in_no_home_of_a_users(trixie: Machine, driver: Bind) -> Non
 @pytest.mark.parametrize("level", LEVELS)
 def test_5000_looks_at_an_image_that_is_exchanged_meanwhile_see_nothing_outside(tmp_path: Path, level: str) -> None:
     with racing(tmp_path, level) as image:
-        seen = [open_image(image).facts.env.get("LD_LIBRARY_PATH") for _ in range(RACES)]
+        seen = []
+        for _ in range(RACES):
+            with suppress(UnseenError):  # a link that has become a directory while it is read: nobody could look
+                seen.append(open_image(image).facts.env.get("LD_LIBRARY_PATH"))
     assert {*seen} == {None, "/own"}, seen.count(SECRET)
 
 

@@ -91,6 +91,6 @@ def _own(command: Command) -> tuple[str, ...]:
 
 
 def _script(text: str, command: Command, *form: str) -> tuple[str, ...]:
-    plan = shlex.join(("gpubind", "plan", "--nv", *_own(command), *form))
+    plan = shlex.join(("gpubind", "plan", "--nv", "-v", *_own(command), *form))
     rest = shlex.join((command.image, *command.program))
     return ("sh", "-c", text.format(plan=plan, options=shlex.join(command.options), rest=rest))
