@@ -423,7 +423,7 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
 
 def _need_command(made: "Preflight") -> None:
     """Say 127 or 126 as a shell would, where the runtime itself would not; nothing where not all could be seen."""
-    from gpubind.ldso.execve import first_program, nearest_program
+    from gpubind.ldso.execve import first_program, is_undecided, nearest_program
     from gpubind.rules.preflight import search_path
 
     chain, container = made.chain, made.container
@@ -431,16 +431,16 @@ def _need_command(made: "Preflight") -> None:
         return
     kind = chain.stop.kind if chain.stop is not None else None
     name = chain.names[0]
-    relative = "/" in name and not name.startswith("/") and container.working_directory is None
-    if kind not in ("missing", "mode") or relative:
+    where = search_path(made.image, made.plan, made.brought)
+    if kind not in ("missing", "mode", "directory", "special") or is_undecided(container, name, where):
         return
     code, what = (
-        ("not-executable", "is not a program") if kind == "mode" else ("no-such-command", "is not in the image")
+        ("no-such-command", "is not in the image") if kind == "missing" else ("not-executable", "is not a program")
     )
-    where = search_path(made.image, made.plan, made.brought)
     hint = "look with `gpubind shell`"
     if kind == "missing":
         is_line = first_program(container, name, where)
         near = "" if is_line else nearest_program(container, name, where)
         hint = "give the arguments without quotes around all of them" if is_line else near + hint
-    raise CommandError(code, f"`{name}` {what}", found=kind == "mode", where=where, hint=hint)
+    where = "" if "/" in name else where
+    raise CommandError(code, f"`{name}` {what}", found=kind != "missing", where=where, hint=hint)

@@ -20,7 +20,7 @@ from gpubind.ldso.mounted import MountedTree
 from gpubind.ldso.namespace import Cover, Namespace, Place
 from gpubind.ldso.places import Places
 from gpubind.ldso.versions import newest, numbers
-from gpubind.model import EnvVar, Missing, Mount, RootedPath, Stat
+from gpubind.model import EnvVar, FileKind, Missing, Mount, RootedPath, Stat
 from gpubind.tree import Tree
 
 OBJECTS_LIMIT = 4096
@@ -75,7 +75,7 @@ class Failure(NamedTuple):
         if self.kind == "stack":
             return f"{self.needed_by}: cannot enable executable stack as shared object requires: Invalid argument"
         if self.kind == "unreadable":
-            return f"{self.needed_by}: {self.why}"
+            return f"{self.needed_by}: {_NO_LIBRARY.get(self.why, self.why)}"
         if self.why in _NO_LIBRARY:
             return f"{self.found}: {_NO_LIBRARY[self.why]}"
         return f"{self.name}: cannot open shared object file: {_NOT_OPENED.get(self.why, self.why)}"
@@ -157,15 +157,24 @@ class Container:
     def locate(self, path: str) -> Optional[Located]:
         """The file that *path* is in the container: of the plan, of what is brought, or the image's; None if none is.
 
-        A path that is not absolute counts from the working directory; where that is not known, it is none.
+        Nothing is at a relative path where the working directory is not known.
         """
-        if not path.startswith("/"):
-            if self.working_directory is None:
-                return None
-            path = f"{self.working_directory.rstrip('/')}/{path}"
-        if path not in self._located:
-            self._located[path] = self._locate(path)
-        return self._located[path]
+        at = self.absolute(path)
+        if at is not None and at not in self._located:
+            self._located[at] = self._locate(at)
+        return None if at is None else self._located[at]
+
+    def absolute(self, path: str) -> Optional[str]:
+        """Return *path*, from the working directory if it is relative; None where that is not known."""
+        if path.startswith("/"):
+            return path
+        return None if self.working_directory is None else f"{self.working_directory.rstrip('/')}/{path}"
+
+    def kind(self, path: str) -> Optional[FileKind]:
+        """Return the kind of file at *path*; None where nothing is there, or nothing is known of it."""
+        at = self.absolute(path)
+        place = None if at is None else self._namespace.look(at)
+        return place.kind if isinstance(place, Place) else None
 
     def find(self, soname: str) -> Optional[Located]:
         """The library that `dlopen(soname)` opens in a program without search paths of its own."""
@@ -274,7 +283,7 @@ class Container:
     def _load(self, first: Located, beside: tuple[str, ...] = ()) -> Loaded:
         facts = first.tree.elf(first.at)
         if isinstance(facts, Missing):
-            return Loaded((first,), (Failure("unreadable", first.path, None, first.path, str(facts)),))
+            return Loaded((first,), (Failure("unreadable", first.path, None, first.path, _why_not(first, facts)),))
         closure = self._closure(first, facts, beside)
         failures = list(closure.missing)
         for here in closure.objects:
@@ -341,9 +350,12 @@ class Container:
 
 def _why_not(found: Optional[Located], elf: Union[ElfFacts, Missing]) -> str:
     """What keeps the loader from taking what it *found*, in the words of `Failure.why`."""
-    if found is not None and isinstance(found.tree.ident(found.at), NotElf):
+    if found is not None and isinstance(elf, Missing) and elf.why == "unreadable":
         facts = found.tree.stat(found.at)
-        return "too-short" if isinstance(facts, Stat) and facts.size < HEADER_SIZE else "no-elf"
+        if isinstance(facts, Stat) and facts.size < HEADER_SIZE:
+            return "too-short"
+        if isinstance(found.tree.ident(found.at), NotElf):
+            return "no-elf"
     return (elf.detail if elf.why != "forbidden" else "") or elf.why if isinstance(elf, Missing) else "absent"
 
 

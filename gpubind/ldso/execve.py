@@ -24,11 +24,14 @@ SCRIPT_SIZE_LIMIT = 64 << 20
 PLACES_LIMIT = 128
 """Directories in which a program is looked for that is not where it was said to be."""
 
+_LIBRARY_NAME = re.compile(r"\.so(\.\d\w*)*$")
+
 
 class Stop(NamedTuple):
     """Why execve would go no further, or would start nothing."""
 
-    kind: Literal["missing", "mode", "format", "architecture", "unreadable", "empty"]
+    kind: Literal["missing", "mode", "directory", "special", "format", "architecture", "unreadable", "empty", "library"]
+    """`special`: a FIFO, a socket or a device. `library`: not a program, and the loader refuses it."""
     why: str
 
 
@@ -72,10 +75,20 @@ class Caller(NamedTuple):
 
 
 def is_library(file: Located) -> bool:
-    """Whether *file* is for dlopen alone: it names no loader, and is called as libraries are."""
+    """Whether *file* is for dlopen alone: it names no loader, and is named as libraries are. A damaged one has only
+    its name to tell.
+    """
     elf = file.tree.elf(file.at)
-    named = re.search(r"\.so(\.|$)", basename(file.path)) is not None
-    return not isinstance(elf, Missing) and elf.interpreter is None and (named or elf.soname is not None)
+    named = _LIBRARY_NAME.search(file.path) is not None
+    return named if isinstance(elf, Missing) else elf.interpreter is None and (named or elf.soname is not None)
+
+
+def library(container: Container, name: str, file: Located) -> Chain:
+    """Return the library *file*, called *name*, in the place of a program; with a stop where it is damaged."""
+    elf = file.tree.elf(file.at)
+    is_damaged = isinstance(elf, Missing) and elf.why == "unreadable"
+    stop = Stop("library", container.failures(file.path)[0].message) if is_damaged else None
+    return Chain((name,), file, stop)
 
 
 def follow(container: Container, program: str, path: str, caller: Caller) -> Chain:
@@ -83,7 +96,7 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
     names = [program]
     while True:
         file = _find(container, names[-1], path, caller)
-        stop = _stop(container.image.arch, names, file, caller)
+        stop = _stop(container, names, file, caller)
         if stop is not None or file is None:
             return Chain(tuple(names), file, stop)
         if isinstance(file.tree.ident(file.at), ElfIdent):
@@ -102,13 +115,17 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
 
 def nearest_program(container: Container, name: str, path: str) -> str:
     """The question whether another program than *name*, which is missing, was meant; empty if none is like it."""
+    found = container.find(name) if "/" not in name and _LIBRARY_NAME.search(name) else None
+    if found is not None:
+        return f"did you mean `{found.path}`? "
     own, directories = basename(name), [place for place in path.split(":") if place.startswith("/")]
     below = [f"{above}/{there}" for above in ("/opt", "/usr/local") for there in container.tree.names(above)]
     usual = (f"{place}{end}" for place in ("/app", "/opt", *below[:PLACES_LIMIT]) for end in ("", "/bin"))
     for place in dict.fromkeys((*directories, *usual)):
         if container.locate(f"{place}/{own}"):
             return f"did you mean `{place}/{own}`? "
-    looked = [dirname(name)] if name.startswith("/") else directories
+    at = container.absolute(name)
+    looked = directories if "/" not in name else [] if at is None else [dirname(at)]
     return like(dict.fromkeys(there for place in looked for there in container.tree.names(place)), own)
 
 
@@ -117,6 +134,12 @@ def first_program(container: Container, name: str, path: str) -> Optional[str]:
     first, *others = name.split(maxsplit=1) or [name]
     places = [first] if "/" in first else [f"{place}/{first}" for place in path.split(":")]
     return first if others and any(map(container.locate, places)) else None
+
+
+def is_undecided(container: Container, name: str, path: str) -> bool:
+    """Whether *name* is relative to a working directory that is not known, and not a command line."""
+    is_relative = "/" in name and container.absolute(name) is None
+    return is_relative and first_program(container, name, path) is None
 
 
 def _with_loader(container: Container, names: list[str], file: Located, caller: Caller) -> Chain:
@@ -133,7 +156,7 @@ def _after_env(
 ) -> Union[tuple[str, str], Chain]:
     """What env starts, and the PATH that it has then; or where it ends."""
     env = _find(container, names[-1], path, caller)
-    stop = _stop(container.image.arch, names, env, caller)
+    stop = _stop(container, names, env, caller)
     if stop is not None or env is None:
         return Chain(tuple(names), env, stop)
     call = parse_env_arguments([argument] if argument else [], busybox=basename(env.at) == "busybox")
@@ -144,12 +167,11 @@ def _after_env(
     return call.command, path if call.path is None else call.path
 
 
-def _stop(arch: Optional[str], names: list[str], file: Optional[Located], caller: Caller) -> Optional[Stop]:
+def _stop(container: Container, names: list[str], file: Optional[Located], caller: Caller) -> Optional[Stop]:
     """Why the last of *names* cannot be executed."""
-    name = names[-1]
+    name, arch = names[-1], container.image.arch
     if file is None:
-        said = "bad interpreter: No such file or directory" if len(names) > 1 else "No such file or directory"
-        return Stop("missing", f"{name}: {said} (127)")
+        return _absent(container, names)
     if not caller.may_execute(file):
         return Stop("mode", f"{name}: Permission denied (126)")
     ident = file.tree.ident(file.at)
@@ -163,6 +185,16 @@ def _stop(arch: Optional[str], names: list[str], file: Optional[Located], caller
     if not isinstance(ident, ElfIdent) and ident.rule == "zero-byte" and len(names) == 1:
         return Stop("empty", f"{name} is empty: it ends at once, with 0")
     return None
+
+
+def _absent(container: Container, names: list[str]) -> Stop:
+    """Why no file is found for the last of *names*; a name that is looked for in PATH passes over directories."""
+    name = names[-1]
+    bad = "bad interpreter: " if len(names) > 1 else ""
+    kind = container.kind(name) if "/" in name else None
+    if kind is None or kind == "file":
+        return Stop("missing", f"{name}: {bad}No such file or directory (127)")
+    return Stop("directory" if kind == "dir" else "special", f"{name}: {bad}Permission denied (126)")
 
 
 def _find(container: Container, name: str, path: str, caller: Caller) -> Optional[Located]:

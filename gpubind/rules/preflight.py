@@ -12,7 +12,7 @@ from gpubind.image.cuda import cuda_below, cuda_of_packages, cuda_of_records, ne
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.ldso.brought import PYTHON_VARIABLES, Brought
 from gpubind.ldso.container import Container
-from gpubind.ldso.execve import Caller, Chain, follow, is_library
+from gpubind.ldso.execve import Caller, Chain, follow, is_library, library
 from gpubind.ldso.hwcaps import Cpu, parse_cpuinfo
 from gpubind.ldso.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan
@@ -158,7 +158,7 @@ def preflight(
     caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
     file = container.locate(program) if may_be_library and "/" in program else None
     if file is not None and is_library(file):
-        chain = Chain((program,), file, None)
+        chain = library(container, program, file)
     else:
         chain = follow(container, program, search_path(image, plan, brought), caller)
     return _with_cuda(ProgramPreflight(*with_image._replace(chain=chain)))

@@ -13,7 +13,7 @@ from gpubind.findings import cases_of, finding
 from gpubind.formats.elf import ElfFacts, ElfIdent
 from gpubind.image.cuda import wheels_with
 from gpubind.ldso.container import Failure, Located
-from gpubind.ldso.execve import first_program, is_library, nearest_program
+from gpubind.ldso.execve import first_program, is_library, is_undecided, nearest_program
 from gpubind.model import Finding, Missing
 from gpubind.names import DRIVER_SONAMES, PACKAGES
 from gpubind.rules.lacking import lacking
@@ -35,7 +35,7 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
     """The program, or the interpreter of a script, is not in the container."""
     chain = preflight.chain
     name = chain.names[-1]
-    if chain.stop is None or chain.stop.kind != "missing" or _is_uncounted(preflight, name):
+    if chain.stop is None or chain.stop.kind != "missing" or _is_undecided(preflight, name):
         return
     left = [d for d in preflight.plan.decisions if d.subject == name and d.rule == "capability"]
     here = _is_here(preflight, name)
@@ -47,7 +47,7 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
         "program-missing",
         subject=name,
         case=cases_of(
-            ("near", near),
+            ("of-path", "/" in name),
             ("of-words", first),
             ("of-script", chain.names[:-1]),
             ("of-capability", left and left[0].detail),
@@ -55,7 +55,7 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
             ("maybe-bound", maybe_bound),
         ),
         severity="warning" if maybe_bound else "error",
-        where=path,
+        where=None if "/" in name else path,
         why=chain.stop.why,
         script=chain.names[-2] if chain.names[:-1] else None,
         left_out=left[0].detail if left else None,
@@ -75,9 +75,9 @@ def program_on_host(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_not_executable(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """It is there, but may not be executed, or it is for another machine, or no program at all."""
+    """It is there, but may not be executed, or it is for another machine, damaged, or no program at all."""
     chain = preflight.chain
-    if chain.stop is None or chain.stop.kind not in ("mode", "format", "architecture", "empty"):
+    if chain.stop is None or chain.stop.kind in ("missing", "unreadable"):
         return
     found = finding(
         "program-not-executable",
@@ -94,8 +94,8 @@ def program_unreadable(preflight: ProgramPreflight) -> Iterator[Finding]:
     """It is there and may well run, but could not be looked at: nothing is known of what it needs."""
     chain = preflight.chain
     name = chain.names[-1]
-    if chain.stop is not None and _is_uncounted(preflight, name):
-        yield finding("program-unreadable", subject=name, case="uncounted", severity="note")
+    if chain.stop is not None and _is_undecided(preflight, name):
+        yield finding("program-unreadable", subject=name, case="undecided")
         return
     why = chain.stop.why if chain.stop is not None and chain.stop.kind == "unreadable" else None
     if chain.stop is None and chain.file is not None:
@@ -215,9 +215,10 @@ def _is_library(preflight: ProgramPreflight) -> bool:
     return file is not None and is_library(file)
 
 
-def _is_uncounted(preflight: ProgramPreflight, name: str) -> bool:
-    """Whether *name* counts from a working directory that is not known."""
-    return "/" in name and not name.startswith("/") and preflight.container.working_directory is None
+def _is_undecided(preflight: ProgramPreflight, name: str) -> bool:
+    """Whether *name* is relative to a working directory that is not known."""
+    path = search_path(preflight.image, preflight.plan, preflight.brought)
+    return is_undecided(preflight.container, name, path)
 
 
 def _is_here(preflight: ProgramPreflight, name: str) -> bool:

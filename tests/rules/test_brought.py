@@ -141,8 +141,8 @@ def test_without_the_runtime_a_program_of_this_host_that_is_missing_is_a_warning
 
 
 def test_a_relative_path_from_nowhere_is_said_not_to_be_checked() -> None:
-    assert said(situation("./plain", bringing(HOME))) == [("note", "program-unreadable")]
-    assert said(situation("./plain", None)) == [("note", "program-unreadable")]
+    assert said(situation("./plain", bringing(HOME))) == [("warning", "program-unreadable")]
+    assert said(situation("./plain", None)) == [("warning", "program-unreadable")]
 
 
 def test_binds_of_a_recorded_host_are_named_as_not_looked_at() -> None:

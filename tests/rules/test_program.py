@@ -7,11 +7,12 @@ from typing import Optional
 import pytest
 from build.elf import elf
 from build.images import glibc, image, sandbox
-from build.trees import Dir, File, Item, Link, Spec
+from build.trees import Dir, File, Item, Link, Node, Spec
 from image.cuda_trees import SITE
 
+from gpubind.model import Finding
 from rules.cases_image import HOST
-from rules.situations import Situation, found
+from rules.situations import Situation, found, started
 
 SOLVE = "/opt/solve"
 
@@ -125,10 +126,6 @@ def test_what_is_neither_program_nor_script_is_told(data: bytes) -> None:
     assert said(SOLVE, {SOLVE: File(data, 0o755)}) == [("program-not-executable", SOLVE)]
 
 
-def test_a_directory_is_no_program() -> None:
-    assert said(SOLVE, {SOLVE: Dir()}) == [("program-missing", SOLVE)]
-
-
 @pytest.mark.parametrize("interpreter", ["lib64/ld-linux-x86-64.so.2", ""])
 def test_a_loader_that_is_no_absolute_path_is_left_alone(interpreter: str) -> None:
     assert said(SOLVE, {SOLVE: File(elf(kind=2, interpreter=interpreter), 0o755)}) == []
@@ -229,3 +226,79 @@ def test_a_library_is_checked_as_one_where_nothing_is_started(mode: int) -> None
     assert "does not load without it" in findings[0].what
     codes = [f.code for f in found(start) if f.code.startswith("program")]
     assert codes == (["program-not-executable"] if mode == 0o644 else ["program-library-missing"])
+
+
+def about(program: str, spec: Spec, *, may_be_library: bool = True) -> Finding:
+    """The only finding about *program*."""
+    start = Situation(HOST, image(glibc(), spec), program=program, may_be_library=may_be_library)
+    (finding,) = (f for f in found(start) if f.code.startswith("program"))
+    return finding
+
+
+@pytest.mark.parametrize("line", ["python3 /app/train.py", "python3 ./train.py"])
+def test_a_command_line_with_a_path_in_it_is_no_relative_path(line: str) -> None:
+    finding = about(line, {"/usr/bin/python3": EXECUTABLE})
+    assert (finding.severity, finding.code) == ("error", "program-missing")
+    assert "--program takes only the program: `python3`" in (finding.hint or "")
+
+
+@pytest.mark.parametrize("path", ["./solve", "python4 ./train.py"])
+def test_a_relative_path_that_cannot_be_checked_is_a_warning(path: str) -> None:
+    finding = about(path, {"/usr/bin/python3": EXECUTABLE})
+    assert (finding.severity, finding.code) == ("warning", "program-unreadable")
+
+
+INTACT = elf("libsolve.so.1", needed=("libc.so.6",))
+
+
+@pytest.mark.parametrize("name", ["libsolve.so", "libsolve.so.1", "libsolve.so.1.2.3"])
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "file too short"),
+        (INTACT[:40], "file too short"),
+        (INTACT[:100], "damaged ELF"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00000000000000000000\n", "invalid ELF header"),
+    ],
+)
+def test_a_damaged_library_is_an_error_of_the_loader_and_no_matter_of_modes(
+    name: str, mode: int, data: bytes, why: str
+) -> None:
+    finding = about(f"/opt/lib/{name}", {f"/opt/lib/{name}": File(data, mode)})
+    assert (finding.severity, finding.code) == ("error", "program-not-executable")
+    assert why in (finding.why or "")
+    assert "chmod" not in (finding.hint or "")
+
+
+def test_a_script_with_so_within_its_name_is_a_program() -> None:
+    spec: Spec = {"/opt/make.so.sh": File(b"#!/bin/sh\n", 0o644)}
+    assert "may not be executed" in about("/opt/make.so.sh", spec).what
+
+
+@pytest.mark.parametrize(("item", "kind"), [(Dir(), "is a directory"), (Node("char", 1, 3), "is not a regular file")])
+@pytest.mark.parametrize("may_be_library", [True, False])
+def test_what_is_no_regular_file_is_there_and_may_not_be_executed(item: Item, kind: str, may_be_library: bool) -> None:
+    finding = about(SOLVE, {SOLVE: item}, may_be_library=may_be_library)
+    assert (finding.severity, finding.code) == ("error", "program-not-executable")
+    assert kind in finding.what
+    assert finding.why == f"{SOLVE}: Permission denied (126)"
+    assert "did you mean" not in (finding.hint or "")
+
+
+def test_a_directory_in_path_is_no_program_of_that_name() -> None:
+    assert said("solve", {"/usr/bin/solve": Dir()}) == [("program-missing", "solve")]
+
+
+def test_a_library_by_its_soname_alone_names_its_path() -> None:
+    planned = next(m.target for m in started(Situation(HOST, image(glibc()))).plan.mounts if "libcuda.so.1" in m.target)
+    assert f"did you mean `{planned}`?" in (about("libcuda.so.1", {}).hint or "")
+    assert "libc.so.6`?" in (about("libc.so.6", {}).hint or "")
+
+
+def test_a_path_that_is_missing_was_not_looked_for_in_path() -> None:
+    path, name = about("/opt/nothing", {}), about("nothing", {})
+    assert path.where is None
+    assert "full path" not in (path.hint or "")
+    assert "/usr/bin" in (name.where or "")
+    assert "or give its full path" in (name.hint or "")

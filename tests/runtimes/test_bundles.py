@@ -367,3 +367,5 @@ def test_each_runtime_is_given_what_it_starts(tmp_path: Path) -> None:
     assert (wrong.returncode, "no-image" in wrong.stderr) == (125, True)
     done = gpubind(*words[:-2], "--gpus", "none", "--backend", "auto", str(tmp_path / "bundle"), "x", **env)
     assert "no-such-command" in done.stderr
+    done = gpubind(*words[:-2], "--gpus", "none", "--backend", "auto", str(tmp_path / "bundle"), "/usr", **env)
+    assert (done.returncode, "not-executable" in done.stderr) == (126, True)
