@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from build.driver import host, kernel, rhel
+from build.measure import is_less_work, piece_of_work
+from test_cli import gpubind
 
+from gpubind import explanation
 from gpubind.documents.explained import unmarked
 from gpubind.explanation import (
     Message,
@@ -256,3 +262,53 @@ def test_a_code_is_found_whatever_its_case() -> None:
 @pytest.mark.parametrize("name", ["libcuda.so.1", "no-such-code", "", "../findings"])
 def test_what_is_no_code_has_no_page(name: str) -> None:
     assert explain_code(name) is None
+
+
+PATTERNS = {
+    **{f"messages.json: {like[:50]}": re.compile(like, re.IGNORECASE) for row in messages() for like in row.like},
+    **{name: value for name, value in vars(explanation).items() if isinstance(value, re.Pattern)},
+}
+
+
+def hostile_lines(pattern: str) -> Iterator[str]:
+    """Yield long lines in which *pattern* nearly matches: each of its literals repeated, or before a long run."""
+    literals = dict.fromkeys(
+        re.findall(r"(?:\\[.()-]|[A-Za-z0-9_ :'/=>-])+", re.sub(r"\\[bdsw]|\[.*?\]", "|", pattern))
+    )
+    for literal in dict.fromkeys(one.replace("\\", "") for one in literals):
+        if literal.lstrip(":") in driver_libraries()[1:]:
+            continue  # one of them shows what all do
+        for many in (literal, f"{literal} ", f"{literal}_", f"{literal}1"):
+            yield (many * 20_000)[:20_000]
+        for run in ("1", "A", "_", ".", " ", ".1", ".so", "so.1"):
+            yield literal + run * (20_000 // len(run))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_pattern_of_a_message_takes_more_than_linear_time(name: str) -> None:
+    times = {line: processor_time(PATTERNS[name], line) for line in hostile_lines(PATTERNS[name].pattern)}
+    limit = 20 * piece_of_work()
+    assert [line[:80] for line, seconds in times.items() if seconds > limit] == []
+
+
+def processor_time(pattern: re.Pattern[str], line: str) -> float:
+    began = time.process_time()
+    pattern.search(line)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize(
+    "seen",
+    ["GLIBC_" * 20_000, "lib" * 40_000, "A_" * 50_000, "/a.so.1" * 15_000, "libcuda.so" * 10_000]
+    + [f"{head}{'1' * 100_000}" for head in ("cannot load ", "cannot load dynamic library ", "load library failed:")],
+    ids=lambda seen: seen[:30],
+)
+def test_a_long_line_is_looked_up_at_once(seen: str) -> None:
+    assert is_less_work(lambda: (explain_message(seen), heading("libcuda.so.1", seen), nearest_message(seen)), 200)
+
+
+def test_a_long_line_that_is_unknown_is_not_repeated_whole() -> None:
+    done = gpubind("explain", "--host", "debian13-nvidia550", "--", "GLIBC_" * 20_000)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: unknown-code: `GLIBC_GLIBC_")
+    assert len(done.stderr) < 1000

@@ -13,6 +13,7 @@ from typing import NamedTuple, Optional
 import pytest
 from build.driver import rhel
 from build.trees import make_tree
+from test_cli import gpubind
 
 from gpubind.data import HOSTS
 
@@ -228,3 +229,18 @@ def test_an_image_of_another_store_is_not_looked_at_in_the_usual_one(machine: Ma
     assert done.returncode == 42
     assert machine.started is not None
     assert machine.started[1:4] == ["--root", "/mine", "run"]
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("--gpus 3", "`--gpus 3`: this host has fewer GPUs"),
+        ("--gpus device=7", "`--gpus device=7`: this host has no `7`"),
+        ("--runtime nvidia -e NVIDIA_VISIBLE_DEVICES=7", "`NVIDIA_VISIBLE_DEVICES=7`: this host has no `7`"),
+    ],
+)
+def test_a_gpu_that_is_not_there_is_named_in_the_words_of_the_line(words: str, what: str) -> None:
+    done = gpubind("wrap", "-q", "--dry-run", "--host", HOST, "--", "docker", "run", *words.split(), "img", "true")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert f"error: unknown-gpu: {what}\n  hint:  there are: 0 (" in done.stderr
+    assert "not a count" not in done.stderr

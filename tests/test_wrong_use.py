@@ -79,6 +79,9 @@ MEANT = [
     ("version", "--version"),
     ("help", "--help"),
     ("help exec", "exec --help"),
+    ("check --image a.sif b.sif", "check --image a.sif --image b.sif"),
+    ("plan nvidia", "plan --nv"),
+    ("plan --nv amd", "plan --nv --rocm"),
 ]
 
 
@@ -95,6 +98,12 @@ def test_a_line_that_is_proposed_is_no_wrong_use(line: str, tmp_path: Path, monk
     assert gpubind(*line.split()).returncode != 2
 
 
-@pytest.mark.parametrize("words", ["exec --bogus IMG CMD", "check --bogus x IMG", "pln", "exec", "plan --hots x"])
+@pytest.mark.parametrize(
+    "words", ["exec --bogus IMG CMD", "check img.sif --program", "check --bogus x IMG", "pln", "exec", "plan --hots x"]
+)
 def test_no_line_is_proposed_where_none_is_known(words: str) -> None:
     assert "did you mean `gpubind" not in gpubind(*words.split()).stderr
+
+
+def test_help_for_an_unknown_command_names_that_command() -> None:
+    assert gpubind("help", "foo").stderr.startswith("error: unknown-command: unknown command `foo`\n")

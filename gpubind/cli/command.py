@@ -69,8 +69,9 @@ class OwnGroup(TyperGroup):
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             from gpubind.cli.meant import meant
 
-            hint = meant(args).rstrip() or one_of(known, args[0])
-            raise UsageError("unknown-command", f"unknown command `{args[0]}`", hint=hint)
+            hint = meant(args).rstrip()
+            unknown = args[1] if args[0] == "help" and len(args) > 1 and not hint else args[0]
+            raise UsageError("unknown-command", f"unknown command `{unknown}`", hint=hint or one_of(known, unknown))
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -58,6 +58,8 @@ def explain(
 
 _ABOUT_THE_LOOK = ("not-looked-at", "writable-by-others")
 """Findings about what the answer was made from."""
+_LONGEST = 200
+"""How many characters of a name or message an error repeats."""
 
 
 def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> "Explanation":
@@ -87,10 +89,15 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
     files = "no file of the plan has this name" if made is not None else "this host has no driver that could name it"
     raise UsageError(
         "unknown-code",
-        f"`{name}` is neither a code nor a message that gpubind knows, and {files}",
+        f"`{_short(name)}` is neither a code nor a message that gpubind knows, and {files}",
         where="" if explanation is None else "looked in " + ", ".join(explanation.searched),
         hint="did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else _next_step(name),
     )
+
+
+def _short(name: str) -> str:
+    """Return the begin of *name* where it is too long to be repeated."""
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
 
 
 def _next_step(seen: str) -> str:

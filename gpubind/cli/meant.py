@@ -17,6 +17,7 @@ _OTHER_NAMES = {"--gpu": "--gpus", "--nvidia": "--nv", "--amd": "--rocm", "--img
 """What other programs call an option."""
 _NAMED = {"check": ("--image", "--program"), "plan": ("--image",), "record": ("--output",)}
 """The options that words without a name are for, in their order, of commands that take no such words."""
+_VENDOR_FLAGS = {"nvidia": "--nv", "nv": "--nv", "amd": "--rocm", "rocm": "--rocm"}
 
 
 def meant(words: Sequence[str]) -> str:
@@ -33,7 +34,7 @@ def _a_command_first(words: Words) -> Words:
     if first in ("-v", "version"):
         return ("--version",)
     if first == "help":
-        return (*(word for word in words[1:2] if word in MODULES), "--help")
+        return (*(word for word in words[1:2] if word in MODULES), "--help") if _is_help(words) else words
     if _is_runtime(first):
         return ("wrap", "--", *words)
     options, rest = _options("exec", words)
@@ -57,8 +58,10 @@ def _words_by_name(words: Words) -> Words:
     """Put the option before each word that *words* give without one: `check IMAGE` is `check --image IMAGE`."""
     command, options, others = words[0], words[:0], words[1:]
     named: list[str] = []
-    if command not in _NAMED:
+    if command not in _NAMED or _lacks_a_value(command, words[-1]):
         return words
+    if command == "plan" and others and others[-1] in _VENDOR_FLAGS:
+        return (command, *others[:-1], _VENDOR_FLAGS[others[-1]])
     while others:
         found, others = _options(command, others)
         options += found
@@ -68,6 +71,8 @@ def _words_by_name(words: Words) -> Words:
             return words  # a word behind it may be its value
         named, others = [*named, *(word for word in others[:1] if word != "--")], others[1:]
     free = [name for name in _NAMED[command] if name not in {word.partition("=")[0] for word in options}]
+    if command == "check" and "--image" in options and any(word.endswith(".sif") for word in named):
+        free = ["--image"] * len(named)  # an image is no program of another
     return (command, *options, *(word for pair in zip(free, named) for word in pair)) if named else words
 
 
@@ -140,6 +145,16 @@ def _options(command: str, words: Words) -> tuple[Words, Words]:
 def _spellings(command: str) -> dict[str, bool]:
     """Return each spelling of an option of *command*, and whether it takes a value."""
     return {name: each.kind != "flag" for each in command_of(command).parameters for name in each.spellings}
+
+
+def _lacks_a_value(command: str, word: str) -> bool:
+    """Whether *word*, the last of a line of *command*, is an option that needs a value."""
+    return _spellings(command).get(word, False)
+
+
+def _is_help(words: Words) -> bool:
+    """Whether *words*, which begin with `help`, ask for the help of a command that exists, or of all."""
+    return all(word in MODULES for word in words[1:2])
 
 
 def _is_runtime(word: str) -> bool:

@@ -23,7 +23,7 @@ from gpubind.cli.ready import (
     need_this_machine,
     ready_for,
 )
-from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError
+from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, UsageError
 from gpubind.memo.asked import has_command
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _planned(
     from gpubind.caller import remote_of
     from gpubind.runtimes.record import STAGED_DIRECTORY, Call, Command
     from gpubind.wrap.command import rewritten
-    from gpubind.wrap.gpus import with_image
+    from gpubind.wrap.gpus import as_written, with_image
 
     facts = looked.image.facts if looked.image is not None else None
     if made.gpus.image_decides and facts is None and remote_of(looked.runtime, environ, wanted.own) is not None:
@@ -141,7 +141,11 @@ def _planned(
     request = with_image(made.gpus, facts.env if facts is not None else None)
     if request is None:
         return None
-    ready = ready_for(_asked(options, request), looked, wanted, environ, in_line=True)
+    asked = _asked(options, request)
+    try:
+        ready = ready_for(asked, looked, wanted, environ, in_line=True)
+    except UsageError as error:
+        raise error if asked.gpus == options.gpus else as_written(error, request) from None
     look_into(looked, ready, made.command[0] if made.subcommand[-1:] == ("exec",) and made.command else None, wanted)
     if not ready.plan.drivers:
         return None

@@ -72,6 +72,8 @@ class GpuRequest(NamedTuple):
     """The options that say it, to be taken out; not variables, which the command may want to read."""
     said_by: tuple[str, ...] = ()
     """Variables of the caller's and directives of the site's that ask for GPUs; nvidia-docker does so by its name."""
+    chosen_by: str = ""
+    """The variable that names `gpus`, with its value; empty where an option does."""
     brings_nodes: bool = False
     """Whether the line's own words bring the GPUs' nodes: they stay, and the line works without a plan, too."""
 
@@ -190,8 +192,9 @@ def _oci_request(
     wanted = [*wanted, *([_of_cdi(names)] if names else [])]
     visible = said.get(VISIBLE[runtime]) if runtime is not None else None
     image_decides = runtime is not None and not wanted and visible is None
+    chosen_by = ""
     if runtime is not None and not wanted and visible is not None and visible.strip() not in ("", "void"):
-        wanted = [_of_visible(visible, runtime)]
+        wanted, chosen_by = [_of_visible(visible, runtime)], f"{VISIBLE[runtime]}={visible}"
     if not wanted and not image_decides:
         return _of_nodes(options)
     flags = (
@@ -201,7 +204,8 @@ def _oci_request(
     )
     if runtime is not None:
         wanted = [*wanted, _Wanted(wanted[0].gpus if wanted else None, vendors=(runtime,))]
-    return _united(wanted, said, flags, names)._replace(image_decides=image_decides, image_counts=True)
+    request = _united(wanted, said, flags, names)
+    return request._replace(image_decides=image_decides, image_counts=True, chosen_by=chosen_by)
 
 
 def _of_nodes(options: Sequence[Option]) -> Optional[GpuRequest]:
@@ -235,11 +239,22 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
         if visible in ("", "void"):
             return None
         wanted = _of_visible(visible, vendor)
-        request = request._replace(gpus=wanted.gpus, cdi=wanted.cdi, image_decides=False)
+        chosen_by = f"{VISIBLE[vendor]}={visible} of the image"
+        request = request._replace(gpus=wanted.gpus, cdi=wanted.cdi, image_decides=False, chosen_by=chosen_by)
     caps = env.get(CAPS, "") if env is not None else ""
     if request.caps is None and caps.strip():
         request = request._replace(caps=_capabilities(caps, f"{CAPS}={caps} of the image"))
     return request
+
+
+def as_written(error: UsageError, request: GpuRequest) -> UsageError:
+    """Return *error* about the GPUs of *request*, with the words of the line in the place of `--gpus`."""
+    if error.code not in ("unknown-gpu", "ambiguous-gpu"):
+        return error
+    words = request.chosen_by or " ".join(word for option in request.flags[:1] for word in option.words)
+    what = "this host has fewer GPUs" if request.number is not None else error.what.partition(": ")[2]
+    why = error.why if error.code == "ambiguous-gpu" else ""  # it is about how gpubind's own `--gpus` is read
+    return UsageError(error.code, f"`{words}`: {what}", why=why, hint=error.hint)
 
 
 def charliecloud_request(options: Sequence[Option]) -> GpuRequest:
