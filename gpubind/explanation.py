@@ -32,7 +32,7 @@ class Explanation(NamedTuple):
     subjects: tuple[tuple[str, tuple[Decision, ...]], ...]
     """Each thing that matches, with everything decided about it; empty if no source names it."""
     searched: tuple[str, ...]
-    """Where files were looked for, in order."""
+    """Where libraries were looked for, in order; empty for programs, nodes and other files that were named."""
 
 
 class Message(NamedTuple):
@@ -67,7 +67,8 @@ def explain(plan: Plan, name: str) -> Explanation:
             break
     else:
         subjects = {}
-    searched = tuple(place for driver in plan.drivers for place in driver.searched)
+    is_library = not subjects or any(".so" in subject for subject in subjects)
+    searched = tuple(place for driver in plan.drivers for place in driver.searched) if is_library else ()
     return Explanation(name, tuple((subject, tuple(found)) for subject, found in subjects.items()), searched)
 
 

@@ -14,6 +14,7 @@ from test_cli import gpubind
 
 from gpubind import explanation
 from gpubind.documents.explained import unmarked
+from gpubind.documents.text import render_explanation
 from gpubind.explanation import (
     Message,
     explain,
@@ -312,3 +313,16 @@ def test_a_long_line_that_is_unknown_is_not_repeated_whole() -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: unknown-code: `GLIBC_GLIBC_")
     assert len(done.stderr) < 1000
+
+
+def test_places_of_libraries_are_named_for_libraries_and_unknown_names_alone() -> None:
+    assert explain(PLAN, "libcuda.so.1").searched
+    assert explain(PLAN, "no-such-name").searched
+    assert explain(PLAN, "nvidia-smi").subjects
+    assert explain(PLAN, "nvidia-smi").searched == ()
+
+
+def test_a_rule_is_not_said_twice() -> None:
+    decision = PLAN.decisions[0]._replace(verdict="rejected", rule="unreadable", detail="unreadable: a fifo")
+    text = render_explanation(explanation.Explanation("x", (("x", (decision,)),), ()))
+    assert "rejected: unreadable: a fifo\n" in text

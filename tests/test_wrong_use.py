@@ -107,3 +107,19 @@ def test_no_line_is_proposed_where_none_is_known(words: str) -> None:
 
 def test_help_for_an_unknown_command_names_that_command() -> None:
     assert gpubind("help", "foo").stderr.startswith("error: unknown-command: unknown command `foo`\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("exec docker run --gpus all img", "did you mean `gpubind wrap -- docker run --gpus all img`?"),
+        ("exec apptainer exec --nv img.sif ls", "did you mean `gpubind wrap -- apptainer exec --nv img.sif ls`?"),
+        ("exec --nv podman run img", "did you mean `gpubind wrap -- podman run img`?"),
+        ("exec -v /a:/b img cmd", "`-v` is gpubind's --verbose"),
+    ],
+)
+def test_what_cannot_be_an_image_is_wrong_use(words: str, hint: str, tmp_path: Path) -> None:
+    done = gpubind(*words.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: wrong-use: ")
+    assert hint in done.stderr

@@ -80,6 +80,7 @@ def _starter(action: Any) -> Callable[..., None]:
         words = (image, *(command or ()))
         if not image.startswith("-"):
             _need_argv(action, words)
+        _need_image(words, is_verbose=verbose > 0)
         need_this_machine(options, dry_run=dry_run)
         try:
             arguments = tuple(backend_arg or ())
@@ -193,6 +194,22 @@ def _need_argv(action: str, words: tuple[str, ...]) -> tuple[str, ...]:
     if action == "exec" and not argv:
         raise UsageError("no-command", "exec wants a command", hint="gpubind exec IMAGE CMD..., or gpubind shell")
     return argv
+
+
+def _need_image(words: tuple[str, ...], *, is_verbose: bool) -> None:
+    """Raise `UsageError` where *words* begin with a runtime's command line, or with a volume, instead of an image."""
+    image = words[0]
+    if words[1:2] in (("exec",), ("run",), ("shell",)) and not lexists(image):
+        from gpubind.wrap.programs import PROGRAMS
+
+        if image in PROGRAMS:
+            import shlex
+
+            hint = f"did you mean `{shlex.join(('gpubind', 'wrap', '--', *words))}`?"
+            raise UsageError("wrong-use", f"`{image}` is a runtime, not an image", hint=hint)
+    if is_verbose and image.startswith("/") and ":/" in image and not lexists(image):
+        hint = f"`-v` is gpubind's --verbose; the runtime's own options stand behind `--`: `-- -v {image} IMAGE`"
+        raise UsageError("wrong-use", f"`{image}` is a volume, not an image", hint=hint)
 
 
 def _chosen(

@@ -141,7 +141,8 @@ def _branch(decision: Decision, last: bool) -> Iterator[str]:
     if decision.verdict == "taken":
         head = f"taken: it lands at {decision.target}" if decision.target else f"taken: {decision.rule}"
     else:
-        head = f"{decision.verdict}: {decision.rule}" + (f": {decision.detail}" if decision.detail else "")
+        detail = (decision.detail or "").removeprefix(f"{decision.rule}: ")
+        head = f"{decision.verdict}: {decision.rule}" + (f": {detail}" if detail else "")
     yield stem + printable(head)
     named_by = " ".join(
         part
