@@ -39,7 +39,7 @@ case "$*" in
     touch stored
     case "$name $*" in
     podman*) echo 0123abcd ;;
-    *--quiet=true*) echo docker.io/library/x:latest ;;
+    *--quiet=true*) echo registry.example.org/library/x:latest ;;
     *) echo "Status: Downloaded" ;;
     esac ;;
 *"image mount "*) exit 125 ;;
@@ -166,7 +166,7 @@ def test_the_progress_of_a_pull_goes_where_the_runtimes_own_would_go(machine: Ma
     assert (done.stdout, done.stderr.splitlines()[:2]) == ("", ["Pulling from library", "Status: Downloaded"])
     (machine.directory / "stored").unlink()
     done = machine.run("wrap", "--", "docker", "run", "--quiet", "--gpus=all", "x", "true")
-    assert (done.stdout, "docker.io" in done.stderr) == ("", False)
+    assert (done.stdout, "registry.example.org" in done.stderr) == ("", False)
     assert machine.pulls == ["docker pull --platform=linux/amd64 x", "docker pull --quiet=true x"]
 
 
