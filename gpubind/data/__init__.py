@@ -29,7 +29,8 @@ def read_data(name: str) -> bytes:
         path = os.path.join(base, *name.split("/"))
         reads(os.path.abspath(path))
         try:
-            data: bytes = tried(lambda: loader.get_data(path))  # type: ignore[attr-defined]  # noqa: B023
+            # None: no bytes for now, and not the end.
+            data: bytes = tried(lambda: loader.get_data(path)) or b""  # type: ignore[attr-defined]  # noqa: B023
         except OSError as error:
             if error.errno not in _NO_FILE and answer_in(error) is None:
                 raise could_not_look(path, error) from error
