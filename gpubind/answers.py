@@ -64,6 +64,11 @@ def reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+def refusal(error: Exception) -> str:
+    """Return why a path that somebody named is of no use."""
+    return "it does not exist" if answer_in(error) == ABSENT else reason(error)
+
+
 def is_optional(path: str, error: Exception) -> bool:
     """Whether a plan can do without the content of *path*, which could not be read for *error*."""
     return isinstance(error, OSError) and error.errno in OF_A_DEVICE and path.startswith(ATTRIBUTES)
@@ -103,6 +108,19 @@ def read_up_to(size: int, descriptor: int) -> bytes:
     return b"".join(chunks)
 
 
+def read_steady(size: int, descriptor: int, path: str) -> bytes:
+    """As `read_up_to`, of the file *path*. Errors: `OSError`, also where it is written to meanwhile.
+
+    Attributes in /proc and /sys say neither their size nor when they changed.
+    """
+    before = os.fstat(descriptor)
+    data = read_up_to(size, descriptor)
+    is_whole = len(data) >= min(size, before.st_size) and os.fstat(descriptor).st_mtime_ns == before.st_mtime_ns
+    if not is_whole and not path.startswith(ATTRIBUTES):
+        raise changed()
+    return data
+
+
 def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
     """The facts of *path*; None if it is not there, or forbidden. Errors: `HostReadError` (code `unreadable-file`)."""
     try:
@@ -114,11 +132,11 @@ def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
 
 
 def why_absent(path: str) -> str:
-    """Return why *path*, of which there are no facts, has none. Errors: as `facts`."""
+    """Return why *path*, of which there are no facts, has none; empty if it has them."""
     try:
         os.stat(path)
     except (OSError, ValueError) as error:
-        return "it does not exist" if answer_in(error) == ABSENT else reason(error)
+        return refusal(error)
     return ""
 
 

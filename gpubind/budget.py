@@ -8,8 +8,7 @@ the bound. Outside of a command nothing is spent: there each reader has its own 
 from __future__ import annotations
 
 from contextvars import ContextVar, Token
-from functools import wraps
-from typing import Any, Callable, NamedTuple, Optional, TypeVar, cast
+from typing import Callable, NamedTuple, Optional
 
 from gpubind.errors import BoundError
 
@@ -18,8 +17,6 @@ VARIABLE = "GPUBIND_BOUNDS"
 TIMES_LIMIT = 1000
 LINKS_LIMIT = 40
 """Links on the way to one file. Source: Linux, fs/namei.c, MAXSYMLINKS."""
-
-_Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
 class Bound(NamedTuple):
@@ -123,17 +120,6 @@ def renew(times: int = 1) -> None:
     budget = _current.get()
     if budget is not None:
         _current.set(Budget(max(times, budget.times)))
-
-
-def bounded(verb: _Verb) -> _Verb:
-    """*verb* as one command."""
-
-    @wraps(verb)
-    def call(*args: Any, **more: Any) -> Any:
-        with one_command():
-            return verb(*args, **more)
-
-    return cast("_Verb", call)
 
 
 def current() -> Optional[Budget]:

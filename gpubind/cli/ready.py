@@ -295,7 +295,7 @@ def _look_into_store(
         if wanted.check:
             raise
         if not wanted.quiet:
-            what = f"{error.where} is planned for without a look at it: {error.why}"
+            what = f"{error.where} could not be inspected, and the plan is made without it: {error.why}"
             complain(f"note: image-unknown: {printable(what)}\n")
         return looked
 

@@ -203,10 +203,9 @@ def _need_image(words: tuple[str, ...], *, is_verbose: bool) -> None:
         from gpubind.wrap.programs import PROGRAMS
 
         if image in PROGRAMS:
-            import shlex
+            from gpubind.cli.meant import meant
 
-            hint = f"did you mean `{shlex.join(('gpubind', 'wrap', '--', *words))}`?"
-            raise UsageError("wrong-use", f"`{image}` is a runtime, not an image", hint=hint)
+            raise UsageError("wrong-use", f"`{image}` is a runtime, not an image", hint=meant(words).rstrip())
     if is_verbose and image.startswith("/") and ":/" in image and not lexists(image):
         hint = f"`-v` is gpubind's --verbose; the runtime's own options stand behind `--`: `-- -v {image} IMAGE`"
         raise UsageError("wrong-use", f"`{image}` is a volume, not an image", hint=hint)

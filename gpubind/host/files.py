@@ -6,7 +6,7 @@ import errno
 import os
 from typing import Optional
 
-from gpubind.answers import ABSENT, ATTRIBUTES, FORBIDDEN, answer_in, changed, may, read_up_to, tried
+from gpubind.answers import ABSENT, FORBIDDEN, answer_in, may, read_steady, tried
 from gpubind.blob.regular import open_regular
 from gpubind.host.trust import is_obeyed
 
@@ -26,10 +26,7 @@ def read_regular(path: str, limit: int) -> bytes:
 def _read(path: str, size: int) -> bytes:
     descriptor = open_regular(path)
     try:
-        data = read_up_to(size, descriptor)
-        if not path.startswith(ATTRIBUTES) and len(data) < min(os.fstat(descriptor).st_size, size):
-            raise changed()
-        return data
+        return read_steady(size, descriptor, path)
     finally:
         os.close(descriptor)
 

@@ -35,7 +35,8 @@ class LiveHost(Host):
         trees = (tree for tree in (self.driver, self.dev) if tree.root == "/")
         self.local: Tree = next(trees, None) or LiveTree("/")
         self.task = environ
-        ignored = {one.variable for one in untrusted_variables(self._environ, self.driver.root, self.dev.root)}
+        self._ignored = tuple(untrusted_variables(self._environ, self.driver.root, self.dev.root))
+        ignored = {one.variable for one in self._ignored}
         variables = plan_variables(self._environ)
         self.environ = {name: value for name, value in variables.items() if name not in ignored}
         uname = os.uname()
@@ -46,8 +47,7 @@ class LiveHost(Host):
         return list_file_in_force(name, self._environ) or shipped_liblist(name)
 
     def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
-        roots = (self.driver.root, self.dev.root)
-        return (*untrusted_variables(self._environ, *roots), *untrusted(self._environ, roots, below, files))
+        return (*self._ignored, *untrusted(self._environ, (self.driver.root, self.dev.root), below, files))
 
     @property
     def _environ(self) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ import re
 import stat
 from typing import Optional, Union
 
-from gpubind.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, reason, tried
+from gpubind.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
 from gpubind.arch import Architecture, architecture
 from gpubind.blob.base import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.errors import FormatError, HostReadError, UnseenError, UsageError, like
@@ -77,8 +77,7 @@ def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
         answer = answer_in(error)
         if answer is None:
             raise could_not_look(label, error, WHAT) from error
-        why = "it does not exist" if answer == ABSENT else reason(error)
-        raise _no_image(label, why, nearest(path) if answer == ABSENT else "") from error
+        raise _no_image(label, refusal(error), nearest(path) if answer == ABSENT else "") from error
     if stat.S_ISDIR(mode):
         if kind in ("oci-archive", "docker-archive"):
             raise _no_image(label, "it is a directory, not an archive", f"for an OCI layout: `oci:{path}`")

@@ -9,15 +9,14 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Union, cast
 
 from gpubind.answers import (
-    ATTRIBUTES,
     answer_in,
-    changed,
     could_not_look,
     is_optional,
     passes,
-    read_up_to,
+    read_steady,
     real_path,
     reason,
+    refusal,
     tried,
 )
 from gpubind.blob.regular import open_regular
@@ -114,12 +113,7 @@ class LiveTree(OpenedTree):
         """Files of /proc and /sys come in pieces and say no size."""
         descriptor = self._open_file(path)
         try:
-            before = os.fstat(descriptor)
-            data = read_up_to(size, descriptor)
-            is_whole = len(data) >= min(size, before.st_size) and os.fstat(descriptor).st_mtime_ns == before.st_mtime_ns
-            if not is_whole and not path.startswith(ATTRIBUTES):
-                raise changed()
-            return data
+            return read_steady(size, descriptor, path)
         except OSError as error:
             if is_optional(path, error):
                 cannot_sign(f"{path} could not be read")
@@ -203,9 +197,5 @@ class LiveTree(OpenedTree):
 def _no_root(root: str, error: Exception) -> HostReadError:
     if answer_in(error) is None:
         return could_not_look(root, error, "the root cannot be read")
-    why = reason(error)
-    if isinstance(error, NotADirectoryError):
-        why = "it is not a directory"
-    elif isinstance(error, FileNotFoundError):
-        why = "it does not exist"
+    why = "it is not a directory" if isinstance(error, NotADirectoryError) else refusal(error)
     return HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")

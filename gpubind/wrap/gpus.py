@@ -253,7 +253,8 @@ def as_written(error: UsageError, request: GpuRequest) -> UsageError:
         return error
     words = request.chosen_by or " ".join(word for option in request.flags[:1] for word in option.words)
     what = "this host has fewer GPUs" if request.number is not None else error.what.partition(": ")[2]
-    why = error.why if error.code == "ambiguous-gpu" else ""  # it is about how gpubind's own `--gpus` is read
+    is_index = error.code == "unknown-gpu" and all(name.isdigit() for name in (request.gpus or "").split(","))
+    why = "" if is_index else error.why  # that of an index is about gpubind's own `--gpus`, which takes no count
     return UsageError(error.code, f"`{words}`: {what}", why=why, hint=error.hint)
 
 

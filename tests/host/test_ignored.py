@@ -211,7 +211,7 @@ def test_where_nothing_is_found_the_ignored_variable_is_named(roots_own: Path) -
     done = planned("--dev-root", empty, "--nv", GPUBIND_ROOT=str(roots_own))
     os.rmdir(empty)
     if done.returncode:  # but for a machine with a driver
-        assert f"{roots_own} is ignored, which the variable GPUBIND_ROOT names" in done.stderr
+        assert f"GPUBIND_ROOT={roots_own} is ignored" in done.stderr
 
 
 @as_root
@@ -220,4 +220,4 @@ def test_for_a_recorded_host_the_ignored_variable_is_reported_too(roots_own: Pat
     (roots_own / "list").write_text("libevil.so\n")
     done = planned("--host", "debian13-nvidia550", "--json", GPUBIND_LIST=f"{roots_own}/list")
     assert "libevil.so" not in done.stdout
-    assert f"{roots_own}/list is ignored, which the variable GPUBIND_LIST names" in done.stderr
+    assert f"GPUBIND_LIST={roots_own}/list is ignored" in done.stderr
