@@ -8,9 +8,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from build.memo import Bench
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # tests/build is a package of builders
 
@@ -37,3 +41,12 @@ def roots_own(tmp_path: Path) -> Iterator[Path]:
     directory.chmod(0o755)
     yield directory
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A machine for the memo: commands on it give the same answers with a memo and without."""
+    from build.memo import bench_in
+
+    with bench_in(tmp_path / "b") as made:
+        yield made

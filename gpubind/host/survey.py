@@ -7,12 +7,10 @@ record answers what later versions of gpubind ask, too. What planning asks besid
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 from gpubind.formats.glibc import CONVERTERS, PROGRAMS, is_member
 from gpubind.formats.ldcache import LdCache
 from gpubind.formats.nvidia_cli import list_argv
-from gpubind.formats.record import Record
 from gpubind.host.base import MPS_PIPE_DIRECTORY, ROCM_PATH, Host
 from gpubind.host.places import (
     BELOW_LIBRARIES,
@@ -47,13 +45,6 @@ _ALL_FACTS = (
 )
 """Directories in which every name matters, whatever it is: sockets, pid files, the driver's own file list."""
 _TEXTS = (CPUINFO, GROUPS, LD_CACHE_PATH)
-
-
-def survey(host: Host, description: str = "", hostname: Optional[str] = None) -> Record:
-    """The fixed survey of *host* as a record. *hostname* is kept only if given."""
-    surveyed = SurveyedHost(host)
-    look_around(surveyed)
-    return surveyed.recorded(description, hostname)
 
 
 def look_around(host: SurveyedHost) -> None:

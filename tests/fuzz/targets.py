@@ -17,6 +17,7 @@ from build.images import glibc, sandbox
 from build.layers import archive, docker_archive, oci_layout, packed, tar, zstd
 from build.ldcache import build_ldcache, entry
 from build.squashfs import SifObject, sif, squashfs
+from build.surveys import survey
 from build.trees import Item, Link, Spec, recorded_host, recorded_tree
 
 from fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS
@@ -66,7 +67,6 @@ from gpubind.formats.stub import is_stub
 from gpubind.formats.tar import parse_pax
 from gpubind.formats.yaml import parse_yaml
 from gpubind.host import Host
-from gpubind.host.survey import survey
 from gpubind.image import Image, open_image
 from gpubind.image.facts import read_image
 from gpubind.image.tar import members

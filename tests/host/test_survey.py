@@ -10,6 +10,7 @@ from typing import Optional
 import pytest
 from build.elf import elf, stub
 from build.ldcache import build_ldcache, entry
+from build.surveys import survey
 from build.trees import ABSENT, FORBIDDEN, Dir, Fifo, File, Hidden, Item, Link, Node, Socket, make_tree, record
 
 from gpubind.arch import WITH_DRIVERS
@@ -18,7 +19,6 @@ from gpubind.formats.record import Record, RecordedRoot, RecordedRun, dump_recor
 from gpubind.host import Host, RunResult
 from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
-from gpubind.host.survey import survey
 from gpubind.host.surveyed import GPU_NAME
 from gpubind.layouts import (
     BINARY_DIRECTORIES,

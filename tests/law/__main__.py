@@ -7,7 +7,6 @@ them, and remembers nothing of other runs. Some answers without a memo are made 
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib
 import json
@@ -30,6 +29,7 @@ from build.memo import Bench, Outcome, bench_in
 
 from gpubind.memo.answer import SWITCH
 from gpubind.memo.questions import ASKED
+from law.jobs import read_arguments, run_jobs
 
 STEPS = 8
 """Changes to one command before the next one has its turn."""
@@ -189,12 +189,7 @@ def tried(seed: str, number: int) -> Result:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--changes", type=int, default=5000, help="in all [5000]")
-    parser.add_argument("--seed", default="1")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes [one a processor]")
-    parser.add_argument("--job", help=argparse.SUPPRESS)
-    said = parser.parse_args()
+    said = read_arguments(__doc__, "changes", 5000)
     if said.job is not None:
         json.dump(tried(f"{said.seed}:{said.job}", said.changes), sys.stdout)
         return 0
@@ -207,19 +202,13 @@ def main() -> int:
 def _together(number: int, seed: str, jobs: int) -> Result:
     share = -(-number // jobs)
     words = [sys.executable, "-m", "law", "--changes", f"{share}", "--seed", seed, "--job"]
-    started = [subprocess.Popen([*words, f"{job}"], stdout=subprocess.PIPE) for job in range(jobs)]
-    results = [Result(*json.loads(_output(one) or b"null") or _failed(one)) for one in started]
+    results = [
+        Result(*json.loads(output)) if output else Result(0, 0, {}, f"a process ended with {status}")
+        for status, output in run_jobs(words, jobs)
+    ]
     kinds = {kind: sum(result.kinds.get(kind, 0) for result in results) for kind in ASKED}
     broken = "\n".join(result.broken for result in results if result.broken)
     return Result(sum(one.changes for one in results), sum(one.served for one in results), kinds, broken)
-
-
-def _output(started: subprocess.Popen[bytes]) -> bytes:
-    return started.communicate()[0]
-
-
-def _failed(started: subprocess.Popen[bytes]) -> Result:
-    return Result(0, 0, {}, f"a process ended with {started.returncode}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ of the host, of the image and of users, and on gpubind's own data; what Python r
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import errno
 import gc
@@ -34,6 +33,7 @@ from build.trees import Node, make_tree
 
 import gpubind
 from law.__main__ import _LATE, apart
+from law.jobs import read_arguments, run_jobs
 
 SHIM = Path(__file__).parent / "shim.c"
 ERRORS = ("EIO", "EMFILE", "ENFILE", "ENOMEM", "ESTALE", "ETIMEDOUT", "EINTR", "EAGAIN")
@@ -271,12 +271,7 @@ def tried(seed: str, number: int) -> Result:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=3000, help="in all [3000]")
-    parser.add_argument("--seed", default="1")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes [one a processor]")
-    parser.add_argument("--job", help=argparse.SUPPRESS)
-    said = parser.parse_args()
+    said = read_arguments(__doc__, "cases", 3000)
     if said.job is not None:
         json.dump(tried(f"{said.seed}:{said.job}", said.cases), sys.stdout)
         return 0
@@ -285,8 +280,7 @@ def main() -> int:
         share = -(-said.cases // said.jobs)
         words = [sys.executable, "-m", "law.errors", "--cases", f"{share}", "--seed", said.seed, "--job"]
         command = with_shim(words, place)
-        started = [subprocess.Popen([*command, f"{job}"], stdout=subprocess.PIPE) for job in range(said.jobs)]
-        results = [Result(*json.loads(one.communicate()[0])) for one in started]
+        results = [Result(*json.loads(output)) for _, output in run_jobs(command, said.jobs)]
     result = Result(
         sum(one.cases for one in results),
         sum(one.right for one in results),

@@ -6,11 +6,10 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from build.memo import IS_ROOT, Bench, bench_in
+from build.memo import IS_ROOT, Bench
 from law.__main__ import PROGRAM
 
 from gpubind.budget import BOUNDS
@@ -19,12 +18,6 @@ from gpubind.memo.answer import memo_keys
 from gpubind.memo.questions import ASKED, first_change
 
 WORDS = ("plan", "--json")
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with bench_in(tmp_path / "b") as made:
-        yield made
 
 
 def kept(bench: Bench, words: tuple[str, ...]) -> None:

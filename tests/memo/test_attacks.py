@@ -12,12 +12,12 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from build.memo import IS_ROOT, Bench, bench_in
+from build.memo import IS_ROOT, Bench
 from build.race import exchanging
 from law.__main__ import PROGRAM, apart
 
@@ -28,12 +28,6 @@ from gpubind.memo.recorder import Recorder
 
 OTHER = 1234
 """A user who is not root; no such account has to exist."""
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with bench_in(tmp_path / "b") as made:
-        yield made
 
 
 def kept(bench: Bench, words: tuple[str, ...]) -> Path:

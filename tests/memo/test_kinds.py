@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 from build.changes import CDI
 from build.elf import elf
 from build.ldcache import build_ldcache
-from build.memo import Bench, bench_in
+from build.memo import Bench
 
 from gpubind.memo import answer, questions
 
@@ -126,12 +125,6 @@ OF_MOUNTS = {"inode", "mounted"}
 OF_RIGHTS = {"access"}
 """It finds out what an access control list or a device cgroup forbids. Every other refusal is also asked about with
 stat, which finds the same changes."""
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with bench_in(tmp_path / "b") as made:
-        yield made
 
 
 def test_every_kind_of_question_has_its_case() -> None:

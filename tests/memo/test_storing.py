@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from build.memo import Bench, bench_in
+from build.memo import Bench
 
 from gpubind.memo import asked, files, storing, versions
 from gpubind.memo.recorder import Recorder
 from gpubind.memo.trace import SMALL
 
 MEMO = {"trace": {}, "printed": [], "verbose": False, "status": 0, "become": None, "rest": None}
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with bench_in(tmp_path / "b") as made:
-        yield made
 
 
 def kept(bench: Bench, words: tuple[str, ...]) -> Path:

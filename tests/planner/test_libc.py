@@ -11,12 +11,12 @@ from build.c_library import LIB, LOADER, c_library, converters, programs
 from build.driver import V, host, kernel, ubuntu
 from build.elf import I386, elf
 from build.images import MUSL, STATIC, glibc, image
+from build.surveys import survey
 from build.trees import File, Item, Link, Spec
 
 from gpubind.facade import plan
 from gpubind.formats.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.host.survey import survey
 from gpubind.image import Image
 from gpubind.ldso.container import Container
 from gpubind.model import Plan, Request

@@ -6,11 +6,11 @@ import pytest
 from build.amd import RENDER, VIDEO, kernel, opt
 from build.driver import host
 from build.images import glibc, image
+from build.surveys import survey
 from build.trees import Node
 
 from gpubind.formats.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.host.survey import survey
 from gpubind.runtimes.start import Start
 from rules.cases_amd import CASES, amd
 from rules.situations import Situation, found, without

@@ -7,6 +7,7 @@ from typing import Any, Optional
 import pytest
 from build.driver import host, kernel, rhel
 from build.elf import elf
+from build.surveys import survey
 from build.trees import Dir, File, Hidden, Item, Link, Node, Spec, record
 
 from gpubind import open_host
@@ -16,7 +17,6 @@ from gpubind.facade import plan
 from gpubind.formats.record import dump_record, parse_record
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
-from gpubind.host.survey import survey
 from gpubind.model import Finding, Missing, Request
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import RULES, check

@@ -11,6 +11,7 @@ from build.amd import opt
 from build.driver import debian, host, kernel, rhel, ubuntu
 from build.elf import elf
 from build.images import glibc, image
+from build.surveys import survey
 from build.trees import Spec
 
 from gpubind import open_host
@@ -20,7 +21,6 @@ from gpubind.facade import plan
 from gpubind.formats.record import dump_record, parse_record
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
-from gpubind.host.survey import survey
 from gpubind.model import CAPABILITIES, Finding, Plan, Request
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import check

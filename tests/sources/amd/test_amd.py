@@ -29,6 +29,7 @@ from build.driver import host as nvidia_host
 from build.driver import kernel as nvidia_kernel
 from build.driver import rhel
 from build.elf import elf
+from build.surveys import survey
 from build.trees import Hidden, Link, Node, Spec, make_tree
 
 import gpubind
@@ -37,7 +38,6 @@ from gpubind.errors import NothingToBindError
 from gpubind.facade import plan
 from gpubind.formats.record import dump_record, parse_record
 from gpubind.host import Host, ListFile
-from gpubind.host.survey import survey
 from gpubind.model import Plan, Request, Vendor
 
 AMD: tuple[Vendor, ...] = ("amd",)

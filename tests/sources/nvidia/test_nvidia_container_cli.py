@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from build.driver import SONAMES, V, debian, host, kernel, libraries, rhel, run_directory, ubuntu
 from build.elf import elf
+from build.surveys import survey
 from build.trees import Dir, Fifo, File, Hidden, Item, Link, Node, Socket, Spec, record
 
 from gpubind.data import HOSTS, read_data
@@ -21,7 +22,6 @@ from gpubind.host import Host, ListFile
 from gpubind.host.base import RunResult
 from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
-from gpubind.host.survey import survey
 from gpubind.model import CAPABILITIES, HostFile, Inventory, Missing, PassedOver, Plan, Request, SourceUsed
 from gpubind.planner import make_plan
 from gpubind.sources.claims import Serving
