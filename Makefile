@@ -31,16 +31,16 @@ test: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 live: $(VENV)/installed-test
 	rm -rf .live-seen
 	PYTHON=$(BIN)/python tests/live/rig/build
 	$(BIN)/python -m pytest -m live -n auto --dist loadfile --no-loadscope-reorder --durations 40 tests/live
-	PYTHONPATH=tests $(BIN)/python -m live.table
+	$(BIN)/python -m tests.live.table
 
 fuzz: $(VENV)/installed-test
-	PYTHONPATH=tests:. nice $(BIN)/python -m fuzz --cases $(N) $(if $(SEED),--seed $(SEED))
+	nice $(BIN)/python -m tests.fuzz --cases $(N) $(if $(SEED),--seed $(SEED))
 
 bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/bench.py
@@ -49,12 +49,12 @@ bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/memo.py
 
 law: $(VENV)/installed-test
-	PYTHONPATH=tests:. $(BIN)/python -m law --changes $(N) $(if $(SEED),--seed $(SEED))
-	PYTHONPATH=tests:. $(BIN)/python -m law.errors --cases $(N) $(if $(SEED),--seed $(SEED))
-	PYTHONPATH=tests:. $(BIN)/python -m law.records --hosts $(RECORDED) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.law --changes $(N) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.law.errors --cases $(N) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.law.records --hosts $(RECORDED) $(if $(SEED),--seed $(SEED))
 
 tars: $(VENV)/installed-test
-	PYTHONPATH=tests:. nice $(BIN)/python -m tars --archives $(N) $(if $(SEED),--seed $(SEED))
+	nice $(BIN)/python -m tests.tars --archives $(N) $(if $(SEED),--seed $(SEED))
 
 bench-big: $(VENV)/installed-test
 	$(BIN)/python benchmarks/growth.py

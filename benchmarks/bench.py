@@ -26,16 +26,15 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
-from build.amd import opt
-from build.elf import elf
-from build.ldcache import build_ldcache, entry
-from build.trees import make_tree
-
 import gpubind
-from gpubind.data import HOSTS, read_data
-from gpubind.documents.json import render_json
-from gpubind.formats.ldcache import parse_ldcache
-from gpubind.formats.liblist import parse_liblist
+from gpubind.documents.plan.json import render_json
+from gpubind.formats.driver.liblist import parse_liblist
+from gpubind.formats.elf.ldcache import parse_ldcache
+from gpubind.model.data import HOSTS, read_data
+from tests.support.amd import opt
+from tests.support.elf import elf
+from tests.support.ldcache import build_ldcache, entry
+from tests.support.trees import make_tree
 
 LIBRARY = elf("libx.so.1")
 
@@ -54,7 +53,7 @@ def main() -> None:
 
 def make_host(root: Path) -> Path:
     """The recorded host as files: directories, links, ELF headers, small texts. Device nodes are left out."""
-    record = json.loads(read_data(f"data/hosts/{HOSTS[0]}.json"))
+    record = json.loads(read_data(f"model/data/hosts/{HOSTS[0]}.json"))
     for directory, content in record["trees"]["driver"]["directories"].items():
         place = root / directory.lstrip("/")
         place.mkdir(parents=True, exist_ok=True)

@@ -23,14 +23,13 @@ from typing import NamedTuple
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
-from build.driver import V, cache, kernel, libraries
-from build.elf import elf
-from build.layers import archive, docker_archive, tar
-from build.ldcache import build_ldcache, entry
-from build.trees import File, Item, Spec, make_tree, record
-
 from gpubind import __version__
-from gpubind.formats.record import dump_record
+from gpubind.formats.text.record import dump_record
+from tests.support.driver import V, cache, kernel, libraries
+from tests.support.elf import elf
+from tests.support.layers import archive, docker_archive, tar
+from tests.support.ldcache import build_ldcache, entry
+from tests.support.trees import File, Item, Spec, make_tree, record
 
 DIRECTORY = "/usr/lib/x86_64-linux-gnu"
 RUNS = 3

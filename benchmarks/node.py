@@ -11,8 +11,8 @@ from typing import Optional
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
-from live.conftest import dependencies
-from live.machine import DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine
+from tests.live.interpreters import dependencies
+from tests.live.machine import DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine
 
 __all__ = ["INSIDE_CONTAINERS", "RIG", "Bind", "measured", "node_for"]
 

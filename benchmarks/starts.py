@@ -16,7 +16,7 @@ from statistics import median
 
 from node import INSIDE_CONTAINERS, RIG, Bind, measured, node_for
 
-from gpubind.formats.sif import DESCRIPTOR_SIZE, HEADER_SIZE, parse_sif_descriptors, parse_sif_header
+from gpubind.formats.archive.sif import DESCRIPTOR_SIZE, HEADER_SIZE, parse_sif_descriptors, parse_sif_header
 
 IMAGE = f"{INSIDE_CONTAINERS}/bookworm-sb"
 OLDER = f"{INSIDE_CONTAINERS}/bullseye-sb"

@@ -1,5 +1,13 @@
 """gpubind: what a container must get from a GPU host, and whether it will work.
 
+The packages are the pipeline:
+
+    host       1. which machine               planner    4. what a container gets
+    image      2. which image                 rules      5. what will not work
+    inventory  3. what the machine has        runtimes, documents  6. the plan as arguments, as text
+                                              launch     7. doing it
+    formats, files and loader read for all of them; api offers them to Python, cli to a shell.
+
     >>> import gpubind
     >>> host = gpubind.open_host("debian13-nvidia550")
     >>> plan = gpubind.plan(host, gpubind.Request())
@@ -14,166 +22,87 @@ Names load on first use, so that importing the package costs nothing.
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
-
 TYPE_CHECKING = False  # `typing` costs a start that a memo serves a third of its time
 if TYPE_CHECKING:
-    from gpubind.errors import (
-        FormatError,
-        GpubindError,
-        HostReadError,
-        NothingToBindError,
-        NotRecordedError,
-        OutputError,
-        RuntimeLimitError,
-        UsageError,
-    )
-    from gpubind.explanation import Explanation, explain
-    from gpubind.facade import check, check_document, open_host, open_layout, open_runtime, plan, render, words
-    from gpubind.host import Host, ListFile
-    from gpubind.host.live import LiveHost
-    from gpubind.host.recorded import RecordedHost
-    from gpubind.image import Image, open_image
-    from gpubind.model import (
-        Capability,
-        ContainerPath,
-        CudaNote,
-        Decision,
-        DeviceNode,
-        Driver,
-        EnvVar,
-        Finding,
-        Gpu,
-        HostPath,
-        ImageCuda,
-        ImageFacts,
-        ImageLibrary,
-        MigDevice,
-        Mount,
-        PassedOver,
-        Plan,
-        PlannedDriver,
-        Request,
-        RootedPath,
-        Side,
-        SourceUsed,
-        Vendor,
-    )
-    from gpubind.planner.placement import Layout
-    from gpubind.recording import record
-    from gpubind.runtimes.edits import Bind, Words
-    from gpubind.runtimes.start import Start
+    from gpubind.api import check as check
+    from gpubind.api import check_document as check_document
+    from gpubind.api import open_host as open_host
+    from gpubind.api import open_layout as open_layout
+    from gpubind.api import open_runtime as open_runtime
+    from gpubind.api import plan as plan
+    from gpubind.api import render as render
+    from gpubind.api import words as words
+    from gpubind.documents.explanation import Explanation as Explanation
+    from gpubind.documents.explanation import explain as explain
+    from gpubind.errors import FormatError as FormatError
+    from gpubind.errors import GpubindError as GpubindError
+    from gpubind.errors import HostReadError as HostReadError
+    from gpubind.errors import NothingToBindError as NothingToBindError
+    from gpubind.errors import NotRecordedError as NotRecordedError
+    from gpubind.errors import OutputError as OutputError
+    from gpubind.errors import RuntimeLimitError as RuntimeLimitError
+    from gpubind.errors import UsageError as UsageError
+    from gpubind.host import Host as Host
+    from gpubind.host import ListFile as ListFile
+    from gpubind.host.live import LiveHost as LiveHost
+    from gpubind.host.recorded import RecordedHost as RecordedHost
+    from gpubind.image import Image as Image
+    from gpubind.image import open_image as open_image
+    from gpubind.model import Capability as Capability
+    from gpubind.model import ContainerPath as ContainerPath
+    from gpubind.model import CudaNote as CudaNote
+    from gpubind.model import Decision as Decision
+    from gpubind.model import DeviceNode as DeviceNode
+    from gpubind.model import Driver as Driver
+    from gpubind.model import EnvVar as EnvVar
+    from gpubind.model import Finding as Finding
+    from gpubind.model import Gpu as Gpu
+    from gpubind.model import HostPath as HostPath
+    from gpubind.model import ImageCuda as ImageCuda
+    from gpubind.model import ImageFacts as ImageFacts
+    from gpubind.model import ImageLibrary as ImageLibrary
+    from gpubind.model import MigDevice as MigDevice
+    from gpubind.model import Mount as Mount
+    from gpubind.model import PassedOver as PassedOver
+    from gpubind.model import Plan as Plan
+    from gpubind.model import PlannedDriver as PlannedDriver
+    from gpubind.model import Request as Request
+    from gpubind.model import RootedPath as RootedPath
+    from gpubind.model import Side as Side
+    from gpubind.model import SourceUsed as SourceUsed
+    from gpubind.model import Vendor as Vendor
+    from gpubind.planner.placement import Layout as Layout
+    from gpubind.recording import record as record
+    from gpubind.runtimes.edits import Bind as Bind
+    from gpubind.runtimes.edits import Words as Words
+    from gpubind.runtimes.start import Start as Start
+    from gpubind.version import __version__ as __version__
 
-_PLACES = {
-    "Bind": "gpubind.runtimes.edits",
-    "Capability": "gpubind.model",
-    "ContainerPath": "gpubind.model",
-    "CudaNote": "gpubind.model",
-    "Decision": "gpubind.model",
-    "DeviceNode": "gpubind.model",
-    "Driver": "gpubind.model",
-    "EnvVar": "gpubind.model",
-    "Explanation": "gpubind.explanation",
-    "Finding": "gpubind.model",
-    "FormatError": "gpubind.errors",
-    "Gpu": "gpubind.model",
-    "GpubindError": "gpubind.errors",
-    "Host": "gpubind.host",
-    "HostPath": "gpubind.model",
-    "HostReadError": "gpubind.errors",
-    "Image": "gpubind.image",
-    "ImageCuda": "gpubind.model",
-    "ImageFacts": "gpubind.model",
-    "ImageLibrary": "gpubind.model",
-    "Layout": "gpubind.planner.placement",
-    "ListFile": "gpubind.host",
-    "LiveHost": "gpubind.host.live",
-    "MigDevice": "gpubind.model",
-    "Mount": "gpubind.model",
-    "NotRecordedError": "gpubind.errors",
-    "NothingToBindError": "gpubind.errors",
-    "OutputError": "gpubind.errors",
-    "PassedOver": "gpubind.model",
-    "Plan": "gpubind.model",
-    "PlannedDriver": "gpubind.model",
-    "RecordedHost": "gpubind.host.recorded",
-    "Request": "gpubind.model",
-    "RootedPath": "gpubind.model",
-    "RuntimeLimitError": "gpubind.errors",
-    "Side": "gpubind.model",
-    "SourceUsed": "gpubind.model",
-    "Start": "gpubind.runtimes.start",
-    "UsageError": "gpubind.errors",
-    "Vendor": "gpubind.model",
-    "Words": "gpubind.runtimes.edits",
-    "check": "gpubind.facade",
-    "check_document": "gpubind.facade",
-    "explain": "gpubind.explanation",
-    "open_host": "gpubind.facade",
-    "open_image": "gpubind.image",
-    "open_layout": "gpubind.facade",
-    "open_runtime": "gpubind.facade",
-    "plan": "gpubind.facade",
-    "record": "gpubind.recording",
-    "render": "gpubind.facade",
-    "words": "gpubind.facade",
+_NAMES = {
+    "gpubind.api": "check check_document open_host open_layout open_runtime plan render words",
+    "gpubind.documents.explanation": "Explanation explain",
+    "gpubind.errors": """
+        FormatError GpubindError HostReadError NotRecordedError NothingToBindError OutputError
+        RuntimeLimitError UsageError
+    """,
+    "gpubind.host": "Host ListFile",
+    "gpubind.host.live": "LiveHost",
+    "gpubind.host.recorded": "RecordedHost",
+    "gpubind.image": "Image open_image",
+    "gpubind.model": """
+        Capability ContainerPath CudaNote Decision DeviceNode Driver EnvVar Finding Gpu HostPath ImageCuda
+        ImageFacts ImageLibrary MigDevice Mount PassedOver Plan PlannedDriver Request RootedPath Side
+        SourceUsed Vendor
+    """,
+    "gpubind.planner.placement": "Layout",
+    "gpubind.recording": "record",
+    "gpubind.runtimes.edits": "Bind Words",
+    "gpubind.runtimes.start": "Start",
+    "gpubind.version": "__version__",
 }
+_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "Bind",
-    "Capability",
-    "ContainerPath",
-    "CudaNote",
-    "Decision",
-    "DeviceNode",
-    "Driver",
-    "EnvVar",
-    "Explanation",
-    "Finding",
-    "FormatError",
-    "Gpu",
-    "GpubindError",
-    "Host",
-    "HostPath",
-    "HostReadError",
-    "Image",
-    "ImageCuda",
-    "ImageFacts",
-    "ImageLibrary",
-    "Layout",
-    "ListFile",
-    "LiveHost",
-    "MigDevice",
-    "Mount",
-    "NotRecordedError",
-    "NothingToBindError",
-    "OutputError",
-    "PassedOver",
-    "Plan",
-    "PlannedDriver",
-    "RecordedHost",
-    "Request",
-    "RootedPath",
-    "RuntimeLimitError",
-    "Side",
-    "SourceUsed",
-    "Start",
-    "UsageError",
-    "Vendor",
-    "Words",
-    "__version__",
-    "check",
-    "check_document",
-    "explain",
-    "open_host",
-    "open_image",
-    "open_layout",
-    "open_runtime",
-    "plan",
-    "record",
-    "render",
-    "words",
-]
+__all__ = sorted(_PLACES)  # noqa: PLE0605 - mypy takes the names from the imports above
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of these
@@ -183,8 +112,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of these
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(_PLACES[name]), name)
+        value = getattr(import_module(_PLACES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

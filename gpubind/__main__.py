@@ -47,7 +47,7 @@ def main(argv: Optional[list[str]] = None) -> int:
 
 
 def _cold(words: list[str], keys: tuple[str, ...], served: Union[str, Unfinished]) -> int:
-    """The command line without a memo; an interrupt lets everybody clean up."""
+    """Return the command line without a memo; an interrupt lets everybody clean up."""
     import gc
 
     gc.disable()  # a tenth of the time goes into looking for cycles, and what a command makes has next to none

@@ -52,7 +52,7 @@ def _rebuilt(kind: type[GpubindError], what: str) -> GpubindError:
 
 
 def one_of(known: Iterable[str], wrong: str) -> str:
-    """The hint about *wrong*, which is none of the *known* words: those that it is like, and all."""
+    """Return the hint about *wrong*, which is none of the *known* words: those that it is like, and all."""
     known = tuple(known)
     return like(known, wrong) + "known: " + ", ".join(known)
 
@@ -69,6 +69,13 @@ class UsageError(GpubindError):
     """The command line asks for something that cannot be."""
 
     exit_code = EXIT_USAGE
+    field = ""
+    """The field of `Request` whose value is wrong, if it is one."""
+
+    def about(self, field: str) -> UsageError:
+        """Return this error, with *field* as the field of `Request` that it is about."""
+        self.field = field
+        return self
 
 
 class NothingToBindError(GpubindError):
@@ -128,7 +135,7 @@ class OutputError(GpubindError):
 
 
 class BoundError(GpubindError):
-    """One command would spend more on an image or a host than it may: see `gpubind.budget`."""
+    """One command would spend more on an image or a host than it may: see `gpubind.model.budget`."""
 
     exit_code = EXIT_UNREADABLE
 
@@ -162,7 +169,7 @@ class FormatError(GpubindError):
         """Of the damage in what was parsed, in bytes; None if the place is no offset."""
 
     def in_file(self, path: str) -> FormatError:
-        """The same error, with the file named: parsers see bytes, only their caller knows whose."""
+        """Return the same error, with the file named: parsers see bytes, only their caller knows whose."""
         where = f"{path}: {self.place}" if self.place else path
         return FormatError(
             self.code, self.what, place=self.place, offset=self.offset, where=where, why=self.why, hint=self.hint

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
-from gpubind import __version__
-from gpubind.arch import Architecture, architecture
-from gpubind.budget import renew
+from gpubind.api import check, plan
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
-from gpubind.facade import check, plan
-from gpubind.formats.elf import ElfFacts, ElfIdent
-from gpubind.formats.liblist import parse_liblist
-from gpubind.formats.record import (
+from gpubind.files.recorded import RecordedTree
+from gpubind.formats.driver.liblist import parse_liblist
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent
+from gpubind.formats.text.record import (
     SIZE_LIMIT,
     RecordedDirectory,
     RecordedEntry,
@@ -30,15 +28,17 @@ from gpubind.host.recorded import RecordedHost
 from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost, is_in_a_home
 from gpubind.image.facts import Image, read_image
-from gpubind.like.flavours import FLAVOURS
+from gpubind.inventory.cdi_specs import read_registry
 from gpubind.model import CAPABILITIES, VENDORS, HostPath, Request, Stat
+from gpubind.model.arch import Architecture, architecture
+from gpubind.model.budget import renew
+from gpubind.model.verb import verb
 from gpubind.planner import empty_plan
+from gpubind.planner.like.flavours import FLAVOURS
 from gpubind.planner.placement import GPUBIND
-from gpubind.request import SOURCES, checked
+from gpubind.planner.request import SOURCES, checked
 from gpubind.runtimes import RUNTIMES
-from gpubind.sources.cdi.registry import read_registry
-from gpubind.tree.recorded import RecordedTree
-from gpubind.verb import verb
+from gpubind.version import __version__
 
 RECORD_TIMES = 10
 """Of the usual bounds, for a record: it is of all that a host has, which may be a dozen releases of ROCm."""
@@ -63,7 +63,7 @@ def record(
     request: Request = Request(),  # noqa: B008 - a frozen value
     listfile: Optional[ListFile] = None,
 ) -> str:
-    """*host* as the text of a record: what `--host FILE` reads.
+    """Return *host* as the text of a record: what `--host FILE` reads.
 
     It answers whatever *host* answers, also to requests with the `library_path` and `cdi_directories` of *request* and
     with *listfile*. Errors: `UsageError` (code `home-in-record`) for such a directory in somebody's home; `FormatError`

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from build.memo import Bench
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # tests/build is a package of builders
+    from tests.support.memo import Bench
 
 os.environ["GPUBIND_MEMO"] = "off"  # a test tells what a command does, not what one did before
 
@@ -46,7 +43,7 @@ def roots_own(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     """A machine for the memo: commands on it give the same answers with a memo and without."""
-    from build.memo import bench_in
+    from tests.support.memo import bench_in
 
     with bench_in(tmp_path / "b") as made:
         yield made

@@ -13,19 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from build.driver import V, host, kernel, rhel
-from build.images import glibc, sandbox
-from build.trees import Hidden, Node, make_tree, recorded_host
-from build.trees import Unread as UnreadFile
-from law.errors import with_shim
 
-from gpubind import answers
-from gpubind.answers import ABSENT, FORBIDDEN, LOOP, answer_in, could_not_look, is_optional, tried
+from gpubind.api import check, plan
 from gpubind.errors import HostReadError, UnseenError
-from gpubind.facade import check, plan
+from gpubind.files.ldsoconf import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
 from gpubind.host.unseen import not_looked_at
-from gpubind.model import Request
-from gpubind.tree.ldsoconf import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
+from gpubind.model import Request, answers
+from gpubind.model.answers import ABSENT, FORBIDDEN, LOOP, answer_in, could_not_look, is_optional, tried
+from tests.law.errors import with_shim
+from tests.support.driver import V, host, kernel, rhel
+from tests.support.images import glibc, sandbox
+from tests.support.trees import Hidden, Node, make_tree, recorded_host
+from tests.support.trees import Unread as UnreadFile
 
 PROGRAM = """
 import ctypes, os, sys

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.arch import ARCHITECTURES, WITH_DRIVERS, architecture, library_token, of_elf, of_sif
+from gpubind.model.arch import ARCHITECTURES, WITH_DRIVERS, architecture, library_token, of_elf, of_sif
 
 PACKAGE = Path(gpubind.__file__).parent
 

@@ -8,32 +8,34 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from build.driver import V, kernel, libraries
-from build.elf import elf
-from build.greedy import zlib_gzip
-from build.images import glibc, image
-from build.layers import Blobs, oci_layout, packed, tar, write
-from build.squashfs import squashfs
-from build.trees import Item, Spec, make_tree, recorded_host, recorded_tree
 
 from gpubind.cli.settings import DOTS_LIMIT, SIZE_LIMIT, read_settings
 from gpubind.errors import FormatError, GpubindError
-from gpubind.formats import json as json_format
-from gpubind.formats import ldcache, oci, record, shell, yaml
-from gpubind.formats.cdi import SIZE_LIMIT as CDI_LIMIT
-from gpubind.formats.elf_dynamic import NEEDED_LIMIT, VERSIONS_LIMIT
-from gpubind.formats.ldcache import ENTRIES_OF_A_NAME, parse_ldcache
-from gpubind.formats.squashfs import File, Squashfs, parse_superblock, reader, unpacker
+from gpubind.files.ldcache import LD_CACHE_LIMIT, read_ldcache
+from gpubind.files.ldsoconf import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
+from gpubind.formats.archive import oci
+from gpubind.formats.archive.squashfs import File, Squashfs, parse_superblock, reader, unpacker
+from gpubind.formats.driver.cdi import SIZE_LIMIT as CDI_LIMIT
+from gpubind.formats.elf import ldcache
+from gpubind.formats.elf.dynamic import NEEDED_LIMIT, VERSIONS_LIMIT
+from gpubind.formats.elf.ldcache import ENTRIES_OF_A_NAME, parse_ldcache
+from gpubind.formats.text import json as json_format
+from gpubind.formats.text import record, shell, yaml
 from gpubind.image import facts, open_image
 from gpubind.image.environment import BYTES_LIMIT, FILES_LIMIT
 from gpubind.image.layers import STEPS_LIMIT
 from gpubind.image.oci import LAYERS_LIMIT
-from gpubind.ldso import container
-from gpubind.ldso.container import MISSING_LIMIT, OBJECTS_LIMIT, Container
+from gpubind.inventory.cdi_specs import CONFLICTS_TOLD, SPECS_LIMIT, read_registry, registry_findings
+from gpubind.loader import container
+from gpubind.loader.container import MISSING_LIMIT, OBJECTS_LIMIT, Container
 from gpubind.model import Missing
-from gpubind.sources.cdi.registry import CONFLICTS_TOLD, SPECS_LIMIT, read_registry, registry_findings
-from gpubind.tree.ldcache import LD_CACHE_LIMIT, read_ldcache
-from gpubind.tree.ldsoconf import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
+from tests.support.driver import V, kernel, libraries
+from tests.support.elf import elf
+from tests.support.greedy import zlib_gzip
+from tests.support.images import glibc, image
+from tests.support.layers import Blobs, oci_layout, packed, tar, write
+from tests.support.squashfs import squashfs
+from tests.support.trees import Item, Spec, make_tree, recorded_host, recorded_tree
 
 
 def why_not(act: Callable[[], object]) -> str:

@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
-from build.images import glibc
-from build.trees import make_tree
 from referencing import Registry, Resource
-from test_cli import HOST, gpubind, images
 
-from gpubind.data import HOSTS, read_data
+from gpubind.model.data import HOSTS, read_data
+from tests.support.commands import HOST, gpubind, images
+from tests.support.images import glibc
+from tests.support.trees import make_tree
 
 BOTH = ("--host", HOSTS[0], "--host", HOSTS[1])
 
@@ -43,10 +43,10 @@ def test_of_one_image_each_host_has_a_row_and_of_no_image_too(tmp_path: Path) ->
 
 def test_json_is_a_list_and_each_member_is_what_one_check_gives(two: tuple[str, ...]) -> None:
     members = json.loads(gpubind("check", "--json", *two, *BOTH).stdout)
-    schema = jsonschema.Draft202012Validator(json.loads(read_data("data/check.schema.json")))
+    schema = jsonschema.Draft202012Validator(json.loads(read_data("model/data/check.schema.json")))
     for member in members:
         schema.validate(member)
-    several = json.loads(read_data("data/checks.schema.json"))
+    several = json.loads(read_data("model/data/checks.schema.json"))
     one = Resource.from_contents(schema.schema)
     jsonschema.Draft202012Validator(several, registry=Registry().with_resource("gpubind.check/1", one)).validate(
         members
@@ -121,7 +121,7 @@ def test_a_cell_that_cannot_be_read_is_told_in_every_form(broken: tuple[str, ...
     lines = gpubind("check", "-q", *broken).stdout.splitlines()
     assert [line.endswith(": error not-checked") for line in lines] == [False, True, True, True]
     members = json.loads(gpubind("check", "--json", *broken).stdout)
-    schema = jsonschema.Draft202012Validator(json.loads(read_data("data/check.schema.json")))
+    schema = jsonschema.Draft202012Validator(json.loads(read_data("model/data/check.schema.json")))
     for member in members:
         schema.validate(member)
     (finding,) = members[1]["findings"]

@@ -14,30 +14,15 @@ from typing import Optional
 
 import jsonschema
 import pytest
-from build.driver import rhel
-from build.elf import elf
-from build.forked import run_forked
-from build.images import glibc
-from build.layers import LAYER, Blobs, tar, write
-from build.trees import make_tree
 
-from gpubind.data import HOSTS, read_data
-
-HOST = HOSTS[0]
-BARE = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
-
-
-def gpubind(
-    *arguments: str, env: Optional[dict[str, str]] = None, cwd: Optional[Path] = None
-) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, with a bare environment plus *env*."""
-    environ = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "GPUBIND_MEMO": "off",
-        **(env or {}),
-    }
-    return run_forked(arguments, environ, cwd)
+from gpubind.cli.settings import ignored_findings
+from gpubind.model.data import read_data
+from tests.support.commands import BARE, HOST, gpubind, images
+from tests.support.driver import rhel
+from tests.support.elf import elf
+from tests.support.images import glibc
+from tests.support.layers import LAYER, Blobs, tar, write
+from tests.support.trees import make_tree
 
 
 def test_in_a_pipe_the_plan_is_the_same_table() -> None:
@@ -126,7 +111,7 @@ def test_json_reports_nothing_on_stderr() -> None:
 def test_where_json_is_asked_for_and_none_can_be_made_the_error_is_json_too(words: tuple[str, ...]) -> None:
     done = gpubind("plan", *words, "--host", HOST, "--caps", "compue")
     document = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(json.loads(read_data("data/error.schema.json"))).validate(document)
+    jsonschema.Draft202012Validator(json.loads(read_data("model/data/error.schema.json"))).validate(document)
     assert (document["code"], document["exit"], done.returncode) == ("unknown-capability", 2, 2)
     assert done.stderr.startswith("error: unknown-capability")
 
@@ -353,7 +338,7 @@ def test_a_users_list_is_the_law_and_named_without_naming_the_user(tmp_path: Pat
 
 
 def test_strict_makes_an_error_finding_exit_1(tmp_path: Path) -> None:
-    record = json.loads(read_data(f"data/hosts/{HOST}.json"))
+    record = json.loads(read_data(f"model/data/hosts/{HOST}.json"))
     driver = record["trees"]["driver"]["directories"]
     del driver["/proc/driver/nvidia"]["entries"]["version"]
     path = tmp_path / "no-module.json"
@@ -366,7 +351,7 @@ def test_strict_makes_an_error_finding_exit_1(tmp_path: Path) -> None:
 
 def test_strict_fails_on_what_the_check_of_the_host_calls_an_error(tmp_path: Path) -> None:
     """A truncated library, in every format that a plan has."""
-    record = json.loads(read_data(f"data/hosts/{HOST}.json"))
+    record = json.loads(read_data(f"model/data/hosts/{HOST}.json"))
     directories = record["trees"]["driver"]["directories"]
     entries = directories["/usr/lib/x86_64-linux-gnu/nvidia/current"]["entries"]
     entry = entries["libnvidia-ml.so.550.163.01"]
@@ -443,7 +428,7 @@ def test_explain_alone_lists_every_code() -> None:
 
 
 def test_explain_in_json_fits_its_schema() -> None:
-    validator = jsonschema.Draft202012Validator(json.loads(read_data("data/explain.schema.json")))
+    validator = jsonschema.Draft202012Validator(json.loads(read_data("model/data/explain.schema.json")))
     for asked in ([], ["uvm-missing"], ["999"], ["libcuda.so.1"]):
         validator.validate(json.loads(gpubind("explain", *asked, "--json", "--host", HOST).stdout))
 
@@ -553,9 +538,9 @@ def test_a_directory_that_is_no_root_file_system_is_told_as_that(tmp_path: Path,
         (tmp_path / name).mkdir()
     done = gpubind("check", "--host", HOST, "--image", str(tmp_path), env={"COLUMNS": "200"})
     assert f"error: {tmp_path} (no root file system, no CUDA) on " in " ".join(done.stdout.split())
-    assert "the directory is hardly an image: it has neither /usr nor /lib" in " ".join(done.stdout.split())
+    assert "this does not look like a root file system: no /usr, /lib" in " ".join(done.stdout.split())
     (tmp_path / "usr").mkdir()
-    assert "hardly an image" not in gpubind("check", "--host", HOST, "--image", str(tmp_path)).stdout
+    assert "not look like a root file system" not in gpubind("check", "--host", HOST, "--image", str(tmp_path)).stdout
 
 
 def test_of_an_image_for_several_architectures_that_of_the_recorded_host_counts(tmp_path: Path) -> None:
@@ -565,17 +550,11 @@ def test_of_an_image_for_several_architectures_that_of_the_recorded_host_counts(
         for arch, machine in (("amd64", 62), ("arm64", 183))
     ]
     path = write(tmp_path / "layout", blobs.layout(*made))
-    recorded = read_data(f"data/hosts/{HOST}.json").decode()
+    recorded = read_data(f"model/data/hosts/{HOST}.json").decode()
     (tmp_path / "arm.json").write_text(recorded.replace('"machine": "x86_64"', '"machine": "aarch64"'))
     for host, arch in ((HOST, "x86_64"), (str(tmp_path / "arm.json"), "aarch64")):
         done = gpubind("plan", "--nv", "--json", "--host", host, "--image", path)
         assert json.loads(done.stdout)["image"]["arch"] == arch
-
-
-def images(tmp_path: Path) -> str:
-    """A directory with an image for CUDA 99."""
-    spec = {**glibc(), "/usr/local/cuda/version.json": '{"cuda": {"version": "99.0.0"}}'}
-    return str(make_tree(tmp_path / "image", spec).root)
 
 
 def codes(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -612,7 +591,91 @@ def test_a_code_that_no_finding_has_is_refused_with_the_file_that_names_it(
 @pytest.mark.parametrize("option", ["--only", "--ignore"])
 def test_an_option_that_names_no_code_is_refused_in_clear_words(option: str) -> None:
     done = gpubind("check", "--host", HOST, option, "")
-    assert done.stderr.startswith("error: unknown-code: there is no code where one has to be\n")
+    assert done.stderr.startswith("error: unknown-code: empty finding code\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("cuda-too-new", {("cuda-too-new", None): "--ignore"}),
+        ("cuda-too-new,uvm-missing=known", {("cuda-too-new", None): "--ignore", ("uvm-missing", None): "known"}),
+        (
+            "cuda-too-new=old, and known,uvm-missing",
+            {("cuda-too-new", None): "old, and known", ("uvm-missing", None): "--ignore"},
+        ),
+        ("library-missing:a,b.so=x", {("library-missing", "a,b.so"): "x"}),
+        ("cdi-conflict:nvidia.com/gpu=0", {("cdi-conflict", "nvidia.com/gpu=0"): "--ignore"}),
+        ("cdi-conflict:nvidia.com/gpu=0=a=b", {("cdi-conflict", "nvidia.com/gpu=0"): "a=b"}),
+    ],
+)
+def test_each_finding_of_an_option_is_ignored_with_its_subject_and_reason(
+    given: str, found: dict[tuple[str, Optional[str]], str]
+) -> None:
+    assert ignored_findings([given]) == found
+
+
+def test_a_key_of_a_configuration_file_names_one_finding(tmp_path: Path) -> None:
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind/config.toml").write_text('[ignore]\n"cuda-too-new,uvm-missing" = "x"\n')
+    done = gpubind("check", "--nv", "--host", HOST, env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert done.returncode == 2
+    assert "no finding has the code `cuda-too-new,uvm-missing`" in done.stderr
+    assert "gpubind/config.toml" in done.stderr
+
+
+@pytest.mark.parametrize("key", ["userspace", "vendor-neutral", "libc", "cuda-compat", "source", "caps", "gpus"])
+def test_a_value_that_is_refused_is_named_with_its_option_and_where_it_comes_from(tmp_path: Path, key: str) -> None:
+    (tmp_path / "gpubind").mkdir()
+    (tmp_path / "gpubind/config.toml").write_text(f'{key} = "zzz"\n')
+    from_file = gpubind("plan", "--nv", "--host", HOST, env={"XDG_CONFIG_HOME": str(tmp_path)}).stderr
+    assert f"  where: `{key}` in {tmp_path}/gpubind/config.toml\n" in from_file
+    variable = f"GPUBIND_{key.upper().replace('-', '_')}"
+    assert (
+        f"  where: the variable {variable}\n" in gpubind("plan", "--nv", "--host", HOST, env={variable: "zzz"}).stderr
+    )
+    on_the_line = gpubind("plan", "--nv", "--host", HOST, f"--{key}", "zzz").stderr
+    assert "where:" not in on_the_line
+    assert key in on_the_line or key in ("source", "caps")
+
+
+def test_gpus_reports_what_a_plan_reports_of_the_choice_of_gpus(tmp_path: Path) -> None:
+    record = json.loads(read_data(f"model/data/hosts/{HOST}.json"))
+    record["environ"]["CUDA_VISIBLE_DEVICES"] = "7"
+    (tmp_path / "host.json").write_text(json.dumps(record))
+    done = gpubind("gpus", "--host", str(tmp_path / "host.json"))
+    assert done.returncode == 0
+    assert "visible-devices-unknown" in done.stderr
+
+
+def test_an_error_is_json_where_a_variable_asks_for_json() -> None:
+    asked = ("plan", "--nv", "--host", HOST, "--gpus", "zzz")
+    done = gpubind(*asked, env={"GPUBIND_FORMAT": "json"})
+    assert json.loads(done.stdout)["schema"] == "gpubind.error/1"
+    assert gpubind(*asked, "--format", "tsv", env={"GPUBIND_FORMAT": "json"}).stdout == ""
+
+
+def test_an_empty_no_color_leaves_colour_on() -> None:
+    """https://no-color.org: a variable that is present and not empty."""
+    assert "\x1b[" in gpubind("check", "--host", HOST, env={"FORCE_COLOR": "1", "NO_COLOR": ""}).stdout
+
+
+@pytest.mark.parametrize("name", ["COLUMNS", "LINES", "TERMINAL_WIDTH"])
+def test_the_size_of_a_terminal_reaches_the_container_whatever_it_is(tmp_path: Path, name: str) -> None:
+    program = tmp_path / "podman"
+    program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo podman version 5.4.2 || echo "[${name}]"\n')
+    program.chmod(0o755)
+    (tmp_path / "img/bin").mkdir(parents=True)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), name: "0x50"}
+    done = gpubind("exec", "--backend", "podman", "--root", str(tmp_path), f"{tmp_path}/img", "true", env=environ)
+    assert "[0x50]" in done.stdout
+
+
+def test_a_stale_pwd_is_not_taken_for_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "img/bin").mkdir(parents=True)
+    words = ("exec", "--backend", "podman", "--host", HOST, "--dry-run", "./img", "echo", "hi")
+    stale = gpubind(*words, cwd=tmp_path, env={"PWD": "/nonexistent"}).stdout
+    assert stale == gpubind(*words, cwd=tmp_path, env={"PWD": str(tmp_path)}).stdout
+    assert f"{tmp_path}/img" in stale
 
 
 def test_what_a_file_ignores_without_a_reason_does_not_count_and_names_the_file(tmp_path: Path) -> None:
@@ -1018,3 +1081,18 @@ def test_whose_rocm_can_be_said() -> None:
     assert json.loads(done.stdout)["request"]["userspace"] == "image"
     assert done.stderr == ""
     assert "libamdhip64.so.6" not in {mount["soname"] for mount in json.loads(done.stdout)["mounts"]}
+
+
+@pytest.mark.parametrize(
+    ("backend", "image", "word"),
+    [
+        ("podman", "podman:debian:12", "debian:12"),
+        ("docker", "docker:registry.example.org/a", "registry.example.org/a"),
+        ("docker", "docker:dind", "docker:dind"),
+        ("podman", "docker:dind", "docker:dind"),
+    ],
+)
+def test_a_name_may_name_the_store_of_the_backend(backend: str, image: str, word: str) -> None:
+    line = gpubind("exec", "--backend", backend, "--host", HOST, "--dry-run", image, "true").stdout
+    assert f" {word} true\n" in line
+    assert f"{backend}:{word}" not in line

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gpubind.cli.app import application_of
 from gpubind.cli.commands import MODULES, command_of
-from gpubind.cli.declare import Command, Option, Origin
-from gpubind.cli.quick import COMPLETION, Line, read_line, run_if_plain
+from gpubind.cli.declare import Option, Origin, Subcommand
+from gpubind.cli.quick import COMPLETION, ParsedLine, read_line, run_if_plain
 from gpubind.errors import UsageError
 
 SPELLINGS = sorted({word for name in MODULES for p in command_of(name).parameters for word in p.spellings})
@@ -39,12 +39,12 @@ _words = st.lists(
 _environs = st.dictionaries(st.sampled_from(VARIABLES), st.sampled_from(("", "1", "all", "false", "a b")), max_size=2)
 
 
-def by_typer(command: Command, words: list[str]) -> Optional[Line]:
+def by_typer(command: Subcommand, words: list[str]) -> Optional[ParsedLine]:
     """What typer reads; None where it refuses."""
-    seen: list[Line] = []
+    seen: list[ParsedLine] = []
 
     def remember(values: dict[str, Any], origins: Mapping[str, Origin]) -> None:
-        seen.append(Line(values, dict(origins)))
+        seen.append(ParsedLine(values, dict(origins)))
 
     app = application_of([command._replace(run=remember)])
     try:
@@ -58,7 +58,7 @@ def by_typer(command: Command, words: list[str]) -> Optional[Line]:
     return seen[0] if seen else None
 
 
-def compared(line: Line) -> Line:
+def compared(line: ParsedLine) -> ParsedLine:
     """*line*; no values are no values, however they are said."""
     return line._replace(values={name: None if value in ([], ()) else value for name, value in line.values.items()})
 

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import gpubind
-from test_help import COMMANDS
 
 from gpubind.cli.quick import COMPLETION
 from gpubind.cli.values import SHELLS
-from gpubind.data import HOSTS
 from gpubind.model import CAPABILITIES
+from gpubind.model.data import HOSTS
+from tests.support.commands import gpubind
+from tests.test_help import COMMANDS
 
 CASES = {
     "gpubind ch": ["check"],

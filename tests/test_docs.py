@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from build.example import example
+
+from tests.support.example import example
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "packaging"))
@@ -69,13 +70,14 @@ def with_python() -> dict[str, str]:
     return {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    linked = re.findall(r"\]\((docs/[^)#]+)", (ROOT / "README.md").read_text().partition("## More")[2])
-    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(linked)
+def test_every_page_is_linked_from_the_first_page_of_the_docs() -> None:
+    assert "](docs/README.md" in (ROOT / "README.md").read_text()
+    linked = re.findall(r"\]\(([^)#/]+\.md)", (ROOT / "docs/README.md").read_text())
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= set(linked)
 
 
 def test_the_python_example_of_the_readme_runs() -> None:
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code is not None
     done = subprocess.run([sys.executable, "-c", code.group(1)], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert "/.gpubind/libs/libcuda.so.1 ('ro', 'nosuid', 'nodev')" in done.stdout
+    assert done.stdout.startswith("error cuda-too-new ")

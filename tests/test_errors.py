@@ -55,13 +55,34 @@ def test_every_error_code_is_documented_and_no_other() -> None:
     assert documented == raised_codes() | {"bug", "no-such-command", "not-executable"}
 
 
+def test_every_error_code_is_documented_with_the_exit_status_of_its_class() -> None:
+    raised = re.compile(r'\b(\w+Error)\(\s*"([a-z0-9-]+)"')
+    classes = {kind.__name__: kind for kind in subclasses(errors.GpubindError)}
+    statuses: dict[str, set[int]] = {}
+    for path, text in SOURCES.items():
+        for name, code in raised.findall(text):
+            if name in classes and name != "CommandError":  # 126 or 127
+                only_starts = "launch/wrap" in str(path)
+                statuses.setdefault(code, set()).add(
+                    errors.EXIT_NOT_STARTED if only_starts else classes[name].exit_code
+                )
+    statuses["bad-cdi-name"].add(errors.EXIT_USAGE)  # of --cdi-device, which raises it again
+    rows = re.findall(r'^\| <a id="([a-z0-9-]+)"></a>`.*?` \| (\d+) \|', DOCS, re.MULTILINE)
+    wrong = {
+        code: (status, statuses[code])
+        for code, status in rows
+        if code in statuses and int(status) not in statuses[code]
+    }
+    assert wrong == {}
+
+
 def test_every_finding_that_can_be_made_is_in_the_table_of_rules() -> None:
     assert finding_codes() <= {rule.code for rule in RULES}
 
 
 def test_every_rule_of_the_shipped_plans_is_documented() -> None:
     rules = set()
-    for host in gpubind.data.HOSTS:
+    for host in gpubind.model.data.HOSTS:
         for like in (None, "apptainer", "singularity"):
             vendors: tuple[Vendor, ...] = ("nvidia",) if "nvidia" in host else ("amd",)
             plan = gpubind.plan(gpubind.open_host(host), gpubind.Request(vendors=vendors, like=like))

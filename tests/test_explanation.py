@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.measure import is_less_work, piece_of_work
-from test_cli import gpubind
 
-from gpubind import explanation
+from gpubind.api import plan
+from gpubind.documents import explanation
 from gpubind.documents.explained import unmarked
-from gpubind.documents.text import render_explanation
-from gpubind.explanation import (
+from gpubind.documents.explanation import (
     Message,
     explain,
     explain_code,
@@ -25,10 +22,13 @@ from gpubind.explanation import (
     near_names,
     nearest_message,
 )
-from gpubind.facade import plan
-from gpubind.findings import texts
+from gpubind.documents.text import render_explanation
+from gpubind.formats.driver.names import driver_libraries
 from gpubind.model import Request
-from gpubind.names import driver_libraries
+from gpubind.model.findings import texts
+from tests.support.commands import gpubind
+from tests.support.driver import host, kernel, rhel
+from tests.support.measure import is_less_work, piece_of_work
 
 PLAN = plan(host(rhel(), kernel()), Request())
 

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.elf import elf
-from build.images import glibc, image
-from build.trees import File, Spec, make_tree
-from test_cli import gpubind as command
 
 import gpubind
-from gpubind.budget import BOUNDS
-from gpubind.data import HOSTS, read_data
 from gpubind.errors import FormatError, UsageError
 from gpubind.model import CAPABILITIES, DEFAULT_CAPABILITIES, ContainerPath, CudaNote, Request
-from gpubind.request import checked
+from gpubind.model.budget import BOUNDS
+from gpubind.model.data import HOSTS, read_data
+from gpubind.planner.request import checked
+from tests.support.commands import gpubind as command
+from tests.support.driver import host, kernel, rhel
+from tests.support.elf import elf
+from tests.support.images import glibc, image
+from tests.support.trees import File, Spec, make_tree
 
 HOST = gpubind.open_host(HOSTS[0])
 NOTED: Spec = {"/usr/local/cuda/compat/libcuda.so.1": elf("libcuda.so.1", cuda_note=CudaNote("12.8", (535,)))}
@@ -122,6 +122,9 @@ def test_a_finding_comes_back_from_its_document() -> None:
         ({"mounts": [{}]}, "mounts[0]"),
         ({"digest": 5}, "digest"),
         ({"image": {"kind": "tape"}}, "image"),
+        ({"image": []}, "image"),
+        ({"image": "x"}, "image"),
+        ({"image": {"libc": "glibc"}}, "image.libc"),
     ],
 )
 def test_a_document_that_is_no_plan_is_refused_with_the_place(change: dict[str, object], place: str) -> None:
@@ -246,7 +249,7 @@ def test_the_document_of_a_check_is_that_of_the_command_line() -> None:
 
 def test_a_record_may_be_given_as_a_path(tmp_path: Path) -> None:
     record = tmp_path / "node.json"
-    record.write_bytes(read_data(f"data/hosts/{HOSTS[0]}.json"))
+    record.write_bytes(read_data(f"model/data/hosts/{HOSTS[0]}.json"))
     assert gpubind.plan(gpubind.open_host(record), Request()).digest == gpubind.plan(HOST, Request()).digest
     with pytest.raises(gpubind.NothingToBindError):
         gpubind.plan(gpubind.open_host(root=tmp_path, dev_root=tmp_path), Request())

@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 
 import gpubind
-from gpubind.data import HOSTS, read_data
-from gpubind.documents.cdi import render_cdi
-from gpubind.documents.json import render_json
+from gpubind.documents.mounts.cdi import render_cdi
+from gpubind.documents.plan.json import render_json
 from gpubind.documents.text import render_explanation, render_paths, render_tsv
 from gpubind.model import CAPABILITIES, Plan, Request
+from gpubind.model.data import HOSTS, read_data
 from gpubind.planner.placement import cdi_layout
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -50,7 +50,7 @@ def make(host: str, name: str) -> Plan:
 
 
 def schema() -> Any:
-    return json.loads(read_data("data/plan.schema.json"))
+    return json.loads(read_data("model/data/plan.schema.json"))
 
 
 @pytest.mark.parametrize(("host", "name"), CASES)

@@ -13,7 +13,7 @@ import typer
 
 from gpubind.cli.app import application
 from gpubind.cli.help import COMMON, EXAMPLES, EXIT_CODES, GROUPS, Page, overview_of, page_of, render_page
-from gpubind.data import HOSTS
+from gpubind.model.data import HOSTS
 
 GOLDEN = Path(__file__).parent / "golden" / "help"
 COMMANDS = [

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from build.bounded import MEMORY, PIECES, Cost, run_bounded
-from build.greedy import GREEDY, PROGRAM
-from build.greedy_hosts import GREEDY_HOSTS
-from build.greedy_words import GREEDY_WORDS, HOST, Words
+
+from tests.support.bounded import MEMORY, PIECES, Cost, run_bounded
+from tests.support.greedy import GREEDY, PROGRAM
+from tests.support.greedy_hosts import GREEDY_HOSTS
+from tests.support.greedy_words import GREEDY_WORDS, HOST, Words
 
 PAGE = Path(__file__).parent.parent / "docs" / "security.md"
 BEGIN, END = "<!-- hostile inputs: begin -->\n", "<!-- hostile inputs: end -->"

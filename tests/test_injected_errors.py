@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from law.errors import KINDS, with_shim
+from tests.law.errors import KINDS, with_shim
 
-CASES = 200
+CASES = 60
 
 
 def test_a_call_that_fails_gives_the_right_answer_or_is_told(tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    words = [sys.executable, "-m", "law.errors", "--cases", f"{CASES}", "--job", "0"]
+    words = [sys.executable, "-m", "tests.law.errors", "--cases", f"{CASES}", "--job", "0"]
     done = subprocess.run(with_shim(words, str(tmp_path)), capture_output=True, text=True, env=environ, check=False)
     assert done.stdout, done.stderr
     cases, right, said, kinds, silent, _ = json.loads(done.stdout)

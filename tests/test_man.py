@@ -11,7 +11,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "packaging"))
 
 from man import man_page  # packaging is no package
-from test_help import COMMANDS, pages
+
+from tests.test_help import COMMANDS, pages
 
 
 def test_every_command_option_and_sentence_of_the_help_is_in_the_man_page() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.mknod import capability_file, node_command
+from gpubind.formats.driver.mknod import capability_file, node_command
 
 MINORS = {"config": 1, "monitor": 2, "gpu0/gi1/access": 12, "gpu0/gi1/ci0/access": 13}
 CAPABILITIES = "/proc/driver/nvidia/capabilities"

@@ -6,9 +6,9 @@ import itertools
 from typing import Any, Optional
 
 import pytest
-from build.page import hold
-from live.never_worse import compare, report
-from live.never_worse.compare import (
+
+from tests.live.never_worse import compare, report
+from tests.live.never_worse.compare import (
     BETTER,
     COMPAT,
     EQUAL,
@@ -27,11 +27,12 @@ from live.never_worse.compare import (
     Seen,
     Verdict,
 )
-from live.never_worse.probe import NAMES
-from live.never_worse.recipes import IMAGES
-from live.never_worse.sample import starts
-from live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
-from live.never_worse.ways import ALL, WAYS, Command, checked, real
+from tests.live.never_worse.probe import NAMES
+from tests.live.never_worse.recipes import IMAGES
+from tests.live.never_worse.sample import starts
+from tests.live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
+from tests.live.never_worse.ways import ALL, WAYS, Command, checked, real
+from tests.support.page import hold
 
 LIBS = "/.singularity.d/libs"
 BOTH = {"/dev/nvidia0": "ENXIO", "/dev/nvidia1": "ENXIO", "/dev/nvidiactl": "ENXIO"}

@@ -9,20 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from build.images import glibc
-from build.layers import Blobs, packed, tar, write
-from build.trees import make_tree
 
-from gpubind.data import read_data
-from gpubind.documents.cdi import render_cdi
+from gpubind.api import open_host, plan
+from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.documents.text import printable
 from gpubind.errors import EXIT_FORMAT, FormatError, RuntimeLimitError
-from gpubind.facade import open_host, plan
-from gpubind.formats.filelist import parse_filelist
-from gpubind.formats.icd import parse_icd
-from gpubind.formats.oci import parse_oci_config
-from gpubind.formats.record import parse_record
+from gpubind.formats.archive.oci import parse_oci_config
+from gpubind.formats.driver.filelist import parse_filelist
+from gpubind.formats.driver.icd import parse_icd
+from gpubind.formats.text.record import parse_record
 from gpubind.model import HostPath, Request
+from gpubind.model.data import read_data
+from tests.support.images import glibc
+from tests.support.layers import Blobs, packed, tar, write
+from tests.support.trees import make_tree
 
 HOST = "debian13-nvidia550"
 HALF = "\\ud800"
@@ -42,7 +42,7 @@ def test_half_characters_are_replaced_as_go_does() -> None:
 
 
 def test_a_record_with_half_a_character_is_refused_and_bytes_that_are_not_utf_8_are_kept() -> None:
-    text = read_data(f"data/hosts/{HOST}.json").decode()
+    text = read_data(f"model/data/hosts/{HOST}.json").decode()
     assert (
         parse_record(text.replace('"description": "', '"description": "\\udcff', 1).encode()).description[0] == "\udcff"
     )
@@ -62,7 +62,7 @@ def test_half_a_character_in_an_image_is_no_bug_in_any_document(tmp_path: Path, 
 
 
 def test_half_a_character_in_a_record_is_an_error_with_a_place(tmp_path: Path) -> None:
-    text = read_data(f"data/hosts/{HOST}.json").decode()
+    text = read_data(f"model/data/hosts/{HOST}.json").decode()
     (tmp_path / "record.json").write_text(text.replace("libcuda.so.1", f"libcuda.so.1{HALF}"))
     done = run("plan", "--nv", "--host", str(tmp_path / "record.json"))
     assert done.returncode == EXIT_FORMAT

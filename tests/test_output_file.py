@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_stage import file_size_limit
 
 from gpubind.cli import output_file
 from gpubind.cli.output_file import write_file
+from tests.support.limits import file_size_limit
 
 DATA = b"a document\n"
 OTHER = 65534

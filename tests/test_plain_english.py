@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from public_sentences import sentences
+
+from tests.support.public_sentences import sentences
 
 STOPPED = {
     r"\balone\b": "only",

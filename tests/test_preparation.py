@@ -7,20 +7,20 @@ from copy import copy
 from pathlib import Path
 
 import pytest
-from build.driver import kernel, rhel
-from build.images import glibc
-from build.trees import Node, Spec, make_tree
-from test_cli import HOST, gpubind
 
-from gpubind.caller import begin, image_form
+from gpubind.api import open_host
+from gpubind.cli.commands.start import _automatic
 from gpubind.cli.options import PlanOptions
-from gpubind.cli.start import _automatic
 from gpubind.cli.words import WordsOf, plan_in_words
 from gpubind.errors import HostReadError, RuntimeLimitError
-from gpubind.facade import open_host
 from gpubind.host import Host
-from gpubind.preparation import choose_runtime, host_for, layout_of, start_on
+from gpubind.launch.caller import begin, image_form
+from gpubind.launch.preparation import choose_runtime, host_for, layout_of, start_on
 from gpubind.runtimes import RUNTIMES
+from tests.support.commands import HOST, gpubind
+from tests.support.driver import kernel, rhel
+from tests.support.images import glibc
+from tests.support.trees import Node, Spec, make_tree
 
 EVERY = (
     *("apptainer", "singularity", "bwrap", "podman", "docker", "ch-run", "proot", "udocker", "systemd-nspawn"),

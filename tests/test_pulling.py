@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from build.driver import rhel
-from build.images import glibc
-from build.layers import archive, docker_archive, packed, tar
-from build.trees import make_tree
 
-from gpubind.data import HOSTS
 from gpubind.errors import EXIT_NOT_STARTED
+from gpubind.model.data import HOSTS
+from tests.support.driver import rhel
+from tests.support.images import glibc
+from tests.support.layers import archive, docker_archive, packed, tar
+from tests.support.trees import make_tree
 
 ENV = ["PATH=/usr/bin", "LD_LIBRARY_PATH=/own", "NVIDIA_VISIBLE_DEVICES=all"]
 PLAYER = """#!/bin/sh
@@ -288,7 +288,7 @@ def test_nothing_of_the_hosts_rocm_is_put_into_an_image_that_is_not_known(machin
 
 
 def lines() -> list[str]:
-    text = (Path(__file__).parent / "wrap" / "unpulled.txt").read_text()
+    text = (Path(__file__).parent / "launch" / "wrap" / "unpulled.txt").read_text()
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 

@@ -12,10 +12,10 @@ from types import FunctionType
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from build.page import hold
 
 import gpubind
 from gpubind.model import Request
+from tests.support.page import hold
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "python.md"

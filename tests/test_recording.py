@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Optional, Union
 
 import pytest
-from build.driver import V, cache, debian, host, kernel, libraries, rhel, ubuntu
-from build.images import glibc, image
-from build.trees import Dir, File, Link, Spec, make_tree
-from law.records import broken
 
 import gpubind
-from gpubind.data import HOSTS
 from gpubind.errors import FormatError, HostReadError, NotRecordedError, UsageError
-from gpubind.formats.record import parse_record
+from gpubind.files.live import LiveTree
+from gpubind.formats.text.record import parse_record
 from gpubind.host import Host, ListFile
 from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Missing, Request, RootedPath
-from gpubind.tree.live import LiveTree
+from gpubind.model.data import HOSTS
+from tests.law.records import broken
+from tests.support.driver import V, cache, debian, host, kernel, libraries, rhel, ubuntu
+from tests.support.images import glibc, image
+from tests.support.trees import Dir, File, Link, Spec, make_tree
 
 HOSTS_TRIED, ASKED = 6, 30
 """`make law` tries more."""

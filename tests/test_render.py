@@ -6,14 +6,15 @@ import re
 from typing import Union
 
 import pytest
-from gpus.hosts import HOSTS, uuid
 
+from gpubind.api import open_host, plan
 from gpubind.cli.render import render_tables
+from gpubind.documents.columns import Column, Heading, Row, table_of
 from gpubind.documents.gpus import gpus_table, list_gpus
-from gpubind.documents.plan_table import plan_tables
-from gpubind.documents.table import Column, Heading, Row, table_of
-from gpubind.facade import open_host, plan
+from gpubind.documents.plan.table import plan_tables
 from gpubind.model import Plan, Request
+from gpubind.planner.gpus.selection import select
+from tests.planner.gpus.hosts import HOSTS, uuid
 
 COLUMNS = (Column("name"), Column("size", right=True), Column("mode"), Column("path"))
 ROWS = (("a", "1", "0666", "/dev/a"), ("bb", "22", "0666", "/dev/b b"))
@@ -102,6 +103,8 @@ def test_every_name_in_a_plan_is_whole_and_lines_fit_where_names_do(made: Plan, 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_a_table_of_gpus_fits_and_every_uuid_is_whole(width: int) -> None:
-    text = render_tables([gpus_table(list_gpus(HOSTS["eight"], "all", {}))], width)
+    text = render_tables(
+        [gpus_table(list_gpus(HOSTS["eight"], select(HOSTS["eight"], "all", {}, isolated=True)))], width
+    )
     assert max(map(len, text.splitlines())) <= width
     assert all(uuid(number) in text for number in range(8))

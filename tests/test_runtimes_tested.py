@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from live.table import ASKED, PAGE, ROWS, Fact, differs, page, untested
+
+from tests.live.table import ASKED, PAGE, ROWS, Fact, differs, page, untested
 
 ALL = [Fact(row, asked, "yes") for row in ROWS for asked in ASKED]
 

@@ -7,23 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.blob import sparse
-from gpubind.budget import BOUNDS, LINKS_LIMIT
 from gpubind.cli import settings
-from gpubind.formats import cdi, ldcache, liblist, oci, record, shell, yaml
-from gpubind.formats import json as json_format
-from gpubind.formats.elf_dynamic import NEEDED_LIMIT
-from gpubind.formats.squashfs import reader as squashfs
+from gpubind.files import ldsoconf, live, sparse
+from gpubind.files.glob import GLOB_LIMIT
+from gpubind.files.ldcache import LD_CACHE_LIMIT
+from gpubind.formats.archive import oci
+from gpubind.formats.archive.squashfs import reader as squashfs
+from gpubind.formats.driver import cdi, liblist
+from gpubind.formats.elf import ldcache
+from gpubind.formats.elf.dynamic import NEEDED_LIMIT
+from gpubind.formats.text import json as json_format
+from gpubind.formats.text import record, shell, yaml
 from gpubind.host import open as host_files
 from gpubind.host import programs
 from gpubind.image import cuda, environment, facts, layers
 from gpubind.image import oci as images
 from gpubind.image import tar as archives
-from gpubind.ldso import container
-from gpubind.sources.cdi import registry
-from gpubind.tree import ldsoconf, live
-from gpubind.tree.glob import GLOB_LIMIT
-from gpubind.tree.ldcache import LD_CACHE_LIMIT
+from gpubind.inventory import cdi_specs
+from gpubind.loader import container
+from gpubind.model.budget import BOUNDS, LINKS_LIMIT
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -74,8 +76,8 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "a JSON document of an image": (_bytes(oci.DOCUMENT_LIMIT), f"{oci.DESCRIPTORS_LIMIT:,}"),
     "any JSON document": (f"{json_format.VALUES_LIMIT:,}",),
     "YAML": (f"{yaml.VALUES_LIMIT:,}", str(yaml.DEPTH_LIMIT)),
-    "CDI specs": (_bytes(cdi.SIZE_LIMIT), _bytes(registry.SPECS_LIMIT)),
-    "conflicts of CDI devices": (str(registry.CONFLICTS_TOLD),),
+    "CDI specs": (_bytes(cdi.SIZE_LIMIT), _bytes(cdi_specs.SPECS_LIMIT)),
+    "conflicts of CDI devices": (str(cdi_specs.CONFLICTS_TOLD),),
     "a record": (_bytes(record.SIZE_LIMIT),),
     "config.toml": (_bytes(settings.SIZE_LIMIT), str(settings.DOTS_LIMIT)),
     "a list file": (_bytes(host_files.FILE_LIMIT), f"{liblist.ENTRIES_LIMIT:,}", f"{liblist.LINE_LIMIT:,}"),

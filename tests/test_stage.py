@@ -5,34 +5,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import resource
 import stat
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from build.driver import host, kernel, rhel
 
+from gpubind.api import plan
 from gpubind.errors import OutputError
-from gpubind.facade import plan
+from gpubind.launch.stage import SKELETONS_LIMIT, stage, stage_in, stage_skeleton
 from gpubind.model import ContainerPath, Request
-from gpubind.stage import SKELETONS_LIMIT, stage, stage_in, stage_skeleton
+from tests.support.driver import host, kernel, rhel
+from tests.support.limits import file_size_limit
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 PLAN = plan(host(rhel(), kernel()), Request())
-
-
-@contextlib.contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """No file can grow beyond *size* bytes, as on a full disk; Python ignores the signal that comes with it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_content_is_written_once_and_named_by_its_hash(tmp_path: Path) -> None:
@@ -78,7 +66,7 @@ def test_a_full_home_gives_way_and_takes_nothing_away_that_is_there(tmp_path: Pa
 def test_a_full_disk_is_an_error_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr("gpubind.stage.LAST_RESORT", str(tmp_path))
+    monkeypatch.setattr("gpubind.launch.stage.LAST_RESORT", str(tmp_path))
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     with file_size_limit(room), pytest.raises(OutputError) as caught:
         stage(PLAN.generated, environ)
@@ -174,7 +162,7 @@ def test_a_name_of_any_length_has_room(tmp_path: Path) -> None:
 @pytest.fixture
 def nobody_special(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rules for an ordinary user, whoever runs the tests: root's containers rely on no directory below /tmp."""
-    monkeypatch.setattr("gpubind.stage.acts_as_root", lambda: False)
+    monkeypatch.setattr("gpubind.launch.stage.acts_as_root", lambda: False)
 
 
 @pytest.mark.usefixtures("nobody_special")
@@ -211,7 +199,7 @@ def test_a_directory_for_documents_that_others_may_write_to_is_refused(tmp_path:
 def test_root_stages_for_everybody_below_no_directory_that_others_may_write_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpubind.stage.acts_as_root", lambda: True)
+    monkeypatch.setattr("gpubind.launch.stage.acts_as_root", lambda: True)
     with pytest.raises(OutputError) as caught:
         stage_in(PLAN.generated, str(tmp_path / "new"))
     assert caught.value.why
@@ -219,7 +207,7 @@ def test_root_stages_for_everybody_below_no_directory_that_others_may_write_to(
 
 
 def test_root_stages_in_no_place_that_others_could_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpubind.stage.is_obeyed", lambda path: not path.startswith(f"{tmp_path}/theirs/"))
+    monkeypatch.setattr("gpubind.launch.stage.is_obeyed", lambda path: not path.startswith(f"{tmp_path}/theirs/"))
     (tmp_path / "theirs").mkdir()
     environ = {"HOME": str(tmp_path / "theirs"), "TMPDIR": str(tmp_path)}
     (path,) = stage(PLAN.generated, environ).values()
@@ -254,7 +242,7 @@ def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path: Path) -> 
 
 
 def test_without_a_place_the_error_names_all_that_were_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpubind.stage.LAST_RESORT", str(tmp_path / "file"))
+    monkeypatch.setattr("gpubind.launch.stage.LAST_RESORT", str(tmp_path / "file"))
     (tmp_path / "file").write_text("")
     environ = {"HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path / "none" / "file")}
     (tmp_path / "none").write_text("")
@@ -289,7 +277,7 @@ def test_a_skeleton_that_somebody_wrote_into_is_left_alone_for_another(tmp_path:
 
 
 def test_no_more_skeletons_are_made_than_anybody_could_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpubind.stage.LAST_RESORT", str(tmp_path / "none"))
+    monkeypatch.setattr("gpubind.launch.stage.LAST_RESORT", str(tmp_path / "none"))
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
     for _ in range(SKELETONS_LIMIT):
         Path(stage_skeleton(PLACES, environ), "more").write_text("x")
@@ -301,7 +289,7 @@ def test_no_more_skeletons_are_made_than_anybody_could_need(tmp_path: Path, monk
 def test_a_skeleton_that_cannot_be_made_whole_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpubind.stage.LAST_RESORT", str(tmp_path))
+    monkeypatch.setattr("gpubind.launch.stage.LAST_RESORT", str(tmp_path))
     make = os.makedirs
     full = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
 

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from build.bounded import Cost, run_bounded
-from build.driver import rhel
-from build.greedy import GREEDY
-from build.images import glibc
-from build.trees import make_tree
 
-from gpubind.budget import BOUNDS, current, one_command
 from gpubind.errors import EXIT_NOT_STARTED
 from gpubind.image import open_image
+from gpubind.model.budget import BOUNDS, current, one_command
+from tests.support.bounded import Cost, run_bounded
+from tests.support.driver import rhel
+from tests.support.greedy import GREEDY
+from tests.support.images import glibc
+from tests.support.trees import make_tree
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import gpubind
-from gpubind.data import HOSTS
+from gpubind.model.data import HOSTS
 
 HEAVY = {
     "typer",
@@ -52,7 +52,7 @@ def test_rich_is_loaded_for_a_table_alone(tmp_path: Path) -> None:
 
 def test_what_chooses_gpus_is_loaded_where_somebody_chooses_them() -> None:
     def is_loaded(*arguments: str) -> bool:
-        return "gpubind.gpus" in modules_after("plan", "--nv", "--json", "--host", HOSTS[0], *arguments)
+        return "gpubind.planner.gpus" in modules_after("plan", "--nv", "--json", "--host", HOSTS[0], *arguments)
 
     assert not is_loaded()
     assert is_loaded("--gpus", "0")

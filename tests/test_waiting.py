@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Callable, Optional
 
 import pytest
-from build.images import glibc
-from build.trees import make_tree
 
-from gpubind.budget import tell, watched_by
 from gpubind.cli.waiting import line_of
-from gpubind.data import HOSTS
+from gpubind.model.budget import tell, watched_by
+from gpubind.model.data import HOSTS
+from tests.support.images import glibc
+from tests.support.trees import make_tree
 
 AT_ONCE = """
 import sys, gpubind.cli.waiting as waiting
@@ -126,7 +126,7 @@ def test_an_error_stands_on_a_clean_line(archive: str, tmp_path: Path) -> None:
 def test_an_interrupt_leaves_a_clean_line() -> None:
     code = (
         "import os, signal\n"
-        "from gpubind.budget import tell\n"
+        "from gpubind.model.budget import tell\n"
         "from gpubind.cli import output, waiting\n"
         "waiting.PATIENCE_S = 0.0\n"
         "with output.waiting(quiet=False):\n"

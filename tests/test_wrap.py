@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 import pytest
-from build.driver import rhel
-from build.trees import make_tree
-from test_cli import gpubind
 
-from gpubind.data import HOSTS
+from gpubind.model.data import HOSTS
+from tests.support.commands import gpubind
+from tests.support.driver import rhel
+from tests.support.trees import make_tree
 
 HOST = HOSTS[0]
 RECORDER = """#!/bin/sh
@@ -184,18 +184,26 @@ def test_a_variable_that_asks_for_gpus_counts_as_the_flag(machine: Machine) -> N
 
 def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
     code = (
-        "import sys, gpubind.cli.main, gpubind.execute, gpubind.cli.passing\n"
+        "import sys, gpubind.cli.main, gpubind.launch.execute, gpubind.launch.wrap.passing\n"
         "def stop(*_): print(*sys.modules); raise SystemExit\n"
-        "gpubind.cli.passing.execute_line = stop\n"
+        "gpubind.launch.wrap.passing.execute_line = stop\n"
         "gpubind.cli.main.main(sys.argv[1:])"
     )
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
     command = [sys.executable, "-c", code, "wrap", "-q", "--", "singularity", "exec", "img.sif", "true"]
     loaded = subprocess.run(command, capture_output=True, text=True, env=environ, check=True).stdout.split()
     ours = {name for name in loaded if name.startswith("gpubind")}
-    rooms = {"gpubind", "gpubind.cli", "gpubind.cli.main", "gpubind.cli.passing", "gpubind.errors", "gpubind.execute"}
-    memo = {"gpubind.memo", "gpubind.memo.asked", "gpubind.memo.questions"}
-    assert ours == {*rooms, *memo, "gpubind.wrap", "gpubind.wrap.unasked"}
+    rooms = {
+        "gpubind",
+        "gpubind.cli",
+        "gpubind.cli.main",
+        "gpubind.launch",
+        "gpubind.launch.wrap.passing",
+        "gpubind.errors",
+        "gpubind.launch.execute",
+    }
+    memo = {"gpubind.memo", "gpubind.observe", "gpubind.memo.questions"}
+    assert ours == {*rooms, *memo, "gpubind.launch.wrap", "gpubind.launch.wrap.unasked"}
     assert not {"typer", "json", "subprocess", "argparse", "inspect"} & set(loaded)
 
 

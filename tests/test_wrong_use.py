@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import gpubind
-from test_help import help_of
+
+from tests.support.commands import gpubind
+from tests.test_help import help_of
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.data import HOSTS
+from gpubind.model.data import HOSTS
 
 PACKAGE = Path(gpubind.__file__).parent
 

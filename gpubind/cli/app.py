@@ -12,7 +12,7 @@ import typer
 
 from gpubind.cli.command import OwnCommand, OwnGroup
 from gpubind.cli.commands import MODULES, command_of
-from gpubind.cli.declare import Command, Option, Origin, Parameter
+from gpubind.cli.declare import Option, Origin, Parameter, Subcommand
 from gpubind.cli.quick import COMPLETION
 from gpubind.errors import EXIT_USAGE
 
@@ -20,15 +20,15 @@ from gpubind.errors import EXIT_USAGE
 def application(words: Sequence[str]) -> typer.Typer:
     """The application for the command line *words*: with all commands, or that one alone with which *words* begin."""
     if COMPLETION in os.environ:
-        from gpubind.cli.completion import get_ready
+        from gpubind.cli.commands.completion import get_ready
 
         get_ready()
     first = words[0] if words else ""
     return application_of(command_of(name) for name in ((first,) if first in MODULES else MODULES))
 
 
-def application_of(commands: Iterable[Command]) -> typer.Typer:
-    """The application with these *commands*."""
+def application_of(commands: Iterable[Subcommand]) -> typer.Typer:
+    """Return the application with these *commands*."""
     app = typer.Typer(
         cls=OwnGroup,
         add_completion=False,
@@ -74,8 +74,8 @@ def _gpubind(
 _ORIGINS: dict[str, Origin] = {"COMMANDLINE": "line", "ENVIRONMENT": "variable", "DEFAULT_MAP": "settings"}
 
 
-def _callback(command: Command) -> Callable[..., None]:
-    """*command* as a function whose signature typer reads."""
+def _callback(command: Subcommand) -> Callable[..., None]:
+    """Return *command* as a function whose signature typer reads."""
 
     def run(context: typer.Context, **values: Any) -> None:
         options = (parameter.name for parameter in command.parameters if isinstance(parameter.says, Option))
@@ -89,13 +89,13 @@ def _callback(command: Command) -> Callable[..., None]:
 
 
 def _origin(context: typer.Context, name: str) -> Origin:
-    """Where the value of the option *name* comes from."""
+    """Return where the value of the option *name* comes from."""
     source = context.get_parameter_source(name)
     return "default" if source is None else _ORIGINS.get(source.name, "default")
 
 
 def _signed(parameter: Parameter) -> inspect.Parameter:
-    """*parameter* as typer reads it in a signature."""
+    """Return *parameter* as typer reads it in a signature."""
     says = parameter.says
     if isinstance(says, Option):
         told: Any = typer.Option(*says.names, **{k: v for k, v in vars(says).items() if k != "names"})

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of, vendors_of
 from gpubind.cli.settings import ignored_findings, known_codes
-from gpubind.documents.report import Checked, Reasons, Report, checked_in, report_of
+from gpubind.documents.check.report import Checked, Reasons, Report, checked_in, report_of
 from gpubind.errors import GpubindError, NothingToBindError, RuntimeLimitError
-from gpubind.findings import finding
 from gpubind.model import Finding
+from gpubind.model.findings import finding
 from gpubind.rules.table import applying
 from gpubind.rules.table import check as check_start
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpubind.runtimes.record import Runtime
 
 
-class Asked(NamedTuple):
+class CheckRequest(NamedTuple):
     """What is asked about each start."""
 
     backend: Optional[str]
@@ -48,20 +48,20 @@ def asked_of(
     user: Optional[str],
     only: Optional[Sequence[str]],
     ignore: Optional[Sequence[str]],
-) -> Asked:
-    """The values of the options, as what is asked. Errors: `UsageError` for codes that no finding has."""
+) -> CheckRequest:
+    """Return the values of the options, as what is asked. Errors: `UsageError` for codes that no finding has."""
     codes, reasons = known_codes(only or ()), ignored_findings(ignore or ())
-    return Asked(backend, tuple(arguments or ()), allow_writable, program, like, user, codes, reasons)
+    return CheckRequest(backend, tuple(arguments or ()), allow_writable, program, like, user, codes, reasons)
 
 
 def reports_of(
-    options: PlanOptions, images: Sequence[Optional[str]], hosts: Sequence[Optional[str]], asked: Asked
+    options: PlanOptions, images: Sequence[Optional[str]], hosts: Sequence[Optional[str]], asked: CheckRequest
 ) -> list[Report]:
-    """The outcome for each of *images* on each of *hosts*; None is no image, and this machine.
+    """Return the outcome for each of *images* on each of *hosts*; None is no image, and this machine.
 
     What keeps one of several from being checked is told there, as a finding. Errors: what keeps all of them from it.
     """
-    from gpubind.budget import renew
+    from gpubind.model.budget import renew
 
     reports: list[Report] = []
     errors: list[GpubindError] = []
@@ -83,7 +83,7 @@ def reports_of(
 
 
 def not_checked(error: GpubindError, subject: str) -> Finding:
-    """The finding that *error* kept *subject*, an image or a host, from being checked, while others were."""
+    """Return the finding that *error* kept *subject*, an image or a host, from being checked, while others were."""
     hint = error.hint or f"`gpubind explain {error.code}` says what that means"
     where = error.where or None
     return finding(
@@ -94,7 +94,7 @@ def not_checked(error: GpubindError, subject: str) -> Finding:
 def _checked_there(
     options: PlanOptions,
     reference: Optional[str],
-    asked: Asked,
+    asked: CheckRequest,
     opened: dict[tuple[Optional[str], str], Union[Image, GpubindError, None]],
 ) -> Report:
     """The outcome on one host; *opened* are the images so far, by name and machine. Errors: what a check raises."""
@@ -114,7 +114,7 @@ def _checked_there(
 
 
 def _unchecked(
-    options: PlanOptions, reference: Optional[str], asked: Asked, error: GpubindError, *, of_image: bool
+    options: PlanOptions, reference: Optional[str], asked: CheckRequest, error: GpubindError, *, of_image: bool
 ) -> Report:
     """The outcome where *error* came in the way. It counts whatever --only names: nobody knows that all is well."""
     host = options.host or os.uname().nodename
@@ -123,7 +123,9 @@ def _unchecked(
     return report_of(None, [told], asked.reasons, [(told.code, "host")], checked=checked)
 
 
-def _report(options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: Asked) -> Report:
+def _report(
+    options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: CheckRequest
+) -> Report:
     start = _preflight(options, reference, host, image, asked)
     rules = ((rule.code, rule.needs) for rule in applying(start))
     checked = checked_in(
@@ -138,14 +140,14 @@ def _report(options: PlanOptions, reference: Optional[str], host: Host, image: O
 
 
 def _preflight(
-    options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: Asked
+    options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: CheckRequest
 ) -> Preflight:
-    """What the rules look at: the plan for these options, or an empty one where there is nothing to bind."""
+    """Return what the rules look at: the plan for these options, or an empty one where there is nothing to bind."""
+    from gpubind.inventory.vendors import nothing_to_bind
+    from gpubind.launch.preparation import host_for, layout_of, preflight_of, start_on
     from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND
-    from gpubind.preparation import host_for, layout_of, preflight_of, start_on
     from gpubind.runtimes.start import Start
-    from gpubind.sources.vendors import nothing_to_bind
 
     start, runtime = None, _runtime(asked.backend, options, reference)
     layout = GPUBIND if runtime is None else runtime.layout(Start(runtime.name))
@@ -162,8 +164,8 @@ def _preflight(
 
 
 def _runtime(backend: Optional[str], options: PlanOptions, image: Optional[str]) -> Optional[Runtime]:
-    """The runtime that --backend names; None if there is none, or if nobody can know. Errors: `UsageError`."""
-    from gpubind.preparation import choose_runtime
+    """Return the runtime that --backend names; None if there is none, or if nobody can know. Errors: `UsageError`."""
+    from gpubind.launch.preparation import choose_runtime
     from gpubind.runtimes import known_runtime
 
     if backend != "auto":

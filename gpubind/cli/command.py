@@ -64,7 +64,7 @@ class OwnGroup(TyperGroup):
         return _written(super().get_help_option(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that *args* begin with. Errors: `UsageError` (code `unknown-command`)."""
+        """Return the command that *args* begin with. Errors: `UsageError` (code `unknown-command`)."""
         known = self.list_commands(ctx)
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             from gpubind.cli.meant import meant

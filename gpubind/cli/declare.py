@@ -76,7 +76,7 @@ class Parameter(NamedTuple):
         return spelled
 
 
-class Command(NamedTuple):
+class Subcommand(NamedTuple):
     """A command of gpubind."""
 
     name: str
@@ -88,13 +88,13 @@ class Command(NamedTuple):
     """Whether its first argument ends the options: what follows belongs to another program."""
 
 
-def command(work: Callable[..., None]) -> Command:
-    """*work* as a command of the same name."""
-    return Command(work.__name__, lambda values, _: work(**values), parameters_of(work), work.__doc__ or "")
+def command(work: Callable[..., None]) -> Subcommand:
+    """Return *work* as a command of the same name."""
+    return Subcommand(work.__name__, lambda values, _: work(**values), parameters_of(work), work.__doc__ or "")
 
 
 def parameters_of(work: Callable[..., None]) -> tuple[Parameter, ...]:
-    """The parameters of the function *work*, but for one that is called `options`."""
+    """Return the parameters of the function *work*, but for one that is called `options`."""
     code = work.__code__
     names = code.co_varnames[: code.co_argcount]
     given = work.__defaults__ or ()
@@ -103,7 +103,7 @@ def parameters_of(work: Callable[..., None]) -> tuple[Parameter, ...]:
 
 
 def parameters(annotations: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[Parameter, ...]:
-    """The parameters that *annotations* declare, each `Annotated` with an `Option` or an `Argument`."""
+    """Return the parameters that *annotations* declare, each `Annotated` with an `Option` or an `Argument`."""
     return tuple(
         Parameter(name, kind.__origin__, defaults.get(name, ...), kind.__metadata__[0])
         for name, kind in annotations.items()

@@ -10,7 +10,7 @@ from textwrap import TextWrapper
 from typing import Any, NamedTuple
 
 from gpubind.cli.commands import command_of
-from gpubind.data import HOSTS
+from gpubind.model.data import HOSTS
 
 Rows = tuple[tuple[str, str], ...]
 LEFT = 26
@@ -40,18 +40,18 @@ GROUPS = {
     ),
     "Which host": ("--host", "--root", "--dev-root", "--description", "--hostname"),
     "The image": ("--image", "--program", "--vendor-neutral", "--userspace", "--cuda-compat", "--libc", "--libdir"),
-    "The start": (
+    "Launch": (
         *("--as-user", "--backend", "--backend-arg", "--allow-writable", "--check", "--require-gpu", "--dry-run"),
         *("--cdi-hook", "--stage-dir"),
     ),
-    "What counts": ("--only", "--ignore", "--strict"),
+    "Filtering": ("--only", "--ignore", "--strict"),
     "Output": ("--format", "--json", "--output", "--quiet", "--verbose", "--version", "--help"),
 }
 """The group of each option; in help, without those that are common."""
 EXAMPLES = {
     "plan": (
         ("see what a job would get", "gpubind plan --nv --host debian13-nvidia550"),
-        ("put it into your own command line", "apptainer exec $(gpubind plan --nv --format apptainer) IMAGE CMD"),
+        ("use it in your own command line", "apptainer exec $(gpubind plan --nv --format apptainer) IMAGE CMD"),
     ),
     "check": (
         ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
@@ -59,35 +59,35 @@ EXAMPLES = {
     ),
     "gpus": (
         ("list them", "gpubind gpus"),
-        ("see what a choice comes to", "gpubind gpus --gpus 1 --host debian13-nvidia550"),
+        ("see which GPUs a choice selects", "gpubind gpus --gpus 1 --host debian13-nvidia550"),
     ),
     "explain": (
         ("why a file is in the plan", "gpubind explain libcuda.so.1"),
         ("what a message means", 'gpubind explain "version GLIBC_2.34 not found"'),
     ),
-    "record": (("keep a GPU node for plans elsewhere", "gpubind record -o node.json"),),
+    "record": (("record a GPU node, to plan for it elsewhere", "gpubind record -o node.json"),),
     "exec": (
         ("start a program", "gpubind exec --nv app.sif python train.py"),
-        ("with options of the runtime's own", "gpubind exec --nv -- -B /scratch app.sif python train.py"),
+        ("with options of the runtime", "gpubind exec --nv -- -B /scratch app.sif python train.py"),
     ),
     "run": (("start what the image starts by default", "gpubind run --nv app.sif --epochs 3"),),
     "shell": (("look around in an image", "gpubind shell --nv app.sif"),),
     "wrap": (
-        ("start a command line that you have", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
+        ("start an existing command line", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
         ("at every prompt", "alias singularity='gpubind wrap -- singularity'"),
     ),
     "completion": (("in ~/.bashrc", 'eval "$(gpubind completion bash)"'),),
 }
 _STARTS = (
     ("125", "gpubind could not start the container"),
-    ("126, 127", "the command cannot be executed, or is not there"),
-    ("other", "what the container ended with"),
+    ("126, 127", "the command cannot be executed, or does not exist"),
+    ("other", "the exit code of the container"),
 )
 _COMMON_CODES = (
-    ("2", "wrong use"),
+    ("2", "usage error"),
     ("3", "nothing to bind: no driver and no GPU here"),
     ("4", "the host, the image or a file cannot be read"),
-    ("5", "a file that you named is malformed"),
+    ("5", "a file named by the user is malformed"),
     ("6", "the runtime is missing, or cannot express the plan"),
 )
 EXIT_CODES: dict[str, Rows] = {
@@ -123,7 +123,7 @@ class Page(NamedTuple):
 
 
 def page_of(command: Any, context: Any) -> Page:
-    """The help of *command*."""
+    """Return the help of *command*."""
     params = [param for param in command.get_params(context) if not getattr(param, "hidden", False)]
     options = {name: _option(param) for param in params if (name := _long(param)) is not None}
     # As declared: click from 8.5 on takes away what typer before 0.26 says of an argument.
@@ -144,14 +144,14 @@ def page_of(command: Any, context: Any) -> Page:
 
 
 def overview_of(group: Any, context: Any) -> Page:
-    """The help of gpubind itself."""
+    """Return the help of gpubind itself."""
     commands = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
     rows = tuple((name, _paragraphs(command.help)[0]) for name, command in commands)
     options = tuple(_option(param) for param in group.get_params(context))
     return Page(
         usage=f"{context.command_path} [OPTIONS] COMMAND [ARGS]...",
         text=_paragraphs(group.help),
-        sections=(("Commands", rows), ("Options", options), ("Hosts that ship, for --host", _hosts())),
+        sections=(("Commands", rows), ("Options", options), ("Bundled hosts, for --host", _hosts())),
         examples=(
             ("see a plan, on any machine", f"gpubind plan --nv --host {HOSTS[0]}"),
             ("ask whether an image will run here", "gpubind check --nv --image app.sif"),
@@ -163,7 +163,7 @@ def overview_of(group: Any, context: Any) -> Page:
 
 
 def render_page(page: Page, width: int) -> str:
-    """*page* in lines of *width* columns."""
+    """Return *page* in lines of *width* columns."""
     lines = _wrapped(f"Usage: {page.usage}", "", "  ", width)
     for paragraph in page.text:
         lines += ["", *_wrapped(paragraph, "", "", width)]
@@ -179,7 +179,7 @@ def render_page(page: Page, width: int) -> str:
 
 
 def _hosts() -> Rows:
-    about = ("NVIDIA 550.163.01, two GPUs", "eight AMD MI300X, ROCm 6.2; made up")
+    about = ("NVIDIA 550.163.01, two GPUs", "eight AMD MI300X, ROCm 6.2; synthetic")
     return tuple(zip(HOSTS, about))
 
 
@@ -188,12 +188,12 @@ def _paragraphs(text: str) -> tuple[str, ...]:
 
 
 def _long(param: Any) -> Any:
-    """The long name of an option; None for an argument."""
+    """Return the long name of an option; None for an argument."""
     return next((name for name in param.opts if name.startswith("--")), None)
 
 
 def _option(param: Any) -> tuple[str, str]:
-    """An option: its names, and what is said of it, with the variable that stands for it."""
+    """Return an option: its names, and what is said of it, with the variable that stands for it."""
     names = ", ".join(sorted(param.opts, key=len)) + "".join(f", {name}" for name in param.secondary_opts)
     value = f" {param.metavar}" if param.metavar else ""
     said = param.help or "Show this help and exit."

@@ -4,11 +4,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.answers import may
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
 from gpubind.documents import LASTING
 from gpubind.errors import HostReadError, UsageError
 from gpubind.model import ContainerPath, HostPath
+from gpubind.model.answers import may
 
 if TYPE_CHECKING:
     from gpubind.model import Plan
@@ -17,7 +17,7 @@ READERS = ("apptainer", "singularity")
 """The runtimes that read variables, in the order in which they are looked for in PATH."""
 
 
-class Asked(NamedTuple):
+class DocumentRequest(NamedTuple):
     """What `plan` is asked for, beside the options of every plan."""
 
     format: str
@@ -29,15 +29,15 @@ class Asked(NamedTuple):
     """Where generated files may stay, as the user wrote it."""
 
 
-def plan_to_last(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
-    """The plan, and the document that says it."""
+def plan_to_last(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan", str]:
+    """Return the plan, and the document that says it."""
     if LASTING[asked.format].says == "variables":
         return _as_variables(options, asked)
     return _as_mounts(options, asked)
 
 
-def _as_mounts(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
-    """A plan whose libraries lie where every loader looks: the document can add to no search path."""
+def _as_mounts(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan", str]:
+    """Return a plan whose libraries lie where every loader looks: the document can add to no search path."""
     from gpubind.planner.placement import cdi_layout
 
     hook = asked.cdi_hook
@@ -63,7 +63,7 @@ def _as_mounts(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
 
 def _need_hook(hook: str) -> None:
     """Errors: `HostReadError` (code `no-cdi-hook`) for one that no runtime could run, or that root's should not."""
-    from gpubind.host.trust import is_obeyed
+    from gpubind.files.trust import is_obeyed
 
     hint = "leave --cdi-hook out: libraries then lie where every loader looks"
     if not (os.path.isabs(hook) and may(hook, os.X_OK)):
@@ -73,11 +73,11 @@ def _need_hook(hook: str) -> None:
         raise HostReadError("no-cdi-hook", "others than root can change the program", where=hook, why=why, hint=hint)
 
 
-def _as_variables(options: PlanOptions, asked: Asked) -> tuple["Plan", str]:
-    """A plan for the Apptainer or SingularityCE of this host, as variables that it reads."""
-    from gpubind.caller import begin
-    from gpubind.execute import callers_environ, find_program
-    from gpubind.preparation import host_for, layout_of, without_choice, words_of
+def _as_variables(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan", str]:
+    """Return a plan for the Apptainer or SingularityCE of this host, as variables that it reads."""
+    from gpubind.launch.caller import begin
+    from gpubind.launch.execute import callers_environ, find_program
+    from gpubind.launch.preparation import host_for, layout_of, without_choice, words_of
     from gpubind.runtimes import RUNTIMES
     from gpubind.runtimes.record import Printed
 
@@ -109,10 +109,10 @@ def _for_every_job(options: PlanOptions) -> PlanOptions:
 
 
 def _staged(
-    contents: Mapping[ContainerPath, str], asked: Asked, environ: Mapping[str, str]
+    contents: Mapping[ContainerPath, str], asked: DocumentRequest, environ: Mapping[str, str]
 ) -> Mapping[ContainerPath, HostPath]:
-    """Where the generated files of a document are now. Errors: as `write_generated`."""
-    from gpubind.preparation import Later, write_generated
+    """Return where the generated files of a document are now. Errors: as `write_generated`."""
+    from gpubind.launch.preparation import Later, write_generated
 
     kept_as = asked.format if LASTING[asked.format].is_kept else None
     return write_generated(contents, environ, Later(kept_as, asked.stage_dir))

@@ -32,20 +32,17 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
 
     def run() -> object:
         if words[:1] == ["wrap"]:
-            from gpubind.cli.passing import pass_through
+            from gpubind.launch.wrap.passing import pass_through
 
             pass_through(words)
         with recorder or nullcontext():
-            for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # libraries of tables make numbers of them
-                if name in os.environ and not _is_size(os.environ[name]):
-                    del os.environ[name]
             if words in (["--version"], ["-V"]):  # who asks for that needs no parser
                 from gpubind.cli.output import write_version
 
                 write_version()
                 return None
-            from gpubind.budget import VARIABLE, one_command, times_of
             from gpubind.cli.quick import run_if_plain
+            from gpubind.model.budget import VARIABLE, one_command, times_of
 
             with one_command(times_of(os.environ.get(VARIABLE))):
                 if run_if_plain(words):
@@ -65,7 +62,7 @@ def finish(answer: Unfinished) -> int:
             from gpubind.cli.output import unprinted
 
             raise unprinted(answer.error) from answer.error
-        from gpubind.execute import execute
+        from gpubind.launch.execute import execute
 
         path, argv, environ = answer.start
         execute(argv, environ, path)
@@ -116,8 +113,8 @@ def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
     """The error that a file of gpubind's own could not be looked at while it was loaded; None for any other *error*."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         error.__traceback__ = None  # what is open there is closed, and leaves room to load what tells it
-    from gpubind.answers import answer_in, could_not_look
     from gpubind.cli.commands import STARTS
+    from gpubind.model.answers import answer_in, could_not_look
 
     if answer_in(error) is not None:
         return None
@@ -144,24 +141,23 @@ def _told(error: GpubindError, words: list[str]) -> int:
 
 
 def _is_interrupt(error: Optional[BaseException]) -> bool:
-    """Whether *error* came of an interrupt: Python before 3.12 wraps what a class raises while it is made."""
+    """Return whether *error* came of an interrupt: Python before 3.12 wraps what a class raises while it is made."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
-
-
-def _is_size(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 0 < len(text) < 6
 
 
 def _answer_in_json(words: list[str], error: GpubindError) -> None:
     """Write *error* as a document to standard output, if *words* ask for a JSON document there, and get none."""
     if words[:1] in (["plan"], ["check"], ["explain"], ["gpus"]):
         from gpubind.cli.output import write_document
-        from gpubind.documents.json import render_error_json
+        from gpubind.documents.plan.json import render_error_json
 
         named = (f"{word}={following}" for word, following in zip(words, words[1:]))
-        is_wanted = not {"--json", "--format=json"}.isdisjoint((*words, *named))
+        given = (*words, *named)
+        is_named = any(word.startswith("--format=") for word in given)
+        by_variable = words[0] == "plan" and not is_named and os.environ.get("GPUBIND_FORMAT") == "json"
+        is_wanted = by_variable or not {"--json", "--format=json"}.isdisjoint(given)
         to_file = any(word.startswith(("-o", "--output")) for word in words)
         if is_wanted and not to_file and not isinstance(error, OutputError):
             write_document(render_error_json(error), None)
@@ -189,7 +185,7 @@ def _bug(error: Exception) -> str:
 
 
 def _from_package(path: str) -> str:
-    """*path* from its package on, `gpubind/tree/base.py`: several files have one base name."""
+    """*path* from its package on, `gpubind/files/tree.py`: several files have one base name."""
     packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     above = [
         directory.rstrip("/") for directory in (packages, *sys.path) if path.startswith(f"{directory.rstrip('/')}/")

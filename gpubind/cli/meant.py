@@ -123,7 +123,7 @@ def _apart(runtime: str, words: Words) -> Iterator[_Apart]:
 
 def _length(runtime: str, action: str, words: Words) -> int:
     """Return how many of *words* the option of *runtime* has with which they begin; 0 if it is none."""
-    from gpubind.wrap.command import own_options
+    from gpubind.launch.wrap.command import own_options
 
     for taken in range(1, min(3, len(words)) + 1):
         with suppress(UsageError):
@@ -148,16 +148,16 @@ def _spellings(command: str) -> dict[str, bool]:
 
 
 def _lacks_a_value(command: str, word: str) -> bool:
-    """Whether *word*, the last of a line of *command*, is an option that needs a value."""
+    """Return whether *word*, the last of a line of *command*, is an option that needs a value."""
     return _spellings(command).get(word, False)
 
 
 def _is_help(words: Words) -> bool:
-    """Whether *words*, which begin with `help`, ask for the help of a command that exists, or of all."""
+    """Return whether *words*, which begin with `help`, ask for the help of a command that exists, or of all."""
     return all(word in MODULES for word in words[1:2])
 
 
 def _is_runtime(word: str) -> bool:
-    from gpubind.wrap.programs import PROGRAMS
+    from gpubind.runtimes.cmdline.programs import PROGRAMS
 
     return os.path.basename(word) in PROGRAMS

@@ -8,20 +8,12 @@ import os
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
-from gpubind.cli.declare import Command, Option, Origin, parameters, parameters_of
+from gpubind.cli.declare import Option, Origin, Subcommand, parameters, parameters_of
 from gpubind.cli.values import capabilities, choices_of_gpus, flavours, hosts, sides, sources
 from gpubind.documents import LASTING
 from gpubind.errors import UsageError
-from gpubind.model import (
-    CAPABILITIES,
-    VENDORS,
-    Capability,
-    ContainerPath,
-    Request,
-    RootedPath,
-    Vendor,
-)
-from gpubind.request import SOURCES, checked
+from gpubind.model import CAPABILITIES, VENDORS, Capability, ContainerPath, Request, RootedPath, Vendor
+from gpubind.planner.request import SOURCES, checked
 from gpubind.runtimes import KEPT
 
 if TYPE_CHECKING:
@@ -45,7 +37,7 @@ IMAGE_HELP = (
     "The image that will be started: a directory, an OCI bundle, a SIF file, an OCI layout, a docker or OCI archive, "
     "podman:NAME or docker:NAME."
 )
-HOST_HELP = "Plan for a recorded host: a record, or one that ships."
+HOST_HELP = "Plan for a recorded host: a record file or a bundled host."
 ImageOption = Annotated[Optional[str], Option(metavar="IMAGE", help=IMAGE_HELP)]
 BackendArguments = Annotated[
     Optional[list[str]], Option(metavar="ARGUMENT", help="An argument for the runtime itself. Repeatable.")
@@ -62,7 +54,7 @@ AllowWritable = Annotated[
     bool,
     Option(
         "--allow-writable",
-        help="Bind files that you may write, with a runtime that has no read-only bind.",
+        help="Bind files that you may write, with a runtime that does not support read-only binds.",
     ),
 ]
 RequireGpu = Annotated[bool, Option("--require-gpu", envvar="GPUBIND_REQUIRE_GPU", help="Do not start without a GPU.")]
@@ -112,7 +104,7 @@ class PlanOptions(NamedTuple):
         Optional[list[str]],
         Option(
             metavar="VENDOR/CLASS=NAME",
-            help="Plan for this CDI device, of any vendor; means --source cdi. Repeatable. [nvidia.com/gpu=all]",
+            help="Plan for this CDI device, of any vendor; implies --source cdi. Repeatable. [nvidia.com/gpu=all]",
         ),
     ] = None
     cdi_dir: Annotated[
@@ -125,7 +117,7 @@ class PlanOptions(NamedTuple):
     ] = None
     list_: Annotated[
         Optional[str],
-        Option("--list", metavar="FILE", envvar="GPUBIND_LIST", help="Use this list file, and nothing beside it."),
+        Option("--list", metavar="FILE", envvar="GPUBIND_LIST", help="Use only this list file."),
     ] = None
     completion: Annotated[
         bool, Option(envvar="GPUBIND_COMPLETION", help="Complete the shipped list from the driver itself.")
@@ -206,8 +198,8 @@ def planning(
     only: Container[str] = PlanOptions._fields,
     text: str = "",
     ends_options: bool = False,
-) -> Command:
-    """*work* as a command with the options of `PlanOptions` beside its own; *work* gets them as its `options`.
+) -> Subcommand:
+    """Return *work* as a command with the options of `PlanOptions` beside its own; *work* gets them as its `options`.
 
     *only*: the names of those that it takes; the others, and one that it has itself, are at their defaults. *name* and
     *text* are its name and help, where those are not the function's.
@@ -229,10 +221,12 @@ def planning(
         try:
             work(options=options, **values)
         except UsageError as error:
-            error.where = error.where or _where(origins, _OPTION_OF.get(error.code, ""))
+            error.where = error.where or _where(
+                origins, _PARAMETERS.get(error.field, error.field) or _ABOUT.get(error.code, "")
+            )
             raise
 
-    return Command(name or work.__name__, run, (*own, *shared), text or work.__doc__ or "", ends_options)
+    return Subcommand(name or work.__name__, run, (*own, *shared), text or work.__doc__ or "", ends_options)
 
 
 _NAME_PATHS = (("root", "dev_root"), ("list_", "library_path", "cdi_dir"))
@@ -251,8 +245,8 @@ def _without_untrusted(options: PlanOptions, origins: Mapping[str, Origin], comm
             left: dict[str, Any] = {given[one.variable]: defaults.get(given[one.variable]) for one in ignored}
             options = options._replace(**left)
         if ignored and options.host is not None:  # a recorded host has no findings about this machine
+            from gpubind.api import trust_finding
             from gpubind.cli.output import report
-            from gpubind.facade import trust_finding
 
             report(map(trust_finding, ignored), brief=True)
     return options
@@ -264,36 +258,34 @@ def _untrusted(options: PlanOptions) -> "Iterator[Untrusted]":
     return untrusted_variables(os.environ, options.root or "/", options.dev_root or options.root or "/")
 
 
-_OPTION_OF = {
-    "unknown-backend": "backend",
-    "unknown-capability": "caps",
-    "unknown-gpu": "gpus",
-    "unknown-source": "source",
-}
-"""The option whose value an error is about."""
+_PARAMETERS = {"cdi_directories": "cdi_dir", "cdi_devices": "cdi_device", "listfile": "list_"}
+"""The parameters of the fields of `Request` that have another name."""
+_ABOUT = {"unknown-backend": "backend", "unknown-gpu": "gpus", "ambiguous-gpu": "gpus"}
+"""The parameters that errors are about which no field of `Request` raises."""
 
 
 def _where(origins: Mapping[str, Origin], option: str) -> str:
     """The variable or the configuration file that the value of *option* comes from; empty for the command line."""
     origin = origins.get(option)
     if origin == "variable":
-        return f"the variable GPUBIND_{option.upper()}"
+        return f"the variable GPUBIND_{option.strip('_').upper()}"
     if origin == "settings":
         from gpubind.cli.settings import file_of
 
-        return f"`{option}` in {file_of(option)}"
+        key = option.strip("_").replace("_", "-")
+        return f"`{key}` in {file_of(key)}"
     return ""
 
 
 def open_host_of(options: PlanOptions) -> "Host":
-    """The host that the options name."""
-    from gpubind.facade import open_host
+    """Return the host that the options name."""
+    from gpubind.api import open_host
 
     return open_host(options.host, options.root, options.dev_root)
 
 
 def open_image_of(image: Optional[str], host: "Host") -> Optional["Image"]:
-    """The image that --image names, if it was given; of several architectures, the one for *host*."""
+    """Return the image that --image names, if it was given; of several architectures, the one for *host*."""
     if image is None:
         return None
     from gpubind.image import open_image
@@ -310,7 +302,7 @@ def make_plan(
     layout: Optional["Layout"] = None,
 ) -> "Plan":
     """The plan that the options ask for. Errors: `UsageError` for values that cannot be, and what planning raises."""
-    from gpubind.facade import plan
+    from gpubind.api import plan
 
     fixed = layout.libdir if layout is not None and layout.libdir.startswith("/.singularity.d/") else None
     request = request_of(options, like, fixed)
@@ -353,12 +345,12 @@ _OPTIONS = {
 
 
 def _option(field: str) -> str:
-    """The option by which the user says a field of `Request`."""
+    """Return the option by which the user says a field of `Request`."""
     return _OPTIONS.get(field) or "--" + field.replace("_", "-")
 
 
 def vendors_of(options: PlanOptions) -> tuple[Vendor, ...]:
-    """Those that are asked for by name; else none, which stands for every vendor found."""
+    """Return those that are asked for by name; else none, which stands for every vendor found."""
     asked: dict[Vendor, bool] = {"nvidia": options.nv, "amd": options.rocm}
     return tuple(vendor for vendor in VENDORS if asked[vendor])
 

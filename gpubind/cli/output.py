@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Optional
 
-from gpubind.budget import tell
 from gpubind.documents.text import printable, render_finding, render_line
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
-from gpubind.memo.asked import cannot_sign, why_not_served, wrote
 from gpubind.model import Finding, Severity
+from gpubind.model.budget import tell
+from gpubind.observe import cannot_sign, why_not_served, wrote
 
+COLUMNS_LIMIT = 10_000
 NARROWEST, WIDEST = 40, 100
 """Columns of running text, whatever the terminal has."""
 HELP_WIDEST = 120
@@ -36,13 +37,13 @@ def write_document(text: str, path: Optional[str]) -> None:
 
 def write_version() -> None:
     """Which gpubind this is. Errors: as `write_document`."""
-    from gpubind import __version__
+    from gpubind.version import __version__
 
     write_document(f"gpubind {__version__}\n", None)
 
 
 def is_terminal() -> bool:
-    """Whether standard output is a terminal."""
+    """Return whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
@@ -62,15 +63,15 @@ def table_width(path: Optional[str]) -> int:
 
 
 def _columns() -> int:
-    """The terminal's columns, or what COLUMNS says; 80 where neither does."""
+    """Return the columns of the terminal, or the value of COLUMNS; 80 if neither is known."""
     import shutil  # loads compressors
 
-    return shutil.get_terminal_size((80, 24)).columns
+    return min(shutil.get_terminal_size((80, 24)).columns, COLUMNS_LIMIT)
 
 
 def has_colour(path: Optional[str]) -> bool:
-    """Whether what goes to the file *path*, or to standard output if that is None, is to be coloured."""
-    if "NO_COLOR" in os.environ:
+    """Return whether what goes to the file *path*, or to standard output if that is None, is to be coloured."""
+    if os.environ.get("NO_COLOR"):  # https://no-color.org: if it is not empty
         return False
     is_shown = path is None and is_terminal() and os.environ.get("TERM") != "dumb"
     return is_shown or bool(os.environ.get("FORCE_COLOR"))
@@ -133,7 +134,7 @@ def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
 
 def report_folded(findings: Iterable[Finding]) -> None:
     """Write findings to standard error, those that are mere notes in one line that has their codes."""
-    from gpubind.findings import counted
+    from gpubind.model.findings import counted
 
     notes: dict[str, int] = {}
     for finding in findings:
@@ -158,7 +159,7 @@ def _to_stdout(data: bytes) -> None:
 
 
 def unprinted(error: OSError) -> GpubindError:
-    """What to tell where standard output cannot be written."""
+    """Return what to tell where standard output cannot be written."""
     if isinstance(error, BrokenPipeError):
         return StdoutClosedError("stdout-closed", "standard output was closed early")
     # Drop what is buffered, or the interpreter fails on it again at exit.

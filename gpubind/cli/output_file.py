@@ -12,9 +12,9 @@ import os
 import stat
 from typing import NamedTuple, Optional
 
-from gpubind.budget import LINKS_LIMIT
-from gpubind.host.trust import acts_as_root
-from gpubind.stage import replace, write_all
+from gpubind.files.trust import acts_as_root
+from gpubind.launch.stage import replace, write_all
+from gpubind.model.budget import LINKS_LIMIT
 
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

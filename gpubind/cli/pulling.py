@@ -16,8 +16,8 @@ def pulled(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> 
 
     Errors: `HostReadError` (code `image-store`), `StartError`. A newer image that cannot be pulled is no error.
     """
-    from gpubind.budget import tell
-    from gpubind.execute import run_in_front
+    from gpubind.launch.execute import run_in_front
+    from gpubind.model.budget import tell
 
     tell("")  # the program writes on the terminal now
     status, printed = run_in_front((program, *pull.words), environ, keeps_output=pull.prints_name)

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from gpubind.cli.commands import MODULES, command_of
-from gpubind.cli.declare import Command, Option, Origin, Parameter
+from gpubind.cli.declare import Option, Origin, Parameter, Subcommand
 
 COMPLETION = "_GPUBIND_COMPLETE"
 """The variable by which a shell asks for completions; typer makes its name of the program's."""
 
 
-class Line(NamedTuple):
+class ParsedLine(NamedTuple):
     """A command line, read."""
 
     values: dict[str, Any]
@@ -36,7 +36,7 @@ def run_if_plain(words: Sequence[str]) -> bool:
     return True
 
 
-def read_line(command: Command, words: Sequence[str], environ: Mapping[str, str]) -> Optional[Line]:
+def read_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, str]) -> Optional[ParsedLine]:
     """*words*, which follow the name of *command*, with what variables and configuration files say; None if not plain.
 
     Errors: as `defaults_for`.
@@ -47,7 +47,7 @@ def read_line(command: Command, words: Sequence[str], environ: Mapping[str, str]
     from gpubind.cli.settings import defaults_for
 
     defaults = defaults_for(command.name)
-    line = Line({}, {})
+    line = ParsedLine({}, {})
     for parameter in command.parameters:
         value, origin = _value(parameter, typed, environ, defaults)
         line.values[parameter.name] = value
@@ -56,8 +56,8 @@ def read_line(command: Command, words: Sequence[str], environ: Mapping[str, str]
     return line
 
 
-def _typed(command: Command, words: Sequence[str]) -> Optional[dict[str, Any]]:
-    """What the command line gives, by the names of parameters; None for one that is not plain."""
+def _typed(command: Subcommand, words: Sequence[str]) -> Optional[dict[str, Any]]:
+    """Return what the command line gives, by the names of parameters; None for one that is not plain."""
     options = {spelled: (p, said) for p in command.parameters for spelled, said in p.spellings.items()}
     typed: dict[str, Any] = {}
     others: list[str] = []
@@ -92,7 +92,7 @@ def _typed(command: Command, words: Sequence[str]) -> Optional[dict[str, Any]]:
     return _with_arguments(command, typed, others)
 
 
-def _with_arguments(command: Command, typed: dict[str, Any], words: list[str]) -> Optional[dict[str, Any]]:
+def _with_arguments(command: Subcommand, typed: dict[str, Any], words: list[str]) -> Optional[dict[str, Any]]:
     for parameter in command.parameters:
         if not isinstance(parameter.says, Option) and words:
             typed[parameter.name] = words if parameter.kind == "list" else words[0]
@@ -100,8 +100,8 @@ def _with_arguments(command: Command, typed: dict[str, Any], words: list[str]) -
     return None if words or "" in typed.values() else typed
 
 
-def _is_complete(command: Command, typed: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
-    """Whether nothing is missing in *typed*, and every variable that counts beside it is for one value."""
+def _is_complete(command: Subcommand, typed: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
+    """Return whether nothing is missing in *typed*, and every variable that counts beside it is for one value."""
     left = [parameter for parameter in command.parameters if parameter.name not in typed]
     return not any(p.default is ... or (p.kind != "value" and _variable(p, environ)) for p in left)
 
@@ -109,7 +109,7 @@ def _is_complete(command: Command, typed: Mapping[str, Any], environ: Mapping[st
 def _value(
     parameter: Parameter, typed: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapping[str, Any]
 ) -> tuple[Any, Origin]:
-    """The value of *parameter*, and where it comes from."""
+    """Return the value of *parameter*, and where it comes from."""
     if parameter.name in typed:
         return typed[parameter.name], "line"
     variable = _variable(parameter, environ)
@@ -121,6 +121,6 @@ def _value(
 
 
 def _variable(parameter: Parameter, environ: Mapping[str, str]) -> Optional[str]:
-    """What the parameter's variable says; an empty one says nothing."""
+    """Return what the parameter's variable says; an empty one says nothing."""
     name = parameter.says.envvar if isinstance(parameter.says, Option) else None
     return environ.get(name) or None if name else None

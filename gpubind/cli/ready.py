@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Optional, TypeVar
 
-from gpubind.answers import exists, is_directory, is_file, lexists
 from gpubind.cli.options import PlanOptions, make_plan, open_host_of, vendors_of
 from gpubind.cli.output import complain, report, warn
 from gpubind.errors import (
@@ -22,6 +21,7 @@ from gpubind.errors import (
     UnseenError,
     UsageError,
 )
+from gpubind.model.answers import exists, is_directory, is_file, lexists
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ DAMAGE = (BoundError, FormatError, UnseenError)
 """What keeps gpubind from looking at an image that its runtime may start all the same."""
 
 
-class Wanted(NamedTuple):
+class StartRequest(NamedTuple):
     """How a container is to be started. The names are the options'."""
 
     backend: str
@@ -99,12 +99,12 @@ def look_at(
     options: PlanOptions,
     image: Optional[str],
     runtime: "Runtime",
-    wanted: Wanted,
+    wanted: StartRequest,
     environ: Mapping[str, str],
     program: str,
 ) -> Looked:
-    """The host, *image*, and *program*, a name or a path, of *runtime*. Errors: what opening them raises."""
-    from gpubind.execute import find_program, need_program
+    """Return the host, *image*, and *program*, a name or a path, of *runtime*. Errors: what opening them raises."""
+    from gpubind.launch.execute import find_program, need_program
 
     if "/" not in program:
         is_there = not wanted.dry_run or find_program(program, environ) is not None
@@ -120,13 +120,13 @@ def look_at(
 T = TypeVar("T")
 
 
-def all_the_same(looked: Looked, wanted: Wanted, make: Callable[[Looked], T]) -> T:
-    """What *make* makes of *looked*: without its image where looking at that costs too much, or finds damage.
+def all_the_same(looked: Looked, wanted: StartRequest, make: Callable[[Looked], T]) -> T:
+    """Return what *make* makes of *looked*: without its image where looking at that costs too much, or finds damage.
 
     The runtime itself may well start such an image. One that cannot be planned for blindly, a directory, is looked at
     whatever it costs. With --check the error stays: nothing could be said of the start.
     """
-    from gpubind.budget import TIMES_LIMIT, renew
+    from gpubind.model.budget import TIMES_LIMIT, renew
 
     try:
         return make(looked)
@@ -147,7 +147,7 @@ UNSEEN = (BoundError, UnseenError)
 """What keeps gpubind from looking at a host whose GPUs the runtime's own flag may bring all the same."""
 
 
-def need_own_flag(error: GpubindError, options: PlanOptions, wanted: Wanted, *, has_one: bool) -> None:
+def need_own_flag(error: GpubindError, options: PlanOptions, wanted: StartRequest, *, has_one: bool) -> None:
     """Tell that the runtime starts with its own GPU flag, because *error* keeps gpubind from looking.
 
     Errors: *error*, where it has none, or where the user wants more than that flag gives.
@@ -163,11 +163,11 @@ def need_own_flag(error: GpubindError, options: PlanOptions, wanted: Wanted, *, 
 
 
 def ready_for(
-    options: PlanOptions, looked: Looked, wanted: Wanted, environ: Mapping[str, str], *, in_line: bool = False
+    options: PlanOptions, looked: Looked, wanted: StartRequest, environ: Mapping[str, str], *, in_line: bool = False
 ) -> Ready:
-    """The plan of a start, and its words: for gpubind's own command line, or for one that the user has."""
-    from gpubind.caller import begin
-    from gpubind.preparation import host_for, layout_of, line_words_of, staged, words_of
+    """Return the plan of a start, and its words: for gpubind's own command line, or for one that the user has."""
+    from gpubind.launch.caller import begin
+    from gpubind.launch.preparation import host_for, layout_of, line_words_of, staged, words_of
 
     image = looked.image
     start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host, wanted.own)
@@ -183,7 +183,7 @@ def ready_for(
     return Ready(RUNTIMES[start.program], host, start, plan, words, has_arguments)
 
 
-def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Wanted) -> None:
+def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: StartRequest) -> None:
     """Look at what the container will hold, if somebody asks: --check, whoever reads findings, and a runtime that does
     not tell a command that is not there. Errors: `CheckError`, `CommandError`.
     """
@@ -191,8 +191,8 @@ def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Want
     hides = looked.runtime.limits.hides_missing_command and not ready.has_arguments
     if not (wanted.check or hides or not wanted.quiet):
         return
-    from gpubind.preparation import brought_by
-    from gpubind.rules.image import order_findings
+    from gpubind.launch.preparation import brought_by
+    from gpubind.rules.image.image import order_findings
     from gpubind.rules.preflight import preflight
 
     image, plan, words = looked.image, ready.plan, ready.words
@@ -210,10 +210,12 @@ def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Want
         report([*plan.findings, *words.findings, *order], brief=not wanted.verbose)
 
 
-def _plan(options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: Wanted) -> "Plan":
+def _plan(
+    options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: StartRequest
+) -> "Plan":
     """The plan, or an empty one where there is nothing to bind and nobody needs a GPU. Errors: also `CheckError`."""
+    from gpubind.inventory.vendors import nothing_to_bind
     from gpubind.planner import empty_plan
-    from gpubind.sources.vendors import nothing_to_bind
 
     try:
         plan = make_plan(options, host=host, image=image, layout=layout)
@@ -246,34 +248,34 @@ def _need_gpu(plan: "Plan") -> None:
 
 
 def _asks_by_name(options: PlanOptions) -> bool:
-    """Whether --gpus names a GPU: without that one there is no start."""
+    """Return whether --gpus names a GPU: without that one there is no start."""
     return options.gpus is not None and options.gpus.strip().lower() not in ("all", "none")
 
 
 def _is_stored(image: str, runtime: "Runtime") -> bool:
-    """Whether *image* is a name in the store of *runtime*, whether that has it or not."""
+    """Return whether *image* is a name in the store of *runtime*, whether that has it or not."""
     return runtime.store is not None and not _has_prefix(image, runtime) and not image.startswith(("/", "."))
 
 
 def _has_prefix(image: str, runtime: "Runtime") -> bool:
-    """Whether *image* begins with a word that says what it is, and *runtime* reads that word."""
-    from gpubind.caller import image_form
+    """Return whether *image* begins with a word that says what it is, and *runtime* reads that word."""
+    from gpubind.launch.caller import image_form
 
     form = image_form(image)
     return form in ("layout", "archive", "registry") and form in runtime.images
 
 
 def _look_into_store(
-    image: str, looked: Looked, wanted: Wanted, environ: Mapping[str, str], *, may_pull: bool = True
+    image: str, looked: Looked, wanted: StartRequest, environ: Mapping[str, str], *, may_pull: bool = True
 ) -> Looked:
     """Return *looked* with *image* of the runtime's store, after a pull where the runtime itself would pull it.
 
     What cannot be looked at is not known, and a note says so; it is left to the runtime. Errors: with --check those of
     opening the image, else those of pulling it.
     """
-    from gpubind.caller import remote_of
     from gpubind.cli.pulling import pulled
     from gpubind.documents.text import printable
+    from gpubind.launch.caller import remote_of
 
     runtime = looked.runtime
     more: tuple[str, ...] = ()
@@ -300,9 +302,9 @@ def _look_into_store(
         return looked
 
 
-def _look_at(image: str, runtime: "Runtime", wanted: Wanted, host: "Host") -> Optional["Image"]:
+def _look_at(image: str, runtime: "Runtime", wanted: StartRequest, host: "Host") -> Optional["Image"]:
     """*image*, if it is on this machine. What a runtime pulls by a reference is the runtime's own to open."""
-    from gpubind.caller import image_form
+    from gpubind.launch.caller import image_form
 
     machine, form = host.uname.machine, image_form(image)
     has_prefix = _has_prefix(image, runtime)
@@ -335,15 +337,15 @@ def _is_no_path(image: str, runtime: "Runtime") -> bool:
 
 
 def _opened(
-    image: str, machine: str, runtime: "Runtime", wanted: Wanted, tolerated: tuple[type[GpubindError], ...]
+    image: str, machine: str, runtime: "Runtime", wanted: StartRequest, tolerated: tuple[type[GpubindError], ...]
 ) -> Optional["Image"]:
     """*image*; None, with a warning, where it cannot be looked at for one of the *tolerated* errors.
 
     What starts directories alone needs to see the image: there it may cost what it wants. With --check every error
     stays.
     """
-    from gpubind.budget import TIMES_LIMIT, renew
     from gpubind.image import open_image
+    from gpubind.model.budget import TIMES_LIMIT, renew
 
     try:
         return open_image(image, machine)
@@ -362,7 +364,7 @@ def _opened(
 
 
 def _can_be_blind(runtime: "Runtime") -> bool:
-    """Whether a start by *runtime* can be planned without a look at the image."""
+    """Return whether a start by *runtime* can be planned without a look at the image."""
     return runtime.fetches or runtime.store is not None
 
 
@@ -399,10 +401,10 @@ def _no_such_form(image: str, runtime: "Runtime") -> HostReadError:
     return HostReadError("no-image", f"{runtime.title} starts only {only}{also}", where=image, hint=runtime.image_hint)
 
 
-def _checked(start: "Preflight", wanted: Wanted) -> None:
+def _checked(start: "Preflight", wanted: StartRequest) -> None:
     """Report what check says of *start*. Errors: `CheckError` if there is an error finding that counts."""
     from gpubind.cli.settings import ignored_findings
-    from gpubind.documents.report import report_of
+    from gpubind.documents.check.report import report_of
     from gpubind.documents.text import printable
     from gpubind.rules.table import check
 
@@ -423,7 +425,7 @@ def _checked(start: "Preflight", wanted: Wanted) -> None:
 
 def _need_command(made: "Preflight") -> None:
     """Say 127 or 126 as a shell would, where the runtime itself would not; nothing where not all could be seen."""
-    from gpubind.ldso.execve import first_program, is_undecided, nearest_program
+    from gpubind.loader.execve import first_program, is_undecided, nearest_program
     from gpubind.rules.preflight import search_path
 
     chain, container = made.chain, made.container

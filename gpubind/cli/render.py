@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from gpubind.documents.table import Column, Heading, Row, Table
+from gpubind.documents.columns import Column, Heading, Row, Table
 
 GAP = 2
 HEADING = "cyan"
@@ -34,6 +34,7 @@ def render_tables(tables: Iterable[Table], width: int, last: str = "", *, colour
         color_system="standard" if colour else None,
         no_color=not colour,
         legacy_windows=False,
+        _environ={},  # COLUMNS and LINES may hold anything
         highlight=False,
         markup=False,
         emoji=False,
@@ -82,7 +83,7 @@ def _widths(table: Table, width: int) -> Optional[list[int]]:
 
 
 def _indent(table: Table) -> int:
-    """How far rows stand to the right of their headings."""
+    """Return how far rows stand to the right of their headings."""
     return GAP if any(isinstance(row, Heading) for row in table.rows) else 0
 
 

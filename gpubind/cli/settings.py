@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any, Optional
@@ -48,7 +49,7 @@ _TYPES: dict[type, str] = {
 
 
 def read_settings() -> dict[str, Any]:
-    """The settings in force, by option name.
+    """Return the settings in force, by option name.
 
     Errors: `FormatError` (code `bad-config`) with file and key, `HostReadError` for a file that cannot be read.
     """
@@ -59,7 +60,7 @@ def read_settings() -> dict[str, Any]:
 
 
 def defaults_for(command: str) -> dict[str, Any]:
-    """What configuration files set for the options of *command*, by the names of its parameters.
+    """Return what configuration files set for the options of *command*, by the names of its parameters.
 
     Errors: as `read_settings`; with the exit code of a start that failed, for a command that starts a container.
     """
@@ -78,12 +79,12 @@ def defaults_for(command: str) -> dict[str, Any]:
 
 
 def file_of(key: str) -> str:
-    """The configuration file that sets *key*."""
+    """Return the configuration file that sets *key*."""
     return next((path for path in reversed(_files()) if key in _read(path)), "")
 
 
 def _files() -> list[str]:
-    """The site's configuration file, and the user's, which wins."""
+    """Return the site's configuration file, and the user's, which wins."""
     from gpubind.host.directories import SITE_DIRECTORY, xdg_directory
 
     directories = (SITE_DIRECTORY, xdg_directory(os.environ, "XDG_CONFIG_HOME", ".config"))
@@ -98,37 +99,67 @@ def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], st
     """
     configured: dict[str, str] = read_settings().get("ignore", {})
     path = file_of("ignore") if configured else ""
-    known_codes((named.partition(":")[0] for named in configured), where=f"`ignore` in {path}")
-    reasons = {named: reason or path for named, reason in configured.items()}
+    found = {_code_and_subject(named, f"`ignore` in {path}"): reason or path for named, reason in configured.items()}
     for text in given:
-        for word in [text] if "=" in text or ":" in text else text.split(","):
-            named, _, reason = word.partition("=")
-            reasons[named] = reason or "--ignore"
-    split = {named: named.partition(":") for named in reasons}
-    known_codes(code for code, _, _ in split.values())
-    return {(code, subject or None): reasons[named] for named, (code, _, subject) in split.items()}
+        for word in _words(text):
+            named, reason = _named_and_reason(word)
+            found[_code_and_subject(named)] = reason or "--ignore"
+    return found
 
 
-def known_codes(codes: Iterable[str], where: str = "") -> tuple[str, ...]:
-    """The codes in *codes*, words that may hold several; they stand *where*, if not on the command line.
+def _words(text: str) -> list[str]:
+    """Split *text* at the commas between findings. A comma in a subject or a reason is not followed by a code."""
+    words: list[str] = []
+    for part in text.split(","):
+        if words and {*":="} & {*words[-1]} and re.split("[:=]", part)[0] not in _codes():
+            words[-1] += f",{part}"
+        else:
+            words.append(part)
+    return words
 
-    Errors: `UsageError` for one that no finding has.
-    """
-    from gpubind.rules.table import RULES
 
-    known = sorted(rule.code for rule in RULES)
+_CDI_DEVICE = re.compile(r"[a-z0-9-]+:[\w.-]+\.[\w-]+/[\w.-]+=[^=]*")
+"""A code whose subject is a CDI device, which has a `=` in its name: `cdi-conflict:nvidia.com/gpu=0`."""
+
+
+def _named_and_reason(word: str) -> tuple[str, str]:
+    """Return CODE[:SUBJECT] and the reason of *word*; the reason is empty if it has none."""
+    device = _CDI_DEVICE.match(word)
+    end = device.end() if device else len(word.partition("=")[0])
+    return word[:end], word[end + 1 :]
+
+
+def _code_and_subject(named: str, where: str = "") -> tuple[str, Optional[str]]:
+    code, _, subject = named.partition(":")
+    _need_code(code, where)
+    return code, subject or None
+
+
+def known_codes(codes: Iterable[str]) -> tuple[str, ...]:
+    """Return the codes in *codes*, each of which may be several with commas. Errors: `UsageError` (`unknown-code`)."""
     split = tuple(part for code in codes for part in code.split(","))
     for code in split:
-        if code not in known:
-            hint = like(known, code) + "`gpubind explain` lists them all"
-            what = f"no finding has the code `{code}`" if code else "there is no code where one has to be"
-            raise UsageError("unknown-code", what, where=where, hint=hint)
+        _need_code(code)
     return split
 
 
+def _codes() -> tuple[str, ...]:
+    from gpubind.rules.table import RULES
+
+    return tuple(sorted(rule.code for rule in RULES))
+
+
+def _need_code(code: str, where: str = "") -> None:
+    """Raise `UsageError` (code `unknown-code`) if no finding has *code*, which *where* names."""
+    if code not in _codes():
+        hint = like(_codes(), code) + "`gpubind explain` lists them all"
+        what = f"no finding has the code `{code}`" if code else "empty finding code"
+        raise UsageError("unknown-code", what, where=where, hint=hint)
+
+
 def _read(path: str) -> dict[str, Any]:
-    from gpubind.answers import could_not_look
-    from gpubind.host.files import read_if_there
+    from gpubind.files.regular_files import read_if_there
+    from gpubind.model.answers import could_not_look
 
     try:
         data = read_if_there(path, SIZE_LIMIT)

@@ -13,7 +13,7 @@ def shells() -> Sequence[str]:
 
 
 def hosts() -> Sequence[str]:
-    from gpubind.data import HOSTS
+    from gpubind.model.data import HOSTS
 
     return HOSTS
 
@@ -25,7 +25,7 @@ def capabilities(incomplete: str) -> Sequence[str]:
 
 
 def sources() -> Sequence[str]:
-    from gpubind.request import SOURCES
+    from gpubind.planner.request import SOURCES
 
     return SOURCES
 
@@ -39,7 +39,7 @@ def sides() -> Sequence[str]:
 
 
 def flavours() -> Sequence[str]:
-    from gpubind.like import FLAVOURS
+    from gpubind.planner.like import FLAVOURS
 
     return tuple(FLAVOURS)
 
@@ -65,7 +65,7 @@ def check_formats() -> Sequence[str]:
 
 def every_code() -> Sequence[str]:
     """Of findings and errors."""
-    from gpubind.explanation import codes
+    from gpubind.documents.explanation import codes
 
     return [code for code, _ in codes()]
 

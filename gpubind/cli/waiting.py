@@ -11,8 +11,8 @@ import sys
 import time
 from typing import Optional
 
-from gpubind.budget import watched_by
 from gpubind.documents.text import printable
+from gpubind.model.budget import watched_by
 
 PATIENCE_S = 1.0
 """How long nobody wonders what a command does."""
@@ -54,7 +54,7 @@ class Waiting:
 
 
 def line_of(what: str, done: int, whole: Optional[int], width: int) -> str:
-    """How far the read of *what* is, in *width* columns: `reading app.tar: 1.2 of 20.0 GiB`."""
+    """Return how far the read of *what* is, in *width* columns: `reading app.tar: 1.2 of 20.0 GiB`."""
     shift, unit = (30, "GiB") if (done if whole is None else whole) >> 30 else (20, "MiB")
     amount = f"{done / (1 << shift):.1f}" + (f" of {whole / (1 << shift):.1f}" if whole is not None else "")
     head, tail, name = "reading ", f": {amount} {unit}", printable(what)

@@ -27,10 +27,10 @@ class WordsOf(NamedTuple):
 
 
 def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -> tuple["Plan", str]:
-    """The plan, and its words for the runtime that a format names, beside the user's arguments for it."""
-    from gpubind.caller import begin
-    from gpubind.execute import callers_environ, find_program
-    from gpubind.preparation import NOT_LATER, Later, host_for, layout_of, rendered
+    """Return the plan, and its words for the runtime that a format names, beside the user's arguments for it."""
+    from gpubind.launch.caller import begin
+    from gpubind.launch.execute import callers_environ, find_program
+    from gpubind.launch.preparation import NOT_LATER, Later, host_for, layout_of, rendered
     from gpubind.runtimes import KEPT, runtime_of_format
 
     runtime = runtime_of_format(wanted.chosen)

@@ -28,5 +28,5 @@ def wrong_use(error: Any, words: Sequence[str]) -> UsageError:
 
 
 def _sentence(text: str) -> str:
-    """*text* as our messages are: without a capital and a full stop."""
+    """Return *text* as our messages are: without a capital and a full stop."""
     return (text[:1].lower() + text[1:]).rstrip(".")

@@ -15,7 +15,7 @@ class Document(NamedTuple):
     function: str
 
     def render(self, *values: Any, **options: Any) -> str:
-        """The document as text, by the renderer."""
+        """Return the document as text, by the renderer."""
         from importlib import import_module
 
         text: str = getattr(import_module(f"gpubind.documents.{self.module}"), self.function)(*values, **options)
@@ -36,18 +36,18 @@ class Lasting(NamedTuple):
 
 PLAN_DOCUMENTS = {
     "tsv": Document("text", "render_tsv"),
-    "json": Document("json", "render_json"),
+    "json": Document("plan.json", "render_json"),
     "paths": Document("text", "render_paths"),
 }
 """Of a `Plan` and *verbose*: whether to show also what was left out."""
 
 LASTING = {
-    "cdi": Lasting(Document("cdi", "render_cdi"), "mounts"),
-    "compose": Lasting(Document("compose", "render_compose"), "mounts"),
-    "kubernetes": Lasting(Document("kubernetes", "render_kubernetes"), "mounts"),
-    "lmod": Lasting(Document("modules", "render_lmod"), "variables"),
-    "tcl": Lasting(Document("modules", "render_tcl"), "variables"),
-    "taskprolog": Lasting(Document("taskprolog", "render_taskprolog"), "variables", is_kept=False),
+    "cdi": Lasting(Document("mounts.cdi", "render_cdi"), "mounts"),
+    "compose": Lasting(Document("mounts.compose", "render_compose"), "mounts"),
+    "kubernetes": Lasting(Document("mounts.kubernetes", "render_kubernetes"), "mounts"),
+    "lmod": Lasting(Document("modules.modules", "render_lmod"), "variables"),
+    "tcl": Lasting(Document("modules.modules", "render_tcl"), "variables"),
+    "taskprolog": Lasting(Document("modules.taskprolog", "render_taskprolog"), "variables", is_kept=False),
 }
 """Each has a layout of its own, and is planned for in cli/lasting."""
 
@@ -55,11 +55,11 @@ FORMATS = ("table", *PLAN_DOCUMENTS, *LASTING)
 """The table is for people, in plan_table."""
 
 CHECK_DOCUMENTS = {
-    "text": Document("checked", "render_check_text"),
-    "tsv": Document("report", "render_check_tsv"),
-    "json": Document("report", "render_check_json"),
-    "junit": Document("junit", "render_junit"),
-    "github": Document("report", "render_check_github"),
+    "text": Document("check.checked", "render_check_text"),
+    "tsv": Document("check.report", "render_check_tsv"),
+    "json": Document("check.report", "render_check_json"),
+    "junit": Document("check.junit", "render_junit"),
+    "github": Document("check.report", "render_check_github"),
 }
 """Of a `Report`."""
 CHECK_FORMATS = tuple(CHECK_DOCUMENTS)

@@ -6,10 +6,10 @@ import re
 from textwrap import TextWrapper
 from typing import NamedTuple, Optional
 
-from gpubind import __version__
+from gpubind.documents.explanation import Explanation, Message, heading
 from gpubind.documents.text import printable, render_explanation
-from gpubind.explanation import Explanation, Message, heading
-from gpubind.plain import plain, text_of
+from gpubind.model.plain import plain, text_of
+from gpubind.version import __version__
 
 SCHEMA = "gpubind.explain/1"
 _QUOTED = re.compile(r"(`+)(.+?)\1")
@@ -53,7 +53,7 @@ def render_text(answer: Answer, width: int) -> str:
 
 
 def render_json(answer: Answer) -> str:
-    """*answer* as the document `gpubind.explain/1`; what does not apply is null or empty."""
+    """Return *answer* as the document `gpubind.explain/1`; what does not apply is null or empty."""
     found = answer.explanation
     message = None
     if answer.message is not None:
@@ -83,7 +83,7 @@ def _folded(tree: str, width: int) -> str:
 
 
 def unmarked(page: str, width: int) -> str:
-    """*page* without the marks of Markdown, its paragraphs wrapped; tables and code stay as they are."""
+    """Return *page* without the marks of Markdown, its paragraphs wrapped; tables and code stay as they are."""
     wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
     lines = []
     for line in _paragraphs(page):
@@ -98,7 +98,7 @@ def unmarked(page: str, width: int) -> str:
 
 
 def _paragraphs(page: str) -> list[str]:
-    """Each paragraph of *page* in one line."""
+    """Return each paragraph of *page* in one line."""
     paragraphs: list[str] = []
     for line in page.splitlines():
         before = paragraphs[-1] if paragraphs else ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
-from gpubind import __version__
-from gpubind.documents.table import Column, Row, Table, table_of
-from gpubind.gpus.selection import select
+from gpubind.documents.columns import Column, Row, Table, table_of
 from gpubind.model import DeviceNode, Gpu, Inventory, MigDevice
-from gpubind.plain import plain, text_of
+from gpubind.model.plain import plain, text_of
+from gpubind.planner.gpus.selection import Selection
+from gpubind.version import __version__
 
 SCHEMA = "gpubind.gpus/1"
 _COLUMNS = (
@@ -26,7 +26,7 @@ UNKNOWN = "-"
 _YES_NO = ("no", "yes")
 
 
-class Listed(NamedTuple):
+class ListedGpu(NamedTuple):
     """One GPU of a host, chosen or not."""
 
     gpu: Gpu
@@ -44,21 +44,17 @@ class Listed(NamedTuple):
         return "".join(letter for letter in "rw" if all(letter in node.access for node in self.nodes)) or "none"
 
     def to_dict(self) -> dict[str, Any]:
-        """The member of `gpus` in the document `gpubind.gpus/1`."""
+        """Return the member of `gpus` in the document `gpubind.gpus/1`."""
         mig = [{**part._asdict(), "chosen": part in self.mig} for part in self.gpu.mig]
         nodes = [node.source for node in self.nodes]
         return {**self.gpu._asdict(), "mig": mig, "access": self.access, "nodes": nodes}
 
 
-def list_gpus(inventories: Sequence[Inventory], gpus: Optional[str], environ: Mapping[str, str]) -> tuple[Listed, ...]:
-    """Every GPU of *inventories*; those that *gpus* (the value of `--gpus`), or else *environ*, chooses are chosen.
-
-    Errors: `UsageError` for a GPU in *gpus* that is not there.
-    """
-    chosen = select(inventories, gpus, environ, isolated=True)
+def list_gpus(inventories: Sequence[Inventory], selections: Sequence[Selection]) -> tuple[ListedGpu, ...]:
+    """Return every GPU of *inventories*, marked as chosen or not by the *selections* made of them."""
     return tuple(
-        Listed(gpu._replace(mig=whole.mig), gpu.mig if gpu.chosen else (), _nodes(inventory, gpu))
-        for inventory, selection in zip(inventories, chosen)
+        ListedGpu(gpu._replace(mig=whole.mig), gpu.mig if gpu.chosen else (), _nodes(inventory, gpu))
+        for inventory, selection in zip(inventories, selections)
         for whole, gpu in zip(inventory.gpus, selection.inventory.gpus)
     )
 
@@ -67,13 +63,13 @@ def _nodes(inventory: Inventory, gpu: Gpu) -> tuple[DeviceNode, ...]:
     return tuple(node for node in inventory.devices if gpu.index is not None and node.gpu == gpu.index)
 
 
-def render_gpus_json(gpus: Sequence[Listed]) -> str:
-    """The document."""
+def render_gpus_json(gpus: Sequence[ListedGpu]) -> str:
+    """Return the document."""
     return text_of(plain({"schema": SCHEMA, "gpubind": __version__, "gpus": [listed.to_dict() for listed in gpus]}))
 
 
-def gpus_table(gpus: Sequence[Listed]) -> Table:
-    """A row a GPU, and below it one for each of its MIG devices, called as `--gpus` takes it."""
+def gpus_table(gpus: Sequence[ListedGpu]) -> Table:
+    """Return a row a GPU, and below it one for each of its MIG devices, called as `--gpus` takes it."""
     rows: list[Row] = []
     for listed in gpus:
         gpu = listed.gpu

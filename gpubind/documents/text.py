@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional
 from gpubind.model import Decision, Finding, Plan, PlannedDriver
 
 if TYPE_CHECKING:
-    from gpubind.explanation import Explanation
+    from gpubind.documents.explanation import Explanation
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff]")
 """What steers a terminal: control characters, those for the direction of text, and bytes that are not UTF-8 and that
@@ -30,7 +30,7 @@ _NAMED_BY = {
 
 
 def printable(text: str) -> str:
-    """*text* without characters that could break a line or steer a terminal: file names are input, too."""
+    """Return *text* without characters that could break a line or steer a terminal: file names are input, too."""
     return _UNPRINTABLE.sub(_escaped, text)
 
 
@@ -70,7 +70,7 @@ def render_paths(plan: Plan, *, verbose: bool = False) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """The plan in one line."""
+    """Return the plan in one line."""
     told = plan.drivers[:1] if plan.request.like else plan.drivers
     parts = [driver_name(planned, plan.request.like) for planned in told]
     sizes = {mount.source or mount.target: mount.size for mount in plan.mounts}
@@ -85,13 +85,13 @@ def summary(plan: Plan) -> str:
 
 
 def driver_name(planned: PlannedDriver, like: Optional[str] = None) -> str:
-    """A driver, with the newest CUDA that it serves: `nvidia 550.163.01, CUDA 12.4`."""
+    """Return a driver, with the newest CUDA that it serves: `nvidia 550.163.01, CUDA 12.4`."""
     cuda = planned.driver.cuda_max
     return f"like {like}" if like else driver_version(planned) + (f", CUDA {cuda}" if cuda else "")
 
 
 def driver_version(planned: PlannedDriver) -> str:
-    """A driver and its version: `nvidia 550.163.01`."""
+    """Return a driver and its version: `nvidia 550.163.01`."""
     driver = planned.driver
     if driver.vendor == "other":
         return planned.source.detail or driver.vendor
@@ -113,7 +113,7 @@ def render_finding(finding: Finding) -> str:
 
 
 def render_line(finding: Finding) -> str:
-    """A finding in one line: severity, code, what, and what to do."""
+    """Return a finding in one line: severity, code, what, and what to do."""
     command = finding.command if finding.command and "\n" not in finding.command else None
     todo = "; command: ".join(part for part in (finding.hint, command) if part)
     hint = f" (hint: {todo})" if todo else ""
@@ -121,7 +121,7 @@ def render_line(finding: Finding) -> str:
 
 
 def render_explanation(explanation: Explanation) -> str:
-    """The Decisions as a tree, each subject a root."""
+    """Return the Decisions as a tree, each subject a root."""
     lines: list[str] = []
     for subject, decisions in explanation.subjects:
         lines.append(printable(subject))

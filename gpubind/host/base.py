@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.data import read_data
 from gpubind.errors import UsageError
-from gpubind.formats.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
+from gpubind.files import Tree
+from gpubind.formats.driver.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.model import HostPath, Missing
-from gpubind.tree import Tree
+from gpubind.model.data import read_data
 
 MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
+GPUDIRECT_VARIABLES = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
+"""Each asks for the devices and files of one kind of GPUDirect. Source: nvidia-container-toolkit."""
 PLAN_VARIABLES = (
     CUDA_DEVICE_ORDER,
     MPS_PIPE_DIRECTORY,
     "NVIDIA_IMEX_CHANNELS",
+    *GPUDIRECT_VARIABLES,
     "PATH",
     ROCM_PATH,
     *GPU_VARIABLES,
@@ -113,10 +117,21 @@ class Host:
             if tree is not None:
                 tree.close()
 
+    def variable(self, name: str) -> str:
+        """Return the value of *name*, one of `PLAN_VARIABLES`, in the caller's environment; empty if it is not set.
+
+        Any other name is a fault of gpubind: live hosts and records have no other variables.
+        """
+        if name not in PLAN_VARIABLES:
+            raise LookupError(f"`{name}` is not in PLAN_VARIABLES")
+        return self.environ.get(name, "")
+
     @property
     def lenient(self) -> Host:
-        """This host, as trees that answer `unrecorded` where a record does not cover a path: see `Tree.lenient`."""
-        return self
+        """This host, with trees that answer `unrecorded` where a record does not cover a path: see `Tree.lenient`."""
+        host = copy(self)
+        host.driver, host.dev = self.driver.lenient, self.dev.lenient
+        return host
 
     def as_user(self, name: str) -> Host:
         """This host, as the user called *name* may open its files and nodes. Errors: `UsageError`."""
@@ -124,7 +139,7 @@ class Host:
         raise UsageError("unknown-user", f"unknown user `{name}`", why=why, hint="ask on the host itself")
 
     def liblist(self, name: str) -> ListFile:
-        """The list file *name* in force: the user's, else the site's, else the shipped one."""
+        """Return the list file *name* in force: the user's, else the site's, else the shipped one."""
         raise NotImplementedError
 
     def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
@@ -136,7 +151,7 @@ class Host:
         return ()
 
     def may_open(self, path: HostPath) -> bool:
-        """Whether this process may open the device node *path*, as the kernel itself would answer.
+        """Return whether this process may open the device node *path*, as the kernel itself would answer.
 
         Device cgroups forbid what modes allow. A record does not tell: it describes the host, not a job on it.
         """

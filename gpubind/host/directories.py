@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, Optional
 
-from gpubind.answers import could_not_look, exists
+from gpubind.files.regular_files import read_if_there
+from gpubind.files.trust import acts_as_root, unreadable_by_others, writable_by_others
 from gpubind.host.base import LIST_FILES, ROCM_PATH, ListFile, Untrusted
-from gpubind.host.files import read_if_there
-from gpubind.host.trust import acts_as_root, unreadable_by_others, writable_by_others
+from gpubind.model.answers import could_not_look, exists
 
 SITE_DIRECTORY = "/etc/gpubind"
 LIST_LIMIT = 1 << 20
@@ -28,7 +28,7 @@ def xdg_directory(environ: Mapping[str, str], variable: str, below_home: str) ->
 
 
 def list_file_places(name: str, environ: Optional[Mapping[str, str]] = None) -> tuple[tuple[str, str], ...]:
-    """Where a user's or a site's list file may be: (path, label), the user's first."""
+    """Return where a user's or a site's list file may be: (path, label), the user's first."""
     places = [(f"{SITE_DIRECTORY}/{name}", f"{SITE_DIRECTORY}/{name}")]
     users = xdg_directory(os.environ if environ is None else environ, "XDG_CONFIG_HOME", ".config")
     if users:
@@ -95,7 +95,7 @@ def _absolute(path: str) -> str:
 
 
 def list_file_in_force(name: str, environ: Optional[Mapping[str, str]] = None) -> Optional[ListFile]:
-    """The user's list file *name*, else the site's; None if there is neither, or none that root may believe.
+    """Return the user's list file *name*, else the site's; None if there is neither, or none that root may believe.
 
     Errors: `HostReadError` (code `unreadable-file`) for one that is there and cannot be read, or is too large.
     """

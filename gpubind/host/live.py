@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Optional, Union
 
-from gpubind.answers import may
+from gpubind.files import Tree
+from gpubind.files.live import LiveTree
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrusted, plan_variables, shipped_liblist
 from gpubind.host.directories import list_file_in_force, untrusted, untrusted_variables
 from gpubind.model import HostPath, Missing
-from gpubind.tree import Tree
-from gpubind.tree.live import LiveTree
+from gpubind.model.answers import may
 
 
 class LiveHost(Host):
@@ -54,8 +54,8 @@ class LiveHost(Host):
         return os.environ if self.task is None else self.task
 
     def as_user(self, name: str) -> Host:
+        from gpubind.files.permitted import PermittedTree
         from gpubind.host.users import identity_of
-        from gpubind.tree.permitted import PermittedTree
 
         identity = identity_of(name, self.dev)
         host = copy(self)

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Optional, Union
 
-from gpubind.answers import could_not_look, exists
-from gpubind.data import HOSTS, read_data
 from gpubind.errors import UsageError, in_file, one_of
+from gpubind.files.regular_files import read_regular
 from gpubind.host.base import Host, ListFile
-from gpubind.host.files import read_regular
-from gpubind.verb import verb
+from gpubind.model.answers import could_not_look, exists
+from gpubind.model.data import HOSTS, read_data
+from gpubind.model.verb import verb
 
 FILE_LIMIT = 1 << 20
 
@@ -39,11 +39,11 @@ def open_host(
         what = "--root and --dev-root cannot be used with --host"
         raise UsageError("host-with-root", what, why="a record has the roots that it was made with")
     host = os.fspath(host)
-    from gpubind.formats.record import SIZE_LIMIT, parse_record
+    from gpubind.formats.text.record import SIZE_LIMIT, parse_record
     from gpubind.host.recorded import RecordedHost
 
     if host in HOSTS:
-        return RecordedHost(parse_record(read_data(f"data/hosts/{host}.json")), host, environ)
+        return RecordedHost(parse_record(read_data(f"model/data/hosts/{host}.json")), host, environ)
     if not exists(host) and "/" not in host:
         why = "there is no such file, and no record of that name ships"
         raise UsageError("unknown-host", f"unknown host `{host}`", why=why, hint=one_of(HOSTS, host))
@@ -52,12 +52,12 @@ def open_host(
 
 
 def read_listfile(path: str) -> ListFile:
-    """The list file that the user named with --list."""
+    """Return the list file that the user named with --list."""
     return ListFile(path, read_file(path, FILE_LIMIT), shipped=False)
 
 
 def read_file(path: str, limit: int) -> bytes:
-    """The bytes of a file that the user named. Errors: `HostReadError` (code `unreadable-file`)."""
+    """Return the bytes of a file that the user named. Errors: `HostReadError` (code `unreadable-file`)."""
     try:
         return read_regular(path, limit)
     except (OSError, ValueError) as error:

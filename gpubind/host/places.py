@@ -1,12 +1,13 @@
 """Where a survey looks: each place where a driver, its devices or a site's configuration may be.
 
-The directories of libraries and programs are those of the search (`gpubind/layouts.py`).
+The directories of libraries and programs are those of the search (`gpubind/model/layouts.py`).
 """
 
 from __future__ import annotations
 
-from gpubind.arch import WITH_DRIVERS
-from gpubind.layouts import (
+from gpubind.files import Tree
+from gpubind.model.arch import WITH_DRIVERS
+from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
     ROCM_LIBRARIES,
     STARTER_PREFIXES,
@@ -14,7 +15,6 @@ from gpubind.layouts import (
     amdgpu_directories,
     library_directories,
 )
-from gpubind.tree import Tree
 
 BELOW_LIBRARIES = (*SUBDIRECTORIES, "nvidia/wine", "libglvnd")
 """Below each directory of libraries; the first is that directory itself."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional, Union
 
-from gpubind.answers import may, real_path
-from gpubind.budget import current
+from gpubind.files.trust import acts_as_root, writable_by_others
 from gpubind.host.base import RunResult
-from gpubind.host.trust import acts_as_root, writable_by_others
-from gpubind.memo.asked import cannot_sign
 from gpubind.model import Missing
+from gpubind.model.answers import may, real_path
+from gpubind.model.budget import current
+from gpubind.observe import cannot_sign
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -27,7 +27,7 @@ KILL_S = 1.0
 
 
 def find_program(name: str) -> Union[str, Missing]:
-    """The program *name* in the standard directories, by its real path.
+    """Return the program *name* in the standard directories, by its real path.
 
     Missing (`absent`) if it is nowhere; for root also (`forbidden`) if someone else could change it.
     """
@@ -41,7 +41,7 @@ def find_program(name: str) -> Union[str, Missing]:
 
 
 def run_program(argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
-    """What the program `argv[0]` of the standard directories prints, and its status, in bounded time and memory.
+    """Return what the program `argv[0]` of the standard directories prints, and its status, in bounded time and memory.
 
     It reads nothing, and has no environment but a PATH and the C locale. One that does not end within *timeout_s*
     seconds, or that prints without end, is killed with all that it has started.
@@ -114,7 +114,7 @@ def wait_for(process: Popen[bytes], timeout_s: float, meanwhile: Callable[[], No
 
 
 def _answer(process: Popen[bytes], name: str, timeout_s: float) -> Union[RunResult, Missing]:
-    """What *process* has printed when it has ended; Missing if it does not end in time, or prints too much."""
+    """Return what *process* has printed when it has ended; Missing if it does not end in time, or prints too much."""
     import selectors
     import time
 

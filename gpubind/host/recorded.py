@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
-from functools import cached_property
 from typing import Optional, Union
 
-from gpubind.formats.record import Record
+from gpubind.files import Tree
+from gpubind.files.recorded import RecordedTree
+from gpubind.formats.text.record import Record
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, plan_variables, shipped_liblist
 from gpubind.model import Missing
-from gpubind.tree import Tree
-from gpubind.tree.recorded import RecordedTree
 
 
 class RecordedHost(Host):
@@ -31,12 +29,6 @@ class RecordedHost(Host):
         self.identity = Identity(record.euid, record.groups)
         self._lists = {entry.name: entry for entry in record.lists}
         self._runs = {run.argv: run for run in record.runs}
-
-    @cached_property
-    def lenient(self) -> Host:
-        host = copy(self)
-        host.driver, host.dev = self.driver.lenient, self.dev.lenient
-        return host
 
     def liblist(self, name: str) -> ListFile:
         entry = self._lists.get(name)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 
-from gpubind.formats.glibc import CONVERTERS, PROGRAMS, is_member
-from gpubind.formats.ldcache import LdCache
-from gpubind.formats.nvidia_cli import list_argv
+from gpubind.files.ldcache import LD_CACHE_PATH, read_ldcache
+from gpubind.files.ldsoconf import read_ldsoconf
+from gpubind.formats.driver.nvidia_cli import list_argv
+from gpubind.formats.elf.glibc import CONVERTERS, PROGRAMS, is_member
+from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host.base import MPS_PIPE_DIRECTORY, ROCM_PATH, Host
 from gpubind.host.places import (
     BELOW_LIBRARIES,
@@ -22,8 +24,6 @@ from gpubind.host.places import (
 )
 from gpubind.host.surveyed import CPUINFO, GROUPS, SurveyedHost, SurveyedTree
 from gpubind.model import Missing
-from gpubind.tree.ldcache import LD_CACHE_PATH, read_ldcache
-from gpubind.tree.ldsoconf import read_ldsoconf
 
 RUN_TIMEOUT_S = 30.0
 DEPTH_LIMIT = 8
@@ -76,7 +76,7 @@ class _Survey:
         for directory in dict.fromkeys(libraries):
             for sub in BELOW_LIBRARIES:
                 self.list(f"{directory.rstrip('/')}/{sub}".rstrip("/") or "/", all_facts=directory != "/" or sub != "")
-        on_path = [path for path in host.environ.get("PATH", "").split(":") if path.startswith("/")]
+        on_path = [path for path in host.variable("PATH").split(":") if path.startswith("/")]
         for directory in dict.fromkeys((*PROGRAM_DIRECTORIES, *on_path)):
             self.list(directory)
         self.list("/dev")
@@ -85,12 +85,12 @@ class _Survey:
         self._pci_devices()
         for directory in WHOLE_DIRECTORIES:
             self.walk(directory)
-        mps = host.environ.get(MPS_PIPE_DIRECTORY, "")
+        mps = host.variable(MPS_PIPE_DIRECTORY)
         if mps.startswith("/"):
             self.walk(mps)
         self._drm_devices()
         releases = [f"/opt/{name}" for name in self.list("/opt") if name.startswith("rocm")]
-        asked = host.environ.get(ROCM_PATH, "")
+        asked = host.variable(ROCM_PATH)
         for directory in (*releases, *((asked,) if asked.startswith("/") else ())):
             for sub in BELOW_ROCM:
                 self.list(f"{directory}/{sub}", all_facts=True)
@@ -161,7 +161,7 @@ class _Survey:
                 self.walk(path, depth + 1)
 
     def list(self, directory: str, all_facts: bool = False) -> tuple[str, ...]:
-        """The names in *directory*, with facts of those that matter."""
+        """Return the names in *directory*, with facts of those that matter."""
         real = self.tree.resolve(directory)
         names = self.tree.names(directory)
         if not isinstance(real, Missing) and names:

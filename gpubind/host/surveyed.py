@@ -12,15 +12,22 @@ from copy import copy
 from functools import cached_property
 from typing import Optional, TypeVar, Union
 
-from gpubind.answers import ABSENT
-from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf, parse_ident
-from gpubind.formats.record import Record, RecordedDirectory, RecordedEntry, RecordedList, RecordedRoot, RecordedRun
-from gpubind.formats.stub import STUBBED
+from gpubind.files import Tree
+from gpubind.files.ldcache import LD_CACHE_LIMIT, LD_CACHE_PATH
+from gpubind.files.tree import TEXT_LIMIT
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
+from gpubind.formats.elf.stub import STUBBED
+from gpubind.formats.text.record import (
+    Record,
+    RecordedDirectory,
+    RecordedEntry,
+    RecordedList,
+    RecordedRoot,
+    RecordedRun,
+)
 from gpubind.host.base import LIST_FILES, Host, ListFile, RunResult
 from gpubind.model import Missing, Stat
-from gpubind.tree import Tree
-from gpubind.tree.base import TEXT_LIMIT
-from gpubind.tree.ldcache import LD_CACHE_LIMIT, LD_CACHE_PATH
+from gpubind.model.answers import ABSENT
 
 GPU_NAME = re.compile(
     r"nvidia|cuda|nvcuvid|nvoptix|nvcu|nvrm|nvos|nvsci|nvsoc|nvtegra|nvngx|nv-fabric|^lib(EGL|GL|OpenGL|OpenCL|vdpau)"
@@ -69,7 +76,7 @@ class _Kept:
         self.entries.setdefault(parent or "/", {})[name] = entry
 
     def directories(self) -> dict[str, RecordedDirectory]:
-        """The same by directory. Of one that is listed, a name that is not there needs no word."""
+        """Return the same by directory. Of one that is listed, a name that is not there needs no word."""
         made = {}
         for path in sorted({*self.entries, *self.listings}):
             names, entries = self.listings.get(path), self.entries.get(path, {})
@@ -84,7 +91,7 @@ class _Kept:
 
 
 def is_in_a_home(path: str) -> bool:
-    """Whether *path* lies in somebody's home, and so names them."""
+    """Return whether *path* lies in somebody's home, and so names them."""
     return _HOME.match(path) is not None
 
 
@@ -106,7 +113,7 @@ class SurveyedTree(Tree):
         return made
 
     def recorded(self) -> RecordedRoot:
-        """What was asked so far, as a record keeps it."""
+        """Return what was asked so far, as a record keeps it."""
         return RecordedRoot(self.root, self._kept.directories())
 
     def look_at(self, path: str, *, text: bool = False, elf: bool = False) -> None:
@@ -190,7 +197,7 @@ class SurveyedTree(Tree):
         return answer
 
     def _body(self, path: str) -> Union[bytes, Missing]:
-        """What a record keeps of the bytes of *path*: all of a small text, less of what names people."""
+        """Return what a record keeps of the bytes of *path*: all of a small text, less of what names people."""
         if path == self.lenient.resolve(GROUPS):
             return self._groups(self._tree.read(path))
         if path == self.lenient.resolve(LD_CACHE_PATH):
@@ -209,7 +216,7 @@ class SurveyedTree(Tree):
         return body
 
     def _groups(self, body: Union[bytes, Missing]) -> Union[bytes, Missing]:
-        """The names of the groups that own device nodes, without their members."""
+        """Return the names of the groups that own device nodes, without their members."""
         if isinstance(body, Missing):
             return body
         dev, gids = self._tree.lenient, set()
@@ -264,12 +271,6 @@ class SurveyedHost(Host):
         host._begin()
         return host
 
-    @property
-    def lenient(self) -> Host:
-        host = copy(self)
-        host.driver, host.dev = self.driver.lenient, self.dev.lenient
-        return host
-
     def liblist(self, name: str) -> ListFile:
         return self._lists[name]
 
@@ -307,5 +308,5 @@ class SurveyedHost(Host):
 
 
 def _without_homes(value: str) -> str:
-    """*value* without the parts of a search path that lie in somebody's home."""
+    """Return *value* without the parts of a search path that lie in somebody's home."""
     return ":".join(part for part in value.split(":") if not is_in_a_home(part))

@@ -6,9 +6,9 @@ import os
 import pwd
 
 from gpubind.errors import UsageError
+from gpubind.files import Tree
 from gpubind.host.base import Identity
-from gpubind.memo.asked import cannot_sign
-from gpubind.tree import Tree
+from gpubind.observe import cannot_sign
 
 
 def identity_of(name: str, tree: Tree) -> Identity:

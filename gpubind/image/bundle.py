@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from gpubind.answers import is_directory, is_file, may
-from gpubind.blob.base import closed_on_error
 from gpubind.errors import HostReadError, UnseenError, in_file
-from gpubind.formats.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
+from gpubind.files.blob import closed_on_error
+from gpubind.files.live import LiveTree
+from gpubind.formats.archive.bundle import SIZE_LIMIT, Bundle, absolute, parse_bundle
 from gpubind.host.open import read_file
 from gpubind.image.facts import Image, read_image
-from gpubind.tree.live import LiveTree
+from gpubind.model.answers import is_directory, is_file, may
 
 CONFIG = "config.json"
 _SYSTEM = ("usr", "bin", "etc")
@@ -18,7 +18,7 @@ _SYSTEM = ("usr", "bin", "etc")
 
 
 def is_bundle(directory: str) -> bool:
-    """Whether *directory* is a bundle, by what it has at its top."""
+    """Return whether *directory* is a bundle, by what it has at its top."""
     if not is_file(f"{directory}/{CONFIG}"):
         return False
     return not any(is_directory(f"{directory}/{name}") for name in _SYSTEM)

@@ -1,6 +1,6 @@
 """Which versions of CUDA an image has: the toolkit, its configuration, and what pip, conda, Spack and EasyBuild put in.
 
-Fixed places are listed, and the names of files tell; of the frameworks in `gpubind.cuda` a file that they are built
+Fixed places are listed, and the names of files tell; of the frameworks in `model/cuda.py` a file that they are built
 with, or what their libraries are linked with. Nothing is searched. A Python environment or conda's is looked for in the
 prefixes of PATH and in those where images have them.
 """
@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Literal, Optional
 
-from gpubind.cuda import Framework, frameworks
-from gpubind.formats.cuda_packages import (
+from gpubind.files import Tree
+from gpubind.formats.driver.cuda_packages import (
     cuda_of_conda,
     cuda_of_digits,
     cuda_of_easybuild,
@@ -23,10 +23,10 @@ from gpubind.formats.cuda_packages import (
     cuda_of_spack,
     cuda_of_wheel,
 )
-from gpubind.formats.require import version_key
-from gpubind.ldso.python import site_packages
+from gpubind.formats.driver.require import version_key
+from gpubind.loader.python import site_packages
 from gpubind.model import ImageCuda, Missing
-from gpubind.tree import Tree
+from gpubind.model.cuda import Framework, frameworks
 
 PREFIXES = (
     *("/usr", "/usr/local", "/opt", "/conda", "/miniconda3", "/venv", "/.venv", "/app/.venv", "/app/venv"),
@@ -46,7 +46,7 @@ Find = Callable[[str], object]
 
 
 def read_cuda(tree: Tree, variable: Optional[str], path: str, find: Find) -> tuple[ImageCuda, ...]:
-    """What is there, the newest first; of equal versions of one origin, the first that is found.
+    """Return what is there, the newest first; of equal versions of one origin, the first that is found.
 
     *variable* is the value of CUDA_VERSION in the image's environment, *path* that of PATH.
     """
@@ -54,7 +54,7 @@ def read_cuda(tree: Tree, variable: Optional[str], path: str, find: Find) -> tup
 
 
 def newest_first(found: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
-    """*found* by version; of equal ones of one origin, the first."""
+    """Return *found* by version; of equal ones of one origin, the first."""
     first: dict[tuple[tuple[int, ...], str], ImageCuda] = {}
     for cuda in found:
         first.setdefault((version_key(cuda.version)[:2], cuda.origin), cuda)
@@ -62,7 +62,7 @@ def newest_first(found: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
 
 
 def cuda_below(tree: Tree, prefixes: Iterable[str], find: Find) -> Iterator[ImageCuda]:
-    """What Python's packages and conda's records in *prefixes* tell."""
+    """Yield what Python's packages and conda's records in *prefixes* tell."""
     for prefix in prefixes:
         yield from cuda_of_packages(tree, _each_once(tree, site_packages(tree, prefix)), find)
         yield from cuda_of_records(tree, prefix)
@@ -81,7 +81,7 @@ def cuda_of_packages(tree: Tree, directories: Iterable[str], find: Find) -> Iter
 
 
 def cuda_of_records(tree: Tree, prefix: str) -> Iterator[ImageCuda]:
-    """What conda's records in *prefix* tell."""
+    """Return what conda's records in *prefix* tell."""
     return _named(tree, f"{prefix}/conda-meta", cuda_of_conda, "conda")
 
 
@@ -92,7 +92,7 @@ def packages_of(tree: Tree, path: str) -> tuple[str, ...]:
 
 
 def framework_libraries(tree: Tree, packages: str, framework: Framework) -> tuple[str, ...]:
-    """The libraries of *framework* in the directory *packages*."""
+    """Return the libraries of *framework* in the directory *packages*."""
     return tuple(path for pattern in framework.libraries for path in _matching(tree, packages, pattern))
 
 
@@ -112,13 +112,13 @@ def wheels_with(tree: Tree, path: str, soname: str) -> Optional[str]:
 
 
 def version_in(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
-    """The version that the file *path* starts with, behind *prefix*."""
+    """Return the version that the file *path* starts with, behind *prefix*."""
     match = re.match(prefix + r"([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})", tree.text(path) or "")
     return match.group(1) if match else None
 
 
 def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
-    """What the toolkit and the image's configuration, Spack and EasyBuild tell."""
+    """Yield what the toolkit and the image's configuration, Spack and EasyBuild tell."""
     toolkit = _toolkit(tree)
     if toolkit:
         yield ImageCuda(toolkit, "toolkit", "/usr/local/cuda")
@@ -133,7 +133,7 @@ def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
 def _named(
     tree: Tree, directory: str, cuda_of: Callable[[str], Optional[str]], origin: Literal["conda", "spack", "easybuild"]
 ) -> Iterator[ImageCuda]:
-    """What the names in *directory* tell."""
+    """Yield what the names in *directory* tell."""
     for name in tree.names(directory):
         version = cuda_of(name)
         if version:
@@ -141,7 +141,7 @@ def _named(
 
 
 def _toolkit(tree: Tree) -> Optional[str]:
-    """The CUDA version that the toolkit in the image says of itself."""
+    """Return the CUDA version that the toolkit in the image says of itself."""
     try:
         version = json.loads(tree.text("/usr/local/cuda/version.json") or "null")["cuda"]["version"]
     except (ValueError, TypeError, KeyError, RecursionError):  # not there, or not as NVIDIA writes it: it says nothing
@@ -179,7 +179,7 @@ def _built_for(tree: Tree, packages: str, framework: Framework) -> Optional[Imag
 
 
 def _matching(tree: Tree, directory: str, pattern: str) -> Iterator[str]:
-    """The paths below *directory* that match *pattern*, whose components may have a `*`."""
+    """Yield the paths below *directory* that match *pattern*, whose components may have a `*`."""
     head, _, rest = pattern.partition("/")
     for name in tree.names(directory):
         if fnmatchcase(name, head):
@@ -203,7 +203,7 @@ def _spack_directories(tree: Tree) -> Iterator[str]:
 
 
 def _each_once(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
-    """Those of *directories* that are there, without links to one of them; no more than the limit."""
+    """Yield those of *directories* that are there, without links to one of them; no more than the limit."""
     seen: dict[str, None] = {}
     for directory in directories:
         real = tree.resolve(directory)

@@ -12,23 +12,23 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Optional, cast
 
-from gpubind.arch import Architecture
-from gpubind.blob.base import FileBlob, closed_on_error
-from gpubind.budget import tell
 from gpubind.errors import HostReadError, NotStoredError, UsageError, in_file
-from gpubind.formats.engine_messages import is_absence, parse_reason
-from gpubind.formats.oci import DOCUMENT_LIMIT, parse_inspected
+from gpubind.files.blob import FileBlob, closed_on_error
+from gpubind.files.overlay import Layer, OverlayTree
+from gpubind.files.trust import obeyed_environ
+from gpubind.formats.archive.oci import DOCUMENT_LIMIT, parse_inspected
+from gpubind.formats.text.engine_messages import is_absence, parse_reason
 from gpubind.host.programs import find_program, start_program, wait_for
-from gpubind.host.trust import obeyed_environ
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath, Missing
-from gpubind.tree.overlay import Layer, OverlayTree
+from gpubind.model.arch import Architecture
+from gpubind.model.budget import tell
 
 if TYPE_CHECKING:
     from typing import IO
 
-    from gpubind.tree.opened import OpenedTree
+    from gpubind.files.opened import OpenedTree
 
 Store = Literal["podman", "docker"]
 
@@ -58,7 +58,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 
 
 def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> Image:
-    """The image *name* in *store*; of several, the one for *arch*.
+    """Return the image *name* in *store*; of several, the one for *arch*.
 
     Errors: `UsageError` (`bad-image-name`), `HostReadError` (`no-image-store` without the program, `image-store` for
     what it says: no daemon, no permission), `NotStoredError` (`image-store`), and those of `open_archive`.
@@ -103,7 +103,7 @@ def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Image
 
 
 def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
-    """What the program of *store* prints for *words*, or nothing where it prints *into* a file.
+    """Return what the program of *store* prints for *words*, or nothing where it prints *into* a file.
 
     Errors: `HostReadError` (codes `no-image-store`, `image-store`), `NotStoredError`.
     """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpubind.formats.shell import Exports, parse_exports
+from gpubind.files import Tree
+from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.model import Missing
-from gpubind.tree import Tree
 
 ENVIRONMENT = "/.singularity.d/env"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -18,7 +18,7 @@ FILES_LIMIT, BYTES_LIMIT = 64, 2 << 20
 
 
 def read_environment(tree: Tree) -> Exports:
-    """What the image's environment files set, in the order in which Apptainer reads them; read and never run.
+    """Return what the image's environment files set, in the order in which Apptainer reads them; read and never run.
 
     Every file counts but Singularity's own. PATH is repaired where Apptainer repairs it.
     """
@@ -43,13 +43,13 @@ def read_environment(tree: Tree) -> Exports:
 
 
 def _completed(path: str) -> str:
-    """*path* with the directories of the default PATH that it lacks."""
+    """Return *path* with the directories of the default PATH that it lacks."""
     directories = path.split(":") if path else []
     return ":".join([*directories, *(d for d in DEFAULT_PATH.split(":") if d not in directories)])
 
 
 def of_interest(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What *exports* says of the variables that concern a plan, and which of them it does not know.
+    """Return what *exports* says of the variables that concern a plan, and which of them it does not know.
 
     Singularity's own files export PATH and LD_LIBRARY_PATH, whoever has set them.
     """

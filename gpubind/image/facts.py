@@ -6,20 +6,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
-from gpubind.answers import ABSENT
-from gpubind.arch import architecture
 from gpubind.errors import FormatError, HostReadError
-from gpubind.formats.elf import ElfIdent, NotElf
+from gpubind.files import Tree, glob
+from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
+from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.image.cuda import read_cuda, version_in
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
-from gpubind.ldso.loader import LIBC, Loader
-from gpubind.ldso.versions import newest
+from gpubind.loader.loader import LIBC, Loader
+from gpubind.loader.versions import newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
-from gpubind.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
-from gpubind.tree import Tree, glob
+from gpubind.model.answers import ABSENT
+from gpubind.model.arch import architecture
 
 if TYPE_CHECKING:
-    from gpubind.formats.bundle import Bundle
+    from gpubind.formats.archive.bundle import Bundle
 
 SHELLS = ("/bin/sh", "/usr/bin/env", "/bin/busybox")
 COMPAT = tuple(
@@ -68,7 +68,7 @@ ROOT = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))
 
 
 def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optional[Mapping[str, str]] = None) -> Image:
-    """The facts of the image in *tree*.
+    """Return the facts of the image in *tree*.
 
     *env* is what its configuration sets (OCI `config.Env`), where it has one; else its environment files count.
     """
@@ -112,7 +112,7 @@ def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optio
 
 
 def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"], Optional[str], Optional[str]]:
-    """The C library of an image: family, version, architecture."""
+    """Return the C library of an image: family, version, architecture."""
     glibc = loader.glibc
     if glibc is not None and architecture(glibc.arch).bits == 32:
         shell = _shell(tree)
@@ -127,7 +127,7 @@ def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"],
 
 
 def _libc_fault(tree: Tree, loader: Loader) -> Optional[str]:
-    """What is called libc.so.6 where the loader looks, and why that is none."""
+    """Return what is called libc.so.6 where the loader looks, and why that is none."""
     for directory in dict.fromkeys(place.rpartition("/")[0] for place in loader.places(LIBC)):
         if LIBC in tree.names(directory):
             path = f"{directory}/{LIBC}"
@@ -143,7 +143,7 @@ def _libc_fault(tree: Tree, loader: Loader) -> Optional[str]:
 
 
 def _shell(tree: Tree) -> Optional[str]:
-    """The architecture of the image's shell."""
+    """Return the architecture of the image's shell."""
     idents = (tree.ident(shell) for shell in SHELLS)
     return next((ident.arch for ident in idents if isinstance(ident, ElfIdent)), None)
 
@@ -157,7 +157,7 @@ def _driver(tree: Tree, loader: Loader) -> Iterator[ImageLibrary]:
 
 
 def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
-    """The driver's library at *path*; None if there is none, or it is a stub, of a compat package, or empty.
+    """Return the driver's library at *path*; None if there is none, or it is a stub, of a compat package, or empty.
 
     Empty files are mount points that others left.
     """
@@ -169,7 +169,7 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
 
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
-    """Each compat libcuda that a program would find as libcuda.so.1 in its directory, once."""
+    """Yield each compat libcuda that a program would find as libcuda.so.1 in its directory, once."""
     for real in dict.fromkeys(tree.resolve(path) for path in _compat_paths(tree)[:COMPAT_LIMIT]):
         if isinstance(real, Missing):
             continue
@@ -187,7 +187,9 @@ def _compat_paths(tree: Tree) -> list[RootedPath]:
     for pattern in COMPAT:
         try:
             paths += glob(tree, pattern)
-        except FormatError as error:  # wide-glob
+        except FormatError as error:
+            if error.code != "wide-glob":
+                raise
             tree.unseen[pattern] = error.why
             break
     return paths

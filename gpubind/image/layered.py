@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Optional, Union
 
-from gpubind.answers import ABSENT
-from gpubind.arch import ARCHITECTURES
-from gpubind.blob.base import Blob, Bytes, Part
-from gpubind.blob.sparse import open_sparse
-from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.files.blob import Blob, BlobPart, Bytes
+from gpubind.files.opened import OpenedTree
+from gpubind.files.sparse import open_sparse
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
 from gpubind.image.layers import Directory, Entry, Layers
 from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.tree.opened import OpenedTree
+from gpubind.model.answers import ABSENT
+from gpubind.model.arch import ARCHITECTURES
 
 ELF_LIMIT = 8 << 20
 TEXT_LIMIT = 64 << 10
@@ -47,7 +47,7 @@ class Near:
         self._begun: set[int] = set()
 
     def read(self, path: str, entry: Entry) -> Optional[bytes]:
-        """The bytes of *entry*, which is at *path*; None if they are too many to be kept."""
+        """Return the bytes of *entry*, which is at *path*; None if they are too many to be kept."""
         if entry.size > ELF_LIMIT:
             return None
         if (entry.source, entry.offset) not in self._kept:
@@ -75,7 +75,7 @@ class Near:
                 self._size += len(data)
 
     def _files(self, directory: str, layers: Collection[int]) -> Iterator[Entry]:
-        """What of *directory*, in those *layers*, somebody may look into."""
+        """Yield what of *directory*, in those *layers*, somebody may look into."""
         found = self._layers.find(directory)
         for entry in found.children.values() if isinstance(found, Directory) else ():
             limit = TEXT_LIMIT if entry.ident is None else ELF_LIMIT
@@ -108,7 +108,7 @@ class LayeredTree(OpenedTree):
         if entry.sparse:
             return open_sparse(layer, entry.offset, label)
         data = self._near.read(path, entry) if self._near and (layer.restarts or layer.place) else None
-        return Part(layer, entry.offset, entry.size, label) if data is None else Bytes(data, label)
+        return BlobPart(layer, entry.offset, entry.size, label) if data is None else Bytes(data, label)
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         entry = self._layers.find(path)

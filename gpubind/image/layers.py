@@ -12,14 +12,14 @@ from functools import lru_cache
 from posixpath import normpath
 from typing import NamedTuple, Optional
 
-from gpubind.blob.base import Blob
-from gpubind.budget import LINKS_LIMIT, spend
 from gpubind.errors import FormatError
-from gpubind.formats.elf import ElfIdent, parse_ident
-from gpubind.formats.oci import OPAQUE, WHITEOUT
-from gpubind.formats.tar import TarHeader
+from gpubind.files.blob import Blob
+from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
+from gpubind.formats.archive.tar import TarHeader
+from gpubind.formats.elf.elf import ElfIdent, parse_ident
 from gpubind.image.tar import members
 from gpubind.model import FileKind
+from gpubind.model.budget import LINKS_LIMIT, spend
 
 STEPS_LIMIT = 10_000_000
 """Names in all the paths of all members, and what whiteouts walk over: one of 400,000 files has about 4 million."""
@@ -29,7 +29,7 @@ IDENT_SIZE = 20  # all that parse_ident wants of an ELF file
 PARENTS_KEPT = 4096
 
 
-class Listed(NamedTuple):
+class LayerListing(NamedTuple):
     """A member of a layer."""
 
     header: TarHeader
@@ -38,15 +38,15 @@ class Listed(NamedTuple):
     ident: Optional[ElfIdent]
 
 
-def listed(blob: Blob) -> Iterator[Listed]:
-    """The members of the layer in *blob*. Errors: `FormatError` (`bad-archive`, `image-bomb`), `BoundError`."""
+def listed(blob: Blob) -> Iterator[LayerListing]:
+    """Yield the members of the layer in *blob*. Errors: `FormatError` (`bad-archive`, `image-bomb`), `BoundError`."""
     for header, offset in members(blob):
         spend("entries")
         may_be_elf = header.kind == "file" and header.size >= IDENT_SIZE and not header.sparse
-        yield Listed(header, offset, _ident(blob.read_at(offset, IDENT_SIZE)) if may_be_elf else None)
+        yield LayerListing(header, offset, _ident(blob.read_at(offset, IDENT_SIZE)) if may_be_elf else None)
 
 
-def kept(found: Iterable[Listed]) -> list[Listed]:
+def kept(found: Iterable[LayerListing]) -> list[LayerListing]:
     """*found*, all of it, for later. Errors: as `listed`."""
     listing = []
     for one in found:
@@ -109,7 +109,7 @@ class Layers:
         self._steps = 0
         self._parents: dict[str, Optional[Directory]] = {}
 
-    def add(self, blob: Blob, found: Iterable[Listed]) -> None:
+    def add(self, blob: Blob, found: Iterable[LayerListing]) -> None:
         """Put the layer in *blob*, which has the members *found*, over the others.
 
         Errors: `FormatError` (`image-bomb`), and those of *found*.
@@ -133,7 +133,7 @@ class Layers:
                 self.root.describe(header, self._layer)
 
     def find(self, path: str) -> Optional[Entry]:
-        """What is at *path*, no parent of which is a link."""
+        """Return what is at *path*, no parent of which is a link."""
         entry: Optional[Entry] = self.root
         for name in path.split("/"):
             if name:
@@ -145,7 +145,7 @@ class Layers:
         """The number of the layer that is being added."""
         return len(self.blobs) - 1
 
-    def _put(self, head: str, name: str, member: Listed) -> None:
+    def _put(self, head: str, name: str, member: LayerListing) -> None:
         header, parent = member.header, self._parent(head)
         if parent is None:
             return
@@ -164,8 +164,8 @@ class Layers:
         spend("texts", len(name) + len(header.link))
         self._change(parent, name, new)
 
-    def _made(self, member: Listed) -> Entry:
-        """The entry of a member."""
+    def _made(self, member: LayerListing) -> Entry:
+        """Return the entry of a member."""
         header = member.header
         assert header.kind is not None and header.kind != "hardlink"
         new = Directory(self._layer) if header.kind == "dir" else Entry(header.kind, self._layer)

@@ -9,14 +9,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Optional, TypeVar
 
-from gpubind.answers import real_path
-from gpubind.arch import Architecture
-from gpubind.blob.base import Blob, closed_on_error
-from gpubind.blob.compressed import unpacked
-from gpubind.blob.verified import Verified, verify
 from gpubind.errors import FormatError, HostReadError, UsageError, in_file
-from gpubind.formats.magic import NOT_UNPACKED
-from gpubind.formats.oci import (
+from gpubind.files import Tree
+from gpubind.files.blob import Blob, closed_on_error
+from gpubind.files.compressed import unpacked
+from gpubind.files.live import LiveTree
+from gpubind.files.opened import OpenedTree
+from gpubind.files.verified import Verified, verify
+from gpubind.formats.archive.magic import NOT_UNPACKED
+from gpubind.formats.archive.oci import (
     DOCUMENT_LIMIT,
     INDEX_TYPES,
     MANIFEST_TYPES,
@@ -30,11 +31,10 @@ from gpubind.formats.oci import (
 )
 from gpubind.image.facts import Image, read_image
 from gpubind.image.layered import LayeredTree
-from gpubind.image.layers import Layers, Listed, kept, listed
+from gpubind.image.layers import LayerListing, Layers, kept, listed
 from gpubind.model import HostPath, ImageKind, Missing
-from gpubind.tree import Tree
-from gpubind.tree.live import LiveTree
-from gpubind.tree.opened import OpenedTree
+from gpubind.model.answers import real_path
+from gpubind.model.arch import Architecture
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Blobs:
         self.tree.close()
 
     def has(self, path: str) -> bool:
-        """Whether there is a regular file *path*."""
+        """Return whether there is a regular file *path*."""
         found = self.tree.find("/" + path)
         return not isinstance(found, Missing) and found.stat.kind == "file"
 
@@ -68,7 +68,7 @@ class Blobs:
         return self.parsed(descriptor.path, parse, descriptor)
 
     def parsed(self, path: str, parse: Callable[[bytes], T], wanted: Optional[OciDescriptor] = None) -> T:
-        """The document *path*. Errors: `FormatError` (`bad-oci`): not there, too large, not what is *wanted*."""
+        """Return the document *path*. Errors: `FormatError` (`bad-oci`): not there, too large, not what is *wanted*."""
         data = self.tree.read("/" + path, DOCUMENT_LIMIT)
         if isinstance(data, Missing):
             raise _malformed(str(data), path, self.label)
@@ -79,7 +79,7 @@ class Blobs:
             return parse(data)
 
     def layer(self, path: str, wanted: Optional[OciDescriptor]) -> Blob:
-        """The layer *path*, as it is there; nothing of it is read yet. Errors: as `parsed`.
+        """Return the layer *path*, as it is there; nothing of it is read yet. Errors: as `parsed`.
 
         The digest of a layer that is not packed is left alone: all of it would have to be read, and a part is needed.
         """
@@ -101,7 +101,7 @@ class Blobs:
 
 
 def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -> Image:
-    """The image in the OCI layout directory *path*, called *label*. Errors: as `open_archive`."""
+    """Return the image in the OCI layout directory *path*, called *label*. Errors: as `open_archive`."""
     blobs, root = Blobs(LiveTree(path), path), HostPath(real_path(path))
     image = closed_on_error(blobs, lambda: _from_index(blobs, root, label, "oci-layout", tag, arch))
     blobs.tree.close()  # the layers are files that stay open
@@ -181,7 +181,7 @@ def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[
     index = Layers()
     opened = {path: blobs.layer(path, wanted) for path, wanted in layers}
     unread = iter(sorted(opened, key=lambda path: opened[path].place))
-    read: dict[str, tuple[Blob, Iterable[Listed]]] = {}
+    read: dict[str, tuple[Blob, Iterable[LayerListing]]] = {}
     for path, _ in layers:
         while path not in read:
             following = next(unread, path)  # a layer that comes twice is read twice
@@ -191,8 +191,8 @@ def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[
     return LayeredTree(index, root)
 
 
-def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Listed]]:
-    """What the layer *blob* unpacks to, and its members; the last tells whether the digest is right.
+def _read_layer(blob: Blob) -> tuple[Blob, Iterator[LayerListing]]:
+    """Yield what the layer *blob* unpacks to, and its members; the last tells whether the digest is right.
 
     Errors: `HostReadError` (code `unsupported-image`); those of `listed`, of `Verified.finish`.
     """
@@ -202,7 +202,7 @@ def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Listed]]:
             raise _unsupported(f"a layer is compressed with {compression}; gzip and zstd can be read", blob.label)
     plain = unpacked(blob)
 
-    def members() -> Iterator[Listed]:
+    def members() -> Iterator[LayerListing]:
         yield from listed(plain)
         if plain is not blob and isinstance(blob, Verified):
             blob.finish()
@@ -211,7 +211,7 @@ def _read_layer(blob: Blob) -> tuple[Blob, Iterator[Listed]]:
 
 
 def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDescriptor]:
-    """The manifests among *descriptors*, and in the indexes among them, in their order."""
+    """Return the manifests among *descriptors*, and in the indexes among them, in their order."""
     found = []
     todo = [(descriptor, 0) for descriptor in reversed(descriptors)]
     opened = 0
@@ -229,7 +229,7 @@ def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDe
 
 
 def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str) -> OciDescriptor:
-    """The first for Linux on *arch*; else the first for Linux: check says what is wrong with it."""
+    """Return the first for Linux on *arch*; else the first for Linux: check says what is wrong with it."""
     linux = [manifest for manifest in manifests if manifest.os in (None, "linux")]
     if not linux:
         platforms = sorted({f"{manifest.os}/{manifest.arch}" for manifest in manifests})
@@ -238,7 +238,7 @@ def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str)
 
 
 def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
-    """The one of *images* that *tag* names; without a tag the only one."""
+    """Return the one of *images* that *tag* names; without a tag the only one."""
     if not images:
         raise _malformed("no image is in it", "byte 0", label)
     known = [name for names in tags for name in names]
@@ -257,7 +257,7 @@ def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[
 
 
 def _names(name: str, tag: str) -> bool:
-    """Whether *tag* means *name*: the same, or without the registry, or without `:latest`, or the tag alone."""
+    """Return whether *tag* means *name*: the same, or without the registry, or without `:latest`, or the tag alone."""
     return any(said == tag or said.endswith((f"/{tag}", f":{tag}")) for said in (name, re.sub(":latest$", "", name)))
 
 

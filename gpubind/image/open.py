@@ -7,15 +7,15 @@ import re
 import stat
 from typing import Optional, Union
 
-from gpubind.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
-from gpubind.arch import Architecture, architecture
-from gpubind.blob.base import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.errors import FormatError, HostReadError, UnseenError, UsageError, like
-from gpubind.formats.magic import meaning_of
+from gpubind.files.blob import WHAT, FileBlob, closed_on_error, open_blob
+from gpubind.files.live import LiveTree
+from gpubind.formats.archive.magic import meaning_of
 from gpubind.image.facts import Image, read_image
 from gpubind.model import HostPath, ImageKind
-from gpubind.tree.live import LiveTree
-from gpubind.verb import verb
+from gpubind.model.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
+from gpubind.model.arch import Architecture, architecture
+from gpubind.model.verb import verb
 
 ACCEPTED = (
     "a directory, an OCI bundle, a SIF file, an OCI layout, an archive of `docker save` or `podman save`, podman:NAME, "
@@ -112,7 +112,7 @@ def _open_file(path: str, label: str, kind: Optional[ImageKind], tag: Optional[s
 def _read_file(
     blob: FileBlob, path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
 ) -> Image:
-    from gpubind.blob.compressed import GZIP_MAGIC, ZSTD_MAGIC
+    from gpubind.files.compressed import GZIP_MAGIC, ZSTD_MAGIC
 
     root = HostPath(real_path(path))
     head = blob.read_at(0, HEAD_SIZE)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gpubind.blob.base import FileBlob, Part
 from gpubind.errors import HostReadError, in_file
-from gpubind.formats.sif import (
+from gpubind.files import Tree
+from gpubind.files.blob import BlobPart, FileBlob
+from gpubind.formats.archive.sif import (
     DATA_OCI_ROOT_INDEX,
     DESCRIPTOR_SIZE,
     HEADER_SIZE,
@@ -14,13 +15,12 @@ from gpubind.formats.sif import (
     primary_partition,
 )
 from gpubind.model import HostPath
-from gpubind.tree import Tree
 
 ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
 
 
 def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
-    """The files of the SIF file in *blob*. An overlay that is stored beside them is not looked at.
+    """Return the files of the SIF file in *blob*. An overlay that is stored beside them is not looked at.
 
     Errors: `FormatError` (`bad-sif`, `bad-squashfs`), `HostReadError` (`encrypted-image`, `unsupported-image`).
     """
@@ -43,7 +43,7 @@ def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
         raise _unsupported(blob.label, (partition,))
     from gpubind.image.squashfs import SquashfsTree
 
-    return SquashfsTree(Part(blob, partition.offset, partition.size), root)
+    return SquashfsTree(BlobPart(blob, partition.offset, partition.size), root)
 
 
 def _unsupported(label: str, descriptors: tuple[SifDescriptor, ...]) -> HostReadError:

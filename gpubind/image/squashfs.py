@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Union
 
-from gpubind.answers import ABSENT
-from gpubind.blob.base import Blob
-from gpubind.blob.compressed import missing_package
-from gpubind.budget import spend
 from gpubind.errors import HostReadError, in_file
-from gpubind.formats.squashfs import (
+from gpubind.files.blob import Blob
+from gpubind.files.compressed import missing_package
+from gpubind.files.opened import OpenedTree
+from gpubind.formats.archive.squashfs import (
     PACKAGES,
     SUPERBLOCK_SIZE,
     File,
@@ -25,7 +24,8 @@ from gpubind.formats.squashfs import (
     unpacker,
 )
 from gpubind.model import HostPath, Missing, RootedPath, Stat
-from gpubind.tree.opened import OpenedTree
+from gpubind.model.answers import ABSENT
+from gpubind.model.budget import spend
 
 
 class SquashfsTree(OpenedTree):
@@ -59,7 +59,7 @@ class SquashfsTree(OpenedTree):
         if inode.kind != "file":
             return Missing("unreadable", f"a {inode.kind}")
         with in_file(self._label):
-            return _File(File(self._image, inode), label or self._label)
+            return _SquashfsFile(File(self._image, inode), label or self._label)
 
     def _inode(self, path: str) -> Union[Inode, Missing]:
         found = self._inodes.get(path)
@@ -72,7 +72,7 @@ class SquashfsTree(OpenedTree):
         return found
 
     def _listing(self, path: str) -> Union[dict[str, int], Missing]:
-        """The names in directory *path*, with the references of their inodes."""
+        """Return the names in directory *path*, with the references of their inodes."""
         found = self._names.get(path)
         if found is None:
             inode = self._inode(path)
@@ -104,7 +104,7 @@ class SquashfsTree(OpenedTree):
         return names if isinstance(names, Missing) else tuple(names)
 
 
-class _File(Blob):
+class _SquashfsFile(Blob):
     """A regular file in the image."""
 
     def __init__(self, file: File, label: str) -> None:

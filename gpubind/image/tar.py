@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpubind.blob.base import Blob
 from gpubind.errors import FormatError
-from gpubind.formats.tar import BLOCK, RECORD_LIMIT, TarHeader, completed, parse_pax, parse_tar_header
+from gpubind.files.blob import Blob
+from gpubind.formats.archive.tar import BLOCK, RECORD_LIMIT, TarHeader, completed, parse_pax, parse_tar_header
 
 RECORDS_LIMIT = 16  # before one member; tar writes up to three
 SPARSE_LIMIT = 4096  # blocks of one file's map
@@ -22,7 +22,7 @@ class Member(NamedTuple):
 
 
 def members(archive: Blob) -> Iterator[Member]:
-    """What is in *archive*, in its order, each as the records before it say.
+    """Yield what is in *archive*, in its order, each as the records before it say.
 
     Errors: `FormatError` (code `bad-archive`) with the byte offset in the archive.
     """
@@ -63,7 +63,7 @@ def members(archive: Blob) -> Iterator[Member]:
 
 
 def _said(record: TarHeader, body: bytes) -> dict[str, str]:
-    """What a record says of the next member, in pax's words."""
+    """Return what a record says of the next member, in pax's words."""
     if len(body) < record.stored:
         raise _damaged("truncated record", 0)
     if record.record == "pax":
@@ -77,7 +77,7 @@ def _behind(offset: int, size: int) -> int:
 
 
 def _behind_map(archive: Blob, offset: int) -> int:
-    """Where the data of a GNU sparse file starts: behind blocks that say whether another one follows."""
+    """Return where the data of a GNU sparse file starts: behind blocks that say whether another one follows."""
     for _ in range(SPARSE_LIMIT):
         block = archive.read_at(offset, BLOCK)
         offset += BLOCK

@@ -47,7 +47,7 @@ class Unfinished:
 
 
 def is_on() -> bool:
-    """Whether anything is kept: the user may turn it off, and a program with rights of others keeps nothing."""
+    """Return whether anything is kept: the user may turn it off, and a program with rights of others keeps nothing."""
     said = os.environ.get(SWITCH, "").lower()
     wanted = said not in ("off", "0", "no", "false") if ON_BY_DEFAULT else said in ("on", "1", "yes", "true")
     return wanted and os.getuid() == os.geteuid() and os.getgid() == os.getegid() and sys.stdout is not None
@@ -118,7 +118,7 @@ def become(path: str, argv: tuple[str, ...], environ: dict[str, str]) -> NoRetur
 
 
 def _is_whole(memo: dict[str, Any]) -> bool:
-    """Whether *memo* has what a memo has, each of its own type."""
+    """Return whether *memo* has what a memo has, each of its own type."""
     return (
         memo.keys() == FIELDS
         and isinstance(memo["trace"], dict)
@@ -199,14 +199,14 @@ def _text(path: str) -> bytes:
 
 
 def _rights() -> tuple[bytes, ...]:
-    """What this process may do beyond its user's and groups' rights."""
+    """Return what this process may do beyond its user's and groups' rights."""
     lines = _text("/proc/self/status").split(b"\n")
     return tuple(line for line in lines if line.startswith((b"Cap", b"NoNewPrivs", b"Seccomp:")))
 
 
 def _code() -> tuple[Any, ...]:
     """Which gpubind this is, and the directory that its modules are loaded from, whatever is there by the end."""
-    from gpubind import __version__
+    from gpubind.version import __version__
 
     try:
         found = posix.stat(os.path.dirname(__file__))

@@ -51,7 +51,7 @@ def _below(places: tuple[tuple[str, str], ...]) -> Iterator[str]:
 
 
 def open_directory(path: str, others: int = 0o077) -> Optional[int]:
-    """The directory *path*, opened, if it is the caller's and nobody else could have put it there.
+    """Return the directory *path*, opened, if it is the caller's and nobody else could have put it there.
 
     *others*: what others may not do in it; by default, anything.
     """
@@ -71,7 +71,7 @@ def open_directory(path: str, others: int = 0o077) -> Optional[int]:
 
 
 def _above(path: str) -> list[str]:
-    """All directories above *path*."""
+    """Return all directories above *path*."""
     above = [os.path.dirname(path)]
     while above[-1] not in ("/", ""):
         above.append(os.path.dirname(above[-1]))
@@ -100,7 +100,7 @@ def open_place() -> Optional[tuple[int, bytes]]:
 
 
 def read_secret() -> Optional[bytes]:
-    """The caller's secret; None if there is none yet, or none that is the caller's alone."""
+    """Return the caller's secret; None if there is none yet, or none that is the caller's alone."""
     path = secret_directory()
     place = None if path is None else open_directory(path, 0o022)
     if place is None:
@@ -113,7 +113,7 @@ def read_secret() -> Optional[bytes]:
 
 
 def read_memo(place: int, name: str, secret: bytes) -> Optional[dict[str, Any]]:
-    """The memo *name*; None if it is not there, not ours, or not whole."""
+    """Return the memo *name*; None if it is not there, not ours, or not whole."""
     data = _read(place, name, SIZE_LIMIT)
     return None if data is None else unpacked(data, name, secret)
 
@@ -143,13 +143,13 @@ def _read(place: int, name: str, limit: int) -> Optional[bytes]:
 
 
 def packed(memo: dict[str, Any], name: str, secret: bytes) -> bytes:
-    """*memo* as the bytes of the file *name*."""
+    """Return *memo* as the bytes of the file *name*."""
     body = marshal.dumps(memo, 2)
     return FORM + _checksum(body, name, secret) + body
 
 
 def unpacked(data: bytes, name: str, secret: bytes) -> Optional[dict[str, Any]]:
-    """The memo in *data*; None unless it is whole and its owner's. The checksum is first: marshal believes."""
+    """Return the memo in *data*; None unless it is whole and its owner's. The checksum is first: marshal believes."""
     head = len(FORM) + DIGEST_SIZE
     body = data[head:]
     if data[:head] != FORM + _checksum(body, name, secret):
@@ -162,6 +162,6 @@ def unpacked(data: bytes, name: str, secret: bytes) -> Optional[dict[str, Any]]:
 
 
 def _checksum(body: bytes, name: str, secret: bytes) -> bytes:
-    """What nobody without *secret* can make for *body* in the file *name*."""
+    """Return what nobody without *secret* can make for *body* in the file *name*."""
     head = FORM + name.encode("utf-8", "surrogateescape") + b"\0"
     return digest(head + body, secret)

@@ -32,7 +32,7 @@ Question = tuple[str, Any]
 """A kind of question, and the question."""
 
 
-class Mount(NamedTuple):
+class MountedFileSystem(NamedTuple):
     """A mounted file system."""
 
     device: int
@@ -52,10 +52,10 @@ class FileSystems:
         mounts = [_mount(line) for line in lines if line]
         self._by_device = {mount.device: mount for mount in mounts}
         self._by_place = sorted(mounts, key=lambda mount: len(mount.place))[::-1]
-        self._known: dict[Mount, Optional[tuple[Question, ...]]] = {}
+        self._known: dict[MountedFileSystem, Optional[tuple[Question, ...]]] = {}
 
     def trust(self, path: str, device: int) -> Trust:
-        """What is to be believed of the times of *path* on *device*: where nothing is, content is compared.
+        """Return what is to be believed of the times of *path* on *device*: where nothing is, content is compared.
 
         A squashfs, a FUSE file system, /proc: another file may have the very times of the one that was there. So may
         one of a file system of which nothing tells that it is still the same one.
@@ -75,8 +75,10 @@ class FileSystems:
             self._known[mount] = self._standing(mount, frozenset())
         return None if mount is None else self._known[mount]
 
-    def _standing(self, mount: Mount, above: frozenset[Mount]) -> Optional[tuple[Question, ...]]:
-        """The same for *mount*, on which the overlays *above* lie."""
+    def _standing(
+        self, mount: MountedFileSystem, above: frozenset[MountedFileSystem]
+    ) -> Optional[tuple[Question, ...]]:
+        """Return the same for *mount*, on which the overlays *above* lie."""
         if mount.kind in _IN_MEMORY:
             return ()
         if mount.kind in _BLOCK:
@@ -93,41 +95,41 @@ class FileSystems:
             told += below or ()  # the layers of a container are out of its sight, and stay as long as it lives
         return told
 
-    def _below(self, directory: str, above: frozenset[Mount]) -> Optional[tuple[Question, ...]]:
-        """The same for the *directory* of a layer: an overlay is as honest as its layers."""
+    def _below(self, directory: str, above: frozenset[MountedFileSystem]) -> Optional[tuple[Question, ...]]:
+        """Return the same for the *directory* of a layer: an overlay is as honest as its layers."""
         if not directory.startswith("/") or not _exists(directory):
             return None
         mount = self._at(os.path.realpath(directory), above)
         return None if mount is None or mount.kind in _NETWORK else self._standing(mount, above)
 
-    def _mount(self, path: str, device: int) -> Optional[Mount]:
+    def _mount(self, path: str, device: int) -> Optional[MountedFileSystem]:
         # A subvolume of btrfs, and a layer of an overlay, have device numbers of their own.
         return self._by_device.get(device) or self._at(path)
 
-    def _at(self, path: str, without: frozenset[Mount] = frozenset()) -> Optional[Mount]:
-        """What is mounted at *path*, or last above it."""
+    def _at(self, path: str, without: frozenset[MountedFileSystem] = frozenset()) -> Optional[MountedFileSystem]:
+        """Return what is mounted at *path*, or last above it."""
         at = (mount for mount in self._by_place if f"{path}/".startswith(f"{mount.place}/"))
         return next((mount for mount in at if mount not in without), None)
 
 
-def _mount(line: str) -> Mount:
+def _mount(line: str) -> MountedFileSystem:
     left, _, right = line.partition(" - ")
     _, _, device, root, place = left.split(" ")[:5]
     kind, source, options = right.split(" ", 2)
     major, _, minor = device.partition(":")
     told = (f" {device} {root} {place} ", f" - {right}")
-    return Mount(
+    return MountedFileSystem(
         os.makedev(int(major), int(minor)), _unescaped(place).rstrip("/"), kind, _unescaped(source), options, told
     )
 
 
 def _unescaped(text: str) -> str:
-    r"""*text* of mountinfo as it is: white space and backslashes stand as `\040` there."""
+    r"""Return *text* of mountinfo as it is: white space and backslashes stand as `\040` there."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
 def _device_name(device: int) -> str:
-    """The kernel's name of a block device; empty if it has none."""
+    """Return the kernel's name of a block device; empty if it has none."""
     try:
         return os.path.basename(posix.readlink(f"{_DEVICES}/{os.major(device)}:{os.minor(device)}"))
     except OSError:
@@ -135,7 +137,7 @@ def _device_name(device: int) -> str:
 
 
 def _btrfs(source: str) -> str:
-    """The name in /sys/fs/btrfs of the file system on the device *source*; empty if it has none."""
+    """Return the name in /sys/fs/btrfs of the file system on the device *source*; empty if it has none."""
     try:
         device = _device_name(posix.stat(source).st_rdev)
         names = sorted(posix.listdir("/sys/fs/btrfs"))

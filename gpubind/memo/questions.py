@@ -34,7 +34,7 @@ _READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def digest(data: bytes, key: bytes = b"") -> bytes:
-    """A short hash of *data*, which nobody makes without *key*."""
+    """Return a short hash of *data*, which nobody makes without *key*."""
     return blake2b(data, digest_size=DIGEST_SIZE, key=key).digest()
 
 
@@ -44,13 +44,13 @@ def hash_of(value: Optional[str]) -> Optional[bytes]:
 
 
 def facts(found: os.stat_result) -> tuple[int, ...]:
-    """What is told of a file by its looks: not when it was written, and of a directory not how large it is."""
+    """Return what is told of a file by its looks: not when it was written, and of a directory not how large it is."""
     size = 0 if stat.S_ISDIR(found.st_mode) else found.st_size
     return found.st_mode, found.st_uid, found.st_gid, found.st_rdev, size
 
 
 def signature(found: os.stat_result) -> tuple[int, ...]:
-    """What changes whenever a file is written, or replaced by another."""
+    """Return what changes whenever a file is written, or replaced by another."""
     return (
         *(found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid),
         *(found.st_size, found.st_mtime_ns, found.st_ctime_ns),
@@ -58,7 +58,7 @@ def signature(found: os.stat_result) -> tuple[int, ...]:
 
 
 def ask(kind: str, question: Any) -> Any:
-    """The answer to *question* now; the number of the error where it cannot be answered."""
+    """Return the answer to *question* now; the number of the error where it cannot be answered."""
     try:
         return ASKED[kind](question)
     except OSError as error:
@@ -86,7 +86,7 @@ def _need_there(file: int, path: str) -> None:
 
 
 def _open(path: str, *, by_name: bool = False) -> int:
-    """The regular file *path*, opened; a trace has paths without links. Errors: `OSError`.
+    """Return the regular file *path*, opened; a trace has paths without links. Errors: `OSError`.
 
     It is looked at before it is opened: a device, a FIFO or a file elsewhere, to which somebody has put a link in the
     meantime, is never opened. *by_name*: a network file system tells the truth only then.
@@ -134,7 +134,7 @@ def _content(path: str) -> tuple[Any, ...]:
 
 
 def _names(path: str) -> bytes:
-    """A directory by the names in it, each with whether it is a directory or a link."""
+    """Return a directory by the names in it, each with whether it is a directory or a link."""
     place = posix.open(path, _READ_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         _need_there(place, path)
@@ -152,7 +152,7 @@ def _mounted(question: tuple[str, str]) -> bool:
 
 
 def text_of(path: str) -> bytes:
-    """All of a file of /proc. Errors: `OSError`."""
+    """Return all of a file of /proc. Errors: `OSError`."""
     file, data = posix.open(path, _READ_ONLY), b""
     try:
         while more := posix.read(file, TEXT_LIMIT):
@@ -168,13 +168,13 @@ def _access(question: tuple[str, int, bool]) -> bool:
 
 
 def _same(question: tuple[str, str]) -> bool:
-    """Whether two paths are one file."""
+    """Return whether two paths are one file."""
     one, other = posix.stat(question[0]), posix.stat(question[1])
     return one.st_ino == other.st_ino and one.st_dev == other.st_dev
 
 
 def _user(uid: int) -> Optional[tuple[Any, ...]]:
-    """What the user database says of *uid*."""
+    """Return what the user database says of *uid*."""
     import pwd
 
     try:
@@ -184,7 +184,7 @@ def _user(uid: int) -> Optional[tuple[Any, ...]]:
 
 
 def _own_locale(_: str) -> bool:
-    """Whether Python has set LC_CTYPE for itself (PEP 538), which no container is to inherit."""
+    """Return whether Python has set LC_CTYPE for itself (PEP 538), which no container is to inherit."""
     if os.environ.get("LC_CTYPE") != "C.UTF-8":
         return False
     try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Optional, Union
 
-from gpubind.memo import asked
+from gpubind import observe as asked
 from gpubind.memo.stand_ins import StandIns
 from gpubind.memo.trace import Trace
 

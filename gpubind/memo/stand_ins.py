@@ -59,7 +59,7 @@ class StandIns:
                 one.add(value)
 
     def path(self, path: Any, dir_fd: Optional[int] = None) -> Optional[str]:
-        """*path* as an absolute one; None for a file that is open already."""
+        """Return *path* as an absolute one; None for a file that is open already."""
         if isinstance(path, int):
             return None
         text = os.fsdecode(path)
@@ -69,7 +69,7 @@ class StandIns:
         return None if base is None else f"{base.rstrip('/')}/{text}"
 
     def place(self, path: Any, dir_fd: Optional[int] = None, *, follows: bool = True) -> Optional[str]:
-        """*path* without links, each of which is a question; but for a last one, unless that *follows*.
+        """Return *path* without links, each of which is a question; but for a last one, unless that *follows*.
 
         Below an open directory it has none; and nobody else can change those of /proc/self.
         """
@@ -262,7 +262,7 @@ def _close_of(stand: StandIns, real: Any) -> Any:
 def _file_of(stand: StandIns) -> type[io.FileIO]:
     """Files of which the trace hears when they cannot be read to their end."""
 
-    class File(io.FileIO):
+    class RecordedFile(io.FileIO):
         def readinto(self, buffer: Any) -> Optional[int]:
             with stand.hears(self.name):
                 return super().readinto(buffer)
@@ -275,7 +275,7 @@ def _file_of(stand: StandIns) -> type[io.FileIO]:
             with stand.hears(self.name):
                 return super().readall()
 
-    return File
+    return RecordedFile
 
 
 def _open_of(stand: StandIns, real: Any) -> Any:
@@ -313,7 +313,7 @@ def _open_of(stand: StandIns, real: Any) -> Any:
 
 
 def _heard_of(stand: StandIns, real: Any) -> Any:
-    """A function that reads of a descriptor: when it fails, nobody knows what is there."""
+    """Return a function that reads of a descriptor: when it fails, nobody knows what is there."""
 
     def read(descriptor: int, *arguments: Any) -> Any:
         with stand.hears(stand.opened_as(descriptor)):

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Optional, Union
 
-from gpubind.memo import asked, files
+from gpubind import observe as asked
+from gpubind.memo import files
 from gpubind.memo.answer import WORDS_LIMIT
 from gpubind.memo.filesystems import is_young
 from gpubind.memo.questions import first_change, text_of
@@ -56,7 +57,7 @@ def keep(recorder: Recorder, words: list[str], keys: tuple[str, ...], status: in
 
 
 def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str, Any], str]:
-    """The answer as a memo; or why it cannot be kept."""
+    """Return the answer as a memo; or why it cannot be kept."""
     if recorder.refused:
         return str(recorder.refused)
     become = None
@@ -91,7 +92,7 @@ def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str
 
 
 def _has_own_number(text: Union[str, bytes]) -> bool:
-    """Whether a name in *text* has the number of this process in it: the next one has another.
+    """Return whether a name in *text* has the number of this process in it: the next one has another.
 
     No answer has that number in any other way, and by accident it is a part of many.
     """
@@ -111,7 +112,7 @@ def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
 
 
 def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...], dict[str, str]]]:
-    """What *environ* lacks of the caller's environment, and what it has more; None where that cannot be told."""
+    """Return what *environ* lacks of the caller's environment, and what it has more; None where that cannot be told."""
     callers = recorder.environ.untold()
     if isinstance(environ, asked.AskedEnviron):
         left = environ.untold()

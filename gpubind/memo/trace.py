@@ -13,9 +13,9 @@ import stat
 import time
 from typing import Any, Optional
 
-from gpubind.memo.asked import AskedEnviron
 from gpubind.memo.filesystems import FileSystems, Trust, is_young
 from gpubind.memo.questions import ASKED, ask, facts, hash_of, signature
+from gpubind.observe import AskedEnviron
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 FORBIDDEN = (errno.EACCES, errno.EPERM)
@@ -72,7 +72,7 @@ class Trace:
         self.note("variables", "", tuple(sorted(self._callers)))
 
     def own_locale(self) -> bool:
-        """Whether Python has set LC_CTYPE for itself. The rest of the environment does not count."""
+        """Return whether Python has set LC_CTYPE for itself. The rest of the environment does not count."""
         answer = bool(ask("locale", ""))
         self.note("locale", "", answer)
         return answer

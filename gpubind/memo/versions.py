@@ -20,7 +20,7 @@ Signature = tuple[Any, ...]
 
 
 def version_of(program: str, run: Callable[[str], str]) -> str:
-    """What *program* says of its version, or has said before; *run* asks it. A script is asked each time."""
+    """Return what *program* says of its version, or has said before; *run* asks it. A script is asked each time."""
     signed = _signature(program) if is_on() else None
     if signed is None:
         return run(program)
@@ -35,7 +35,7 @@ def version_of(program: str, run: Callable[[str], str]) -> str:
 
 
 def _signature(program: str) -> Optional[Signature]:
-    """What tells an ELF file from any other that may take its place; None where nothing does."""
+    """Return what tells an ELF file from any other that may take its place; None where nothing does."""
     with contextlib.suppress(OSError):
         with io.open_code(program) as file:
             if file.read(4) != b"\x7fELF":

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from gpubind.model.host import DeviceNode, EnvVar, Gpu, Mount
-from gpubind.sha256 import sha256
+from gpubind.model.sha256 import sha256
 
 _OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
 _OF_MOUNT = (*_OF_FILE, "options", "required", "size", "content")
@@ -33,7 +33,7 @@ def digest(
 
 
 def _without_uuids(value: Optional[str], numbers: Mapping[str, str]) -> Optional[str]:
-    """*value* with a GPU's index in the place of its UUID; a UUID of something else says only that it is one."""
+    """Return *value* with a GPU's index in the place of its UUID; a UUID of something else says only that it is one."""
     if value is None or "-" not in value:
         return value
     return _UUID.sub(lambda match: numbers.get(match.group().lower(), "UUID"), value)

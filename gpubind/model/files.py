@@ -25,7 +25,7 @@ _FILE_KINDS: dict[int, FileKind] = {
 
 
 class Missing(NamedTuple):
-    """Why a path has no content or facts. What nobody could look at is none of these: see `gpubind.answers`.
+    """Why a path has no content or facts. What nobody could look at is none of these: see `gpubind.model.answers`.
 
     `unreadable`: a file that is there and of no use: damaged, too large, of another kind, or an attribute of a device
     that the kernel does not tell. `unrecorded`: a record does not cover the path, and nobody can know.
@@ -58,7 +58,7 @@ class Stat(NamedTuple):
         return cls(kind, stat.S_IMODE(mode), uid, gid, size if kind == "file" else 0, *rdev)
 
     def bits_for(self, uid: int, groups: tuple[int, ...]) -> int:
-        """The three permission bits that count for user *uid* with *groups*; root is not bound by them."""
+        """Return the three permission bits that count for user *uid* with *groups*; root is not bound by them."""
         shift = 6 if self.uid == uid else 3 if self.gid in groups else 0
         return self.mode >> shift & 7
 

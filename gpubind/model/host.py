@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, Optional
 
 from gpubind.model.files import ContainerPath, HostPath, RootedPath
-from gpubind.plain import made
+from gpubind.model.plain import made
 
 Vendor = Literal["nvidia", "amd", "other"]
 """`other`: a CDI device of a kind that gpubind knows nothing else about."""
@@ -64,7 +64,7 @@ class MigNode(NamedTuple):
     """None: it guards the GPU instance itself, without which none of its compute instances can be used."""
 
     def guards(self, device: MigDevice) -> bool:
-        """Whether a process needs it for *device*, on the same GPU."""
+        """Return whether a process needs it for *device*, on the same GPU."""
         return self.gi == device.gi and self.ci in (None, device.ci)
 
 
@@ -158,7 +158,7 @@ class HostFile(NamedTuple):
         target: Optional[ContainerPath] = None,
         detail: Optional[str] = None,
     ) -> Decision:
-        """What became of it, or of the name *subject* of it."""
+        """Return what became of it, or of the name *subject* of it."""
         return Decision(
             vendor=self.vendor,
             subject=subject,
@@ -195,7 +195,7 @@ class DeviceNode(NamedTuple):
     capability: Optional[Capability]
 
     def decision(self, verdict: Verdict, rule: str, step: Step, *, detail: Optional[str] = None) -> Decision:
-        """What became of it."""
+        """Return what became of it."""
         return Decision(
             vendor=self.vendor,
             subject=self.target,
@@ -259,12 +259,12 @@ class Finding(NamedTuple):
     command: Optional[str] = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The member of `findings` in the documents."""
+        """Return the member of `findings` in the documents."""
         return self._asdict()
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Finding:
-        """What `to_dict` gave. Errors: `FormatError` (code `bad-plan`)."""
+        """Return what `to_dict` gave. Errors: `FormatError` (code `bad-plan`)."""
         return made(cls, value, "finding")
 
 

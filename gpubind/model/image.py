@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, Optional
 
 from gpubind.model.files import RootedPath
-from gpubind.plain import made, plain
+from gpubind.model.plain import made, malformed, plain
 
 ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker", "bundle"]
 
@@ -83,7 +83,7 @@ class ImageFacts(NamedTuple):
     """Its libc.so.6, and why nothing can load that; None if it has none at all, or a good one."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The member `image` of the documents, without what tells where it lies."""
+        """Return the member `image` of the documents, without what tells where it lies."""
         return {
             "kind": self.kind,
             "arch": self.arch,
@@ -99,9 +99,11 @@ class ImageFacts(NamedTuple):
         }
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any]) -> ImageFacts:
-        """What `to_dict` gave, with what it leaves out empty. Errors: `FormatError` (code `bad-plan`)."""
-        libc = value.get("libc") or {}
+    def from_dict(cls, value: Any) -> ImageFacts:
+        """Return what `to_dict` gave, with what it leaves out empty. Errors: `FormatError` (code `bad-plan`)."""
+        libc = value.get("libc") or {} if isinstance(value, dict) else None
+        if not isinstance(libc, dict):
+            raise malformed("it is not an object", "image" if libc is None else "image.libc")
         absent = {"label": "", "loader_directories": (), "singularity": False}
         named = {"libc_family": libc.get("family"), "libc_version": libc.get("version")}
         return made(cls, {**value, **named, **absent}, "image")

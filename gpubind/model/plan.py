@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, Optional, Union
 
-from gpubind import __version__
 from gpubind.errors import FormatError
 from gpubind.model.digest import digest
 from gpubind.model.files import ContainerPath, RootedPath
@@ -24,7 +23,8 @@ from gpubind.model.host import (
     Vendor,
 )
 from gpubind.model.image import ImageFacts
-from gpubind.plain import made, malformed, plain, text_of
+from gpubind.model.plain import made, malformed, plain, text_of
+from gpubind.version import __version__
 
 
 class Request(NamedTuple):
@@ -107,7 +107,7 @@ class Plan(NamedTuple):
     """sha256 over what a container would get, without anything that names the machine."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The document `gpubind.plan/1` (data/plan.schema.json), as `json.loads` would give it."""
+        """Return the document `gpubind.plan/1` (data/plan.schema.json), as `json.loads` would give it."""
         request = self.request
         asked = {
             "vendors": request.vendors,
@@ -131,12 +131,12 @@ class Plan(NamedTuple):
         return document
 
     def to_json(self) -> str:
-        """The same as text, as `gpubind plan --json` prints it."""
+        """Return the same as text, as `gpubind plan --json` prints it."""
         return text_of(self.to_dict())
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Plan:
-        """The plan of a document `gpubind.plan/1`; what no document holds of it is empty or at its default.
+        """Return the plan of a document `gpubind.plan/1`; what no document holds of it is empty or at its default.
 
         Errors: `FormatError` (code `bad-plan`) that names the place of what is not as gpubind writes it.
         """

@@ -1,7 +1,7 @@
 """Forward compatibility: does a container use the libcuda of CUDA's compat package in its image, or the host's?
 
-What a compat libcuda needs is in `gpubind.cuda_compat`; here it is decided, which one comes first, if any. The hook
-`enable-cuda-compat` of nvidia-container-toolkit looks at no GPU and not at what the image itself puts first.
+`formats/driver/cuda_compat.py` has what a compat libcuda needs; here it is decided which one comes first, if any. The
+hook `enable-cuda-compat` of nvidia-container-toolkit looks at no GPU and not at what the image itself puts first.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import Optional
 
-from gpubind.cuda import minor_compatible
-from gpubind.cuda_compat import Node, is_data_centre, is_newer, refusal, serves, wanted_cuda
-from gpubind.ldso.verdict import ImageFit
+from gpubind.formats.driver.cuda_compat import Node, is_data_centre, is_newer, refusal, serves, wanted_cuda
+from gpubind.loader.verdict import ImageFit
 from gpubind.model import Decision, EnvVar, ImageFacts, ImageLibrary, Request, Verdict
+from gpubind.model.cuda import minor_compatible
 from gpubind.planner.placement import Layout
 
 RULE = "cuda-compat"
@@ -27,7 +27,7 @@ _PLAIN_DIRECTORY = re.compile(r"/[A-Za-z0-9._+/-]+")
 def cuda_compat(
     request: Request, node: Optional[Node], fit: ImageFit, layout: Layout
 ) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
-    """Which compat libcuda of the image comes before the host's libcuda, if any, and a Decision about each."""
+    """Return which compat libcuda of the image comes before the host's libcuda, if any, and a Decision about each."""
     if node is None:
         return (), ()
     if not fit.facts.compat and request.cuda_compat == "image":
@@ -76,7 +76,7 @@ def _judge(library: ImageLibrary, request: Request, node: Node, fit: ImageFit) -
 
 
 def _no_gain(library: ImageLibrary, node: Node) -> Optional[str]:
-    """Why *library* has nothing that the host's libcuda has not; None if it may have."""
+    """Return why *library* has nothing that the host's libcuda has not; None if it may have."""
     if library.version == node.driver:
         return "it is of the host driver's own version"
     served = serves(library)
@@ -86,7 +86,7 @@ def _no_gain(library: ImageLibrary, node: Node) -> Optional[str]:
 
 
 def _helps(facts: ImageFacts, node: Node) -> tuple[bool, str]:
-    """Whether a compat libcuda that fits, and that the image does not put first, should come first.
+    """Return whether a compat libcuda that fits, and that the image does not put first, should come first.
 
     With a CUDA of the driver's own major version the host's libcuda runs the image. On a GPU that takes no part in
     forward compatibility that would be lost: so the GPU must be known to take part.
@@ -106,7 +106,7 @@ def _helps(facts: ImageFacts, node: Node) -> tuple[bool, str]:
 
 
 def _puts_first(facts: ImageFacts, library: ImageLibrary) -> bool:
-    """Whether the image's own LD_LIBRARY_PATH leads to *library*, as far as that is known."""
+    """Return whether the image's own LD_LIBRARY_PATH leads to *library*, as far as that is known."""
     return library.path == facts.own_libcuda and "LD_LIBRARY_PATH" not in facts.undecided
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
-from gpubind.arch import architecture, library_token
-from gpubind.findings import finding
-from gpubind.ldso.fit import fit_files
-from gpubind.ldso.glibc import Part, lacks, parts, unrecorded
-from gpubind.ldso.loader import LIBC, Loader
-from gpubind.ldso.verdict import Bridge, ImageFit
-from gpubind.ldso.versions import numbers
+from gpubind.files import Tree
+from gpubind.loader.fit import fit_files
+from gpubind.loader.glibc import GlibcFile, lacks, parts, unrecorded
+from gpubind.loader.loader import LIBC, Loader
+from gpubind.loader.verdict import Bridge, ImageFit
+from gpubind.loader.versions import numbers
 from gpubind.model import ContainerPath, Finding, HostFile, Missing, Request, Stat
+from gpubind.model.arch import architecture, library_token
+from gpubind.model.findings import finding
 from gpubind.planner.sides import Sided, host_side, is_minor
-from gpubind.tree import Tree
 
 NAMED_BY = "libc"
 _READ_ONLY = ("ro", "nosuid", "nodev")
@@ -41,7 +41,7 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
 
 
 def libc_side(request: Request, fit: Optional[ImageFit]) -> Sided:
-    """The host's side of glibc: all its files or none, and what is to be said of that."""
+    """Return the host's side of glibc: all its files or none, and what is to be said of that."""
     if fit is None:
         unknown = [finding("libc-without-image", subject=LIBC, asked=request.libc)] if request.libc != "image" else []
         return Sided((), (), tuple(unknown))
@@ -65,7 +65,7 @@ def _findings(bridge: Bridge, fit: ImageFit) -> Iterator[Finding]:
 
 
 def _is_needed(file: HostFile, request: Request) -> bool:
-    """Whether the start is for *file*: of ROCm, of CUDA, or of a capability that was asked for by name.
+    """Return whether the start is for *file*: of ROCm, of CUDA, or of a capability that was asked for by name.
 
     The vendor-neutral libraries are the image's to bring.
     """
@@ -104,8 +104,8 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
     return made._replace(files=tuple(found))
 
 
-def _file(host: Tree, part: Part, arch: str, version: str) -> HostFile:
-    """*part* as a file that a container gets: over the image's own, or among the libraries of the plan."""
+def _file(host: Tree, part: GlibcFile, arch: str, version: str) -> HostFile:
+    """Return *part* as a file that a container gets: over the image's own, or among the libraries of the plan."""
     about = host.lenient.stat(part.path)
     is_library = part.kind == "library"
     return HostFile(

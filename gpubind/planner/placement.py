@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
-from gpubind.arch import architecture
 from gpubind.model import ContainerPath
+from gpubind.model.arch import architecture
 
 
 class Layout(NamedTuple):
@@ -28,11 +28,11 @@ class Layout(NamedTuple):
     libraries open lie where those look, in `gbm/` and `vdpau/` below."""
 
     def directories(self, *, compat32: bool = False) -> tuple[ContainerPath, ...]:
-        """Where libraries land."""
+        """Return where libraries land."""
         return (self.libdir32, *self.more_libdirs32) if compat32 else (self.libdir, *self.more_libdirs)
 
     def place(self, directory: ContainerPath, name: str) -> ContainerPath:
-        """Where the library called *name* lands in *directory*."""
+        """Return where the library called *name* lands in *directory*."""
         below = MODULES.get(name) if self.searched else None
         return ContainerPath(f"{directory}/{below}/{name}" if below else f"{directory}/{name}")
 
@@ -89,5 +89,5 @@ def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) ->
 
 
 def with_libdir(layout: Layout, libdir: Optional[ContainerPath]) -> Layout:
-    """*layout* with another directory for 64-bit libraries, if one is given."""
+    """Return *layout* with another directory for 64-bit libraries, if one is given."""
     return layout if libdir is None else layout._replace(libdir=libdir, more_libdirs=(), searched=False)

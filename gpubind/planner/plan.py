@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.errors import FormatError
-from gpubind.findings import SEVERITIES
-from gpubind.formats.gpu_variables import GPU_VARIABLES
-from gpubind.formats.icd import parse_icd, with_library_paths
+from gpubind.formats.driver.gpu_variables import GPU_VARIABLES
+from gpubind.formats.driver.icd import parse_icd, with_library_paths
+from gpubind.formats.driver.names import REQUIRED, known
 from gpubind.model import (
     Capability,
     ContainerPath,
@@ -27,12 +27,12 @@ from gpubind.model import (
     Verdict,
 )
 from gpubind.model.digest import digest
-from gpubind.names import REQUIRED, known
+from gpubind.model.findings import SEVERITIES
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
 from gpubind.planner.sides import host_side
 
 if TYPE_CHECKING:
-    from gpubind.ldso.verdict import ImageFit
+    from gpubind.loader.verdict import ImageFit
 
 IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "display": ("graphics",)}
 """A capability whose libraries cannot do without another's. Source: libnvidia-container `src/nvc_info.c`."""
@@ -54,7 +54,7 @@ def make_plan(
     environ: Optional[Mapping[str, str]] = None,
     found: Iterable[Finding] = (),
 ) -> Plan:
-    """What a container gets of *inventories*, in an image if *fit* tells of one; *found* was found on the way.
+    """Return what a container gets of *inventories*, in an image if *fit* tells of one; *found* was found on the way.
 
     *environ* is the caller's: it chooses GPUs where *request* does not.
 
@@ -134,7 +134,7 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
 
 
 def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> tuple[_Share, ...]:
-    """What the host's glibc gives to a plan."""
+    """Return what the host's glibc gives to a plan."""
     if request.libc == "image" and (fit is None or fit.libc is None):
         return ()
     from gpubind.planner.libc import libc_side  # only where somebody asks, or something needs it
@@ -159,13 +159,13 @@ def _selected(
     is_asked = request.gpus is not None or any(name in environ for name in GPU_VARIABLES)
     if not is_asked and not any(inventory.hidden for inventory in inventories):
         return tuple((inventory, (), ()) for inventory in inventories)
-    from gpubind.gpus.selection import select
+    from gpubind.planner.gpus.selection import select
 
     return select(inventories, request.gpus, environ, isolated=layout.isolated)
 
 
 def _that_matter(inventory: Inventory, request: Request, wanted: frozenset[Capability]) -> Iterator[Finding]:
-    """The findings of *inventory*, but for those about nodes that the container does not get.
+    """Yield the findings of *inventory*, but for those about nodes that the container does not get.
 
     Whoever did not ask for graphics by name can do without its nodes: that they are not to be opened is a note.
     """
@@ -182,7 +182,7 @@ def _that_matter(inventory: Inventory, request: Request, wanted: frozenset[Capab
 
 
 def wanted_capabilities(request: Request) -> frozenset[Capability]:
-    """What is asked for, and what that implies."""
+    """Return what is asked for, and what that implies."""
     implied = [cap for asked in request.capabilities for cap in IMPLIED.get(asked, ())]
     return frozenset((*request.capabilities, *implied))
 
@@ -203,7 +203,7 @@ def _not_asked(file: HostFile) -> Decision:
 
 
 def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
-    """The binds of one file: a library has one for each name it needs."""
+    """Yield the binds of one file: a library has one for each name it needs."""
     if file.kind == "library":
         directories = layout.directories(compat32=file.compat32)
         targets = [layout.place(directory, name) for directory in directories for name in file.names]
@@ -237,7 +237,7 @@ def _options(file: HostFile) -> tuple[str, ...]:
 
 
 def _rewritten(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Optional[str]:
-    """The manifest with absolute library paths replaced by sonames; None if it can be bound as it is.
+    """Return the manifest with absolute library paths replaced by sonames; None if it can be bound as it is.
 
     An absolute path (RPM packages since 560, Nix) is right on the host only: in the container the library is elsewhere,
     and is found by its name. Unless it lands at that very path.
@@ -300,12 +300,12 @@ def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
 def _compat(
     request: Request, inventories: Iterable[Inventory], fit: Optional[ImageFit], layout: Layout
 ) -> tuple[tuple[EnvVar, ...], tuple[Decision, ...]]:
-    """What puts the image's compat libcuda before the host's libcuda, and why it does or does not."""
+    """Return what puts the image's compat libcuda before the host's libcuda, and why it does or does not."""
     nvidia = next((inventory for inventory in inventories if inventory.driver.vendor == "nvidia"), None)
     asked = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
     if fit is None or nvidia is None or not asked or "compute" not in wanted_capabilities(request):
         return (), ()
-    from gpubind.cuda_compat import node_of
+    from gpubind.formats.driver.cuda_compat import node_of
     from gpubind.planner.compat import cuda_compat  # few images have one
 
     return cuda_compat(request, node_of(nvidia.driver, nvidia.gpus, fit.serves), fit, layout)

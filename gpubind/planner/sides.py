@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
-from gpubind.findings import cases_of, counted, finding, worst
+from gpubind.formats.driver.names import is_unused, known
 from gpubind.model import Capability, Decision, Finding, HostFile, Request, RootedPath, Severity, Side
-from gpubind.names import is_unused, known
+from gpubind.model.findings import cases_of, counted, finding, worst
 
 if TYPE_CHECKING:
-    from gpubind.ldso.verdict import ImageFit, Unfit
+    from gpubind.loader.verdict import ImageFit, Unfit
 
 GroupName = Literal["glvnd", "opencl", "rocm", "libc"]
 GROUPS: tuple[GroupName, ...] = ("glvnd", "opencl", "rocm", "libc")
@@ -37,7 +37,7 @@ BY_DEFAULT: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
 
 
 def is_minor(name: str) -> bool:
-    """Whether a job mostly goes without *name*, even if it asked for its capability by name."""
+    """Return whether a job mostly goes without *name*, even if it asked for its capability by name."""
     about = known(name)
     return about is not None and about.minor
 
@@ -73,7 +73,7 @@ class Sided(NamedTuple):
 
 
 def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> Sided:
-    """Those of *files* that the container gets from the host; a Decision for each that it does not.
+    """Return those of *files* that the container gets from the host; a Decision for each that it does not.
 
     What is to be said of ROCm is said in `gpubind.planner.userspace`.
     """
@@ -108,7 +108,7 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
 
 
 def group_of(file: HostFile) -> Optional[GroupName]:
-    """The group that *file* belongs to; None: it is the driver's, and no image has its own."""
+    """Return the group that *file* belongs to; None: it is the driver's, and no image has its own."""
     return "rocm" if file.userspace else file.family
 
 
@@ -147,7 +147,7 @@ def _group(
 
 
 def _why_not_the_hosts(group: Group, fit: Optional[ImageFit]) -> Optional[str]:
-    """Why a group is the image's, whole; None if the host's copy is bound, as far as it can be loaded."""
+    """Return why a group is the image's, whole; None if the host's copy is bound, as far as it can be loaded."""
     if group.asked == "image":
         return "the image's own was asked for"
     if group.asked == "host":
@@ -160,7 +160,7 @@ def _why_not_the_hosts(group: Group, fit: Optional[ImageFit]) -> Optional[str]:
 
 
 def _vendor_neutral(group: Group, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
-    """What is to be said of a vendor-neutral group that the host does not give."""
+    """Yield what is to be said of a vendor-neutral group that the host does not give."""
     if group.name in ("rocm", "libc"):
         return
     member, (name, packages) = group.members[0], _NAMES[group.name]
@@ -240,7 +240,7 @@ def _refusal(
 
 
 def _severity(file: HostFile, request: Request) -> Severity:
-    """An error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
+    """Return an error if CUDA itself, or what was asked for by name, needs the file; a note if it came by default."""
     by_name = request.caps_explicit and file.capability in request.capabilities and file.kind == "library"
     if is_minor(file.name):
         return "warning" if by_name else "note"

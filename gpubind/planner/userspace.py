@@ -1,7 +1,7 @@
 """What is said of a ROCm, host's or image's: see `gpubind.planner.sides` for whose it is.
 
 AMD's user space is not tied to one kernel driver and belongs in the image; one that is there is never mixed with the
-host's. Else the host's goes in, library by library: see `gpubind.ldso.userspace`.
+host's. Else the host's goes in, library by library: see `gpubind.loader.userspace`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from gpubind.findings import cases_of, finding
-from gpubind.ldso.verdict import Conflict, ImageFit, Unfit
+from gpubind.loader.verdict import Conflict, ImageFit, Unfit
 from gpubind.model import Finding, HostFile, Request
+from gpubind.model.findings import cases_of, finding
 from gpubind.planner.sides import Sided, left_out
 
 CORE = ("libhsa-runtime64.so.1", "libamdhip64.so")

@@ -10,11 +10,11 @@ from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.image.cuda import cuda_below, cuda_of_packages, cuda_of_records, newest_first, prefixes_of
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.ldso.brought import PYTHON_VARIABLES, Brought
-from gpubind.ldso.container import Container
-from gpubind.ldso.execve import Caller, Chain, follow, is_library, library
-from gpubind.ldso.hwcaps import Cpu, parse_cpuinfo
-from gpubind.ldso.python import Imports, imports_of, is_python
+from gpubind.loader.brought import PYTHON_VARIABLES, Brought
+from gpubind.loader.container import Container
+from gpubind.loader.execve import Caller, Chain, follow, is_library, library
+from gpubind.loader.hwcaps import Cpu, parse_cpuinfo
+from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan
 from gpubind.planner.plan import wanted_capabilities
 from gpubind.runtimes import RUNTIMES
@@ -102,7 +102,7 @@ class Preflight(NamedTuple):
         return {node.target: node for node in self.plan.devices}
 
     def wants(self, capability: Capability) -> bool:
-        """Whether *capability* is asked for, or implied by one that is."""
+        """Return whether *capability* is asked for, or implied by one that is."""
         return capability in wanted_capabilities(self.plan.request)
 
     def wants_by_name(self, capability: Capability) -> bool:
@@ -182,7 +182,7 @@ def _with_cuda(made: ProgramPreflight) -> ProgramPreflight:
 
 
 def _variables(made: ProgramPreflight) -> dict[str, str]:
-    """What the program gets of the variables that tell Python where to look."""
+    """Return what the program gets of the variables that tell Python where to look."""
     found = {name: value for name, value in made.image.facts.env.items() if name in PYTHON_VARIABLES}
     for variable in made.brought.env if made.brought else ():
         is_kept = variable.op == "default" and variable.name in found
@@ -192,7 +192,7 @@ def _variables(made: ProgramPreflight) -> dict[str, str]:
 
 
 def _container(host: Host, plan: Plan, image: Image, brought: Brought, words: Optional[Words]) -> Container:
-    """*image* with *plan* in place, but for what the runtime has no mount point for."""
+    """Return *image* with *plan* in place, but for what the runtime has no mount point for."""
     left_out = {d.target for d in words.decisions if d.rule == NO_MOUNT_POINT} if words is not None else ()
     mounts = [mount for mount in plan.mounts if mount.target not in left_out]
     own = image.facts.env.get("LD_LIBRARY_PATH", "")
@@ -200,7 +200,7 @@ def _container(host: Host, plan: Plan, image: Image, brought: Brought, words: Op
 
 
 def _processor(host: Host) -> Optional[Cpu]:
-    """The host's processor, as far as the loader asks; None if it is not known: older records have none."""
+    """Return the host's processor, as far as the loader asks; None if it is not known: older records have none."""
     data = host.lenient.dev.read("/proc/cpuinfo", CPUINFO_LIMIT)
     return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
 

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from posixpath import basename, dirname
 from typing import NamedTuple, Optional
 
-from gpubind.findings import cases_of, finding
-from gpubind.formats.elf import ElfFacts, ElfIdent
+from gpubind.formats.driver.names import DRIVER_SONAMES, PACKAGES
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.image.cuda import wheels_with
-from gpubind.ldso.container import Failure, Located
-from gpubind.ldso.execve import first_program, is_library, is_undecided, nearest_program
+from gpubind.loader.container import Failure, Located
+from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
 from gpubind.model import Finding, Missing
-from gpubind.names import DRIVER_SONAMES, PACKAGES
-from gpubind.rules.lacking import lacking
+from gpubind.model.findings import cases_of, finding
+from gpubind.rules.host.unseen import softened, unseen_libraries, unseen_programs
+from gpubind.rules.image.lacking import lacking
 from gpubind.rules.preflight import ProgramPreflight, search_path
-from gpubind.rules.unseen import softened, unseen_libraries, unseen_programs
 
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 """Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
@@ -32,7 +32,7 @@ class _Started(NamedTuple):
 
 
 def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """The program, or the interpreter of a script, is not in the container."""
+    """Yield the program, or the interpreter of a script, is not in the container."""
     chain = preflight.chain
     name = chain.names[-1]
     if chain.stop is None or chain.stop.kind != "missing" or _is_undecided(preflight, name):
@@ -169,7 +169,7 @@ def program_library_version(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """A search path of the program's own leads to a driver's library in the image, past the plan's."""
+    """Yield a search path of the program's own leads to a driver's library in the image, past the plan's."""
     started = _started(preflight)
     if started is None:
         return
@@ -201,7 +201,7 @@ def _started(preflight: ProgramPreflight) -> Optional[_Started]:
 
 
 def _failures(preflight: ProgramPreflight, kind: str) -> Iterator[tuple[Failure, str]]:
-    """The loader's complaints of *kind* about the program, and its path."""
+    """Yield the loader's complaints of *kind* about the program, and its path."""
     started = _started(preflight)
     if started is not None:
         for failure in preflight.container.failures(started.file.path):
@@ -210,19 +210,19 @@ def _failures(preflight: ProgramPreflight, kind: str) -> Iterator[tuple[Failure,
 
 
 def _is_library(preflight: ProgramPreflight) -> bool:
-    """Whether it is a library that is named in the place of a program."""
+    """Return whether it is a library that is named in the place of a program."""
     file = preflight.chain.file
     return file is not None and is_library(file)
 
 
 def _is_undecided(preflight: ProgramPreflight, name: str) -> bool:
-    """Whether *name* is relative to a working directory that is not known."""
+    """Return whether *name* is relative to a working directory that is not known."""
     path = search_path(preflight.image, preflight.plan, preflight.brought)
     return is_undecided(preflight.container, name, path)
 
 
 def _is_here(preflight: ProgramPreflight, name: str) -> bool:
-    """Whether the file *name* is on this machine."""
+    """Return whether the file *name* is on this machine."""
     local = preflight.host.local
     found = Missing("absent") if local is None or not name.startswith("/") else local.stat(name)
     return not isinstance(found, Missing) and found.kind == "file"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpubind.findings import finding
 from gpubind.model import Finding
+from gpubind.model.findings import finding
 from gpubind.rules.preflight import Preflight
 
 

@@ -7,14 +7,14 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, Optional
 
-from gpubind.findings import texts
 from gpubind.host.unseen import not_looked_at
 from gpubind.model import Finding, Severity
+from gpubind.model.findings import texts
 from gpubind.planner import finding_order
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
-HOSTS = ("amd", "cdi", "companions", "driver", "graphics", "mig", "nodes", "platform", "runtime", "services")
-IMAGES = ("cuda", "frameworks", "image", "libc", "libraries", "manifests", "program")
+HOSTS = ("amd", "cdi", "driver", "graphics", "mig", "nodes", "platform", "services")
+IMAGES = ("companions", "cuda", "frameworks", "image", "libc", "libraries", "manifests")
 """The modules of this room in which rules are, by what they are about."""
 
 
@@ -32,12 +32,13 @@ class Rule(NamedTuple):
 
 
 def _rules_of(module: ModuleType) -> dict[str, Callable[[Any], Iterable[Finding]]]:
-    """The rules in *module* by code: a rule is a function that is called as its code, with `_` for `-`."""
+    """Return the rules in *module* by code: a rule is a function that is called as its code, with `_` for `-`."""
     own = {name.replace("_", "-"): thing for name, thing in vars(module).items() if callable(thing)}
     return {code: thing for code, thing in own.items() if code in texts() and thing.__module__ == module.__name__}
 
 
-_MODULES = [import_module(f"gpubind.rules.{topic}") for topic in (*HOSTS, *IMAGES)]
+TOPICS = (*(f"host.{topic}" for topic in HOSTS), *(f"image.{topic}" for topic in IMAGES), "program", "runtime")
+_MODULES = [import_module(f"gpubind.rules.{topic}") for topic in TOPICS]
 _FINDS = {code: find for module in _MODULES for code, find in _rules_of(module).items()}
 RULES = tuple(Rule(code, tuple(text["severity"]), text["needs"], _FINDS.get(code)) for code, text in texts().items())
 """By code."""
@@ -79,6 +80,6 @@ def check(preflight: Preflight) -> tuple[Finding, ...]:
 
 
 def _follows(finding: Finding, said: Iterable[tuple[str, Optional[str]]]) -> bool:
-    """Whether a finding of *said*, codes with vendors, about the same vendor is the cause of *finding*."""
+    """Return whether a finding of *said*, codes with vendors, about the same vendor is the cause of *finding*."""
     causes = texts()[finding.code].get("follows", ())
     return any(code in causes and finding.vendor in (None, vendor) for code, vendor in said)

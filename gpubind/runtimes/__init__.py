@@ -25,11 +25,11 @@ class Row(NamedTuple):
 
 
 _ROWS = {
-    "apptainer": Row("singularity", ("", "-env")),
-    "singularity": Row("singularity", ("", "-env")),
-    "bwrap": Row("bwrap"),
-    "podman": Row("engines", ("",)),
-    "docker": Row("engines", ("",)),
+    "apptainer": Row("apptainer.singularity", ("", "-env")),
+    "singularity": Row("apptainer.singularity", ("", "-env")),
+    "bwrap": Row("bubblewrap.bwrap"),
+    "podman": Row("engines.engines", ("",)),
+    "docker": Row("engines.engines", ("",)),
     "ch-run": Row("charliecloud", ("",)),
     "proot": Row("proot", ("",)),
     "udocker": Row("udocker", ("",)),
@@ -91,7 +91,7 @@ def known_runtime(name: str, *others: str) -> Runtime:
 
 
 def runtime_of_format(chosen: str) -> Runtime:
-    """The runtime that the format *chosen*, one of `PLAN_FORMATS`, is of: the first of several."""
+    """Return the runtime that the format *chosen*, one of `PLAN_FORMATS`, is of: the first of several."""
     return RUNTIMES[next(name for name, row in _ROWS.items() if chosen in _formats(name, row))]
 
 

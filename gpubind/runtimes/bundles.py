@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.formats.bundle import Bundle, BundleEdits, BundleMount, Process, absolute, edited, for_start
+from gpubind.files import Tree
+from gpubind.formats.archive.bundle import Bundle, BundleEdits, BundleMount, Process, absolute, edited, for_start
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.ldso.brought import Brought, UserBind
+from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out
@@ -31,7 +32,6 @@ from gpubind.runtimes.record import (
     UserNamespaces,
 )
 from gpubind.runtimes.start import Start
-from gpubind.tree import Tree
 
 CONFIG = "config.json"
 OURS = GPUBIND.libdir.rpartition("/")[0]
@@ -47,7 +47,7 @@ RUN_OPTIONS = {
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
-    """The config.json of the bundle with *plan* in it; None without a bundle.
+    """Return the config.json of the bundle with *plan* in it; None without a bundle.
 
     Errors: `RuntimeLimitError` for a path or a value that JSON cannot say (`unsayable-path`, `unsayable-value`), and
     for a root file system in which no mount point can be made (`read-only-rootfs`).
@@ -97,7 +97,7 @@ def command(call: Call, start: Start, made: Words) -> Command:
 
 
 def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
-    """What the bundle mounts of the host, and where its process starts. Its variables are the image's own."""
+    """Return what the bundle mounts of the host, and where its process starts. Its variables are the image's own."""
     bundle = start.bundle
     if bundle is None:
         return None
@@ -110,7 +110,7 @@ def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought
 
 
 def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[Obstacle]:
-    """What the bundle itself mounts at the place of *mount* or around it; a place that cannot be made."""
+    """Return what the bundle itself mounts at the place of *mount* or around it; a place that cannot be made."""
     for own in bundle.mounts:
         if own.destination.rstrip("/") == mount.target:
             return Obstacle(None if own.source == source else "the bundle mounts something of its own there")
@@ -144,7 +144,7 @@ def _destinations(bundle: Bundle) -> tuple[str, ...]:
 
 
 def _environment(env: Sequence[EnvVar], bundle: Bundle) -> Iterator[tuple[str, Optional[str]]]:
-    """Each variable that *env* changes in the bundle's, with its value; None for one that goes."""
+    """Yield each variable that *env* changes in the bundle's, with its value; None for one that goes."""
     own = bundle.variables
     for name in dict.fromkeys(variable.name for variable in env):
         operations = tuple(variable for variable in env if variable.name == name)
@@ -187,7 +187,7 @@ def _unsayable(code: str, what: str, where: str) -> RuntimeLimitError:
 
 
 def _split(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The user's own words: those for the runtime, which come before `run`, and those for `run`."""
+    """Return the user's own words: those for the runtime, which come before `run`, and those for `run`."""
     ahead: list[str] = []
     behind: list[str] = []
     group = ahead

@@ -15,11 +15,13 @@ from posixpath import dirname
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.ldso.brought import Brought, UserBind
-from gpubind.memo.asked import changed
+from gpubind.files import Tree
+from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Missing, Mount, Plan
+from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.runtimes import tables
+from gpubind.runtimes.cmdline import tables
+from gpubind.runtimes.cmdline.flags import Options, assigned, by_name, flags_of, parse_command_line
 from gpubind.runtimes.edits import (
     Bind,
     Edits,
@@ -27,17 +29,16 @@ from gpubind.runtimes.edits import (
     Words,
     edits_of,
     left_out,
+    own_binds,
     shared_dev,
     unsayable_path,
     unsayable_value,
 )
-from gpubind.runtimes.flags import Options, assigned, by_name, flags_of, parse_command_line
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import known
-from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime, UserNamespaces
+from gpubind.runtimes.record import Call, Command, Limits, ProgramIdentity, Runtime, UserNamespaces
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.write_access import writable_findings
-from gpubind.tree import Tree
 
 OVERLAY_VERSION = (0, 32)
 """The first that has -W."""
@@ -52,14 +53,14 @@ LAYOUT = GPUBIND._replace(isolated=False)
 FLAGS = flags_of(tables.CH_RUN)
 
 
-def identify(text: str) -> Identity:
+def identify(text: str) -> ProgramIdentity:
     """`0.38` -> ch-run, (0, 38). Without $USER it says nothing."""
     match = re.search(r"(\d+)\.(\d+)", text)
-    return Identity("ch-run", tuple(int(part) for part in match.groups()) if match else None)
+    return ProgramIdentity("ch-run", tuple(int(part) for part in match.groups()) if match else None)
 
 
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """The user's own words, as ch-run reads them."""
+    """Return the user's own words, as ch-run reads them."""
     line = parse_command_line(arguments, FLAGS)
     said = [value for name, value in line.given if name in ("set-env", "set-env0")]
     env = {name: value for text in said for name, value in assigned(text, {}).items()}
@@ -74,8 +75,13 @@ def skeleton(plan: Plan, start: Start, image: Optional[Tree]) -> tuple[Container
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say."""
-    edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, source, start, image))
+    """Return the options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say."""
+    edits = edits_of(
+        plan,
+        start.staged,
+        lambda mount, source: _obstacle(mount, source, start, image),
+        own_binds(start.options.all("bind")),
+    )
     _need_places(plan, edits, start, image)
     targets = {bind.target: _place(image, bind.target) for bind in edits.binds}
     made = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
@@ -107,7 +113,7 @@ def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
 
 
 def _makes_places(start: Start) -> bool:
-    """Whether directories can be made in the container, and nothing of them stays in the image."""
+    """Return whether directories can be made in the container, and nothing of them stays in the image."""
     return not start.options.has("write") and (start.version is None or start.version >= OVERLAY_VERSION)
 
 
@@ -135,7 +141,7 @@ def _missing_place(image: Optional[Tree], target: str) -> Optional[ContainerPath
 
 
 def _place(image: Optional[Tree], target: str) -> ContainerPath:
-    """*target* without links of the image's in it: ch-run would follow an absolute one on the host."""
+    """Return *target* without links of the image's in it: ch-run would follow an absolute one on the host."""
     here, rest = target, ""
     while image is not None and here != "/":
         found = image.resolve(here)
@@ -219,7 +225,7 @@ def _environment(plan: Plan, start: Start, image: Optional[Tree]) -> dict[str, O
 
 
 def _there(name: str, start: Start) -> str:
-    """What stands for the value that the user gives to *name*."""
+    """Return what stands for the value that the user gives to *name*."""
     options = start.options
     from_image = name == "LD_LIBRARY_PATH" and "true" in (*options.all("set-env"), *options.all("set-env0"))
     if not (from_image or options.has("env-no-expand")):
@@ -231,7 +237,7 @@ def _there(name: str, start: Start) -> str:
 
 
 def _images_own(plan: Plan, image: Optional[Tree]) -> str:
-    """The image's own LD_LIBRARY_PATH, without empty elements."""
+    """Return the image's own LD_LIBRARY_PATH, without empty elements."""
     value = plan.image.env.get("LD_LIBRARY_PATH", "") if plan.image else ""
     for line in ((image.text(ENVIRONMENT) if image is not None else None) or "").splitlines():
         name, equals, text = line.partition("=")
@@ -241,7 +247,7 @@ def _images_own(plan: Plan, image: Optional[Tree]) -> str:
 
 
 def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
-    """The options that set *env*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+    """Yield the options that set *env*. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
     for name, value in env.items():
         if value is None:
             yield f"--unset-env={name}"
@@ -256,7 +262,7 @@ def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
 
 
 def command(call: Call, start: Start, made: Words) -> Command:
-    """The whole command line. Errors: `RuntimeLimitError` (code `hidden-path`) for an image that -W hides."""
+    """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`) for an image that -W hides."""
     if "-W" in made.options or start.options.has("write-fake"):
         path = call.image if call.image.startswith("/") else f"{start.working_directory or ''}/{call.image}"
         _need_visible(path)
@@ -277,13 +283,11 @@ def _layout(start: Start) -> Layout:
 
 
 def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-    """What a container has beside *plan*: of the host by itself, and by the user's own options."""
+    """Return what a container has beside *plan*: of the host by itself, and by the user's own options."""
     options = start.options
     shared = [path for path in SHARED if path != "/tmp" or not options.has("private-tmp")]
     binds = [UserBind(HostPath(path), ContainerPath(path)) for path in shared]
-    for value in options.all("bind"):
-        source, _, target = value.partition(":")
-        binds.append(UserBind(HostPath(source), ContainerPath(target or source)))
+    binds += own_binds(start.options.all("bind"))
     path = options.env.get("PATH", start.environ.get("PATH", ""))
     env = [EnvVar("PATH", "set", path if "/bin" in path.split(":") else f"{path}:/bin".lstrip(":"), None, "user")]
     libraries = options.env.get("LD_LIBRARY_PATH", start.environ.get("LD_LIBRARY_PATH"))

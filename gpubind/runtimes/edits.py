@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.findings import counted, finding
+from gpubind.loader.brought import UserBind
 from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
+from gpubind.model.findings import counted, finding
 from gpubind.planner.sides import BY_DEFAULT
 
 NO_MOUNT_POINT = "no-mount-point"
@@ -66,26 +67,56 @@ class Words(NamedTuple):
     """The image's configuration with the edits in it, for a runtime that reads that instead of options."""
 
 
-def edits_of(
-    plan: Plan, staged: Mapping[ContainerPath, HostPath], obstacle: Callable[[Mount, HostPath], Optional[Obstacle]]
-) -> Edits:
-    """The edits of *plan*, with its generated files where they are *staged*.
+def nothing_else(mount: Mount, source: HostPath) -> Optional[Obstacle]:
+    """Return None: the runtime itself keeps no mount from being bound."""
+    return None
 
-    *obstacle* says of a mount and its source what is in the way of it in the container, if something is. A generated
-    file that is nowhere staged is left out.
+
+def edits_of(
+    plan: Plan,
+    staged: Mapping[ContainerPath, HostPath],
+    obstacle: Callable[[Mount, HostPath], Optional[Obstacle]],
+    binds: Iterable[UserBind] = (),
+) -> Edits:
+    """Return the edits of *plan*, with its generated files where they are *staged*.
+
+    *binds* are the user's own, which take precedence: see `covered`. *obstacle* returns what else keeps a mount with
+    that source from being bound. A generated file that is not staged is left out.
     """
-    binds: list[Bind] = []
+    covers = tuple(binds)
+    planned: list[Bind] = []
     decisions: list[Decision] = []
     for mount in plan.mounts:
         source = mount.source or staged.get(mount.target)
         if source is None:
             continue
-        found = obstacle(mount, source)
+        found = covered(mount, source, covers) or obstacle(mount, source)
         if found is None:
-            binds.append(Bind(source, mount.target, "ro" in mount.options, mount.required))
+            planned.append(Bind(source, mount.target, "ro" in mount.options, mount.required))
         elif found.why is not None:
             decisions.append(_no_mount_point(mount, found.why))
-    return Edits(tuple(binds), plan.devices, plan.env, tuple(decisions))
+    return Edits(tuple(planned), plan.devices, plan.env, tuple(decisions))
+
+
+def covered(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[Obstacle]:
+    """Return the obstacle that *binds*, the user's own, are for *mount*; None if its place is not inside one of them.
+
+    The user's bind takes precedence. A mount point made inside it would be made on the host, by root's command as root.
+    The obstacle has no reason where the bind provides the very file. A bind of the root covers nothing.
+    """
+    for bind in reversed(tuple(binds)):
+        place = bind.target.rstrip("/")
+        if place and f"{mount.target}/".startswith(f"{place}/"):
+            is_the_file = source == f"{bind.source.rstrip('/')}{mount.target[len(place) :]}"
+            return Obstacle(None if is_the_file else f"{place} is bound by you or the site, which takes precedence")
+    return None
+
+
+def own_binds(values: Iterable[str]) -> tuple[UserBind, ...]:
+    """Return the user's binds by an option with the *values* SOURCE[:TARGET[:OPTIONS]]; PRoot's options are a `!`."""
+    parts = (value.partition(":") for value in values)
+    named = ((source, behind.partition(":")[0].rstrip("!") or source) for source, _, behind in parts)
+    return tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in named)
 
 
 def vendor_of(plan: Plan) -> Optional[Vendor]:
@@ -107,7 +138,7 @@ def unsayable_value(name: str, why: str, hint: str = "give the variable a plaine
 
 
 def is_utf8(text: str) -> bool:
-    """Whether all of *text* was UTF-8: what was not stands there as surrogate escapes."""
+    """Return whether all of *text* was UTF-8: what was not stands there as surrogate escapes."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

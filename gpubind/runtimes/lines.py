@@ -14,12 +14,12 @@ _NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
 
 
 def form_of(program: str) -> Form:
-    """The words of *program* on one line."""
+    """Return the words of *program* on one line."""
     return Form(lambda printed: raw(printed.words, program), lambda printed: quoted(printed.words, program))
 
 
 def raw(made: Words, program: str) -> str:
-    """The options on one line, to be split by a shell: `singularity exec $(gpubind plan ...) image cmd`.
+    """Return the options on one line, to be split by a shell: `singularity exec $(gpubind plan ...) image cmd`.
 
     Errors: `RuntimeLimitError` (code `not-raw`) for a word that a shell would not leave whole: quotes cannot protect
     it there, for what a substitution gives is split but not unquoted.
@@ -38,7 +38,7 @@ def raw(made: Words, program: str) -> str:
 
 
 def quoted(made: Words, program: str) -> str:
-    """The options on one line, quoted for `eval`. Errors: as `raw`, for what no option says."""
+    """Return the options on one line, quoted for `eval`. Errors: as `raw`, for what no option says."""
     _need_no_unset(made, program)
     return " ".join(shlex.quote(word) for word in made.options) + "\n"
 

@@ -14,17 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
+from gpubind.files import Tree
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.ldso.brought import Brought, UserBind
-from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
-from gpubind.runtimes import tables
-from gpubind.runtimes.edits import Words, edits_of, unsayable_value
-from gpubind.runtimes.flags import Options, assigned, by_name, flags_of, parse_command_line
+from gpubind.loader.brought import Brought
+from gpubind.model import ContainerPath, EnvVar, Plan
+from gpubind.runtimes.cmdline import tables
+from gpubind.runtimes.cmdline.flags import Options, assigned, by_name, flags_of, parse_command_line
+from gpubind.runtimes.edits import Words, edits_of, left_out, nothing_else, own_binds, unsayable_value
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import Values, compose, known
-from gpubind.runtimes.record import Call, Command, Identity, Limits, Runtime
+from gpubind.runtimes.record import Call, Command, Limits, ProgramIdentity, Runtime
 from gpubind.runtimes.start import Start
-from gpubind.tree import Tree
 
 AUTOPIPE_VERSION = (256,)
 """From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
@@ -33,14 +33,14 @@ CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 FLAGS = flags_of(tables.SYSTEMD_NSPAWN)
 
 
-def identify(text: str) -> Identity:
+def identify(text: str) -> ProgramIdentity:
     """`systemd 257 (257.13-1)` -> systemd-nspawn, (257,)."""
     match = re.search(r"systemd (\d+)", text)
-    return Identity("systemd-nspawn", (int(match[1]),) if match else None)
+    return ProgramIdentity("systemd-nspawn", (int(match[1]),) if match else None)
 
 
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """The user's own words, as nspawn reads them."""
+    """Return the user's own words, as nspawn reads them."""
     line = parse_command_line(arguments, FLAGS)
     values = by_name(line.given)
     env = {name: value for text in values.get("setenv", ()) for name, value in assigned(text, environ).items()}
@@ -58,7 +58,9 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
             why="it says `Need to be root.`, or that unprivileged operation is not supported",
             hint="use --backend bwrap, or start it as root",
         )
-    edits = edits_of(plan, start.staged, lambda mount, source: None)
+    edits = edits_of(
+        plan, start.staged, nothing_else, own_binds((*start.options.all("bind"), *start.options.all("bind-ro")))
+    )
     options = [*_container(start)]
     for bind in edits.binds:
         options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")
@@ -68,11 +70,11 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
     for name, value in known(env):
         if start.options.env.get(name) != value:
             options.append(f"--setenv={name}={_sayable(name, value)}")
-    return Words(tuple(options), edits.binds, known(env), edits.decisions)
+    return Words(tuple(options), edits.binds, known(env), edits.decisions, tuple(left_out(edits.decisions, plan)))
 
 
 def _container(start: Start) -> Iterator[str]:
-    """What every container is started with, where the user does not say otherwise."""
+    """Yield what every container is started with, where the user does not say otherwise."""
     given = start.options.values
     yield from ("--register=no", "--keep-unit")
     if not {"volatile", "ephemeral"} & given.keys():
@@ -86,7 +88,7 @@ def _container(start: Start) -> Iterator[str]:
 
 
 def escaped(path: str) -> str:
-    """*path* as --bind takes it: a colon would end it."""
+    """Return *path* as --bind takes it: a colon would end it."""
     return path.replace("\\", "\\\\").replace(":", "\\:")
 
 
@@ -98,7 +100,7 @@ def _sayable(name: str, value: str) -> str:
 
 
 def command(call: Call, start: Start, made: Words) -> Command:
-    """The whole command line; `run` starts the image's runscript, `shell` its shell."""
+    """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
     # By default it is called as the image is, and two of one name cannot be there at once.
     name = () if start.pid is None or start.options.all("machine") else (f"--machine=gpubind-{start.pid}",)
     options = ("-q", *name, *start.arguments, *made.options, f"--directory={call.image}")
@@ -106,17 +108,18 @@ def command(call: Call, start: Start, made: Words) -> Command:
 
 
 def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-    """What a container has beside *plan*: what the user's own options bring."""
+    """Return what a container has beside *plan*: what the user's own options bring."""
     options = start.options
-    binds = []
-    for value in (*options.all("bind"), *options.all("bind-ro")):
-        source, _, target = value.partition(":")
-        binds.append(UserBind(HostPath(source), ContainerPath(target.partition(":")[0] or source)))
     env = [EnvVar("PATH", "set", options.env.get("PATH", DEFAULT_PATH), None, "user")]
     if "LD_LIBRARY_PATH" in options.env:
         env.append(EnvVar("LD_LIBRARY_PATH", "prepend", options.env["LD_LIBRARY_PATH"], ":", "user"))
     unseen = tuple(f"--{name}={value}" for name in ("overlay", "overlay-ro", "tmpfs") for value in options.all(name))
-    return Brought(tuple(binds), tuple(env), ContainerPath(options.last("chdir") or "/"), unseen)
+    return Brought(
+        own_binds((*start.options.all("bind"), *start.options.all("bind-ro"))),
+        tuple(env),
+        ContainerPath(options.last("chdir") or "/"),
+        unseen,
+    )
 
 
 def _overrides(start: Start, name: str) -> bool:

@@ -26,7 +26,7 @@ class Values(NamedTuple):
 
 
 def compose(plan: Plan, values: Values) -> dict[str, Optional[str]]:
-    """The value of each variable of *plan*, in the plan's order; None: the container is not to have it.
+    """Return the value of each variable of *plan*, in the plan's order; None: the container is not to have it.
 
     The user's own word wins, but for lists of directories, which are kept whole.
     """
@@ -46,7 +46,7 @@ def compose(plan: Plan, values: Values) -> dict[str, Optional[str]]:
 
 
 def known(env: Mapping[str, Optional[str]]) -> tuple[tuple[str, str], ...]:
-    """Those variables of *env* that the container is to have."""
+    """Return those variables of *env* that the container is to have."""
     return tuple((name, value) for name, value in env.items() if value is not None)
 
 

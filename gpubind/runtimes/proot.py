@@ -12,19 +12,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from posixpath import normpath
 from typing import Optional
 
-from gpubind.ldso.brought import Brought, UserBind
-from gpubind.memo.asked import changed
+from gpubind.files import Tree
+from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Mount, Plan
+from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.runtimes import tables
-from gpubind.runtimes.edits import Bind, Edits, Obstacle, Words, edits_of, shared_dev, unsayable_path
-from gpubind.runtimes.flags import Options, valued
+from gpubind.runtimes.cmdline import tables
+from gpubind.runtimes.cmdline.flags import Options, valued
+from gpubind.runtimes.edits import (
+    Bind,
+    Edits,
+    Obstacle,
+    Words,
+    edits_of,
+    left_out,
+    own_binds,
+    shared_dev,
+    unsayable_path,
+)
 from gpubind.runtimes.lines import quoted, raw
 from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.record import Call, Command, Form, Limits, Printed, Runtime
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.write_access import writable_findings
-from gpubind.tree import Tree
 
 SHARED = ("/dev", "/proc", "/sys", "/tmp")
 """Directories of the host that every container has."""
@@ -35,7 +45,7 @@ VALUED = valued(tables.PROOT)
 
 
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """The user's own words, as PRoot reads them."""
+    """Return the user's own words, as PRoot reads them."""
     values: dict[str, tuple[str, ...]] = {}
     rest = list(arguments)
     incomplete = None
@@ -55,8 +65,8 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
 
 
 def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say."""
-    edits = edits_of(plan, start.staged, _obstacle)
+    """Return the options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say."""
+    edits = edits_of(plan, start.staged, _obstacle, own_binds(start.options.all("bind")))
     options = [word for bind in edits.binds for word in ("-b", _bind_word(bind))]
     env = compose(plan, Values({}, start.environ, {}))
     return Words(
@@ -70,6 +80,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
 
 
 def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
+    yield from left_out(edits.decisions, plan)
     yield from shared_dev(plan, "always")
     yield from writable_findings(edits, plan, start, "PRoot")
 
@@ -91,27 +102,25 @@ def _bind_word(bind: Bind) -> str:
 
 
 def command(call: Call, start: Start, made: Words) -> Command:
-    """The whole command line; `run` starts the image's runscript, `shell` its shell."""
+    """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
     place = () if start.options.last("cwd") is not None else ("-w", _directory(start, call.tree))
     words = (call.program, "-R", call.image, *place, *start.arguments, *made.options, *call.in_directory)
     return Command(words, changed(start.environ, unset=made.unset, values=dict(made.env)))
 
 
 def _directory(start: Start, image: Optional[Tree]) -> str:
-    """Where the program starts: the caller's directory, if the container has it."""
+    """Return where the program starts: the caller's directory, if the container has it."""
     working, home = start.working_directory or "/", start.environ.get("HOME", "")
     inside = any(f"{working}/".startswith(f"{path}/") for path in (*SHARED, home) if path)
     return normpath(working) if inside or (image is not None and image.has(working)) else "/"
 
 
 def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-    """What a container has beside *plan*: of the host by itself, and by the user's own options."""
+    """Return what a container has beside *plan*: of the host by itself, and by the user's own options."""
     home = start.environ.get("HOME", "")
     paths = (*SHARED, *FROM_HOST, *([home] if home in start.directories else ()))
     binds = [UserBind(HostPath(path), ContainerPath(path)) for path in paths]
-    for value in start.options.all("bind"):
-        source, _, target = value.partition(":")
-        binds.append(UserBind(HostPath(source), ContainerPath(target.rstrip("!") or source)))
+    binds += own_binds(start.options.all("bind"))
     env = [EnvVar("PATH", "set", start.environ.get("PATH", ""), None, "user")]
     if start.environ.get("LD_LIBRARY_PATH"):
         env.append(EnvVar("LD_LIBRARY_PATH", "prepend", start.environ["LD_LIBRARY_PATH"], ":", "user"))

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional, get_args
 
+from gpubind.files import Tree
 from gpubind.host import Host
 from gpubind.model import ContainerPath, Plan, Vendor
 from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.runtimes.cmdline.flags import Options
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.flags import Options
 from gpubind.runtimes.start import Action, Start
-from gpubind.tree import Tree
 
 if TYPE_CHECKING:
-    from gpubind.ldso.brought import Brought
+    from gpubind.loader.brought import Brought
 
 ImageForm = Literal["directory", "file", "bundle", "layout", "archive", "reference", "registry", "source"]
 """How an image is given to a runtime: a directory, a file that holds a file system (SIF, squashfs), an OCI bundle; an
@@ -54,7 +54,7 @@ class Limits(NamedTuple):
     """Whether its exit code does not tell a command that is not there (127) or is no program (126)."""
 
 
-class Identity(NamedTuple):
+class ProgramIdentity(NamedTuple):
     """What a program says of itself."""
 
     name: str
@@ -214,7 +214,7 @@ class Runtime(NamedTuple):
     """What to do with an image that is none of `images`."""
 
     # Facts of this machine, for a Start.
-    identify: Optional[Callable[[str], Identity]] = None
+    identify: Optional[Callable[[str], ProgramIdentity]] = None
     """Reads what `PROGRAM --version` printed; None: it makes no difference, and is not asked."""
     site: Optional[str] = None
     """Its configuration file."""

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.model import ContainerPath, HostPath
-from gpubind.runtimes.flags import Options
+from gpubind.runtimes.cmdline.flags import Options
 
 if TYPE_CHECKING:
-    from gpubind.formats.bundle import Bundle
+    from gpubind.formats.archive.bundle import Bundle
 
 Action = Literal["exec", "run", "shell"]
 NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
@@ -77,5 +77,5 @@ class Start(NamedTuple):
     """Whether the caller's standard input, output and errors are a terminal."""
 
     def directive(self, name: str, default: str = "") -> str:
-        """The value of directive *name* of the site's configuration; the first one counts."""
+        """Return the value of directive *name* of the site's configuration; the first one counts."""
         return self.site.get(name, (default,))[0]

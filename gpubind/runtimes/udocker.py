@@ -12,20 +12,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
-from gpubind.arch import ARCHITECTURES
 from gpubind.errors import RuntimeLimitError
-from gpubind.findings import finding
+from gpubind.files import Tree
 from gpubind.model import Finding, Plan
+from gpubind.model.arch import ARCHITECTURES
+from gpubind.model.findings import finding
 from gpubind.planner.placement import Layout, cdi_layout
-from gpubind.runtimes import tables
-from gpubind.runtimes.edits import Bind, Edits, Words, edits_of, shared_dev, unsayable_path, unsayable_value, vendor_of
-from gpubind.runtimes.flags import Options, assigned, valued
+from gpubind.runtimes.cmdline import tables
+from gpubind.runtimes.cmdline.flags import Options, assigned, valued
+from gpubind.runtimes.edits import (
+    Bind,
+    Edits,
+    Words,
+    edits_of,
+    left_out,
+    nothing_else,
+    own_binds,
+    shared_dev,
+    unsayable_path,
+    unsayable_value,
+    vendor_of,
+)
 from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.record import Call, Command, Limits, Runtime
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.write_access import writable_findings
-from gpubind.tree import Tree
 
 MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 """The mode of containers for which `udocker setup` says none."""
@@ -35,7 +47,7 @@ VALUED = valued(tables.UDOCKER)
 
 
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """The user's own words for `udocker run`. A long option has its value behind a `=` or in the next word."""
+    """Return the user's own words for `udocker run`. A long option has its value behind a `=` or in the next word."""
     values: dict[str, tuple[str, ...]] = {}
     env: dict[str, str] = {}
     rest = list(arguments)
@@ -69,7 +81,9 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
     """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say, for an R
     mode (code `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
     """
-    edits = edits_of(plan, start.staged, lambda mount, source: None)
+    edits = edits_of(
+        plan, start.staged, nothing_else, own_binds((*start.options.all("--volume"), *start.options.all("-v")))
+    )
     mode = start.environ.get(MODE, "")
     if mode.startswith("F") and any(mount.rule == "libc" for mount in plan.mounts):
         raise RuntimeLimitError(
@@ -104,6 +118,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
 def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
     if start.tools == ():
         yield finding("udocker-tools", subject="udocker", where=", ".join(tools(start.environ)))
+    yield from left_out(edits.decisions, plan)
     yield from shared_dev(plan, "always")
     if edits.binds:
         yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
@@ -127,7 +142,7 @@ def _sayable(name: str, value: str) -> str:
 
 
 def command(call: Call, start: Start, made: Words) -> Command:
-    """The whole command line; `run` starts what the image runs by default, `shell` a shell."""
+    """Return the whole command line; `run` starts what the image runs by default, `shell` a shell."""
     argv = ("/bin/sh", *call.argv) if call.action == "shell" else call.argv
     words = (call.program, "run", "--nobanner", *start.arguments, *made.options, call.image, *argv)
     return Command(words, start.environ)

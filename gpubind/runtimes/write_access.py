@@ -6,8 +6,8 @@ A container of an ordinary user's cannot write a driver file that root owns, wha
 from __future__ import annotations
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.findings import counted, finding
 from gpubind.model import Finding, Plan
+from gpubind.model.findings import counted, finding
 from gpubind.runtimes.edits import Edits, vendor_of
 from gpubind.runtimes.start import Start
 

@@ -9,20 +9,20 @@ from typing import Any, Optional
 import jsonschema
 import pytest
 import yaml
-from build.driver import V, debian, host, kernel, libraries, rhel, run_directory, ubuntu
-from build.trees import Dir, Item, Link, Node, Socket, Spec
-from build.trees import record as recorded
 
 import gpubind
-from gpubind.data import HOSTS
-from gpubind.documents.cdi import render_cdi
+from gpubind.api import plan
+from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
-from gpubind.formats.cdi import parse_cdi
+from gpubind.formats.driver.cdi import parse_cdi
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import HostPath, Plan, Request
+from gpubind.model.data import HOSTS
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
+from tests.support.driver import V, debian, host, kernel, libraries, rhel, run_directory, ubuntu
+from tests.support.trees import Dir, Item, Link, Node, Socket, Spec
+from tests.support.trees import record as recorded
 
 DATA = Path(__file__).parent.parent / "data" / "cdi"
 SCHEMA = jsonschema.Draft202012Validator(json.loads((DATA / "schema.json").read_text()))

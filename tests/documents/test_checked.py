@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from build.driver import kernel, rhel
-from build.images import glibc, image
-from rules.situations import Situation, found
-
-from gpubind.documents.checked import render_check_text
-from gpubind.documents.report import Checked, report_of
-from gpubind.facade import open_host, plan
-from gpubind.findings import finding
+from gpubind.api import open_host, plan
+from gpubind.documents.check.checked import render_check_text
+from gpubind.documents.check.report import Checked, report_of
 from gpubind.model import Finding, Request
+from gpubind.model.findings import finding
+from tests.rules.situations import Situation, found
+from tests.support.driver import kernel, rhel
+from tests.support.images import glibc, image
 
 PLAN = plan(open_host("debian13-nvidia550"), Request(vendors=("nvidia",)))
 LIBRARIES = ("libX11.so.6", "libXext.so.6", "libdrm.so.2", "libgbm.so.1", "libxcb.so.1")

@@ -7,16 +7,16 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from build.driver import debian, host, kernel, rhel, run_directory, ubuntu
-from build.hostile_names import HOSTILE, UNSAYABLE
 
 import gpubind
-from gpubind.data import HOSTS
-from gpubind.documents.compose import render_compose
+from gpubind.api import plan
+from gpubind.documents.mounts.compose import render_compose
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
 from gpubind.model import EnvVar, HostPath, Plan, Request
+from gpubind.model.data import HOSTS
 from gpubind.planner.placement import cdi_layout
+from tests.support.driver import debian, host, kernel, rhel, run_directory, ubuntu
+from tests.support.hostile_names import HOSTILE, UNSAYABLE
 
 TEXT = {"type": "string"}
 BIND = {"type": "object", "properties": {"create_host_path": {"type": "boolean"}}, "additionalProperties": False}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from build.driver import host, kernel, rhel
 
+from gpubind.api import plan
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS, FORMATS, PLAN_DOCUMENTS
-from gpubind.documents.report import report_of
-from gpubind.facade import plan
+from gpubind.documents.check.report import report_of
 from gpubind.model import Finding, Request
+from tests.support.driver import host, kernel, rhel
 
 PLAN = plan(host(rhel(), kernel()), Request())
 FINDING = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", "/dev", "999", "load it")

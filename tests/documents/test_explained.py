@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from build.driver import host, kernel, rhel
 
+from gpubind.api import plan
 from gpubind.documents.explained import Answer, render_text
-from gpubind.explanation import explain, explain_message
-from gpubind.facade import plan
+from gpubind.documents.explanation import explain, explain_message
 from gpubind.model import Request
+from tests.support.driver import host, kernel, rhel
 
 PLAN = plan(host(rhel(), kernel()), Request())
 

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubind.documents.fragment import yaml_text
+from gpubind.documents.mounts.fragment import yaml_text
 
 LEAVES = st.text(max_size=8) | st.booleans() | st.integers()
 KEYS = st.text(max_size=4)

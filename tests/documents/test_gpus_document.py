@@ -6,20 +6,21 @@ import json
 
 import jsonschema
 import pytest
-from gpus.hosts import HOSTS
 
-from gpubind.data import read_data
-from gpubind.documents.gpus import Listed, gpus_table, list_gpus, render_gpus_json
+from gpubind.documents.gpus import ListedGpu, gpus_table, list_gpus, render_gpus_json
+from gpubind.model.data import read_data
+from gpubind.planner.gpus.selection import select
+from tests.planner.gpus.hosts import HOSTS
 
 
-def listed(host: str, gpus: str = "all") -> tuple[Listed, ...]:
-    return list_gpus(HOSTS[host], gpus, {})
+def listed(host: str, gpus: str = "all") -> tuple[ListedGpu, ...]:
+    return list_gpus(HOSTS[host], select(HOSTS[host], gpus, {}, isolated=True))
 
 
 @pytest.mark.parametrize("host", sorted(HOSTS))
 def test_the_document_of_every_host_is_as_its_schema_says(host: str) -> None:
     document = json.loads(render_gpus_json(listed(host)))
-    jsonschema.Draft202012Validator(json.loads(read_data("data/gpus.schema.json"))).validate(document)
+    jsonschema.Draft202012Validator(json.loads(read_data("model/data/gpus.schema.json"))).validate(document)
     assert len(document["gpus"]) == sum(len(inventory.gpus) for inventory in HOSTS[host])
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from build.driver import host, kernel, rhel
-
-from gpubind.documents.junit import render_junit
-from gpubind.documents.report import report_of
-from gpubind.facade import plan
+from gpubind.api import plan
+from gpubind.documents.check.junit import render_junit
+from gpubind.documents.check.report import report_of
 from gpubind.model import Finding, Request
+from tests.support.driver import host, kernel, rhel
 
 RULES = (("bad-icd", "host"), ("gpu-excluded", "host"), ("stub-in-image", "image"), ("uvm-missing", "host"))
 ERROR = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", "/dev", "999", "load it", "a\nb")

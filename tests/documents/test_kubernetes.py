@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 import yaml
-from build.driver import debian, host, kernel, rhel, run_directory, ubuntu
-from build.hostile_names import HOSTILE, UNSAYABLE
-from build.trees import Socket, Spec
 
 import gpubind
-from gpubind.data import HOSTS
-from gpubind.documents.kubernetes import render_kubernetes
+from gpubind.api import plan
+from gpubind.documents.mounts.kubernetes import render_kubernetes
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
+from gpubind.model.data import HOSTS
 from gpubind.planner.placement import cdi_layout
+from tests.support.driver import debian, host, kernel, rhel, run_directory, ubuntu
+from tests.support.hostile_names import HOSTILE, UNSAYABLE
+from tests.support.trees import Socket, Spec
 
 X86 = cdi_layout("x86_64")
 PLAN = plan(gpubind.open_host("debian13-nvidia550"), Request(), layout=X86)

@@ -8,15 +8,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from build.driver import kernel, rhel
-from build.forked import run_forked
-from build.images import glibc
-from build.trees import Node, Spec, make_tree
 
-from gpubind.cli.lasting import Asked, plan_to_last
+from gpubind.cli.lasting import DocumentRequest, plan_to_last
 from gpubind.cli.options import PlanOptions
 from gpubind.documents import LASTING
 from gpubind.errors import HostReadError
+from tests.support.driver import kernel, rhel
+from tests.support.forked import run_forked
+from tests.support.images import glibc
+from tests.support.trees import Node, Spec, make_tree
 
 HOST = "debian13-nvidia550"
 ALL = (*LASTING, "oci")
@@ -32,7 +32,7 @@ ICD: Spec = {
 
 def gpubind(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GPUBIND_", "APPTAINER", "CUDA_"))}
-    return run_forked(words, {**kept, "GPUBIND_MEMO": "off", **environ}, module="build.ordinary")
+    return run_forked(words, {**kept, "GPUBIND_MEMO": "off", **environ}, module="tests.support.ordinary")
 
 
 @pytest.fixture
@@ -132,9 +132,9 @@ def test_a_hook_that_others_could_change_is_none_for_root(tmp_path: Path, monkey
     hook = tmp_path / "nvidia-cdi-hook"
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)
-    monkeypatch.setattr("gpubind.host.trust.acts_as_root", lambda: True)
-    monkeypatch.setattr("gpubind.host.trust.writable_by_others", lambda path: str(tmp_path))
-    asked = Asked("cdi", None, str(hook), None)
+    monkeypatch.setattr("gpubind.files.trust.acts_as_root", lambda: True)
+    monkeypatch.setattr("gpubind.files.trust.writable_by_others", lambda path: str(tmp_path))
+    asked = DocumentRequest("cdi", None, str(hook), None)
     with pytest.raises(HostReadError) as caught:
         plan_to_last(PlanOptions(host=HOST), asked)
     assert (caught.value.code, caught.value.where) == ("no-cdi-hook", str(hook))

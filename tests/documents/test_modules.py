@@ -5,7 +5,6 @@ Lua's and Tcl's own programs read the modules where they are installed; a small 
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,23 +13,16 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.hostile_names import HOSTILE, IN_A_LIST, UNSAYABLE
 
-import gpubind
-from gpubind.documents.modules import render_lmod, render_tcl
+from gpubind.api import plan
+from gpubind.documents.modules.modules import render_lmod, render_tcl
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
-from gpubind.host import Host
-from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
+from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.record import Printed
-from gpubind.runtimes.singularity_exports import render_exports
-from gpubind.runtimes.singularity_words import words
-from gpubind.runtimes.start import Start
-
-HOST = gpubind.open_host("debian13-nvidia550")
-PLAN = plan(HOST, Request(), layout=SINGULARITY._replace(isolated=False))
+from tests.documents.printed import PLAN, after_exports, printed
+from tests.support.driver import host, kernel, rhel
+from tests.support.hostile_names import HOSTILE, IN_A_LIST, UNSAYABLE
 
 
 class Call(NamedTuple):
@@ -38,12 +30,6 @@ class Call(NamedTuple):
 
     function: str
     words: tuple[str, ...]
-
-
-def printed(made: Plan = PLAN, program: str = "apptainer", on: Host = HOST) -> Printed:
-    staged = {target: HostPath(f"/staged{target}") for target in made.generated}
-    start = Start(program=program, staged=staged)
-    return Printed(words(made, start), start, on, made)
 
 
 def calls_of_lua(text: str) -> list[Call]:
@@ -87,17 +73,6 @@ def loaded(calls: list[Call], environ: Mapping[str, str]) -> dict[str, str]:
             name, value, separator = said
             made[name] = f"{made[name]}{separator}{value}" if made.get(name) else value
     return made
-
-
-def after_exports(environ: Mapping[str, str], item: Printed) -> dict[str, str]:
-    """The variables of Apptainer and SingularityCE once a shell has evaluated the lines of the `-env` format."""
-    done = subprocess.run(
-        ["sh", "-c", f"{render_exports(item)}\nexec env -0"],
-        env={**environ, "PATH": os.environ["PATH"]},
-        capture_output=True,
-    )
-    pairs = (line.partition("=") for line in done.stdout.decode().split("\0"))
-    return {name: value for name, _, value in pairs if name.startswith(("APPTAINER", "SINGULARITY"))}
 
 
 READERS: list[tuple[Callable[[Printed, Mapping[str, str]], str], Callable[[str], list[Call]]]] = [

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-from build.driver import host, kernel, rhel
-from build.images import glibc, image
-
-from gpubind.documents.json import render_json
-from gpubind.facade import plan
+from gpubind.api import plan
+from gpubind.documents.plan.json import render_json
 from gpubind.model import Request
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image
 
 PLAN = plan(host(rhel(), kernel()), Request(), image=image(glibc()))
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from build.driver import host, kernel, rhel
-from build.images import glibc, image
 
-from gpubind.data import read_data
-from gpubind.documents.report import (
+from gpubind.api import check, plan
+from gpubind.documents.check.report import (
     Report,
     render_check_github,
     render_check_json,
@@ -19,8 +17,10 @@ from gpubind.documents.report import (
     report_of,
     verdict,
 )
-from gpubind.facade import check, plan
 from gpubind.model import Finding, Request
+from gpubind.model.data import read_data
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image
 
 PLAN = plan(host(rhel(), kernel()), Request(), image=image(glibc()))
 ERROR = Finding("uvm-missing", "error", "nvidia", "/dev/nvidia-uvm", "it is missing", "/dev", "999", "load it", "a\nb")
@@ -44,7 +44,7 @@ def test_as_columns_a_finding_is_one_line_and_hostile_names_stay_in_it() -> None
 @pytest.mark.parametrize("report", [REPORT, Report(PLAN, (), ())], ids=["findings", "nothing"])
 def test_as_json_it_follows_its_schema(report: Report) -> None:
     document: Any = json.loads(render_check_json(report))
-    jsonschema.validate(document, json.loads(read_data("data/check.schema.json")))
+    jsonschema.validate(document, json.loads(read_data("model/data/check.schema.json")))
     assert document["verdict"] == verdict(report.findings)
     assert document["plan"] == PLAN.digest
 

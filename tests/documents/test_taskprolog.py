@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from build.hostile_names import HOSTILE, IN_A_LIST, UNSAYABLE
-from test_modules import HOST, PLAN, after_exports, printed
 
-from gpubind.documents.taskprolog import LINE_LENGTH, render_taskprolog
+from gpubind.api import plan
+from gpubind.documents.modules.taskprolog import LINE_LENGTH, render_taskprolog
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
 from gpubind.model import EnvVar, Finding, HostPath, Request
 from gpubind.planner.placement import SINGULARITY
+from tests.documents.printed import HOST, PLAN, after_exports, printed
+from tests.support.hostile_names import HOSTILE, IN_A_LIST, UNSAYABLE
 
 
 def after(text: str, environ: Mapping[str, str]) -> dict[str, str]:

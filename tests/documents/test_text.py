@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from build.driver import host, kernel, rhel
 
+from gpubind.api import plan
+from gpubind.documents.explanation import Explanation, explain
 from gpubind.documents.text import printable, render_explanation, render_finding, render_paths, render_tsv, summary
-from gpubind.explanation import Explanation, explain
-from gpubind.facade import plan
 from gpubind.model import Finding, Request
+from tests.support.driver import host, kernel, rhel
 
 PLAN = plan(host(rhel(), kernel()), Request())
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpubind.errors import FormatError
-from gpubind.formats.bundle import (
+from gpubind.formats.archive.bundle import (
     ANNOTATION,
     Bundle,
     BundleEdits,

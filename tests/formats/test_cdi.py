@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 import pytest
-from build import answers, damaged
-from build.measure import is_less_work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.cdi import CdiName, CdiSpec, parse_cdi, parse_cdi_name, required_version
+from gpubind.formats.driver.cdi import CdiName, CdiSpec, parse_cdi, parse_cdi_name, required_version
+from tests.support import answers, damaged
+from tests.support.measure import is_less_work
 
 DATA = Path(__file__).parent.parent / "data" / "cdi"
 YAML = (DATA / "nvml" / "nvidia.yaml").read_bytes()

@@ -10,27 +10,20 @@ from pathlib import Path
 from typing import Literal, Optional
 
 import pytest
-from build import answers, damaged
-from build.amd import opt
-from build.driver import debian
-from build.elf import AARCH64, ARM, EXECUTABLE, I386, PPC64, SHARED_OBJECT, X86_64, build_elf, elf
-from build.elf_sections import by_sections
-from build.measure import is_less_work
-from build.trees import make_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.elf import (
-    HEAD_SIZE,
-    ElfFacts,
-    ElfIdent,
-    NotElf,
-    VersionNeed,
-    parse_ident,
-)
-from gpubind.formats.elf_dynamic import parse_cuda_note, parse_elf
+from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
+from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, VersionNeed, parse_ident
 from gpubind.model import CudaNote
+from tests.support import answers, damaged
+from tests.support.amd import opt
+from tests.support.driver import debian
+from tests.support.elf import AARCH64, ARM, EXECUTABLE, I386, PPC64, SHARED_OBJECT, X86_64, build_elf, elf
+from tests.support.elf_sections import by_sections
+from tests.support.measure import is_less_work
+from tests.support.trees import make_tree
 
 Order = Literal["little", "big"]
 INTERPRETER = "/lib64/ld-linux-x86-64.so.2"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from build.elf import elf
 
-from gpubind.formats.elf_private import private_symbols
+from gpubind.formats.elf.private import private_symbols
+from tests.support.elf import elf
 
 BOTH = pytest.mark.parametrize(("bits", "order"), [(64, "little"), (64, "big"), (32, "little"), (32, "big")])
 DEFINES = ("libc.so.6", "GLIBC_2.2.5", "GLIBC_PRIVATE")

@@ -8,7 +8,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.formats.env_arguments import DEFAULT_PATH, EnvCall, EnvError, parse_env_arguments
+from gpubind.formats.text.env_arguments import DEFAULT_PATH, EnvCall, EnvError, parse_env_arguments
 
 
 @pytest.mark.parametrize(

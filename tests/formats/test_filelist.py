@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from build import answers, damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.filelist import ENTRIES_LIMIT, SIZE_LIMIT, ListedFile, parse_filelist
+from gpubind.formats.driver.filelist import ENTRIES_LIMIT, SIZE_LIMIT, ListedFile, parse_filelist
+from tests.support import answers, damaged
 
 LIST = [
     {"name": "libcuda.so.595.99.02", "type": "LIB", "category": ["cuda"]},

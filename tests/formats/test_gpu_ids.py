@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubind.errors import UsageError
-from gpubind.formats.gpu_ids import GpuId, parse_gpu_id, parse_gpus, split_visible
+from gpubind.formats.driver.gpu_ids import GpuId, parse_gpu_id, parse_gpus, split_visible
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats import gpu_variables as variables
-from gpubind.formats.gpu_lists import RULES, is_number, is_uuid, parse_listed
+from gpubind.formats.driver import gpu_variables as variables
+from gpubind.formats.driver.gpu_lists import RULES, is_number, is_uuid, parse_listed
 
 UUID = "GPU-00000000-1111-2222-3333-444444444444"
 CUDA, ROCR, NVIDIA = variables.CUDA_VISIBLE_DEVICES, variables.ROCR_VISIBLE_DEVICES, variables.NVIDIA_VISIBLE_DEVICES

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from build import answers, damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.icd import SIZE_LIMIT, Icd, parse_icd, with_library_paths
+from gpubind.formats.driver.icd import SIZE_LIMIT, Icd, parse_icd, with_library_paths
+from tests.support import answers, damaged
 
 VULKAN = {
     "file_format_version": "1.0.1",

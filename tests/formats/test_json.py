@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpubind.errors import FormatError
-from gpubind.formats.json import JsonObject, parse_json
+from gpubind.formats.text.json import JsonObject, parse_json
 
 
 def malformed(why: str, place: str) -> FormatError:

@@ -7,14 +7,14 @@ import struct
 from typing import Optional
 
 import pytest
-from build import answers, damaged
-from build.ldcache import AARCH64, ELF_LIBC6, I386, Layout, Order, build_ldcache, entry
-from build.measure import is_less_work
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.ldcache import LdCache, LdCacheEntry, parse_ldcache
+from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry, parse_ldcache
+from tests.support import answers, damaged
+from tests.support.ldcache import AARCH64, ELF_LIBC6, I386, Layout, Order, build_ldcache, entry
+from tests.support.measure import is_less_work
 
 # What glibc 2.36's own `ldconfig -c old|new|compat` wrote for four small libraries.
 REAL_TAIL = (

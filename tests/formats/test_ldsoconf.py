@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats.ldsoconf import LINES_LIMIT, parse_ldsoconf
+from gpubind.formats.text.ldsoconf import LINES_LIMIT, parse_ldsoconf
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,7 @@ from gpubind.formats.ldsoconf import LINES_LIMIT, parse_ldsoconf
     [
         ("/opt/lib\n/usr/local/lib", (("directory", "/opt/lib"), ("directory", "/usr/local/lib"))),
         ("  /opt/lib  # ours\n#/no\n\n", (("directory", "/opt/lib"),)),
+        ("include\ta.conf\nincluded\tb.conf\n", (("include", "a.conf"),)),
         ("include a.conf b/*.conf\n", (("include", "a.conf"), ("include", "b/*.conf"))),
         ("/opt/lib=libc6\n", (("directory", "/opt/lib"),)),
         ("hwcap 1 nosegneg\nrelative/lib\nincluded\n", ()),

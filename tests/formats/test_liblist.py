@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from build import answers, damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubind.data import read_data
 from gpubind.errors import FormatError
-from gpubind.formats.liblist import (
+from gpubind.formats.driver.liblist import (
     ENTRIES_LIMIT,
     LINE_LIMIT,
     SECTIONS,
@@ -19,6 +17,8 @@ from gpubind.formats.liblist import (
     library_stem,
     parse_liblist,
 )
+from gpubind.model.data import read_data
+from tests.support import answers, damaged
 
 SHIPPED = read_data("etc/nvliblist.conf")
 

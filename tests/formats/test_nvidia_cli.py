@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from build import answers, damaged
-from build.measure import is_less_work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.nvidia_cli import NvidiaCliFailure, NvidiaCliList, list_argv, parse_failure, parse_list
+from gpubind.formats.driver.nvidia_cli import NvidiaCliFailure, NvidiaCliList, list_argv, parse_failure, parse_list
+from tests.support import answers, damaged
+from tests.support.measure import is_less_work
 
 DATA = Path(__file__).parent.parent / "data" / "nvidia-container-cli"
 MIG = (DATA / "list.mig1.txt").read_text()

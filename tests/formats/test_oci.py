@@ -6,12 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from build import answers, damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.oci import (
+from gpubind.formats.archive.oci import (
     is_layer_type,
     parse_docker_manifest,
     parse_inspected,
@@ -19,6 +18,7 @@ from gpubind.formats.oci import (
     parse_oci_index,
     parse_oci_manifest,
 )
+from tests.support import answers, damaged
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 BLOB: dict[str, Any] = {"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": DIGEST, "size": 7}

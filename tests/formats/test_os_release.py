@@ -6,7 +6,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.formats.os_release import parse_os_release
+from gpubind.formats.text.os_release import parse_os_release
 
 
 @pytest.mark.parametrize(

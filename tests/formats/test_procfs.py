@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Optional
 
 import pytest
-from build import answers, damaged
-from build.measure import is_less_work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.procfs import (
+from gpubind.formats.driver.procfs import (
     GpuInformation,
     normal_pci,
     parse_devices,
@@ -20,6 +18,8 @@ from gpubind.formats.procfs import (
     parse_module_version,
     parse_params,
 )
+from tests.support import answers, damaged
+from tests.support.measure import is_less_work
 
 PROPRIETARY = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025\n"

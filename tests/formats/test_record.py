@@ -6,16 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from build import answers, damaged
-from build.elf import elf
-from build.trees import Dir, Fifo, File, Hidden, Item, Link, Node, Socket, record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubind.data import read_data
 from gpubind.errors import FormatError
-from gpubind.formats.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
-from gpubind.formats.record import (
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
+from gpubind.formats.text.record import (
     SCHEMA,
     Record,
     RecordedDirectory,
@@ -28,6 +24,10 @@ from gpubind.formats.record import (
 )
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import CudaNote, FileKind, HostPath, Missing, Stat
+from gpubind.model.data import read_data
+from tests.support import answers, damaged
+from tests.support.elf import elf
+from tests.support.trees import Dir, Fifo, File, Hidden, Item, Link, Node, Socket, record
 
 HOST: dict[str, Item] = {
     "/dev/nvidia0": Node("char", 195, 0, gid=44, mode=0o660),
@@ -357,7 +357,7 @@ def test_only_device_nodes_have_numbers() -> None:
 
 
 def test_what_a_later_version_nests_deeply_is_refused_or_passed_over() -> None:
-    text = read_data("data/hosts/debian13-nvidia550.json").decode()
+    text = read_data("model/data/hosts/debian13-nvidia550.json").decode()
     for depth in range(100, 1000, 100):
         deep = text.replace("{", '{"later": ' + "[" * depth + r'"\u00e9"' + "]" * depth + ",", 1)
         try:

@@ -7,12 +7,12 @@ import subprocess
 from typing import Optional
 
 import pytest
-from build.measure import is_less_work
-from build.scripts import DECIDED, UNDECIDED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubind.formats.shell import Exports, parse_exports
+from gpubind.formats.text.shell import Exports, parse_exports
+from tests.support.measure import is_less_work
+from tests.support.scripts import DECIDED, UNDECIDED
 
 BEFORE = {"A": "1", "EMPTY": "", "PATH": "/bin", "V": "before", "L": "/l", "WORDS": "a  b *"}
 KNOWN = Exports(dict(BEFORE), frozenset(BEFORE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats.shell_statement import end_of_statement
+from gpubind.formats.text.shell_statement import end_of_statement
 
 
 @pytest.mark.parametrize(

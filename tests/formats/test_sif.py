@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from build import answers, damaged
-from build.squashfs import SifObject, sif
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.sif import (
+from gpubind.formats.archive.sif import (
     DESCRIPTOR_SIZE,
     SifDescriptor,
     parse_sif_descriptors,
     parse_sif_header,
     primary_partition,
 )
+from tests.support import answers, damaged
+from tests.support.squashfs import SifObject, sif
 
 FILE = sif(SifObject(b"Bootstrap: docker", data_type=0x4001), SifObject(b"x" * 5000))
 

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from build import answers, damaged
-from build.squashfs import Squashfs as Fields
-from build.squashfs import opened as reader
-from build.squashfs import squashfs
-from build.trees import Fifo, Link, Node, Spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.squashfs import File, Inode, Squashfs
-from gpubind.formats.squashfs.structures import Place, inode_body_size, parse_inode, parse_listing
+from gpubind.formats.archive.squashfs import File, Inode, Squashfs
+from gpubind.formats.archive.squashfs.structures import MetadataReference, inode_body_size, parse_inode, parse_listing
+from tests.support import answers, damaged
+from tests.support.squashfs import Squashfs as Fields
+from tests.support.squashfs import opened as reader
+from tests.support.squashfs import squashfs
+from tests.support.trees import Fifo, Link, Node, Spec
 
 IMAGES = Path(__file__).parent.parent / "data" / "images"
-PLACE = Place(96, 0)
+PLACE = MetadataReference(96, 0)
 SPEC: Spec = {
     "/etc/file": b"x" * 5000 + bytes(4096) + b"y" * 5000,
     "/etc/empty": b"",

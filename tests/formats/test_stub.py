@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from build.elf import elf, stub
 
-from gpubind.formats.stub import is_stub
+from gpubind.formats.elf.stub import is_stub
+from tests.support.elf import elf, stub
 
 
 @pytest.mark.parametrize("soname", ["libcuda.so.1", "libnvidia-ml.so.1"])

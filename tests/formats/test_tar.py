@@ -5,12 +5,12 @@ from __future__ import annotations
 import tarfile
 
 import pytest
-from build import answers, damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.tar import completed, parse_pax, parse_tar_header
+from gpubind.formats.archive.tar import completed, parse_pax, parse_tar_header
+from tests.support import answers, damaged
 
 KINDS = {b"0": "file", b"1": "hardlink", b"2": "link", b"3": "char", b"4": "block", b"5": "dir", b"6": "fifo"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpubind.errors import FormatError
-from gpubind.formats.yaml import DEPTH_LIMIT, parse_yaml
+from gpubind.formats.text.yaml import DEPTH_LIMIT, parse_yaml
 
 
 @pytest.mark.parametrize(

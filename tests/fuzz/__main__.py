@@ -1,4 +1,4 @@
-"""`python -m fuzz --cases 1000000 --seed 7`: mutate and run, in several processes, each case within its limits.
+"""`python -m tests.fuzz --cases 1000000 --seed 7`: mutate and run, in several processes, each case within its limits.
 
 A failing input is kept in tests/fuzz/found, where the tests run it ever after. `--target NAME` fuzzes one target.
 """
@@ -21,10 +21,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from build.bounded import peak
-
-from fuzz.mutate import mutated
-from fuzz.targets import TARGETS, seeds_of, take
+from tests.fuzz.mutate import mutated
+from tests.fuzz.targets import TARGETS, seeds_of, take
+from tests.support.bounded import peak
 
 SECONDS = 2
 MEMORY = 300 << 20

@@ -11,47 +11,31 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from build.driver import V, cache, kernel, libraries
-from build.elf import elf
-from build.images import glibc, sandbox
-from build.layers import archive, docker_archive, oci_layout, packed, tar, zstd
-from build.ldcache import build_ldcache, entry
-from build.squashfs import SifObject, sif, squashfs
-from build.surveys import survey
-from build.trees import Item, Link, Spec, recorded_host, recorded_tree
-
-from fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS
-from gpubind.blob.base import Blob
-from gpubind.blob.compressed import unpacked
-from gpubind.budget import one_command
-from gpubind.data import read_data
+from gpubind.api import check, open_host, plan
 from gpubind.documents import CHECK_DOCUMENTS, LASTING, PLAN_DOCUMENTS
-from gpubind.documents.report import Report
+from gpubind.documents.check.report import Report
+from gpubind.documents.explanation import explain
 from gpubind.documents.text import printable, render_explanation, render_finding
 from gpubind.errors import GpubindError
-from gpubind.explanation import explain
-from gpubind.facade import check, open_host, plan
-from gpubind.formats.bundle import parse_bundle
-from gpubind.formats.cdi import parse_cdi
-from gpubind.formats.elf import parse_ident
-from gpubind.formats.elf_dynamic import parse_cuda_note, parse_elf
-from gpubind.formats.env_arguments import parse_env_arguments
-from gpubind.formats.filelist import parse_filelist
-from gpubind.formats.gpu_ids import parse_gpu_id, parse_gpus
-from gpubind.formats.icd import parse_icd, with_library_paths
-from gpubind.formats.kfd import parse_properties
-from gpubind.formats.ldcache import parse_ldcache
-from gpubind.formats.ldsoconf import parse_ldsoconf
-from gpubind.formats.liblist import parse_liblist
-from gpubind.formats.nvidia_cli import parse_failure, parse_list
-from gpubind.formats.oci import (
+from gpubind.files.blob import Blob
+from gpubind.files.compressed import unpacked
+from gpubind.formats.archive.bundle import parse_bundle
+from gpubind.formats.archive.oci import (
     parse_docker_manifest,
     parse_inspected,
     parse_oci_config,
     parse_oci_index,
     parse_oci_manifest,
 )
-from gpubind.formats.procfs import (
+from gpubind.formats.archive.tar import parse_pax
+from gpubind.formats.driver.cdi import parse_cdi
+from gpubind.formats.driver.filelist import parse_filelist
+from gpubind.formats.driver.gpu_ids import parse_gpu_id, parse_gpus
+from gpubind.formats.driver.icd import parse_icd, with_library_paths
+from gpubind.formats.driver.kfd import parse_properties
+from gpubind.formats.driver.liblist import parse_liblist
+from gpubind.formats.driver.nvidia_cli import parse_failure, parse_list
+from gpubind.formats.driver.procfs import (
     parse_devices,
     parse_driver_version,
     parse_gpu_information,
@@ -60,21 +44,36 @@ from gpubind.formats.procfs import (
     parse_module_version,
     parse_params,
 )
-from gpubind.formats.record import dump_record, parse_record
-from gpubind.formats.require import holds
-from gpubind.formats.shell import Exports, parse_exports
-from gpubind.formats.stub import is_stub
-from gpubind.formats.tar import parse_pax
-from gpubind.formats.yaml import parse_yaml
+from gpubind.formats.driver.require import holds
+from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
+from gpubind.formats.elf.elf import parse_ident
+from gpubind.formats.elf.ldcache import parse_ldcache
+from gpubind.formats.elf.stub import is_stub
+from gpubind.formats.text.env_arguments import parse_env_arguments
+from gpubind.formats.text.ldsoconf import parse_ldsoconf
+from gpubind.formats.text.record import dump_record, parse_record
+from gpubind.formats.text.shell import Exports, parse_exports
+from gpubind.formats.text.yaml import parse_yaml
 from gpubind.host import Host
 from gpubind.image import Image, open_image
 from gpubind.image.facts import read_image
 from gpubind.image.tar import members
-from gpubind.ldso.hwcaps import parse_cpuinfo
+from gpubind.launch.preparation import words_of
+from gpubind.loader.hwcaps import parse_cpuinfo
 from gpubind.model import CudaNote, Plan, Request
-from gpubind.preparation import words_of
+from gpubind.model.budget import one_command
+from gpubind.model.data import read_data
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.start import Start
+from tests.fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS
+from tests.support.driver import V, cache, kernel, libraries
+from tests.support.elf import elf
+from tests.support.images import glibc, sandbox
+from tests.support.layers import archive, docker_archive, oci_layout, packed, tar, zstd
+from tests.support.ldcache import build_ldcache, entry
+from tests.support.squashfs import SifObject, sif, squashfs
+from tests.support.surveys import survey
+from tests.support.trees import Item, Link, Spec, recorded_host, recorded_tree
 
 DATA = Path(__file__).parent.parent / "data"
 HOST = "debian13-nvidia550"

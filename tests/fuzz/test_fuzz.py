@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.targets import TARGETS, seeds_of, take
+from tests.fuzz.targets import TARGETS, seeds_of, take
 
 FOUND = Path(__file__).parent / "found"
 NAMES = {name.strip("/").replace("/", "+"): name for name in TARGETS}
@@ -31,6 +31,9 @@ def test_a_short_run_finds_nothing() -> None:
     words = ["--cases", "6000", "--seed", "1", "--jobs", "1", "--seconds", str(SECONDS)]
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
-        [sys.executable, "-m", "fuzz", *words], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+        [sys.executable, "-m", "tests.fuzz", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stdout + done.stderr

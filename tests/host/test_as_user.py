@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
-from build.driver import V, rhel
-from build.trees import Dir, File, Spec, make_tree
-from test_cli import gpubind
 
-from gpubind.answers import FORBIDDEN
+from gpubind.api import open_host
 from gpubind.errors import UsageError
-from gpubind.facade import open_host
 from gpubind.host.live import LiveHost
+from gpubind.inventory.nodes import access_to
 from gpubind.model import Missing
-from gpubind.sources.nodes import access_to
+from gpubind.model.answers import FORBIDDEN
+from tests.support.commands import gpubind
+from tests.support.driver import V, rhel
+from tests.support.trees import Dir, File, Spec, make_tree
 
 USERS = {
     "/etc/passwd": "root:x:0:0::/root:/bin/sh\nbroken\nalice:x:4242:100::/:/bin/sh\n",

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.data import HOSTS, read_data
 from gpubind.errors import UsageError
-from gpubind.formats.record import parse_record
+from gpubind.formats.text.record import parse_record
+from gpubind.model.data import HOSTS, read_data
 
 PACKAGE = os.path.dirname(os.path.abspath(gpubind.__file__))
 ETC = os.path.join(os.path.dirname(PACKAGE), "etc")
-NAMES = ("etc/nvliblist.conf", "etc/rocmliblist.conf", *(f"data/hosts/{name}.json" for name in HOSTS))
+NAMES = ("etc/nvliblist.conf", "etc/rocmliblist.conf", *(f"model/data/hosts/{name}.json" for name in HOSTS))
 
 
 def wheel_files() -> list[tuple[str, str]]:
@@ -57,7 +57,7 @@ def test_a_checkout_has_every_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_installed_package_has_every_file(installed: str, name: str) -> None:
-    code = f"from gpubind.data import read_data; sys.stdout.buffer.write(read_data({name!r}))"
+    code = f"from gpubind.model.data import read_data; sys.stdout.buffer.write(read_data({name!r}))"
     assert ask(installed, code) == read_data(name)
 
 
@@ -67,7 +67,7 @@ def test_a_plan_needs_no_file_beside_the_installed_package(installed: str) -> No
     assert ask(installed, code).decode().strip() == from_checkout
 
 
-@pytest.mark.parametrize("name", ["etc/none.conf", "data/hosts/none.json", "etc", ""])
+@pytest.mark.parametrize("name", ["etc/none.conf", "model/data/hosts/none.json", "etc", ""])
 def test_what_does_not_ship_is_an_error_that_names_it(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_data(name)
@@ -78,7 +78,7 @@ def test_what_does_not_ship_is_an_error_that_names_it(name: str) -> None:
 
 def test_what_does_not_ship_is_the_same_error_when_installed(installed: str) -> None:
     code = (
-        "from gpubind.data import read_data\nfrom gpubind.errors import UsageError\n"
+        "from gpubind.model.data import read_data\nfrom gpubind.errors import UsageError\n"
         "try: read_data('etc/none.conf')\nexcept UsageError as error: print(error.code)"
     )
     assert ask(installed, code) == b"no-data\n"
@@ -91,7 +91,7 @@ def test_the_name_of_a_shipped_host_tells_its_driver(name: str) -> None:
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_every_shipped_record_names_no_machine_and_nobodys_home(name: str) -> None:
-    record = parse_record(read_data(f"data/hosts/{name}.json"))
+    record = parse_record(read_data(f"model/data/hosts/{name}.json"))
     assert record.hostname is None
     assert record.description
     assert not any(part in value for value in record.environ.values() for part in ("/home/", "/root"))

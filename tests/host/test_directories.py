@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from build.trees import Dir, File, Item, Link, make_tree
 
 import gpubind
 from gpubind.host.directories import LIST_LIMIT
+from tests.support.trees import Dir, File, Item, Link, make_tree
 
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(gpubind.__file__)))
 

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from build.trees import Dir, Fifo, Item, make_tree
 
 import gpubind
 from gpubind.errors import HostReadError
 from gpubind.host.directories import list_file_in_force
 from gpubind.host.open import read_listfile
+from tests.support.trees import Dir, Fifo, Item, make_tree
 
 
 @pytest.mark.parametrize("item", [Fifo(), Dir()], ids=["fifo", "directory"])

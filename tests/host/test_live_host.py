@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from build.trees import Dir, Link, make_tree
 
 import gpubind
 from gpubind.errors import HostReadError
+from gpubind.host.base import PLAN_VARIABLES
 from gpubind.host.live import LiveHost
+from gpubind.inventory.nvidia.devices import is_asked
 from gpubind.model import HostPath
+from tests.support.trees import Dir, Link, make_tree
 
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(gpubind.__file__)))
 
@@ -78,3 +82,36 @@ def test_the_kernel_is_asked_whether_a_node_may_be_opened(monkeypatch: pytest.Mo
     assert not host.may_open(HostPath("/dev/no-such-node"))
     monkeypatch.setattr("os.access", lambda path, mode, **_: False)  # as with a device cgroup, whatever the mode
     assert not host.may_open(HostPath("/dev/null"))
+
+
+@pytest.mark.parametrize("name", sorted(PLAN_VARIABLES))
+def test_every_variable_that_a_plan_reads_reaches_a_live_host_and_its_record(name: str) -> None:
+    value = "/v" if name in ("PATH", "ROCM_PATH") else "v"
+    host = LiveHost(environ={name: value})
+    assert host.variable(name) == host.lenient.variable(name) == value
+
+
+def test_a_host_refuses_a_variable_that_records_do_not_hold() -> None:
+    with pytest.raises(LookupError, match="LD_LIBRARY_PATH"):
+        LiveHost(environ={"LD_LIBRARY_PATH": "/v"}).variable("LD_LIBRARY_PATH")
+
+
+@pytest.mark.parametrize("name", ["NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"])
+def test_a_live_host_is_asked_for_gpudirect_by_its_variable(name: str) -> None:
+    assert is_asked(LiveHost(environ={name: "enabled"}), name)
+    assert not is_asked(LiveHost(environ={}), name)
+
+
+def test_no_module_but_those_of_hosts_reads_the_environment_of_a_host_by_name() -> None:
+    """`Host.variable` refuses what a record would not hold; `Host.environ` would answer that it is not set."""
+    package = Path(gpubind.__file__).parent
+    readers = [path for path in package.rglob("*.py") if re.search(r"host\.environ(\.get\(|\[)", path.read_text())]
+    assert readers == []
+
+
+def test_the_lenient_host_of_a_changed_copy_has_the_variables_of_the_copy() -> None:
+    host = gpubind.open_host("debian13-nvidia550")
+    host.lenient.environ  # noqa: B018 - a cached answer would be kept by the copy
+    changed = copy(host)
+    changed.environ = {"CUDA_VISIBLE_DEVICES": "1"}
+    assert changed.lenient.variable("CUDA_VISIBLE_DEVICES") == "1"

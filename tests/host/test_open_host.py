@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from build.trees import Dir, Item, make_tree, record
 
-from gpubind.data import HOSTS
 from gpubind.errors import FormatError, GpubindError, HostReadError, UsageError
-from gpubind.formats.record import RecordedList, RecordedRun, dump_record
+from gpubind.formats.text.record import RecordedList, RecordedRun, dump_record
 from gpubind.host import RunResult
 from gpubind.host.open import FILE_LIMIT, open_host, read_file, read_listfile
+from gpubind.model.data import HOSTS
+from tests.support.trees import Dir, Item, make_tree, record
 
 
 def refusal(*args: Any) -> GpubindError:

@@ -8,30 +8,31 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
-from build.elf import elf, stub
-from build.ldcache import build_ldcache, entry
-from build.surveys import survey
-from build.trees import ABSENT, FORBIDDEN, Dir, Fifo, File, Hidden, Item, Link, Node, Socket, make_tree, record
 
-from gpubind.arch import WITH_DRIVERS
 from gpubind.errors import NotRecordedError
-from gpubind.formats.record import Record, RecordedRoot, RecordedRun, dump_record, parse_record
+from gpubind.files import Tree
+from gpubind.formats.text.record import Record, RecordedRoot, RecordedRun, dump_record, parse_record
 from gpubind.host import Host, RunResult
 from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.host.surveyed import GPU_NAME
-from gpubind.layouts import (
+from gpubind.inventory.nodes import PCI_DEVICES
+from gpubind.model import Missing, RootedPath, Stat
+from gpubind.model.arch import WITH_DRIVERS
+from gpubind.model.layouts import (
     BINARY_DIRECTORIES,
     ROCM_LIBRARIES,
     SUBDIRECTORIES,
     amdgpu_directories,
     library_directories,
 )
-from gpubind.model import Missing, RootedPath, Stat
-from gpubind.rules import driver, graphics, manifests, nodes, platform, services
+from gpubind.rules.host import driver, graphics, nodes, platform, services
+from gpubind.rules.image import manifests
 from gpubind.runtimes import RUNTIMES
-from gpubind.sources.nodes import PCI_DEVICES
-from gpubind.tree import Tree
+from tests.support.elf import elf, stub
+from tests.support.ldcache import build_ldcache, entry
+from tests.support.surveys import survey
+from tests.support.trees import ABSENT, FORBIDDEN, Dir, Fifo, File, Hidden, Item, Link, Node, Socket, make_tree, record
 
 V = "550.54.14"
 CACHE = build_ldcache([entry("libcuda.so.1", "/lib64/libcuda.so.1"), entry("libsite.so", "/srv/site/lib/libsite.so")])

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
-from build.trees import Dir, File, make_tree
 
-from gpubind.host import trust
-from gpubind.host.trust import acts_as_root, is_obeyed, obeyed_environ, why_not_lasting, writable_by_others
+from gpubind.files import trust
+from gpubind.files.trust import acts_as_root, is_obeyed, obeyed_environ, why_not_lasting, writable_by_others
+from tests.support.trees import Dir, File, make_tree
 
 DIRECTORY, FILE, LINK = stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK
 

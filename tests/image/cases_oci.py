@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Union
 
-from build.layers import LAYER, OCI, Blobs, packed, tar, zstd
+from tests.support.layers import LAYER, OCI, Blobs, packed, tar, zstd
 
 DOCKER = "application/vnd.docker"
 SCHEMA_2 = f"{DOCKER}.distribution.manifest.v2+json"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from build.elf import elf
-from build.trees import Dir, Item, Spec
+from tests.support.elf import elf
+from tests.support.trees import Dir, Item, Spec
 
 SITE = "/usr/local/lib/python3.11/site-packages"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from build.bounded import run_bounded
-from build.greedy import GREEDY, PROGRAM, of_sif
-from build.trees import Dir, File
 
-from gpubind.blob.base import open_blob
-from gpubind.budget import BOUNDS, Budget, current, one_command, renew, spend, times_of
 from gpubind.errors import EXIT_UNREADABLE, BoundError
+from gpubind.files.blob import open_blob
+from gpubind.model.budget import BOUNDS, Budget, current, one_command, renew, spend, times_of
+from tests.support.bounded import run_bounded
+from tests.support.greedy import GREEDY, PROGRAM, of_sif
+from tests.support.trees import Dir, File
 
 HOST = "debian13-nvidia550"
 
@@ -29,7 +29,7 @@ def test_the_error_says_which_bound_and_how_to_raise_it(tmp_path: Path) -> None:
 
 def test_a_search_path_of_absent_directories_costs_nothing_for_each_library(tmp_path: Path) -> None:
     """As Spack and conda make them: hundreds of directories, and hundreds of libraries in a few of them."""
-    from build.elf import elf
+    from tests.support.elf import elf
 
     names = [f"lib{number}.so" for number in range(200)]
     image = of_sif(tmp_path, {

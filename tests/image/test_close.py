@@ -10,15 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from build.driver import rhel
-from build.elf import elf
-from build.images import glibc
-from build.layers import Blobs, archive, docker_archive, oci_layout, packed, tar, write, zstd
-from build.squashfs import SifObject, sif, squashfs
-from build.trees import File, Spec, make_tree
 
 import gpubind
 from gpubind.errors import GpubindError, UsageError
+from tests.support.driver import rhel
+from tests.support.elf import elf
+from tests.support.images import glibc
+from tests.support.layers import Blobs, archive, docker_archive, oci_layout, packed, tar, write, zstd
+from tests.support.squashfs import SifObject, sif, squashfs
+from tests.support.trees import File, Spec, make_tree
 
 SPEC: Spec = {**glibc("2.36"), "/opt/app": File(elf(kind=2, needed=("libc.so.6",)), 0o755)}
 LAYERS = [tar(SPEC), packed(tar({"/etc/b": "b"})), zstd(tar({"/etc/c": "c"}))]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from build.images import glibc, image, sandbox
-from build.page import hold
-from build.trees import Dir, Link, Spec
 
 from gpubind.image.cuda import DIRECTORIES_LIMIT, wheels_with
 from gpubind.model import ImageCuda
-from image.cuda_trees import SITE, TREES, Installed, conda, torch, wheels
+from tests.image.cuda_trees import SITE, TREES, Installed, conda, torch, wheels
+from tests.support.images import glibc, image, sandbox
+from tests.support.page import hold
+from tests.support.trees import Dir, Link, Spec
 
 
 def every_cuda(*parts: Spec) -> tuple[ImageCuda, ...]:

@@ -9,14 +9,14 @@ import signal
 from pathlib import Path
 
 import pytest
-from build.images import glibc
-from build.layers import archive, docker_archive, packed, tar
-from build.trees import Spec, make_tree
 
 from gpubind.errors import GpubindError, NotStoredError
+from gpubind.files.overlay import COMPOSEFS
 from gpubind.host import programs as programs_of_hosts
 from gpubind.image import engine, open_image
-from gpubind.tree.overlay import COMPOSEFS
+from tests.support.images import glibc
+from tests.support.layers import archive, docker_archive, packed, tar
+from tests.support.trees import Spec, make_tree
 
 ENV = ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from build.images import glibc, image
-from build.trees import File, Spec
 
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import ImageFacts
+from tests.support.images import glibc, image
+from tests.support.trees import File, Spec
 
 
 def facts(**files: str) -> ImageFacts:

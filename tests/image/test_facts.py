@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from build.driver import host, kernel, ubuntu
-from build.elf import I386, elf
-from build.images import GLIBC, MUSL, STATIC, glibc, image, sandbox
-from build.trees import File, Hidden, Item, Link, Spec, make_tree
 
+from gpubind.api import plan
 from gpubind.errors import HostReadError
-from gpubind.facade import plan
 from gpubind.image import open_image
 from gpubind.model import Request
+from tests.support.driver import host, kernel, ubuntu
+from tests.support.elf import I386, elf
+from tests.support.images import GLIBC, MUSL, STATIC, glibc, image, sandbox
+from tests.support.trees import File, Hidden, Item, Link, Spec, make_tree
 
 
 def test_glibc_is_told_from_its_version_definitions() -> None:

@@ -9,15 +9,18 @@ import sys
 from typing import NamedTuple
 
 import pytest
-from build import damaged
-from build.hostile import BASE, CASES
-from build.layers import archive as archived
-from build.layers import docker_archive, oci_layout, packed, tar, write, zstd
-from build.looked_at import SECRET, look
-from build.squashfs import SifObject, sif, squashfs
-from build.trees import Link, Spec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.support import damaged
+from tests.support.hostile import BASE, CASES
+from tests.support.layers import archive as archived
+from tests.support.layers import docker_archive, oci_layout, packed, tar, write, zstd
+from tests.support.looked_at import SECRET, look
+from tests.support.squashfs import SifObject, sif, squashfs
+from tests.support.trees import Link, Spec
+
+pytestmark = pytest.mark.xdist_group("hostile images")  # one process looks at all of them
 
 PIECES = 1000
 
@@ -40,14 +43,14 @@ class Outcome(NamedTuple):
 
     code: str
     pieces: float
-    """Of work: see `build.measure`."""
+    """Of work: see `tests.support.measure`."""
 
 
 @pytest.fixture(scope="module")
 def outcomes(references: dict[str, str]) -> dict[str, Outcome]:
     """All of them, one after the other, in a process that may take 300 MiB more than its imports have."""
     done = subprocess.run(
-        [sys.executable, "-m", "build.looked_at", json.dumps(references)],
+        [sys.executable, "-m", "tests.support.looked_at", json.dumps(references)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

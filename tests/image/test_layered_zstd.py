@@ -11,19 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from build.bounded import run_bounded
-from build.elf import elf
-from build.images import glibc
-from build.layers import archive, docker_archive, packed, tar, zstd
-from build.trees import File
-from rules.cases_image import HOST, PYTHON, broken_torch
-from rules.situations import Situation, found
 
-from gpubind.blob.compressed import Zstd
-from gpubind.budget import BOUNDS, current, one_command
+from gpubind.files.compressed import Zstd
 from gpubind.image.layered import LayeredTree
 from gpubind.image.open import open_image
 from gpubind.model import Missing
+from gpubind.model.budget import BOUNDS, current, one_command
+from tests.rules.cases_image import HOST, PYTHON, broken_torch
+from tests.rules.situations import Situation, found
+from tests.support.bounded import run_bounded
+from tests.support.elf import elf
+from tests.support.images import glibc
+from tests.support.layers import archive, docker_archive, packed, tar, zstd
+from tests.support.trees import File
 
 NAMES = [f"/opt/lib/lib{number:03}.so" for number in range(60)]
 

@@ -8,17 +8,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from build.layers import (
-    LAYER,
-    HardLink,
-    oci_layout,
-    tar,
-    write,
-)
-from build.trees import Dir, File, Item, Link, Node, make_tree
 
 from gpubind.image import Image, open_image
 from gpubind.model import Missing
+from tests.support.layers import LAYER, HardLink, oci_layout, tar, write
+from tests.support.trees import Dir, File, Item, Link, Node, make_tree
 
 
 def opened(tmp_path: Path, layers: list[bytes], env: tuple[str, ...] = ()) -> Image:

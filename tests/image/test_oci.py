@@ -7,22 +7,12 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
-from build.layers import (
-    LAYER,
-    OCI,
-    TAG,
-    Blobs,
-    archive,
-    docker_archive,
-    packed,
-    tar,
-    write,
-)
-from build.trees import Link
 
 from gpubind.errors import GpubindError
 from gpubind.image import open_image
-from image.cases_oci import CASES, layout
+from tests.image.cases_oci import CASES, layout
+from tests.support.layers import LAYER, OCI, TAG, Blobs, archive, docker_archive, packed, tar, write
+from tests.support.trees import Link
 
 
 def code_of(reference: str) -> str:

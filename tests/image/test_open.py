@@ -8,23 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from build.elf import elf
-from build.images import GLVND, glibc, sandbox
-from build.layers import (
-    archive,
-    docker_archive,
-    oci_layout,
-    packed,
-    tar,
-    write,
-    zstd,
-)
-from build.squashfs import SifObject, sif, squashfs
-from build.trees import File, Link, Spec, make_tree
 
 from gpubind.errors import GpubindError
 from gpubind.image import open_image
 from gpubind.model import CudaNote
+from tests.support.elf import elf
+from tests.support.images import GLVND, glibc, sandbox
+from tests.support.layers import archive, docker_archive, oci_layout, packed, tar, write, zstd
+from tests.support.squashfs import SifObject, sif, squashfs
+from tests.support.trees import File, Link, Spec, make_tree
 
 COMPAT = "/usr/local/cuda-12.9/compat/libcuda.so.575.57.08"
 ENV = {"LD_LIBRARY_PATH": "/opt/lib:/usr/local/cuda/lib64", "NVIDIA_VISIBLE_DEVICES": "all", "CUDA_VERSION": "12.9.0"}
@@ -154,8 +146,8 @@ def test_a_fifo_is_never_opened(tmp_path: Path) -> None:
 def test_a_plan_without_an_image_loads_nothing_of_this() -> None:
     code = (
         "import sys, gpubind.image, gpubind.cli.app\n"
-        "heavy = {'gpubind.formats.squashfs', 'zstandard', 'lz4', 'tarfile', 'tempfile'}\n"
-        "heavy |= {'gpubind.blob.compressed', 'gpubind.image.oci'}\n"
+        "heavy = {'gpubind.formats.archive.squashfs', 'zstandard', 'lz4', 'tarfile', 'tempfile'}\n"
+        "heavy |= {'gpubind.files.compressed', 'gpubind.image.oci'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

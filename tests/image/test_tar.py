@@ -6,13 +6,13 @@ import tarfile
 from typing import Literal
 
 import pytest
-from build.layers import tar
-from build.trees import Link
 
-from gpubind.blob.base import Blob
 from gpubind.errors import FormatError
-from gpubind.formats.tar import BLOCK
+from gpubind.files.blob import Blob
+from gpubind.formats.archive.tar import BLOCK
 from gpubind.image.tar import RECORDS_LIMIT, members
+from tests.support.layers import tar
+from tests.support.trees import Link
 
 
 class InMemory(Blob):

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from build.images import glibc
-from build.layers import archive, oci_layout, packed, tar, write, zstd
 
 from gpubind.errors import FormatError
 from gpubind.image import open_image
+from tests.support.images import glibc
+from tests.support.layers import archive, oci_layout, packed, tar, write, zstd
 
 SPEC = dict(glibc("2.36"))
 

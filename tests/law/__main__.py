@@ -1,4 +1,4 @@
-"""`python -m law --changes 5000 --seed 7`: the law of the memo, in several processes.
+"""`python -m tests.law --changes 5000 --seed 7`: the law of the memo, in several processes.
 
 After any change, and after any error while an answer was made, the answer with the memo is the answer without it, byte
 for byte. Each command runs in a child of its own that has gpubind's modules, as a new process would after it had loaded
@@ -23,13 +23,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from build.changes import CHANGES
-from build.faults import FAULTS
-from build.memo import Bench, Outcome, bench_in
-
 from gpubind.memo.answer import SWITCH
 from gpubind.memo.questions import ASKED
-from law.jobs import read_arguments, run_jobs
+from tests.law.jobs import read_arguments, run_jobs
+from tests.support.changes import CHANGES
+from tests.support.faults import FAULTS
+from tests.support.memo import Bench, Outcome, bench_in
 
 STEPS = 8
 """Changes to one command before the next one has its turn."""
@@ -201,7 +200,7 @@ def main() -> int:
 
 def _together(number: int, seed: str, jobs: int) -> Result:
     share = -(-number // jobs)
-    words = [sys.executable, "-m", "law", "--changes", f"{share}", "--seed", seed, "--job"]
+    words = [sys.executable, "-m", "tests.law", "--changes", f"{share}", "--seed", seed, "--job"]
     results = [
         Result(*json.loads(output)) if output else Result(0, 0, {}, f"a process ended with {status}")
         for status, output in run_jobs(words, jobs)

@@ -1,4 +1,4 @@
-"""`python -m law.errors --cases 4000 --seed 7`: the law of injected errors, in several processes.
+"""`python -m tests.law.errors --cases 4000 --seed 7`: the law of injected errors, in several processes.
 
 Whatever one system call answers, a command gives the right answer, or says that it could not look: by its exit code and
 a message, or by a finding. A case is a command, the number of a call that looks at a file, and what becomes of that
@@ -25,15 +25,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from build import amd
-from build.images import glibc
-from build.layers import archive, docker_archive, tar
-from build.memo import IMAGE, IS_ROOT, PROGRAMS, Bench, Outcome, bench_in
-from build.trees import Node, make_tree
-
 import gpubind
-from law.__main__ import _LATE, apart
-from law.jobs import read_arguments, run_jobs
+from tests.law.__main__ import _LATE, apart
+from tests.law.jobs import read_arguments, run_jobs
+from tests.support import amd
+from tests.support.images import glibc
+from tests.support.layers import archive, docker_archive, tar
+from tests.support.memo import IMAGE, IS_ROOT, PROGRAMS, Bench, Outcome, bench_in
+from tests.support.trees import Node, make_tree
 
 SHIM = Path(__file__).parent / "shim.c"
 ERRORS = ("EIO", "EMFILE", "ENFILE", "ENOMEM", "ESTALE", "ETIMEDOUT", "EINTR", "EAGAIN")
@@ -278,7 +277,7 @@ def main() -> int:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         share = -(-said.cases // said.jobs)
-        words = [sys.executable, "-m", "law.errors", "--cases", f"{share}", "--seed", said.seed, "--job"]
+        words = [sys.executable, "-m", "tests.law.errors", "--cases", f"{share}", "--seed", said.seed, "--job"]
         command = with_shim(words, place)
         results = [Result(*json.loads(output)) for _, output in run_jobs(command, said.jobs)]
     result = Result(

@@ -1,4 +1,4 @@
-"""`python -m law.records --hosts 100 --seed 7`: a record answers what its host answers.
+"""`python -m tests.law.records --hosts 100 --seed 7`: a record answers what its host answers.
 
 Hosts by chance (`build/layouts.py`), each recorded, each asked many things by chance: plans, checks, explanations,
 lists of GPUs. The record's answer is the host's, byte for byte. What a record was not told of (`--list`,
@@ -15,27 +15,27 @@ import traceback
 from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
-from build.images import GLVND, MUSL, STATIC, glibc, image
-from build.layouts import CDI_DIRECTORY, LIBRARY_PATH, OWN_LIST, Layout, layout
-from build.trees import File, Hidden, Node, Spec, make_tree
-
 import gpubind
 from gpubind.documents.explained import Answer, render_json
+from gpubind.documents.explanation import explain
 from gpubind.documents.gpus import list_gpus, render_gpus_json
 from gpubind.errors import GpubindError, NotRecordedError
-from gpubind.explanation import explain
-from gpubind.formats.record import parse_record
+from gpubind.formats.text.record import parse_record
 from gpubind.host import Host, ListFile
 from gpubind.host.base import Untrusted
 from gpubind.host.live import LiveHost
 from gpubind.host.recorded import RecordedHost
 from gpubind.image import Image
-from gpubind.like.flavours import FLAVOURS
+from gpubind.inventory.vendors import read_inventories
 from gpubind.model import CAPABILITIES, Request
-from gpubind.plain import text_of
-from gpubind.request import SOURCES
+from gpubind.model.plain import text_of
+from gpubind.planner.gpus.selection import select
+from gpubind.planner.like.flavours import FLAVOURS
+from gpubind.planner.request import SOURCES
 from gpubind.runtimes import RUNTIMES
-from gpubind.sources.vendors import read_inventories
+from tests.support.images import GLVND, MUSL, STATIC, glibc, image
+from tests.support.layouts import CDI_DIRECTORY, LIBRARY_PATH, OWN_LIST, Layout, layout
+from tests.support.trees import File, Hidden, Node, Spec, make_tree
 
 ASKED = 200
 """Questions to each host."""
@@ -126,7 +126,8 @@ def answer(host: Host, asked: Question) -> str:
     told: list[str] = []
     try:
         found = read_inventories(host, Request(vendors=asked.request.vendors, gpus=asked.request.gpus))
-        told.append(render_gpus_json(list_gpus(found.inventories, asked.request.gpus, host.environ)))
+        selections = select(found.inventories, asked.request.gpus, host.environ, isolated=True)
+        told.append(render_gpus_json(list_gpus(found.inventories, selections)))
     except NotRecordedError:
         raise
     except GpubindError as error:

@@ -9,11 +9,11 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 import pytest
-from build import page
 
-from gpubind.names import is_unused
-from live.containers import CONTAINERS, Case, image, start
-from live.machine import CHECKOUT, Machine
+from gpubind.formats.driver.names import is_unused
+from tests.live.containers import CONTAINERS, Case, image, start
+from tests.live.machine import CHECKOUT, Machine
+from tests.support import page
 
 PAGE, PART = "c-library.md", "as tested"
 TITLES = ("started by", "image", "its glibc", "on the host's", "libraries that load", "of these lack something else")

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from live.machine import CHECKOUT, RIG, Bind, Machine
+from tests.live.machine import CHECKOUT, RIG, Bind, Machine
 
 PLACE = "/srv/with-programs"
 """Where a machine sees the images."""

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from live.machine import CHECKOUT, INSIDE_CONTAINERS, RIG, Bind, Machine
+from tests.live.machine import CHECKOUT, INSIDE_CONTAINERS, RIG, Bind, Machine
 
 CONTAINERS = Bind(f"{RIG}/ct", INSIDE_CONTAINERS)
 LIBDIRS = {"apptainer": "/.singularity.d/libs", "bwrap": "/.gpubind/libs"}

@@ -1,7 +1,7 @@
 """Images of real stacks from PyPI, file by file as GNU tar lists them.
 
-`python -m live.stacks DIRECTORY torch==2.6.0` does by hand what the test does with CuPy: it needs three times the room
-of the stack in DIRECTORY.
+`python -m tests.live.stacks DIRECTORY torch==2.6.0` does by hand what the test does with CuPy: it needs three times the
+room of the stack in DIRECTORY.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from tars.readers import Seen, listed_by_gnu_tar, seen_by_gpubind
-
-from gpubind.blob.base import open_blob
+from gpubind.files import Tree
+from gpubind.files.blob import open_blob
 from gpubind.image import open_image
 from gpubind.model import Missing
-from gpubind.tree import Tree
+from tests.tars.readers import Seen, listed_by_gnu_tar, seen_by_gpubind
 
 PLACE = "usr/local/lib/python3.11/dist-packages"
 """Where Debian's pip puts packages: the 100th byte of many names is a slash."""

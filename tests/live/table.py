@@ -1,4 +1,4 @@
-"""python -m live.table [--update]: hold docs/runtimes-tested.md against what the live tests saw, or write it anew.
+"""python -m tests.live.table [--update]: compare docs/runtimes-tested.md with what the live tests saw, or rewrite it.
 
 Each test writes its facts into a file of its own (`shows` in conftest.py), so several processes may run them. A fact is
 about a runtime and one thing that was asked of it: `yes`, or in few words what is otherwise.
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from live.machine import CHECKOUT
+from tests.live.machine import CHECKOUT
 
 SEEN = f"{CHECKOUT}/.live-seen"
 PAGE = f"{CHECKOUT}/docs/runtimes-tested.md"

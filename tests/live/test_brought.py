@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from live.containers import CONTAINERS, exec_words
-from live.machine import INSIDE_CONTAINERS, RIG, Bind, Machine
+from tests.live.containers import CONTAINERS, exec_words
+from tests.live.machine import INSIDE_CONTAINERS, RIG, Bind, Machine
 
 pytestmark = pytest.mark.live
 

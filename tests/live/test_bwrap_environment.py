@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
-from build.scripts import DECIDED
 
-from live.containers import CONTAINERS, exec_words, image, privileges
-from live.machine import PYTHON_ENV, RIG, Bind, Machine
-from live.test_exec_process import NUMBERS, SIGNALLED
+from tests.live.containers import CONTAINERS, exec_words, image, privileges
+from tests.live.machine import PYTHON_ENV, RIG, Bind, Machine
+from tests.live.signals import NUMBERS, SIGNALLED
+from tests.support.scripts import DECIDED
 
 pytestmark = pytest.mark.live
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from live.c_library import HOSTS, PROBE, VENDORS, hold, report, vendors
-from live.containers import CONTAINERS, Case, image, start
-from live.machine import RIG, Bind, Machine, document
-from live.test_bundles import Started, made_bundles
-from live.test_bundles import start as start_bundle
-from live.test_engines import Engine
-from live.test_engines import start as start_engine
-from live.test_plain_runtimes import IMAGES, WAYS, Way
-from live.test_wrap import bwrap_line, line
+from tests.live.bundle_starts import Started, made_bundles
+from tests.live.bundle_starts import start as start_bundle
+from tests.live.c_library import HOSTS, PROBE, VENDORS, hold, report, vendors
+from tests.live.containers import CONTAINERS, Case, image, start
+from tests.live.engine_starts import Engine
+from tests.live.engine_starts import start as start_engine
+from tests.live.machine import RIG, Bind, Machine, document
+from tests.live.plain_runtimes import IMAGES, WAYS, Way
+from tests.live.wrapped_lines import bwrap_line, line
 
 pytestmark = pytest.mark.live
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from live.c_library import HOSTS
-from live.c_library_programs import INSIDE, PLACE, SUITES, made_images
-from live.machine import Bind, Machine
-from live.test_engines import Engine
+from tests.live.c_library import HOSTS
+from tests.live.c_library_programs import INSIDE, PLACE, SUITES, made_images
+from tests.live.engine_starts import Engine
+from tests.live.machine import Bind, Machine
 
 pytestmark = pytest.mark.live
 

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 import gpubind
-from gpubind.ldso.container import Container
+from gpubind.loader.container import Container
 from gpubind.planner.placement import cdi_layout
-from live.containers import CONTAINERS, EXCLUDES, image
-from live.machine import CHECKOUT, INSIDE_CONTAINERS, RIG, Bind, Machine, document, pairs
+from tests.live.containers import CONTAINERS, EXCLUDES, image
+from tests.live.machine import CHECKOUT, INSIDE_CONTAINERS, RIG, Bind, Machine, document, pairs
 
 pytestmark = pytest.mark.live
 

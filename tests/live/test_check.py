@@ -1,6 +1,6 @@
 """What `gpubind check` says will not load is exactly what the loader in the container refuses.
 
-docs/check.md has the table of it: `pytest -m live tests/live/test_check.py --update-golden` writes it anew.
+docs/check.md has the table of it: `pytest -m tests.live tests/live/test_check.py --update-golden` writes it anew.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 from typing import Any, NamedTuple
 
 import pytest
-from build.page import hold
 
-from live.containers import CONTAINERS, PROBE, exec_words, image
-from live.machine import Machine
+from tests.live.containers import CONTAINERS, PROBE, exec_words, image
+from tests.live.machine import Machine
+from tests.support.page import hold
 
 pytestmark = pytest.mark.live
 

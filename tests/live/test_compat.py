@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-from live.containers import CONTAINERS, exec_words, privileges
-from live.machine import DRIVER, RIG, Bind, Machine
+from tests.live.containers import CONTAINERS, exec_words, privileges
+from tests.live.machine import DRIVER, RIG, Bind, Machine
 
 pytestmark = pytest.mark.live
 

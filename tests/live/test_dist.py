@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from live.machine import CHECKOUT, INSIDE_PYTHON, Bind, Machine, here
+from tests.live.machine import CHECKOUT, INSIDE_PYTHON, Bind, Machine, here
 
 pytestmark = pytest.mark.live
 

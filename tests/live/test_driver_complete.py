@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from live.machine import DRIVER, Machine, document
+from tests.live.machine import DRIVER, Machine, document
 
 pytestmark = pytest.mark.live
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from build.elf_sections import by_sections
 
-from gpubind.formats.elf import HEAD_SIZE, ElfIdent, parse_ident
-from gpubind.formats.elf_dynamic import parse_elf
+from gpubind.formats.elf.dynamic import parse_elf
+from gpubind.formats.elf.elf import HEAD_SIZE, ElfIdent, parse_ident
+from tests.support.elf_sections import by_sections
 
 pytestmark = pytest.mark.live
 

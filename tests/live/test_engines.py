@@ -11,24 +11,23 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from build.images import glibc
-from build.layers import archive, docker_archive, tar
-from build.trees import File, Item, Link
 
-from live import c_library
-from live.containers import CONTAINERS, EXCLUDES, MOUNTED_IMAGES, PROBE, image, listing
-from live.machine import CHECKOUT, ENTER, PYTHON_ENV, RIG, ROOT_PATH, Bind, Machine
-from live.registry import Registry, registry
-from live.table import Shows
-from live.test_exec import PUBLIC_NODES, VERSION
+from tests.live import c_library
+from tests.live.containers import CONTAINERS, EXCLUDES, MOUNTED_IMAGES, PROBE, image, listing
+from tests.live.driver_shown import PUBLIC_NODES, VERSION
+from tests.live.engine_starts import DAEMON, LIMITS, RIG_SCRIPTS, SOCKET, Engine, gpubind, run, start
+from tests.live.machine import ENTER, RIG, ROOT_PATH, Machine
+from tests.live.registry import Registry, registry
+from tests.live.table import Shows
+from tests.support.images import glibc
+from tests.support.layers import archive, docker_archive, tar
+from tests.support.trees import File, Item, Link
 
 pytestmark = pytest.mark.live
 
-DAEMON = f"/var/tmp/gpubind-dockerd-{os.getpid()}"
-SOCKET = f"unix://{DAEMON}/socket"
 SUITES = ("bullseye", "bookworm")
 OWN = "/own/lib"
 """The LD_LIBRARY_PATH of the images in the stores."""
@@ -39,43 +38,6 @@ made=$(podman create --network=none rig:gl)
 podman commit --quiet {changes} $made engines:gl
 podman rm $made
 """
-MIGRATED = 'podman system migrate > /dev/null 2>&1; "$@"; s=$?; podman system migrate > /dev/null 2>&1; exit $s'
-"""An ordinary user's podman leaves a process that pins its mounts, and those of one run are not the next one's."""
-RIG_SCRIPTS = Bind(f"{CHECKOUT}/tests/live/rig", "/srv/rig")
-
-
-LIMITS = ("nofile=20000:20000", "nproc=32768:32768")
-
-
-class Engine(NamedTuple):
-    """A program that starts an image, and for whom."""
-
-    program: str
-    image: str
-    user: bool = False
-
-    def __str__(self) -> str:
-        return "-".join((self.program, self.image.replace("/", "_"), "user" if self.user else "root"))
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """What it needs on the rig, which has no nft, and lacks the right to raise limits.
-
-        The made-up driver covers parts of /proc, and so the kernel lets no ordinary user mount another one.
-        """
-        limits = ("--pid=host",) if self.user else tuple(f"--ulimit={word}" for word in LIMITS)
-        words = ("--network=none", *limits) if self.program == "podman" else ()
-        return tuple(f"--backend-arg={word}" for word in words)
-
-    @property
-    def row(self) -> str:
-        """Which row of docs/runtimes-tested.md it is."""
-        return "docker" if self.program == "docker" else f"podman, {'rootless' if self.user else 'root'}"
-
-    @property
-    def has_configuration(self) -> bool:
-        """Whether the image is one that was imported with `CONFIGURATION`."""
-        return self.image.startswith("engines:")
 
 
 STORED = [Engine(p, f"engines:{s}", u) for p, u in (("docker", False), ("podman", True)) for s in SUITES]
@@ -134,27 +96,6 @@ def _wait_for(socket: str, daemon: subprocess.Popen[bytes]) -> None:
         assert daemon.poll() is None
         time.sleep(0.1)
     raise AssertionError("dockerd does not start")
-
-
-def run(
-    machine: Machine, engine: Engine, *words: str, env: Mapping[str, str] = {}, status: int = 0
-) -> subprocess.CompletedProcess[str]:
-    """*words* on the machine, as the one for whom *engine* starts images."""
-    around = {**PYTHON_ENV, **({"DOCKER_HOST": SOCKET} if engine.program == "docker" else {}), **env}
-    command = ["sh", "-c", MIGRATED, "sh", *words] if engine.user else list(words)
-    binds = [*machine.modules, CONTAINERS, RIG_SCRIPTS]
-    return machine.run(command, user=engine.user, driver=True, binds=binds, env=around, status=status)
-
-
-def gpubind(engine: Engine, *command: str, action: str = "exec", options: Sequence[str] = ()) -> list[str]:
-    """The words that start *command*."""
-    words = [action, "--backend", engine.program, *engine.arguments, *options, engine.image, *command]
-    return ["python3", "-m", "gpubind", *words]
-
-
-def start(machine: Machine, engine: Engine, *command: str, options: Sequence[str] = (), status: int = 0) -> str:
-    """What *command* says in a container."""
-    return run(machine, engine, *gpubind(engine, *command, options=options), status=status).stdout
 
 
 @functools.cache

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from live.containers import CONTAINERS, image, readable
-from live.machine import PYTHON_ENV, Bind, Machine
+from tests.live.containers import CONTAINERS, image, readable
+from tests.live.machine import PYTHON_ENV, Bind, Machine
 
 pytestmark = pytest.mark.live
 

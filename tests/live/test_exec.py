@@ -7,15 +7,14 @@ import shlex
 
 import pytest
 
-from live.containers import CONTAINERS, Case, image, look, start
-from live.machine import Machine
-from live.table import Shows
+from tests.live.containers import CONTAINERS, Case, image, look, start
+from tests.live.driver_shown import PUBLIC_NODES, VERSION
+from tests.live.machine import Machine
+from tests.live.table import Shows
 
 pytestmark = pytest.mark.live
 
 SUITES = ("bullseye", "bookworm", "trixie")
-VERSION = re.compile(r"version `\S+' not found")
-"""What the loader says of a library that wants a newer one than the image has."""
 
 LACKING = {"bullseye-gl": "libcrypto.so.3: cannot open", "bookworm-gl": "nothing", "trixie-gl": "nothing"}
 """How the loader's complaint starts about what the display libraries do not bring: bullseye has OpenSSL 1.1."""
@@ -51,8 +50,6 @@ CONTAINED = [
 WHOLE_DEV = [case for case in PLAIN if case.backend == "apptainer"]
 MINIMAL_DEV = [case for case in (*PLAIN, *CONTAINED) if case not in WHOLE_DEV]
 
-PUBLIC_NODES = ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm")
-"""Nodes that everybody may open."""
 GPUS = "/dev/nvidia[0-9]"
 NODES = (*PUBLIC_NODES, "/dev/dri/card0", "/dev/dri/renderD128", "/dev/nvidia-caps/nvidia-cap1")
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from live.containers import CONTAINERS, exec_words, image
-from live.machine import INSIDE_CHECKOUT, INSIDE_PYTHON, PYTHON_ENV, Bind, Machine
+from tests.live.containers import CONTAINERS, exec_words, image
+from tests.live.machine import INSIDE_CHECKOUT, INSIDE_PYTHON, PYTHON_ENV, Bind, Machine
 
 pytestmark = pytest.mark.live
 

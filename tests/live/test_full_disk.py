@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from live.machine import PYTHON_ENV, Machine
+from tests.live.machine import PYTHON_ENV, Machine
 
 pytestmark = pytest.mark.live
 
@@ -18,7 +18,7 @@ mkdir -p /tmp/cache /tmp/other
 """
 STAGE = """python3 -c "
 from gpubind.errors import OutputError
-from gpubind.stage import stage
+from gpubind.launch.stage import stage
 try:
     print(*stage({'/etc/a.json': 'a' * 3000}, {'XDG_CACHE_HOME': '/tmp/cache', 'TMPDIR': '/tmp/other'}).values())
 except OutputError as error:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from live.containers import CONTAINERS, Case, image, start
-from live.machine import Bind, Machine
+from tests.live.containers import CONTAINERS, Case, image, start
+from tests.live.machine import Bind, Machine
 
 pytestmark = pytest.mark.live
 

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from build.hostile import CASES
-from build.looked_at import SECRET
+
+from tests.support.hostile import CASES
+from tests.support.looked_at import SECRET
 
 pytestmark = pytest.mark.live
 
@@ -34,7 +35,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], s
     log, spool = base / "log", base / "spool"
     spool.mkdir()
     words = ["strace", "-f", "-y", "-qq", "--seccomp-bpf", "-s", "4096", "-e", "trace=open,openat,openat2,execve"]
-    program = [sys.executable, "-m", "build.looked_at", json.dumps(references)]
+    program = [sys.executable, "-m", "tests.support.looked_at", json.dumps(references)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(spool)}
     done = subprocess.run([*words, "-o", str(log), *program], capture_output=True, text=True, env=env)
     assert {line.split(" ")[0] for line in done.stdout.splitlines()} == set(CASES), done.stderr[-4000:]

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from live.containers import CONTAINERS, exec_words, gone_wrong, image
-from live.machine import CHECKOUT, PYTHON_ENV, Bind, Machine
+from tests.live.containers import CONTAINERS, exec_words, gone_wrong, image
+from tests.live.machine import CHECKOUT, PYTHON_ENV, Bind, Machine
 
 pytestmark = pytest.mark.live
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from live.containers import CONTAINERS, MOUNTED_IMAGES, Case, image, start
-from live.machine import RIG, Machine, here
+from tests.live.containers import CONTAINERS, MOUNTED_IMAGES, Case, image, start
+from tests.live.machine import RIG, Machine, here
 
 pytestmark = pytest.mark.live
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from live.machine import CHECKOUT, INSIDE_CHECKOUT, INSIDE_PYTHON, PYTHON_ENV, Bind, Machine
+from tests.live.machine import CHECKOUT, INSIDE_CHECKOUT, INSIDE_PYTHON, PYTHON_ENV, Bind, Machine
 
 pytestmark = pytest.mark.live
 

@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from live.machine import CHECKOUT, DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine, document, pairs
+from tests.live.apptainers import FILE, LIBRARY, MOUNTED
+from tests.live.machine import CHECKOUT, DRIVER, INSIDE_CONTAINERS, RIG, Bind, Machine, document, pairs
 
 pytestmark = pytest.mark.live
 
 LIST = "/etc/apptainer/nvliblist.conf"
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
-LIBRARY = re.compile(r"addLibsMount\(\)\s+Add library (\S+) to mount list$", re.MULTILINE)
-FILE = re.compile(r"addFilesMount\(\)\s+Adding file ([^\s:]+)(?::(\S+))? to mount list$", re.MULTILINE)
-MOUNTED = re.compile(r"mountGeneric\(\)\s+Mounting (\S+) to ", re.MULTILINE)
 FATAL = re.compile(r"^FATAL .* container creation failed: (.*)$", re.MULTILINE)
 WHO = pytest.mark.parametrize("user", [False, True], ids=["root", "user"])
 

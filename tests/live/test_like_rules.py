@@ -19,7 +19,7 @@ from typing import NamedTuple, Optional
 
 import pytest
 
-from live.machine import ROOT_PATH, Machine, document, here, pairs
+from tests.live.machine import ROOT_PATH, Machine, document, here, pairs
 
 pytestmark = pytest.mark.live
 

@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
-from live.containers import image
-from live.machine import INSIDE_CONTAINERS, PYTHON_ENV, Bind, Machine
+from tests.live.containers import image
+from tests.live.machine import INSIDE_CONTAINERS, PYTHON_ENV, Bind, Machine
 
 pytestmark = pytest.mark.live
 

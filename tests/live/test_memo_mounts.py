@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from build.driver import V, kernel, rhel
-from build.trees import Item, Node, make_tree
+
+from tests.support.driver import V, kernel, rhel
+from tests.support.trees import Item, Node, make_tree
 
 pytestmark = pytest.mark.live
 

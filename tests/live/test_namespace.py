@@ -12,13 +12,13 @@ import tempfile
 from typing import Any, NamedTuple, Optional
 
 import pytest
-from build.trees import Dir, Item, Link, make_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubind.ldso.namespace import Cover, Namespace
+from gpubind.files.live import LiveTree
+from gpubind.loader.namespace import Cover, Namespace
 from gpubind.model import Missing
-from gpubind.tree.live import LiveTree
+from tests.support.trees import Dir, Item, Link, make_tree
 
 pytestmark = pytest.mark.live
 

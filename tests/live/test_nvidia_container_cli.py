@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from live.machine import CHECKOUT, Bind, Machine, document, pairs
+from tests.live.machine import CHECKOUT, Bind, Machine, document, pairs
 
 pytestmark = pytest.mark.live
 

@@ -7,49 +7,20 @@ import json
 import shlex
 import subprocess
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from live.containers import MARK, PROBE, gone_wrong, listing
-from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
-from live.table import Shows
+from tests.live.containers import MARK, PROBE, gone_wrong, listing
+from tests.live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
+from tests.live.plain_runtimes import IMAGES, SIGNALLED, WAYS, Way
+from tests.live.table import Shows
 
 pytestmark = pytest.mark.live
 
-IMAGES = "/images"
-"""Where the machine sees the containers: ch-run hides what lies below /srv."""
 BINDS = (Bind(f"{RIG}/ct", IMAGES), Bind(f"{CHECKOUT}/tests/live/rig", "/scripts"))
 
 
-class Way(NamedTuple):
-    """Who starts a container by which runtime, and what is known to be otherwise there."""
-
-    backend: str
-    user: bool
-    options: tuple[str, ...] = ()
-    read_only: bool = True
-    """Whether binds are read-only whoever the caller is."""
-    isolated: bool = False
-    """Whether /dev has the chosen nodes alone."""
-    environment: bool = True
-    """Whether the caller's own variables reach the container."""
-    killed: int = 0
-    """The exit status of one that a signal has ended; 0: that of the signal."""
-    group: bool = False
-    """Whether a signal must be sent to the whole process group: the runtime itself heeds none."""
-
-    def __str__(self) -> str:
-        return f"{self.backend}-{'user' if self.user else 'root'}"
-
-
-WAYS = (
-    Way("ch-run", True, read_only=False),
-    Way("ch-run", False, ("--allow-writable",), read_only=False),
-    Way("proot", True, read_only=False, killed=255, group=True),
-    Way("proot", False, ("--allow-writable",), read_only=False, killed=255, group=True),
-    Way("systemd-nspawn", False, isolated=True, environment=False, killed=1),
-)
 WAY = pytest.mark.parametrize("way", WAYS, ids=str)
 IMAGE = pytest.mark.parametrize("name", ["bullseye", "bookworm"])
 
@@ -184,24 +155,6 @@ def test_a_command_that_cannot_start_is_told_as_by_a_shell(
     trixie: Machine, way: Way, command: str, status: int
 ) -> None:
     start(trixie, way, "bookworm", command, status=status)
-
-
-SIGNALLED = """
-ready=/tmp/ready.$$
-going() {{ grep -asl "20[.]$$" /proc/[0-9]*/cmdline > /dev/null; }}
-mkfifo $ready.in
-env --default-signal=INT {start} sh -c "echo going; exec sleep 20.$$" > $ready < $ready.in &
-pid=$!
-exec 3> $ready.in
-until [ -s $ready ]; do sleep 0.05; kill -0 $pid; done
-rm $ready $ready.in
-python3 -c "import os; os.kill({to}$pid, {number})"
-wait $pid && echo ended 0 || echo ended $?
-for try in 1 2 3 4 5 6 7 8 9; do going || break; sleep 0.3; done
-! going || echo the child goes on
-"""
-"""Starts a container, sends its process (or all of its group) a signal, and says how it ended and whether the child
-did, too."""
 
 
 @WAY

@@ -1,6 +1,6 @@
 """What `gpubind check` says of a program is what happens when Apptainer starts it.
 
-docs/check.md has the table of it: `pytest -m live tests/live/test_programs.py --update-golden` writes it anew.
+docs/check.md has the table of it: `pytest -m tests.live tests/live/test_programs.py --update-golden` writes it anew.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from build.page import hold
 
-from live.machine import PYTHON_ENV, Bind, Machine
-from live.programs.build import INSIDE
-from live.programs.images import IMAGES, NAMES, PLACE, SIF, made_images, programs
+from tests.live.machine import PYTHON_ENV, Bind, Machine
+from tests.live.programs.build import INSIDE
+from tests.live.programs.images import IMAGES, NAMES, PLACE, SIF, made_images, programs
+from tests.support.page import hold
 
 pytestmark = pytest.mark.live
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from live.containers import CONTAINERS, Case, image, start
-from live.machine import Machine
+from tests.live.containers import CONTAINERS, Case, image, start
+from tests.live.machine import Machine
 
 pytestmark = pytest.mark.live
 

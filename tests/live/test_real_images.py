@@ -1,6 +1,6 @@
 """CuPy from PyPI as an image, in GNU tar's own two formats: read file by file as GNU tar reads it.
 
-PyTorch and JAX take gigabytes: `python -m live.stacks` does the same with them.
+PyTorch and JAX take gigabytes: `python -m tests.live.stacks` does the same with them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from live.stacks import Format, differences, install, pack, slashed
+from tests.live.stacks import Format, differences, install, pack, slashed
 
 pytestmark = pytest.mark.live
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from live.containers import CONTAINERS, Case, image, privileges, start
-from live.machine import Machine, document, pairs
-from live.test_like_apptainer import FILE, LIBRARY, MOUNTED
+from tests.live.apptainers import FILE, LIBRARY, MOUNTED
+from tests.live.containers import CONTAINERS, Case, image, privileges, start
+from tests.live.machine import Machine, document, pairs
 
 pytestmark = pytest.mark.live
 

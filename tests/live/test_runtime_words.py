@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from live.containers import CONTAINERS, Case, image, library_path, privileges, readable, start
-from live.machine import CHECKOUT, PYTHON_ENV, Bind, Machine
-from live.table import Shows
+from tests.live.containers import CONTAINERS, Case, image, library_path, privileges, readable, start
+from tests.live.machine import CHECKOUT, PYTHON_ENV, Bind, Machine
+from tests.live.table import Shows
 
 pytestmark = pytest.mark.live
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from live.machine import Bind, Machine, document, here
+from tests.live.machine import Bind, Machine, document, here
 
 pytestmark = pytest.mark.live
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.blob.base import open_blob
 from gpubind.errors import HostReadError
+from gpubind.files import Tree
+from gpubind.files.blob import open_blob
+from gpubind.files.live import LiveTree
 from gpubind.image.squashfs import SquashfsTree
 from gpubind.model import HostPath, Missing
-from gpubind.tree import Tree
-from gpubind.tree.live import LiveTree
 
 pytestmark = pytest.mark.live
 

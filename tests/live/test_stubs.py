@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from live.containers import CONTAINERS, image
-from live.machine import PYTHON_ENV, Bind, Machine
+from tests.live.containers import CONTAINERS, image
+from tests.live.machine import PYTHON_ENV, Bind, Machine
 
 pytestmark = pytest.mark.live
 

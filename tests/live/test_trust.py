@@ -12,13 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from build.driver import kernel, rhel
-from build.race import LEVELS, SECRET, racing
-from build.trees import Node, Spec, make_tree
 
 from gpubind.errors import UnseenError
 from gpubind.image import open_image
-from live.machine import PYTHON_ENV, Bind, Machine
+from tests.live.machine import PYTHON_ENV, Bind, Machine
+from tests.support.driver import kernel, rhel
+from tests.support.race import LEVELS, SECRET, racing
+from tests.support.trees import Node, Spec, make_tree
 
 pytestmark = pytest.mark.live
 

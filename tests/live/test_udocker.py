@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from live.containers import CONTAINERS, EXCLUDES, MARK, PROBE, gone_wrong, image
-from live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
-from live.table import Shows
-from live.test_plain_runtimes import SIGNALLED
+from tests.live.containers import CONTAINERS, EXCLUDES, MARK, PROBE, gone_wrong, image
+from tests.live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
+from tests.live.plain_runtimes import SIGNALLED
+from tests.live.table import Shows
 
 pytestmark = pytest.mark.live
 

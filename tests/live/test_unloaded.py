@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from live.machine import DRIVER, Machine, document, pairs
+from tests.live.machine import DRIVER, Machine, document, pairs
 
 pytestmark = pytest.mark.live
 

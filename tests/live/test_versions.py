@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from live.machine import Machine
-from live.table import ROWS, Shows
+from tests.live.machine import Machine
+from tests.live.table import ROWS, Shows
 
 pytestmark = pytest.mark.live
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from live.containers import CONTAINERS, PROBE, Case, image, look, start
-from live.machine import PYTHON_ENV, Machine
-from live.table import Shows
+from tests.live.containers import CONTAINERS, PROBE, Case, image, look, start
+from tests.live.machine import PYTHON_ENV, Machine
+from tests.live.table import Shows
+from tests.live.wrapped_lines import bwrap_line, line
 
 pytestmark = pytest.mark.live
 
@@ -27,19 +28,9 @@ print(json.dumps([status, sorted(set(libraries)), environ, devices, os.getcwd(),
 DRIVER = {"cuInit": 100, "nvmlInit": 9, "nvidia-smi": 9}
 
 
-def line(*options: str, user: bool, name: str = "bookworm-sb", flags: tuple[str, ...] = ("--nv",)) -> tuple[str, ...]:
-    """A command line of Apptainer's up to the image. Root of the rig lacks capabilities that it would give to root."""
-    own = () if user else ("--no-privs",)
-    return ("apptainer", "exec", *flags, *own, *options, image(name))
-
-
 def wrap(machine: Machine, *words: str, user: bool, env: Mapping[str, str] = {}, status: int = 0) -> str:
     done = machine.tried("wrap", "--", *words, user=user, driver=True, env=env, binds=[CONTAINERS], status=status)
     return done.stdout
-
-
-def bwrap_line(*options: str, name: str = "bookworm", bind: str = "--ro-bind") -> tuple[str, ...]:
-    return ("bwrap", bind, image(name), "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", *options)
 
 
 @functools.cache

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from build.memo import IS_ROOT, Bench
-from law.__main__ import PROGRAM
 
-from gpubind.budget import BOUNDS
 from gpubind.memo import answer, files
 from gpubind.memo.answer import memo_keys
 from gpubind.memo.questions import ASKED, first_change
+from gpubind.model.budget import BOUNDS
+from tests.law.__main__ import PROGRAM
+from tests.support.memo import IS_ROOT, Bench
 
 WORDS = ("plan", "--json")
 
@@ -240,4 +240,4 @@ def test_a_start_that_a_memo_serves_loads_next_to_nothing(bench: Bench) -> None:
     loaded(code)
     memo = {f"gpubind.memo{name}" for name in ("", ".answer", ".files", ".questions")}
     more = loaded(code) - loaded("import sys; print(*sys.modules, file=sys.stderr)")
-    assert more == {"__future__", "_blake2", "gpubind", "gpubind.__main__", *memo}
+    assert more == {"__future__", "_blake2", "gpubind", "gpubind.__main__", "gpubind.version", *memo}

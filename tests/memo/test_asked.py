@@ -79,14 +79,14 @@ OF_PROGRAMS |= {
     "time.monotonic",
     "signal.SIGKILL",
 }
-MODULES_OF_PROGRAMS = {"execute.py", "host/programs.py"}
+MODULES_OF_PROGRAMS = {"launch/execute.py", "host/programs.py"}
 """They say themselves that a program is asked (`cannot_sign`, `asked_program`), and nobody else may start any."""
 OF_WAITING = {"os.getpgrp", "os.tcgetpgrp", "time.monotonic"}
 """Of cli/waiting.py: what stands on a terminal while a command works is gone at its end, and no part of its answer."""
 OF_USERS = {"pwd.getpwnam", "os.getgrouplist"}
 """Of host/users.py, which says itself that no trace can sign them."""
 OF_STORES = {"os.DirEntry", "os.getxattr", "os.listxattr"}
-"""Of tree/overlay.py, which reads the store of a program that was asked where its images are: such an answer is not
+"""Of files/overlay.py, which reads the store of a program that was asked where its images are: such an answer is not
 kept."""
 
 KNOWN = RECORDED | IN_THE_NAME_OF_THE_MEMO | OF_A_DESCRIPTOR | NO_QUESTION | NEVER_THE_SAME
@@ -164,7 +164,7 @@ def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known = KNOWN | PURE | (OF_PROGRAMS if module in MODULES_OF_PROGRAMS else set())
     known |= OF_WAITING if module == "cli/waiting.py" else set()
     known |= OF_USERS if module == "host/users.py" else set()
-    known |= OF_STORES if module == "tree/overlay.py" else set()
+    known |= OF_STORES if module == "files/overlay.py" else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
 
 
@@ -218,7 +218,7 @@ def test_nothing_is_asked_of_a_file_that_its_signature_does_not_have() -> None:
         if found:
             other[str(path.relative_to(PACKAGE))] = found
     # These tell one opened file from another, and whether it is written to while it is read; no answer has them.
-    assert other == {"blob/base.py": {"st_dev", "st_ino", "st_mtime_ns"}, "answers.py": {"st_mtime_ns"}}
+    assert other == {"files/blob.py": {"st_dev", "st_ino", "st_mtime_ns"}, "model/answers.py": {"st_mtime_ns"}}
 
 
 LIBRARY: dict[str, tuple[Callable[[str], Any], str]] = {

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build.memo import IS_ROOT, Bench
-from build.race import exchanging
-from law.__main__ import PROGRAM, apart
 
 import gpubind
 from gpubind.memo import files, storing
 from gpubind.memo.questions import DIGEST_SIZE, ask
 from gpubind.memo.recorder import Recorder
+from tests.law.__main__ import PROGRAM, apart
+from tests.support.memo import IS_ROOT, Bench
+from tests.support.race import exchanging
 
 OTHER = 1234
 """A user who is not root; no such account has to exist."""
@@ -339,8 +339,8 @@ def test_the_number_of_the_process_is_found_in_names_alone() -> None:
 def test_code_that_is_changed_between_its_import_and_the_end_is_not_kept(bench: Bench, tmp_path: Path) -> None:
     shutil.copytree(Path(gpubind.__file__).parent, tmp_path / "code/gpubind", symlinks=True)
     shutil.copytree(Path(gpubind.__file__).parent.parent / "etc", tmp_path / "code/etc")
-    path = tmp_path / "code/gpubind/documents/json.py"
-    change = f"import gpubind.documents.json; open({str(path)!r}, 'a').write('# changed')"
+    path = tmp_path / "code/gpubind/documents/plan/json.py"
+    change = f"import gpubind.documents.plan.json; open({str(path)!r}, 'a').write('# changed')"
     environ = {**bench.environ, "GPUBIND_MEMO": "on", "BASE": str(bench.base)}
     environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "code"), *sys.path])
 
@@ -355,7 +355,7 @@ def test_code_that_is_changed_between_its_import_and_the_end_is_not_kept(bench: 
 
 
 def test_a_program_that_did_not_say_its_version_is_asked_again(bench: Bench) -> None:
-    from gpubind import execute
+    from gpubind.launch import execute
 
     silent = bench.work / "silent"
     silent.write_bytes(b"\x7fELF")

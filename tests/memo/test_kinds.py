@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-from build.changes import CDI
-from build.elf import elf
-from build.ldcache import build_ldcache
-from build.memo import Bench
 
 from gpubind.memo import answer, questions
+from tests.support.changes import CDI
+from tests.support.elf import elf
+from tests.support.ldcache import build_ldcache
+from tests.support.memo import Bench
 
 
 class Case(NamedTuple):

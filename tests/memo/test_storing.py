@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from build.memo import Bench
 
-from gpubind.memo import asked, files, storing, versions
+from gpubind import observe as asked
+from gpubind.memo import files, storing, versions
 from gpubind.memo.recorder import Recorder
 from gpubind.memo.trace import SMALL
+from tests.support.memo import Bench
 
 MEMO = {"trace": {}, "printed": [], "verbose": False, "status": 0, "become": None, "rest": None}
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from build.elf import elf
-from build.images import MUSL, glibc, sandbox
-from build.trees import Link, Spec
-
 from gpubind.model import CudaNote
+from tests.support.elf import elf
+from tests.support.images import MUSL, glibc, sandbox
+from tests.support.trees import Link, Spec
 
 COMPAT = "/usr/local/cuda/compat"
 FIRST = f"export LD_LIBRARY_PATH={COMPAT}:/opt/lib"

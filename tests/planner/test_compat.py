@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.elf import elf
-from build.images import image
-from build.trees import Link, Spec
 
-from gpubind.facade import plan
+from gpubind.api import plan
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.planner.compat import DECIDED, RULE
 from gpubind.planner.placement import GPUBIND, SINGULARITY, Layout, cdi_layout
-from planner.cases_compat import CASES, COMPAT, NEWER_13, OURS, Case, built_for, package
+from tests.planner.cases_compat import CASES, COMPAT, NEWER_13, OURS, Case, built_for, package
+from tests.support.driver import host, kernel, rhel
+from tests.support.elf import elf
+from tests.support.images import image
+from tests.support.trees import Link, Spec
 
 
 def machine(driver: str, model: str) -> tuple[Spec, ...]:

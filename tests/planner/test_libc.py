@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import pytest
-from build.amd import amd_host, glibcxx
-from build.amd import kernel as amds_kernel
-from build.c_library import LIB, LOADER, c_library, converters, programs
-from build.driver import V, host, kernel, ubuntu
-from build.elf import I386, elf
-from build.images import MUSL, STATIC, glibc, image
-from build.surveys import survey
-from build.trees import File, Item, Link, Spec
 
-from gpubind.facade import plan
-from gpubind.formats.record import dump_record, parse_record
+from gpubind.api import plan
+from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.image import Image
-from gpubind.ldso.container import Container
+from gpubind.loader.container import Container
 from gpubind.model import Plan, Request
+from tests.support.amd import amd_host, glibcxx
+from tests.support.amd import kernel as amds_kernel
+from tests.support.c_library import LIB, LOADER, c_library, converters, programs
+from tests.support.driver import V, host, kernel, ubuntu
+from tests.support.elf import I386, elf
+from tests.support.images import MUSL, STATIC, glibc, image
+from tests.support.surveys import survey
+from tests.support.trees import File, Item, Link, Spec
 
 NEW = f"libnvidia-new.so.{V}"
 NEEDS_NEWER: Spec = {f"{LIB}/{NEW}": elf(NEW, needs={"libc.so.6": ("GLIBC_2.38",)})}

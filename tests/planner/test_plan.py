@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from build.driver import V, host, kernel, libraries, rhel, ubuntu
-from build.elf import elf
-from build.trees import Link, Socket, Spec
 
-from gpubind.facade import plan
+from gpubind.api import plan
 from gpubind.model import CAPABILITIES, ContainerPath, Mount, Plan, Request
+from tests.support.driver import V, host, kernel, libraries, rhel, ubuntu
+from tests.support.elf import elf
+from tests.support.trees import Link, Socket, Spec
 
 
 def make(*parts: Spec, **request: Any) -> Plan:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 import pytest
 
-from gpubind.ldso.verdict import ImageFit, Unfit
+from gpubind.loader.verdict import ImageFit, Unfit
 from gpubind.model import ContainerPath, Family, HostFile, HostPath, ImageFacts, Request, RootedPath, Side
 from gpubind.planner.sides import host_side
 from gpubind.planner.userspace import with_rocm

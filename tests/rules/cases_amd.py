@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from build.amd import LIB, RENDER, VIDEO, glibcxx, kernel, opt
-from build.driver import rhel
-from build.elf import elf
-from build.images import glibc, image
-from build.trees import Hidden, Spec
-
 from gpubind.image import Image
-from rules.situations import Case, Situation, without
+from tests.rules.situations import Case, Situation, without
+from tests.support.amd import LIB, RENDER, VIDEO, glibcxx, kernel, opt
+from tests.support.driver import rhel
+from tests.support.elf import elf
+from tests.support.images import glibc, image
+from tests.support.trees import Hidden, Spec
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 

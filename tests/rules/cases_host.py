@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, Optional
 
-from build.amd import kernel as amds_kernel
-from build.amd import opt
-from build.driver import SONAMES, V, kernel, libraries, rhel
-from build.elf import elf, stub
-from build.ldcache import build_ldcache, entry
-from build.trees import Dir, File, Hidden, Item, Link, Node, Socket, Spec, Unread
-
 from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.model import CAPABILITIES
-from rules.situations import Case, Situation, without
+from tests.rules.situations import Case, Situation, without
+from tests.support.amd import kernel as amds_kernel
+from tests.support.amd import opt
+from tests.support.driver import SONAMES, V, kernel, libraries, rhel
+from tests.support.elf import elf, stub
+from tests.support.ldcache import build_ldcache, entry
+from tests.support.trees import Dir, File, Hidden, Item, Link, Node, Socket, Spec, Unread
 
 GRAPHICS = {"caps": ("compute", "utility", "graphics")}
 INFORMATION = "/proc/driver/nvidia/gpus/0000:01:00.0/information"

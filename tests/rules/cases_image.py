@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from build.c_library import LIBRARIES, c_library
-from build.driver import V, kernel, rhel
-from build.elf import elf, stub
-from build.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
-from build.starts import start
-from build.trees import Dir, File, Link, Spec, recorded_tree
-
 from gpubind.image import Image
-from gpubind.ldso.brought import Brought, UserBind
+from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, CudaNote, HostPath
 from gpubind.runtimes.start import Start
-from rules.situations import Case, Situation, without
+from tests.rules.situations import Case, Situation, without
+from tests.support.c_library import LIBRARIES, c_library
+from tests.support.driver import V, kernel, rhel
+from tests.support.elf import elf, stub
+from tests.support.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
+from tests.support.starts import start
+from tests.support.trees import Dir, File, Link, Spec, recorded_tree
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 LIBCUDA = f"{LIB}/libcuda.so.1"

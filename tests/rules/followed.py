@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from build.driver import kernel, rhel
-from build.elf import elf
-from build.images import GLVND, glibc, image
-from build.starts import start
-from build.trees import File, Spec, recorded_tree
-
-from gpubind.ldso.brought import Brought, UserBind
+from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, HostPath
-from gpubind.runtimes.flags import Options
+from gpubind.runtimes.cmdline.flags import Options
 from gpubind.runtimes.start import Start
-from rules import cases_amd, cases_host, cases_image
-from rules.cases_host import NIX, WHOLE_LIST, healthy, site_list
-from rules.cases_image import LIB, cuda, program, runs
-from rules.situations import Case, Situation
+from tests.rules import cases_amd, cases_host, cases_image
+from tests.rules.cases_host import NIX, WHOLE_LIST, healthy, site_list
+from tests.rules.cases_image import LIB, cuda, program, runs
+from tests.rules.situations import Case, Situation
+from tests.support.driver import kernel, rhel
+from tests.support.elf import elf
+from tests.support.images import GLVND, glibc, image
+from tests.support.starts import start
+from tests.support.trees import File, Spec, recorded_tree
 
 CASES: dict[str, Case] = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES}
 
@@ -86,13 +85,13 @@ FOLLOWED: dict[str, Followed] = {
     "gpu-forbidden": with_request("gpu-forbidden", "choose a GPU that the job has", gpus="1"),
     "gpu-uuid-unknown": almost("gpu-uuid-unknown", "choose with --gpus by PCI address"),
     "image-unknown": almost("image-unknown", "give --image"),
-    "libc-host": almost("libc-host", "leave --libc out"),
+    "libc-host": almost("libc-host", "omit --libc"),
     "libc-without-image": almost("libc-without-image", "give --image"),
     "library-path-last": Followed(
         "leave out --no-eval",
         CASES["library-path-last"].fires._replace(start=start(program="singularity")),
     ),
-    "like-one-vendor": with_request("like-one-vendor", "ask for one of them", vendors=("nvidia",)),
+    "like-one-vendor": with_request("like-one-vendor", "request one of them", vendors=("nvidia",)),
     "name-collision": with_request("name-collision", "give --libdir another directory", libdir="/.gpubind/libs"),
     "no-dev": almost("no-dev", "leave out --no-mount dev"),
     "program-on-host": almost("program-on-host", "--backend"),
@@ -128,7 +127,7 @@ FOLLOWED: dict[str, Followed] = {
     "libc-private": with_request("libc-private", "give --libc image", libc="image"),
     "libc-refused": almost("libc-refused", "give --libc image"),
     "image-without-glibc": almost("image-without-glibc", "use an image with glibc"),
-    "framework-library": almost("framework-library", "install the packages that have them beside PyTorch"),
+    "framework-library": almost("framework-library", "install the packages that contain them alongside PyTorch"),
     "library-missing": almost("library-missing", "install libX11.so.6 in the image"),
     "library-version": almost("library-version", "use an image with a newer"),
     "library-path-order": almost("library-path-order", "take the copies out of the image"),
@@ -167,23 +166,23 @@ FOLLOWED: dict[str, Followed] = {
     "stub-in-image": with_image("stub-in-image", "remove it from the image", glibc()),
     "userspace-conflict": almost("userspace-conflict", "in the image"),
     "userspace-left-out": almost(
-        "userspace-left-out", "use an image with ROCm of its own, or one with a C library as new as the host's"
+        "userspace-left-out", "use an image that contains ROCm, or one with a C library as new as the host's"
     ),
     "userspace-missing": almost("userspace-missing", "use an image with ROCm"),
     "vendor-neutral-missing": almost("vendor-neutral-missing", "install its packages in the image"),
     # Files and packages of the host.
-    "bad-cdi": with_parts("bad-cdi", "make it anew", cases_host.cdi()),
+    "bad-cdi": with_parts("bad-cdi", "regenerate it", cases_host.cdi()),
     "bad-filelist": Followed("install the driver's package again", Situation(healthy())),
     "bad-icd": with_parts("bad-icd", "install the driver's package again", MANIFESTS),
     "binds-forbidden": almost("binds-forbidden", "`user bind control = yes`"),
-    "cdi-conflict": Followed("keep one of the files", Situation(healthy(cases_host.cdi()))),
-    "companion-missing": almost("companion-missing", "install the driver's package that has it"),
+    "cdi-conflict": Followed("keep only one of the files", Situation(healthy(cases_host.cdi()))),
+    "companion-missing": almost("companion-missing", "install the driver's package that contains it"),
     "gbm-backend-missing": Followed(
         "install the driver's package with libnvidia-allocator", Situation(healthy(), request=cases_host.GRAPHICS)
     ),
     "gpu-without-driver": with_parts("gpu-without-driver", "install the driver", rhel(), kernel()),
-    "library-unreadable": almost("library-unreadable", "install the driver's package again"),
-    "like-collision": almost("like-collision", "take one of the two out of the list"),
+    "library-unreadable": almost("library-unreadable", "reinstall the driver's package"),
+    "like-collision": almost("like-collision", "remove one of the two from the list"),
     "like-entry": almost("like-entry", "take the entry out of the list"),
     "manifest-dangling": with_parts(
         "manifest-dangling",
@@ -195,7 +194,7 @@ FOLLOWED: dict[str, Followed] = {
     "no-nvml": Followed("install the driver's package with NVML", Situation(healthy())),
     "not-in-list": Followed("add these lines to the list", Situation(healthy(), listfile=site_list(WHOLE_LIST))),
     "other-driver-version": Followed("remove the version that is not used", Situation(healthy())),
-    "stale-cdi": with_parts("stale-cdi", "make it anew", cases_host.cdi()),
+    "stale-cdi": with_parts("stale-cdi", "regenerate it", cases_host.cdi()),
     "stub-libcuda": Followed("remove it", Situation(healthy())),
     "gpudirect-not-asked": Followed(
         "NVIDIA_GDRCOPY=enabled",

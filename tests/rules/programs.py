@@ -10,11 +10,10 @@ import shlex
 from collections.abc import Callable
 from typing import Optional
 
-from build.driver import V, cache
-from build.trees import Dir, File, Item, Node
-
-from gpubind.formats.procfs import MIG_MINORS, parse_devices, parse_mig_minors
-from gpubind.mknod import capability_file
+from gpubind.formats.driver.mknod import capability_file
+from gpubind.formats.driver.procfs import MIG_MINORS, parse_devices, parse_mig_minors
+from tests.support.driver import V, cache
+from tests.support.trees import Dir, File, Item, Node
 
 Files = dict[str, Item]
 MAJORS = {"nvidia-uvm": 235, "nvidia-fs": 511, "nvidia": 195}

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from build.driver import host, in_cgroup
-from build.trees import Item, Spec
-
+from gpubind.api import plan
 from gpubind.cli.checking import not_checked
 from gpubind.errors import GpubindError, NothingToBindError
-from gpubind.facade import plan
+from gpubind.files import Tree
 from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.image import Image
-from gpubind.ldso.brought import Brought
+from gpubind.inventory.vendors import nothing_to_bind
+from gpubind.loader.brought import Brought
 from gpubind.model import Finding, Plan, Request
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
 from gpubind.rules.preflight import Preflight, preflight
 from gpubind.rules.table import check
 from gpubind.runtimes.start import Start
-from gpubind.sources.vendors import nothing_to_bind
-from gpubind.tree import Tree
+from tests.support.driver import host, in_cgroup
+from tests.support.trees import Item, Spec
 
 
 class Situation(NamedTuple):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from build.amd import RENDER, VIDEO, kernel, opt
-from build.driver import host
-from build.images import glibc, image
-from build.surveys import survey
-from build.trees import Node
 
-from gpubind.formats.record import dump_record, parse_record
+from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
 from gpubind.runtimes.start import Start
-from rules.cases_amd import CASES, amd
-from rules.situations import Situation, found, without
+from tests.rules.cases_amd import CASES, amd
+from tests.rules.situations import Situation, found, without
+from tests.support.amd import RENDER, VIDEO, kernel, opt
+from tests.support.driver import host
+from tests.support.images import glibc, image
+from tests.support.surveys import survey
+from tests.support.trees import Node
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from rules.situations import Situation, found, without
     [
         ("2,3", "1", "HIP's 0 is GPU 3 "),
         ("3,2", "0,1", "HIP's 0 is GPU 3 (GPU-7e5f0a1b2c3d4e33), HIP's 1 is GPU 2 "),
-        ("2,3", "2", "HIP sees none"),
+        ("2,3", "2", "HIP sees no GPU"),
         ("2,3", "1,1", "HIP's 0 is GPU 3 "),
         ("2,3", "GPU-7e5f0a1b2c3d4e33", "HIP's 0 is GPU 3 "),
     ],
@@ -76,5 +76,5 @@ def test_a_record_of_a_host_gives_the_findings_of_the_host(
     before = found(situation)
     machine = host(*situation.parts, **situation.facts)
     again = RecordedHost(parse_record(dump_record(survey(machine), "1").encode()), "test")
-    monkeypatch.setattr("rules.situations.host", lambda *parts, **facts: again)
+    monkeypatch.setattr("tests.rules.situations.host", lambda *parts, **facts: again)
     assert found(situation) == before

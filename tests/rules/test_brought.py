@@ -6,16 +6,16 @@ from types import MappingProxyType
 from typing import Optional
 
 import pytest
-from build.driver import V, kernel
-from build.elf import elf
-from build.images import glibc, image, sandbox
-from build.trees import Dir, File, Item, Link, Spec, recorded_tree
 
-from gpubind.ldso.brought import Brought, UserBind
+from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
-from gpubind.rules.image import order_findings
-from rules.cases_image import HOST, NO_LIBCUDA
-from rules.situations import Situation, found, started
+from gpubind.rules.image.image import order_findings
+from tests.rules.cases_image import HOST, NO_LIBCUDA
+from tests.rules.situations import Situation, found, started
+from tests.support.driver import V, kernel
+from tests.support.elf import elf
+from tests.support.images import glibc, image, sandbox
+from tests.support.trees import Dir, File, Item, Link, Spec, recorded_tree
 
 SOLVE = "/opt/solve"
 MPI = "libmpi.so.12"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import pytest
-from build.driver import kernel, rhel
-from build.images import glibc, image, sandbox
-from build.trees import Spec
-from image.cuda_trees import SITE, conda, torch
-from planner.cases_compat import COMPAT, NOTE, NOTE_13, built_for, package
 
 from gpubind.model import CudaNote, Finding
-from rules.situations import Situation, found
+from tests.image.cuda_trees import SITE, conda, torch
+from tests.planner.cases_compat import COMPAT, NOTE, NOTE_13, built_for, package
+from tests.rules.situations import Situation, found
+from tests.support.driver import kernel, rhel
+from tests.support.images import glibc, image, sandbox
+from tests.support.trees import Spec
 
 FIRST = f"export LD_LIBRARY_PATH={COMPAT}"
 NEWER = {**built_for("12.9.0"), **package()}
@@ -37,7 +37,7 @@ def test_a_cuda_that_is_too_new_for_the_driver_is_not_with_the_compat_libcuda_in
 def test_a_compat_libcuda_that_is_in_use_and_too_old_itself_is_told() -> None:
     old = {**built_for("13.1.0", FIRST), **package("550.54.14", CudaNote("12.4", (470, 535, 550)))}
     finding = said(old, "535.54.03")["cuda-too-new"]
-    assert "the image's compat libcuda serves up to 12.4" in finding.what
+    assert "the image's compat libcuda supports up to 12.4" in finding.what
     assert finding.where == f"{COMPAT}/libcuda.so.550.54.14"
 
 
@@ -99,7 +99,7 @@ def test_a_compat_libcuda_of_the_drivers_own_version_would_not_help() -> None:
     same = {**built_for("13.1.0"), **package("550.54.14", CudaNote("12.4", (535, 550)))}
     codes = said(same)
     assert set(codes) == {"cuda-too-new"}
-    assert "libcuda.so.550.54.14 does not do here: it is too old" in (codes["cuda-too-new"].hint or "")
+    assert "libcuda.so.550.54.14 cannot be used here: it is too old" in (codes["cuda-too-new"].hint or "")
 
 
 def test_where_no_driver_is_known_for_a_cuda_a_newer_one_is_what_it_takes() -> None:
@@ -132,7 +132,8 @@ def test_a_cuda_that_pip_put_in_and_that_is_too_new_is_an_error_that_names_its_f
     finding = said({**glibc(), **torch(SITE, "2.9.1+cu130", "13.0")})["cuda-too-new"]
     assert finding.severity == "error"
     assert (
-        finding.what == f"{SITE}/torch/version.py in the image is for CUDA 13.0, the driver 550.54.14 serves up to 12.4"
+        finding.what
+        == f"{SITE}/torch/version.py in the image is for CUDA 13.0, the driver 550.54.14 supports up to 12.4"
     )
 
 

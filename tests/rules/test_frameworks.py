@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Optional
 
 import pytest
-from build.elf import elf
-from build.images import glibc, image, sandbox
-from build.trees import File, Link, Spec, recorded_tree
-from image.cuda_trees import torch, wheels
 
-from gpubind.ldso.brought import Brought, UserBind
+from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
-from rules.cases_image import CUDNN, HOST, LIB, PYTHON, SITE, broken_torch
-from rules.situations import Situation, found, started
+from tests.image.cuda_trees import torch, wheels
+from tests.rules.cases_image import CUDNN, HOST, LIB, PYTHON, SITE, broken_torch
+from tests.rules.situations import Situation, found, started
+from tests.support.elf import elf
+from tests.support.images import glibc, image, sandbox
+from tests.support.trees import File, Link, Spec, recorded_tree
 
 ENV = "/work/env"
 PACKAGES = "lib/python3.11/site-packages"

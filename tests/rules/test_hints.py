@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import chain
 
 import pytest
-from build.trees import Item
 
-from gpubind.findings import MENDED_BY, texts
 from gpubind.model import Finding
-from rules.followed import CASES, FOLLOWED
-from rules.programs import run
-from rules.situations import Situation, found
+from gpubind.model.findings import MENDED_BY, texts
+from tests.rules.followed import CASES, FOLLOWED
+from tests.rules.programs import run
+from tests.rules.situations import Situation, found
+from tests.support.trees import Item
 
 BY = {code: text["by"] for code, text in texts().items()}
 OTHERS_MEND = ("person", "nothing")

@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.elf import elf
-from build.surveys import survey
-from build.trees import Dir, File, Hidden, Item, Link, Node, Spec, record
 
 from gpubind import open_host
-from gpubind.data import HOSTS
+from gpubind.api import plan
 from gpubind.errors import GpubindError
-from gpubind.facade import plan
-from gpubind.formats.record import dump_record, parse_record
+from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Finding, Missing, Request
+from gpubind.model.data import HOSTS
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import RULES, check
 from gpubind.runtimes import RUNTIMES
-from rules.cases_host import (
+from tests.rules.cases_host import (
     CASES,
     GDS,
     IMEX,
@@ -36,7 +32,11 @@ from rules.cases_host import (
     lacking,
     mig,
 )
-from rules.situations import Situation, found, unplanned, without
+from tests.rules.situations import Situation, found, unplanned, without
+from tests.support.driver import host, kernel, rhel
+from tests.support.elf import elf
+from tests.support.surveys import survey
+from tests.support.trees import Dir, File, Hidden, Item, Link, Node, Spec, record
 
 BACKENDS = (None, *RUNTIMES)
 

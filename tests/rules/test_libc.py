@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from build.c_library import c_library
-from build.elf import I386, elf
-from build.images import image
-
-from rules.cases_image import OLDER, newer
-from rules.situations import found
+from tests.rules.cases_image import OLDER, newer
+from tests.rules.situations import found
+from tests.support.c_library import c_library
+from tests.support.elf import I386, elf
+from tests.support.images import image
 
 SMALL = "/usr/lib/i386-linux-gnu"
 

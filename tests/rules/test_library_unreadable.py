@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from build.driver import V
-from build.elf import EXECUTABLE, elf
-from build.trees import Spec
 
-from rules.cases_host import healthy
-from rules.situations import Situation, found
+from tests.rules.cases_host import healthy
+from tests.rules.situations import Situation, found
+from tests.support.driver import V
+from tests.support.elf import EXECUTABLE, elf
+from tests.support.trees import Spec
 
 ML, PTX = (f"/usr/lib64/{stem}.so.{V}" for stem in ("libnvidia-ml", "libnvidia-ptxjitcompiler"))
 

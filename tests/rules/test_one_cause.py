@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Optional
 
 import pytest
-from build.amd import kernel as amds_kernel
-from build.amd import opt
-from build.driver import V, cache, kernel, libraries, rhel
-from build.elf import elf, stub
-from build.images import MUSL, glibc, image
-from build.starts import start
-from build.trees import Dir, File, Node, Spec
 
 from gpubind.image import Image
-from rules.cases_host import PCI_GPU, information, lacking, mig
-from rules.cases_image import SELF_MADE, compat, cuda, needing
-from rules.situations import Situation, found, without
+from tests.rules.cases_host import PCI_GPU, information, lacking, mig
+from tests.rules.cases_image import SELF_MADE, compat, cuda, needing
+from tests.rules.situations import Situation, found, without
+from tests.support.amd import kernel as amds_kernel
+from tests.support.amd import opt
+from tests.support.driver import V, cache, kernel, libraries, rhel
+from tests.support.elf import elf, stub
+from tests.support.images import MUSL, glibc, image
+from tests.support.starts import start
+from tests.support.trees import Dir, File, Node, Spec
 
 LIBCUDA, NVML = f"/usr/lib64/libcuda.so.{V}", f"/usr/lib64/libnvidia-ml.so.{V}"
 CUDA_JOB: dict[str, Any] = {"caps": ("compute", "utility")}

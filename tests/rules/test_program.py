@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Optional
 
 import pytest
-from build.elf import elf
-from build.images import glibc, image, sandbox
-from build.trees import Dir, File, Item, Link, Node, Spec
-from image.cuda_trees import SITE
 
 from gpubind.model import Finding
-from rules.cases_image import HOST
-from rules.situations import Situation, found, started
+from tests.image.cuda_trees import SITE
+from tests.rules.cases_image import HOST
+from tests.rules.situations import Situation, found, started
+from tests.support.elf import elf
+from tests.support.images import glibc, image, sandbox
+from tests.support.trees import Dir, File, Item, Link, Node, Spec
 
 SOLVE = "/opt/solve"
 
@@ -182,7 +182,7 @@ def test_a_library_that_only_a_wheel_has_is_missing_and_the_hint_names_its_direc
     findings = found(Situation(HOST, image(glibc(), spec), program=SOLVE))
     hints = [finding.hint or "" for finding in findings if finding.code == "program-library-missing"]
     assert len(hints) == 1
-    assert hints[0].startswith(f"name {SITE}/nvidia/cudnn/lib of the image in its LD_LIBRARY_PATH")
+    assert hints[0].startswith(f"add {SITE}/nvidia/cudnn/lib of the image to its LD_LIBRARY_PATH")
 
 
 def hint(program: str, spec: Spec) -> str:
@@ -302,3 +302,8 @@ def test_a_path_that_is_missing_was_not_looked_for_in_path() -> None:
     assert "full path" not in (path.hint or "")
     assert "/usr/bin" in (name.where or "")
     assert "or give its full path" in (name.hint or "")
+
+
+def test_a_script_of_any_size_is_started_by_its_interpreter() -> None:
+    """The kernel reads 256 bytes of it: installers that carry their archive behind the script have gigabytes."""
+    assert said(SOLVE, script("#!/usr/bin/bash\n" + "x" * (65 << 20))) == []

@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from build.amd import debian as amds_debian
-from build.amd import kernel as amds_kernel
-from build.amd import opt
-from build.driver import debian, host, kernel, rhel, ubuntu
-from build.elf import elf
-from build.images import glibc, image
-from build.surveys import survey
-from build.trees import Spec
 
 from gpubind import open_host
-from gpubind.data import HOSTS
+from gpubind.api import plan
 from gpubind.errors import NothingToBindError
-from gpubind.facade import plan
-from gpubind.formats.record import dump_record, parse_record
+from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host import Host
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import CAPABILITIES, Finding, Plan, Request
+from gpubind.model.data import HOSTS
 from gpubind.rules.preflight import preflight
 from gpubind.rules.table import check
+from tests.support.amd import debian as amds_debian
+from tests.support.amd import kernel as amds_kernel
+from tests.support.amd import opt
+from tests.support.driver import debian, host, kernel, rhel, ubuntu
+from tests.support.elf import elf
+from tests.support.images import glibc, image
+from tests.support.surveys import survey
+from tests.support.trees import Spec
 
 VENDORS: tuple[tuple[str, ...], ...] = ((), ("nvidia",), ("amd",), ("nvidia", "amd"))
 INCLUDES: Spec = {

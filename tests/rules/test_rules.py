@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from build.driver import kernel, rhel
-from build.elf import elf, stub
-from build.images import glibc, image
-from build.ldcache import build_ldcache, entry
-from build.starts import start
-from build.trees import Link, Spec
 
 from gpubind.model import Finding
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
-from gpubind.rules.table import HOSTS, IMAGES, RULES
-from rules import cases_amd, cases_host, cases_image
-from rules.situations import Situation, found, without
+from gpubind.rules.table import RULES, TOPICS
+from tests.rules import cases_amd, cases_host, cases_image
+from tests.rules.situations import Situation, found, without
+from tests.support.driver import kernel, rhel
+from tests.support.elf import elf, stub
+from tests.support.images import glibc, image
+from tests.support.ldcache import build_ldcache, entry
+from tests.support.starts import start
+from tests.support.trees import Link, Spec
 
 CASES = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES}
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
@@ -38,7 +38,7 @@ def test_every_rule_has_its_section_in_the_docs_and_no_other_has() -> None:
 NEEDED = {"host": Preflight, "runtime": Preflight, "image": ImagePreflight, "program": ProgramPreflight}
 
 
-@pytest.mark.parametrize("topic", [*HOSTS, *IMAGES])
+@pytest.mark.parametrize("topic", TOPICS)
 def test_a_rule_is_called_as_a_code_and_takes_what_the_code_needs(topic: str) -> None:
     module = import_module(f"gpubind.rules.{topic}")
     functions = [thing for name, thing in vars(module).items() if callable(thing) and not name.startswith("_")]

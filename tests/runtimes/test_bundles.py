@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.images import glibc, image
-from build.trees import Dir, Spec
 
+from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
-from gpubind.formats.bundle import Bundle, parse_bundle
+from gpubind.formats.archive.bundle import Bundle, parse_bundle
 from gpubind.image import Image, open_image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes import RUNTIMES
@@ -24,6 +21,9 @@ from gpubind.runtimes.bundles import NODE_OPTIONS, OURS, command, words
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import STAGED_DIRECTORY, Call, Command
 from gpubind.runtimes.start import Action, Start
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image
+from tests.support.trees import Dir, Spec
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
 STAGED = {ICD: HostPath("/cache/icd.json")}

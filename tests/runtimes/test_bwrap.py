@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.elf import elf
-from build.images import glibc, image, sandbox
-from build.trees import Dir, File, Link, Spec
 
-from gpubind.facade import plan
+from gpubind.api import plan
 from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.ldso.brought import Brought
+from gpubind.loader.brought import Brought
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND as LAYOUT
-from gpubind.runtimes.bwrap import FILES, brought, command, words
-from gpubind.runtimes.bwrap_environment import environment
-from gpubind.runtimes.bwrap_options import Given, read_options
-from gpubind.runtimes.bwrap_places import REBUILD_LIMIT
+from gpubind.runtimes.bubblewrap.bwrap import FILES, brought, command, words
+from gpubind.runtimes.bubblewrap.environment import environment
+from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
+from gpubind.runtimes.bubblewrap.places import REBUILD_LIMIT
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import Call
 from gpubind.runtimes.start import Action, Start
+from tests.support.driver import host, kernel, rhel
+from tests.support.elf import elf
+from tests.support.images import glibc, image, sandbox
+from tests.support.trees import Dir, File, Link, Spec
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
 STAGED = {ICD: HostPath("/cache/icd.json")}
@@ -269,7 +269,7 @@ def test_the_users_variables_and_what_cannot_be_looked_at_are_said() -> None:
 
 def test_options_are_read_as_bubblewrap_reads_them() -> None:
     given = read_options(("--setenv", "A", "--bind", "--uid", "0", "--clearenv", "--setenv", "B", "1", "--chdir"))
-    assert given == Given(env=(("B", "1"),), cleared=True)
+    assert given == BubblewrapOptions(env=(("B", "1"),), cleared=True)
     assert read_options(("--size", "--bind", "--tmpfs", "/x")).unseen == ("--tmpfs /x",)
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.images import glibc, image
-from build.trees import Dir, Spec
 
+from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.model import ContainerPath, HostPath, Request
 from gpubind.planner.placement import GPUBIND
-from gpubind.runtimes.bwrap_line import in_line
-from gpubind.runtimes.bwrap_options import split_options
+from gpubind.runtimes.bubblewrap.line import in_line
+from gpubind.runtimes.bubblewrap.options import split_options
 from gpubind.runtimes.start import Start
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image
+from tests.support.trees import Dir, Spec
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
 STAGED = {ICD: HostPath("/cache/icd.json")}

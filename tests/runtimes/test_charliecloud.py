@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.images import glibc, image, sandbox
-from build.trees import Dir, Link
 
+from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.model import EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.charliecloud import LAYOUT, command, identify, read_options, skeleton, words
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import Call
 from gpubind.runtimes.start import Start
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image, sandbox
+from tests.support.trees import Dir, Link
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 

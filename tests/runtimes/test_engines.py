@@ -8,26 +8,26 @@ import json
 from typing import Any, Optional
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.images import glibc, image, sandbox
-from build.trees import File, Spec, recorded_tree
 
+from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
 from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import read_image
-from gpubind.ldso.brought import UserBind
+from gpubind.loader.brought import UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.cmdline.flags import parse_list
 from gpubind.runtimes.edits import Bind, Words
-from gpubind.runtimes.engine_options import FLAGS, read_env_file, read_options, users_places
-from gpubind.runtimes.engine_place import remote_docker
-from gpubind.runtimes.engines import INITS, brought, command, identify, mount_word, overrides, words
-from gpubind.runtimes.flags import parse_list
+from gpubind.runtimes.engines.engines import INITS, brought, command, identify, mount_word, overrides, words
+from gpubind.runtimes.engines.options import FLAGS, read_env_file, read_options, users_places
+from gpubind.runtimes.engines.place import remote_docker
 from gpubind.runtimes.record import Call, Command
 from gpubind.runtimes.start import Action, Start
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image, sandbox
+from tests.support.trees import File, Spec, recorded_tree
 
 BOTH = pytest.mark.parametrize("program", ["docker", "podman"])
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
@@ -296,7 +296,7 @@ def test_what_the_user_mounts_counts(program: str) -> None:
     made = make(begun(program, "-v", "/mine:/usr/share/vulkan/icd.d:ro", "--device=/dev/nvidia0"))
     assert not any(ICD in word for word in made.options)
     assert [(d.subject, d.detail) for d in made.decisions] == [
-        (ICD, "/usr/share/vulkan/icd.d is mounted by you, and that counts")
+        (ICD, "/usr/share/vulkan/icd.d is bound by you or the site, which takes precedence")
     ]
     assert "/dev/nvidia0" not in values(made, "--device")
     assert (

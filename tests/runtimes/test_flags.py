@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubind.runtimes.flags import Flag, Given, map_word, parse_bool, parse_command_line, parse_list, parse_map
+from gpubind.runtimes.cmdline.flags import Flag, Given, map_word, parse_bool, parse_command_line, parse_list, parse_map
 
 FLAGS = (
     Flag("clean", "bool", "e"),

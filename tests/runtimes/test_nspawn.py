@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.images import glibc, image, sandbox
 
+from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
 from gpubind.model import EnvVar, Request
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.nspawn import SYSTEMD_NSPAWN, command, escaped, identify, read_options, words
 from gpubind.runtimes.record import Call
 from gpubind.runtimes.start import Start
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image, sandbox
 
 
 def make(*arguments: str, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.images import glibc, image, sandbox
 
+from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.proot import LAYOUT, PROOT, command, read_options, words
 from gpubind.runtimes.record import Call, Printed
 from gpubind.runtimes.start import Start
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image, sandbox
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 

@@ -9,9 +9,9 @@ import pytest
 
 import gpubind
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, runtime_of_format
-from gpubind.runtimes.flags import Options
+from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS
 from gpubind.runtimes.start import Start
-from gpubind.wrap.programs import OTHERS, PROGRAMS
 
 PACKAGE = Path(gpubind.__file__).parent
 
@@ -68,7 +68,7 @@ def names_in_code(module: Path) -> set[str]:
 @pytest.mark.parametrize(
     "module",
     [path for room in ("cli", "rules", "documents") for path in sorted((PACKAGE / room).rglob("*.py"))]
-    + [PACKAGE / name for name in ("caller.py", "preparation.py", "facade.py", "execute.py", "stage.py")],
+    + [PACKAGE / "api.py", *sorted((PACKAGE / "launch").glob("*.py"))],
     ids=lambda path: str(path.relative_to(PACKAGE)),
 )
 def test_only_its_own_module_branches_on_a_runtimes_name(module: Path) -> None:

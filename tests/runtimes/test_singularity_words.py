@@ -9,34 +9,26 @@ import subprocess
 from typing import Any, Optional
 
 import pytest
-from build.driver import host, kernel, rhel
-from build.images import glibc, image, sandbox
-from build.starts import start as begin
-from build.trees import Link
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpubind.api import open_host, plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import open_host, plan
 from gpubind.image import Image
 from gpubind.model import CAPABILITIES, HostPath, Plan, Request
+from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
+from gpubind.runtimes.apptainer.exports import exports, without_variables
+from gpubind.runtimes.apptainer.options import parse_site, read_env_file
+from gpubind.runtimes.apptainer.singularity import command, identify
+from gpubind.runtimes.apptainer.words import LAYOUT, NO_GPU_FLAGS, bind_word, layout_of, mount_word, needs_mount, words
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.lines import quoted, raw
 from gpubind.runtimes.record import Call
-from gpubind.runtimes.singularity import command, identify
-from gpubind.runtimes.singularity_environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
-from gpubind.runtimes.singularity_exports import exports, without_variables
-from gpubind.runtimes.singularity_options import parse_site, read_env_file
-from gpubind.runtimes.singularity_words import (
-    LAYOUT,
-    NO_GPU_FLAGS,
-    bind_word,
-    layout_of,
-    mount_word,
-    needs_mount,
-    words,
-)
 from gpubind.runtimes.start import Start
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image, sandbox
+from tests.support.starts import start as begin
+from tests.support.trees import Link
 
 LIBS = "/.singularity.d/libs"
 PREFIXES = ("APPTAINER", "SINGULARITY")
@@ -342,7 +334,7 @@ def test_a_gpu_variable_that_the_user_gives_to_the_container_is_not_said() -> No
 
 
 def test_32_bit_libraries_have_a_directory_that_is_not_flattened() -> None:
-    from build.driver import libraries
+    from tests.support.driver import libraries
 
     i386 = libraries("/usr/lib/i386-linux-gnu", machine=3, bits=32)
     made = plan(host(rhel(), i386, kernel()), Request(caps=CAPABILITIES), layout=LAYOUT)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from build.c_library import c_library
-from build.driver import host, kernel, rhel
-from build.images import glibc, image
 
+from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
-from gpubind.facade import plan
 from gpubind.model import EnvVar, HostPath, Request
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.record import Call
 from gpubind.runtimes.start import Start
 from gpubind.runtimes.udocker import UDOCKER, command, read_options, tools, words
+from tests.support.c_library import c_library
+from tests.support.driver import host, kernel, rhel
+from tests.support.images import glibc, image
 
 
 def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:

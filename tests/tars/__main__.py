@@ -1,4 +1,4 @@
-"""`python -m tars --archives 100000 --seed 7`: generated archives, as gpubind, tarfile and GNU tar read each."""
+"""`python -m tests.tars --archives 100000 --seed 7`: generated archives, as gpubind, tarfile and GNU tar read each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 import tempfile
 
-from tars.agree import case_of, difference
+from tests.tars.agree import case_of, difference
 
 
 def main() -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Optional
 
-from tars.generate import archive
-from tars.readers import by_gnu_tar, by_gpubind, by_tarfile
+from tests.tars.generate import archive
+from tests.tars.readers import by_gnu_tar, by_gpubind, by_tarfile
 
 
 def case_of(seed: str, number: int) -> bytes:

@@ -10,8 +10,8 @@ import tarfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpubind.blob.base import Blob, Bytes, Part
-from gpubind.blob.sparse import open_sparse
+from gpubind.files.blob import Blob, BlobPart, Bytes
+from gpubind.files.sparse import open_sparse
 from gpubind.image.tar import members
 
 
@@ -54,7 +54,7 @@ def by_gpubind(data: bytes) -> tuple[list[Seen], list[bytes]]:
     for (seen, offset), (header, _) in zip(seen_by_gpubind(blob), members(blob)):
         found.append(seen)
         if header.kind == "file":
-            file = open_sparse(blob, offset, "file") if header.sparse else Part(blob, offset, seen.size)
+            file = open_sparse(blob, offset, "file") if header.sparse else BlobPart(blob, offset, seen.size)
             bodies.append(file.read_at(0, seen.size))
     return found, bodies
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tars.agree import case_of, difference
+from tests.tars.agree import case_of, difference
 
 SAMPLE = 150
 

@@ -1,4 +1,4 @@
-"""python -m live.never_worse [--seed N] [--starts N] [--way NAME] [--only TEXT]: compare starts, print the worse."""
+"""python -m tests.live.never_worse [--seed N] [--starts N] [--way NAME] [--only TEXT]: print the worse starts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import itertools
 import sys
 import time
 
-from live.conftest import dependencies
-from live.machine import DRIVER, RIG, Machine
-from live.never_worse import report
-from live.never_worse.compare import WORSE
-from live.never_worse.run import compared
-from live.never_worse.sample import SEED, STARTS, starts
-from live.never_worse.ways import ALL
+from tests.live.interpreters import dependencies
+from tests.live.machine import DRIVER, RIG, Machine
+from tests.live.never_worse import report
+from tests.live.never_worse.compare import WORSE
+from tests.live.never_worse.run import compared
+from tests.live.never_worse.sample import SEED, STARTS, starts
+from tests.live.never_worse.ways import ALL
 
 LOOKED_AT = 100_000
 """Starts that are dealt at most to find those of --only."""

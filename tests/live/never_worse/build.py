@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Iterable
 from typing import Callable
 
-from live.machine import INSIDE_CONTAINERS, RIG, Bind, Machine
-from live.never_worse.recipes import COMPAT, IMAGES, OLD, OWN, STUB, Image, Step
+from tests.live.machine import INSIDE_CONTAINERS, RIG, Bind, Machine
+from tests.live.never_worse.recipes import COMPAT, IMAGES, OLD, OWN, STUB, Image, Step
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MADE = f"{RIG}/never-worse"

@@ -6,13 +6,13 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from live.machine import ENTER, Machine
-from live.never_worse import ways
-from live.never_worse.compare import OUTCOMES, WORSE
-from live.never_worse.recipes import IMAGES
-from live.never_worse.run import INSIDE, PROBE, Row, entering, job_of
-from live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
-from live.never_worse.ways import ALL, WAYS
+from tests.live.machine import ENTER, Machine
+from tests.live.never_worse import ways
+from tests.live.never_worse.compare import OUTCOMES, WORSE
+from tests.live.never_worse.recipes import IMAGES
+from tests.live.never_worse.run import INSIDE, PROBE, Row, entering, job_of
+from tests.live.never_worse.tables import ENVIRONMENTS, OPTIONS, SITES
+from tests.live.never_worse.ways import ALL, WAYS
 
 SAID = 12
 """Lines of gpubind's standard error that a report shows."""

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from live.machine import ENTER, INSIDE_CHECKOUT, ROOT_PATH, Bind, Machine
-from live.never_worse import build, ways
-from live.never_worse.compare import (
+from tests.live.machine import ENTER, INSIDE_CHECKOUT, ROOT_PATH, Bind, Machine
+from tests.live.never_worse import build, ways
+from tests.live.never_worse.compare import (
     COMPAT,
     HOST,
     IMAGE,
@@ -27,9 +27,9 @@ from live.never_worse.compare import (
     judged,
     outcome,
 )
-from live.never_worse.probe import content
-from live.never_worse.sample import INSTALLED, Start
-from live.never_worse.tables import SITES
+from tests.live.never_worse.probe import content
+from tests.live.never_worse.sample import INSTALLED, Start
+from tests.live.never_worse.tables import SITES
 
 INSIDE = f"{INSIDE_CHECKOUT}/tests/live/never_worse"
 CONF = "/etc/apptainer/apptainer.conf"

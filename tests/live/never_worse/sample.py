@@ -7,9 +7,9 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Generic, NamedTuple, Optional, TypeVar
 
-from live.never_worse.recipes import IMAGES, Image
-from live.never_worse.tables import CALLERS, ENVIRONMENTS, OPTIONS, SITES, Caller
-from live.never_worse.ways import WAYS
+from tests.live.never_worse.recipes import IMAGES, Image
+from tests.live.never_worse.tables import CALLERS, ENVIRONMENTS, OPTIONS, SITES, Caller
+from tests.live.never_worse.ways import WAYS
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Nothing that works with `apptainer exec --nv` is worse with gpubind.
 
 NEVER_WORSE_SEED and NEVER_WORSE_STARTS choose other starts, and more of them. docs/runtimes.md shows what the default
-ones came to: `pytest -m live tests/live/never_worse --update-golden` writes it anew.
+ones came to: `pytest -m tests.live tests/live/never_worse --update-golden` writes it anew.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 
 import pytest
-from build.page import generated, hold
 
-from live.machine import Machine
-from live.never_worse import report
-from live.never_worse.compare import WORSE
-from live.never_worse.run import Row, compared
-from live.never_worse.sample import DEFAULT_SEED, DEFAULT_STARTS, SEED, STARTS, WRAPPED, starts
-from live.never_worse.ways import WRAP
+from tests.live.machine import Machine
+from tests.live.never_worse import report
+from tests.live.never_worse.compare import WORSE
+from tests.live.never_worse.run import Row, compared
+from tests.live.never_worse.sample import DEFAULT_SEED, DEFAULT_STARTS, SEED, STARTS, WRAPPED, starts
+from tests.live.never_worse.ways import WRAP
+from tests.support.page import generated, hold
 
 pytestmark = pytest.mark.live
 

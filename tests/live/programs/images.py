@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from live.machine import RIG, Bind, Machine
-from live.programs.build import INSIDE, build
+from tests.live.machine import RIG, Bind, Machine
+from tests.live.programs.build import INSIDE, build
 
 PLACE = f"{RIG}/programs"
 """On the file system of the rig's images."""

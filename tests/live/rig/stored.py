@@ -14,10 +14,10 @@ import sys
 import tempfile
 from unittest.mock import patch
 
+from gpubind.files import Tree
+from gpubind.files.overlay import OverlayTree
 from gpubind.image import engine, open_image
 from gpubind.model import Missing
-from gpubind.tree import Tree
-from gpubind.tree.overlay import OverlayTree
 
 
 def main(store: str, name: str, path: str = "") -> None:

@@ -1,0 +1,307 @@
+"""The pipeline, end to end: a host, a request, a plan, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Optional
+
+from gpubind.errors import NothingToBindError, UsageError, one_of
+from gpubind.formats.driver.gpu_variables import GPU_VARIABLES
+from gpubind.host import Host, ListFile
+from gpubind.host.open import open_host
+from gpubind.inventory.vendors import read_inventories
+from gpubind.model import Finding, Plan, Request, Severity
+from gpubind.model.findings import finding
+from gpubind.model.verb import verb
+from gpubind.planner import make_plan
+from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.planner.request import checked
+
+if TYPE_CHECKING:
+    from gpubind.host.base import Untrusted
+    from gpubind.image import Image
+    from gpubind.runtimes.edits import Words
+    from gpubind.runtimes.start import Start
+
+__all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "render", "words"]
+
+
+@verb
+def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Start:
+    """A start by the runtime called *backend* on *host*: what its version, its configuration, the caller's environment
+    and the user's own *arguments* for it make of a plan.
+
+    The environment is that of the task that *host* was opened for, else this process's. Of a recorded host without one,
+    only the arguments count. Errors: `UsageError` for a runtime that gpubind cannot start, or for
+    arguments that end in the middle of an option; `HostReadError`.
+    """
+    from gpubind.launch.preparation import start_on
+    from gpubind.runtimes import known_runtime
+
+    return start_on(host, known_runtime(backend), tuple(arguments))
+
+
+@verb
+def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
+    """Return where things land by a document that somebody reads later: *form* is `cdi`, `compose` or `kubernetes`.
+
+    A plan with this layout is what `render` says in it. Errors: `UsageError` (code `unknown-format`).
+    """
+    from gpubind.documents import LASTING
+    from gpubind.planner.placement import cdi_layout
+
+    known = [name for name, lasting in LASTING.items() if lasting.says == "mounts"]
+    if form not in known:
+        what = f"`{form}` is not a document with a layout of its own"
+        raise UsageError("unknown-format", what, hint=one_of(known, form))
+    return cdi_layout(host.uname.machine, image.facts.loader_directories if image is not None else None)
+
+
+@verb
+def plan(
+    host: Host,
+    request: Request,
+    listfile: Optional[ListFile] = None,
+    image: Optional[Image] = None,
+    layout: Optional[Layout] = None,
+    *,
+    start: Optional[Start] = None,
+) -> Plan:
+    """Return what a container needs of *host*, in *image* if one is given.
+
+    *layout* is where things land there; without it, where the runtime of *start* has them, or below /.gpubind.
+    *listfile* takes the place of the list file in force.
+    Errors: `UsageError` for a request that cannot be answered (`gpubind.planner.request.checked`);
+    `NothingToBindError` when the host has no driver library and no device of any vendor that is asked for;
+    `FormatError` (with the file named) for a malformed list file; `HostReadError`.
+    """
+    request = checked(request, has_list=listfile is not None)
+    for directory in request.cdi_directories:
+        host.dev.list(directory)  # a record that does not cover what is named cannot answer
+    if start is not None:
+        from gpubind.launch.preparation import host_for, layout_of
+
+        host, layout = host_for(host, start, image), layout or layout_of(start, image)
+    trust = tuple(trust_findings(host, request, listfile))
+    if request.like is not None:
+        from gpubind.planner.like import like_plan
+
+        made = like_plan(host, request)
+        return made._replace(findings=(*made.findings, *trust, *_unseen(host, image)))
+    try:
+        found = read_inventories(host, request, listfile)
+    except NothingToBindError as error:
+        ignored = (one.what for one in trust if one.severity == "warning")
+        error.why = "; ".join(filter(None, (error.why, *ignored)))
+        raise
+    request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
+    fit = None
+    if image is not None:
+        from gpubind.loader.fit import fit_compat, fit_files
+
+        files = [file for inventory in found.inventories for file in inventory.files]
+        asked = request.userspace if "amd" in request.vendors else None
+        fit = fit_files(host.driver, files, image.loader, image.facts, asked)
+        if request.libc != "image" or fit.lacks_glibc:
+            from gpubind.planner.libc import with_libc
+
+            fit = with_libc(host.driver, files, image.loader, fit, request)
+        if image.facts.compat and "nvidia" in request.vendors:
+            fit = fit_compat(host.driver, files, image.loader, fit)
+    # Devices that are named choose for themselves.
+    environ = {} if request.cdi_devices else host.environ
+    findings = (*found.findings, *trust, *_unseen(host, image))
+    return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=findings)
+
+
+def trust_findings(
+    host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None
+) -> Iterator[Finding]:
+    """Yield a finding for each path that root's command ignores or uses although other users could change it."""
+    below = (*request.library_path, *request.cdi_directories) if request is not None else ()
+    yield from map(trust_finding, host.untrusted(below, () if listfile is None else (listfile.label,)))
+
+
+def trust_finding(one: Untrusted) -> Finding:
+    """Return the finding about *one*."""
+    severity: Severity = "note" if one.kind in ("cache", "programs") else "warning"
+    case = "secret" if one.is_secret else one.kind
+    return finding(
+        "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
+    )
+
+
+def _unseen(host: Host, image: Optional[Image]) -> Iterator[Finding]:
+    """Yield what could not be looked at, and the plan does without."""
+    if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
+        from gpubind.host.unseen import not_looked_at
+
+        yield from not_looked_at(host, image.tree if image is not None else None)
+
+
+@verb
+def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[Words]:
+    """Return *plan* in the words of the runtime of *start*: options, binds, variables, and what it has to leave out.
+
+    Generated files are written to the caller's cache first, for the words name them. None where a runtime has no words
+    without an image. Errors: `UsageError` (code `other-layout`) for a plan whose files lie where no container of that
+    start has them, or whose variables would choose other GPUs there; `RuntimeLimitError` for what the runtime cannot
+    say; `OutputError`.
+    """
+    from gpubind.launch.preparation import layout_of, staged, words_of
+
+    _held_against(layout_of(start, plan.image), plan, start.program)
+    return words_of(staged(start, plan, image, write=True), plan, image)
+
+
+@verb
+def render(
+    plan: Plan,
+    form: str,
+    *,
+    image: Optional[Image] = None,
+    start: Optional[Start] = None,
+    host: Optional[Host] = None,
+    stage_dir: Optional[str] = None,
+) -> str:
+    """What `gpubind plan --format FORM` prints of *plan*: `tsv`, `json`, `paths`, the words of a runtime (`apptainer`,
+    `podman`, `apptainer-env`, `oci`), or a document of mounts (`cdi`, `compose`, `kubernetes`).
+
+    *image* is the one that *plan* is for, if it is for one. *start* is what the plan was made with; without it, a start
+    of that runtime on *host*, or on this machine. Generated files are written to the caller's cache, those of a
+    document that is kept to *stage_dir*.
+    Errors: `UsageError` (codes `unknown-format`; `other-layout` for a plan whose files lie where no container of that
+    runtime has them; `other-runtime` for a *start* of another runtime; `format-without-image`; `fixed-libdir`);
+    `RuntimeLimitError` for what the runtime cannot say, or `no-stage-dir`; `OutputError`.
+    """
+    from gpubind.documents import LASTING, PLAN_DOCUMENTS
+    from gpubind.runtimes import KEPT, PLAN_FORMATS, is_of_kind, runtime_of_format
+
+    if form in PLAN_DOCUMENTS:
+        return PLAN_DOCUMENTS[form].render(plan)
+    if form in LASTING and LASTING[form].says == "mounts":
+        return _as_mounts(plan, form, stage_dir)
+    if form not in PLAN_FORMATS:
+        raise _not_rendered(form)
+    from gpubind.launch.preparation import NOT_LATER, Later, layout_of, rendered, start_on
+
+    host = host or open_host()
+    runtime = runtime_of_format(form)
+    if start is not None and not is_of_kind(start.program, form):
+        what = f"`{form}` is not a format of {start.program}, which the start is by"
+        hint = f"plan and render with start=open_runtime(host, {runtime.name!r})"
+        raise UsageError("other-runtime", what, hint=hint)
+    start = start or start_on(host, runtime, ())
+    _held_against(layout_of(start, image), plan, runtime.name)
+    later = Later(form, stage_dir) if form in KEPT else NOT_LATER
+    return rendered(form, start, host, plan, image, later=later)[1]
+
+
+def _as_mounts(plan: Plan, form: str, stage_dir: Optional[str]) -> str:
+    """Return *plan* as a document that somebody reads later, and that can add to no search path."""
+    from gpubind.documents import LASTING
+    from gpubind.launch.preparation import Later, write_generated
+    from gpubind.planner.placement import CDI
+
+    if plan.layout != CDI:
+        raise _other_layout(plan, f"a document `{form}` has", f"layout=open_layout(host, {form!r})")
+    if plan.request.libdir is not None:
+        why = "no loader looks there by itself, and the document cannot add to a search path"
+        raise UsageError("fixed-libdir", f"libdir cannot move the libraries of `{form}`", why=why)
+    return LASTING[form].document.render(plan, write_generated(plan.generated, {}, Later(form, stage_dir)))
+
+
+def _not_rendered(form: str) -> UsageError:
+    from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
+    from gpubind.runtimes import PLAN_FORMATS
+
+    if form in FORMATS:
+        why = "it is for people" if form == "table" else "it depends on the environment of whoever starts the container"
+        hint = "`tsv` has the same in columns" if form == "table" else f"`gpubind plan --format {form}`"
+        return UsageError("unknown-format", f"`{form}` is printed only by the command line", why=why, hint=hint)
+    mounts = (name for name, lasting in LASTING.items() if lasting.says == "mounts")
+    return UsageError(
+        "unknown-format", f"unknown format `{form}`", hint=one_of((*PLAN_DOCUMENTS, *mounts, *PLAN_FORMATS), form)
+    )
+
+
+def _other_layout(plan: Plan, whose: str, hint: str) -> UsageError:
+    what = f"the plan is for the layout `{plan.layout}`, and {whose} another"
+    return UsageError("other-layout", what, hint=f"plan with {hint}")
+
+
+def _held_against(layout: Layout, plan: Plan, name: str) -> None:
+    """Errors: `UsageError` (code `other-layout`) where files lie elsewhere in containers of the runtime *name*, or
+    a GPU has another number.
+    """
+    if layout.name != plan.layout:
+        raise _other_layout(plan, f"containers of {name} have", f"start=open_runtime(host, {name!r})")
+    if layout.isolated != plan.isolated and any(variable.name in GPU_VARIABLES for variable in plan.env):
+        nodes = ("those of all GPUs", "the planned nodes alone")
+        what = f"the plan is for a /dev with {nodes[plan.isolated]}, and this start's has {nodes[layout.isolated]}"
+        why = "the variables that choose GPUs would name others"
+        raise UsageError("other-layout", what, why=why, hint=f"plan with start=open_runtime(host, {name!r}, ...)")
+
+
+@verb
+def check(
+    host: Host,
+    plan: Plan,
+    image: Optional[Image] = None,
+    *,
+    backend: Optional[str] = None,
+    arguments: Sequence[str] = (),
+    allow_writable: bool = False,
+    program: Optional[str] = None,
+) -> tuple[Finding, ...]:
+    """What will not work with *plan* on *host*, in *image* if one is given: errors first, then by code and subject.
+
+    *backend* is the name of the runtime that will start it, with the user's own *arguments* for it: the plan should be
+    one for that runtime (see `open_runtime`). *allow_writable*: a runtime without a read-only bind will do. *program*
+    is what will run, as the image has it. Errors: `UsageError` (codes `program-without-image`, `unknown-backend`,
+    `incomplete-argument`; `other-host` for a plan whose driver is not on *host*).
+    """
+    _need_its_host(host, plan)
+    if program is not None and image is None:
+        raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
+    from gpubind.launch.preparation import preflight_of, start_on
+    from gpubind.rules.table import check as check_start
+    from gpubind.runtimes import known_runtime
+
+    runtime = known_runtime(backend) if backend is not None else None
+    is_started = runtime is not None and plan.request.like is None
+    start = start_on(host, runtime, tuple(arguments)) if runtime is not None and is_started else None
+    if start is not None:
+        start = start._replace(allow_writable=allow_writable)
+    return check_start(preflight_of(host, plan, image, runtime, start, program))
+
+
+def _need_its_host(host: Host, plan: Plan) -> None:
+    """Errors: `UsageError` (code `other-host`) where *host* surely lacks a file without which *plan* is of no use."""
+    for mount in plan.mounts:
+        path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
+        if path is not None and host.lenient.driver.lacks(path):
+            what, why = "the plan is for another host, or for this one as it was", "it does not exist here"
+            raise UsageError("other-host", what, where=path, why=why, hint="plan again on this host")
+
+
+@verb
+def check_document(
+    plan: Plan,
+    findings: Sequence[Finding],
+    image: Optional[Image] = None,
+    *,
+    host: Optional[str] = None,
+    reference: Optional[str] = None,
+    program: Optional[str] = None,
+    backend: Optional[str] = None,
+) -> dict[str, Any]:
+    """Return the document `gpubind.check/1` of what `check` says, as `json.loads` gives it of `gpubind check --json`.
+
+    *host* and *reference*, of the image, are the names by which people know them.
+    """
+    from gpubind.documents.check.report import check_document as document
+    from gpubind.documents.check.report import checked_in, report_of
+
+    named = {"host": host, "image": reference, "program": program, "runtime": backend}
+    return document(report_of(plan, findings, {}, checked=checked_in(image, **named)))

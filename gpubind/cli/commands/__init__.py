@@ -1,0 +1,24 @@
+"""The commands, each loaded when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpubind.cli.declare import Subcommand
+
+STARTS = ("exec", "run", "shell")
+MODULES = {
+    **{name: name for name in ("plan", "record", "gpus", "explain", "check")},
+    **dict.fromkeys(STARTS, "start"),
+    "wrap": "wrap",
+    "completion": "completion",
+}
+"""The module of each command, which has it in `COMMANDS`; in the order in which help lists them."""
+
+
+def command_of(name: str) -> Subcommand:
+    """Return the command *name*, one of `MODULES`."""
+    commands: dict[str, Subcommand] = import_module(f"{__name__}.{MODULES[name]}").COMMANDS
+    return commands[name]

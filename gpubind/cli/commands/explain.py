@@ -1,0 +1,104 @@
+"""explain: codes, messages and names. No `from __future__ import annotations`: see options.py."""
+
+from typing import TYPE_CHECKING, Annotated, Optional
+
+from gpubind.cli.declare import Argument, Option
+from gpubind.cli.options import ImageOption, Like, PlanOptions, make_plan, open_host_of, open_image_of, planning
+from gpubind.cli.values import every_code
+from gpubind.errors import NothingToBindError, UsageError
+
+if TYPE_CHECKING:
+    from gpubind.documents.explanation import Explanation
+
+
+def explain(
+    options: PlanOptions,
+    asked: Annotated[
+        Optional[list[str]],
+        Argument(
+            metavar="[NAME|CODE|MESSAGE]",
+            autocompletion=every_code,
+            help="A soname, file name, path, device node or pattern; a code; or a message that a program printed, "
+            "with quotes or without. [every code]",
+        ),
+    ] = None,
+    like: Like = None,
+    image: ImageOption = None,
+    json: Annotated[bool, Option("--json", help="Print gpubind.explain/1.")] = False,
+) -> None:
+    """Say what a code or a message means, or why a file is in the plan."""
+    from gpubind.cli.output import table_width, waiting, width, write_document
+    from gpubind.documents import explained
+    from gpubind.documents.explanation import codes, explain_code, explain_message
+
+    what = " ".join(asked or ())
+    if not what.strip():
+        answer = explained.Answer(None, codes=codes())
+    elif (page := explain_code(what)) is not None:
+        answer = explained.Answer(what, page=page)
+    else:
+        message, about = explain_message(what)
+        if message is not None or about:
+            known = dict(codes())
+            answer = explained.Answer(what, message, tuple((code, known[code]) for code in about))
+        else:
+            with waiting(quiet=False):
+                answer = explained.Answer(what, explanation=_of_plan(options, what, like, image))
+    columns = table_width(None) if answer.explanation is not None else width()
+    write_document(explained.render_json(answer) if json else explained.render_text(answer, columns), None)
+
+
+_ABOUT_THE_LOOK = ("not-looked-at", "writable-by-others")
+"""Findings about what the answer was made from."""
+_LONGEST = 200
+"""How many characters of a name or message an error repeats."""
+
+
+def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> "Explanation":
+    """Return what the plan decided about *name*.
+
+    Errors: `UsageError` (code `unknown-code`) where nothing has that name; `NothingToBindError` for a file's name on a
+    host without a driver.
+    """
+    from gpubind.cli.output import report
+    from gpubind.documents.explanation import explain as explain_name
+    from gpubind.documents.explanation import near_names
+    from gpubind.formats.driver.names import driver_section
+
+    host = open_host_of(options)
+    try:
+        made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
+        report((one for one in made.findings if one.code in _ABOUT_THE_LOOK), brief=True)
+    except NothingToBindError:
+        is_line = " " in name.strip()
+        if not is_line and ("/" in name or ".so" in name or driver_section(name) is not None):
+            raise  # a file's name: no plan, no answer
+        made = None
+    explanation = None if made is None else explain_name(made, name)
+    if explanation is not None and explanation.subjects:
+        return explanation
+    near = near_names(name, () if made is None else [decision.subject for decision in made.decisions])
+    files = "no file of the plan has this name" if made is not None else "this host has no driver that could name it"
+    raise UsageError(
+        "unknown-code",
+        f"`{_short(name)}` is neither a code nor a message that gpubind knows, and {files}",
+        where="" if explanation is None else "looked in " + ", ".join(explanation.searched),
+        hint="did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else _next_step(name),
+    )
+
+
+def _short(name: str) -> str:
+    """Return the begin of *name* where it is too long to be repeated."""
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
+
+
+def _next_step(seen: str) -> str:
+    """Return what to do about *seen*, which nothing knows."""
+    from gpubind.documents.explanation import nearest_message
+
+    near = nearest_message(seen)
+    asked = f"did you mean `{near}`? " if near is not None else ""
+    return f"{asked}`gpubind check --nv --image IMAGE`, on the node of the job, looks for the cause"
+
+
+COMMANDS = {"explain": planning(explain)}

@@ -1,0 +1,45 @@
+"""gpus: the GPUs of a host. No `from __future__ import annotations`: see options.py."""
+
+from typing import Annotated
+
+from gpubind.cli.declare import Option
+from gpubind.cli.options import PlanOptions, open_host_of, planning, request_of
+
+TAKEN = ("nv", "rocm", "gpus", "host", "root", "dev_root")
+
+
+def gpus(
+    options: PlanOptions,
+    json: Annotated[bool, Option("--json", help="Print gpubind.gpus/1.")] = False,
+) -> None:
+    """List the GPUs of this host, and which of them a job would get.
+
+    Each with its model, UUID, PCI address, MIG devices and render node, and what you may do with its device nodes. All
+    is read from files: no driver library and no program of the driver's is asked.
+    """
+    from gpubind.api import trust_findings
+    from gpubind.cli.output import has_colour, report, table_width, write_document
+    from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
+    from gpubind.host.unseen import not_looked_at
+    from gpubind.inventory.vendors import read_inventories
+    from gpubind.planner.gpus.selection import select
+
+    host = open_host_of(options)
+    report(trust_findings(host), brief=True)
+    found = read_inventories(host, request_of(options))
+    report(not_looked_at(host), brief=True)
+    selections = select(found.inventories, options.gpus, host.environ, isolated=True)
+    about_gpus = (finding for selection in selections for finding in selection.inventory.findings)
+    report((*found.findings, *about_gpus), brief=True)
+    listed = list_gpus(found.inventories, selections)
+    if json:
+        text = render_gpus_json(listed)
+    else:
+        from gpubind.cli.render import render_tables
+
+        table = render_tables([gpus_table(listed)], table_width(None), colour=has_colour(None))
+        text = table or "no GPU is here\n"
+    write_document(text, None)
+
+
+COMMANDS = {"gpus": planning(gpus, only=TAKEN)}

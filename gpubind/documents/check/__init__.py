@@ -1,0 +1,1 @@
+"""Documents of a check: text, JSON, JUnit, GitHub annotations."""

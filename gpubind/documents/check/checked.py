@@ -1,0 +1,116 @@
+"""`gpubind check` for people: what was checked and the verdict, then what is wrong, then notes by their theme.
+
+The same words on a terminal and in a log; a terminal has colours, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from textwrap import TextWrapper
+
+from gpubind.documents.check.report import Checked, Report, not_counted, verdict
+from gpubind.documents.text import driver_version, printable, render_finding
+from gpubind.model import Finding, ImageFacts
+from gpubind.model.findings import counted, texts
+
+WIDTH = 100
+"""Columns of a line in a log."""
+THEMES = {
+    "access": "devices",
+    "cuda": "CUDA",
+    "extras": "missing, or not usable in the container",
+    "host": "this host",
+    "image": "the image",
+    "runtime": "the runtime",
+    "program": "the program",
+}
+"""What notes are about: the themes of data/findings.json, and how a line about one begins."""
+_COLOURS = {"ok": "32", "error": "31", "warning": "33", "note": "36", "ignored": "2"}
+_INDENT = " " * 9
+_NAMED = 4
+"""So many subjects are named; the others are counted."""
+
+
+def render_check_text(report: Report, *, verbose: bool = False, width: int = WIDTH, colour: bool = False) -> str:
+    """Return the report in lines of *width* columns. *verbose*: notes in full, too."""
+    lines = _wrapped(f"{verdict(report.findings)}: {_what(report)}", width, "  ")
+    notes = [finding for finding in report.findings if finding.severity == "note"]
+    for finding in report.findings:
+        if verbose or finding.severity != "note":
+            for line in render_finding(finding).splitlines():
+                lines += [line] if line.lstrip().startswith("$ ") else _wrapped(line, width, _INDENT)
+    for finding, reason in report.ignored:
+        lines += _wrapped(f"ignored: {finding.code}: {finding.what} ({reason})", width, _INDENT)
+    if notes and not verbose:
+        for theme in THEMES:
+            lines += _folded(theme, [note for note in notes if theme_of(note) == theme], width)
+        lines.append(f"{counted(len(notes), 'note')} in full with -v")
+    if report.not_counted:
+        lines += _wrapped(not_counted(report), width, "  ")
+    return "".join((_coloured(line) if colour else line) + "\n" for line in lines)
+
+
+def theme_of(note: Finding) -> str:
+    """Return what *note* is about, one of `THEMES`."""
+    theme: str = texts()[note.code].get("theme", "host")
+    return theme
+
+
+def _what(report: Report) -> str:
+    """Return what was checked: the program and image on the driver and GPUs of the host."""
+    plan, checked = report.plan, report.checked
+    if plan is None:
+        return "not checked"
+    drivers = []
+    for planned in () if plan.request.like else plan.drivers:
+        cuda = planned.driver.cuda_max
+        drivers.append(driver_version(planned) + (f" (CUDA {cuda})" if cuda else ""))
+    gpus = sum(gpu.chosen for gpu in plan.gpus)
+    here = " and ".join(drivers) or (f"like {plan.request.like}" if plan.drivers else "a host without a GPU driver")
+    here += f", {counted(gpus, 'GPU')}" if gpus else ""
+    here += f", by {checked.runtime}" if checked.runtime else ""
+    here += f", as {checked.user}" if checked.user else ""
+    if plan.image is None:
+        return here
+    program = f"{checked.program} in " if checked.program else ""
+    return f"{program}{checked.image or 'the image'} ({_facts(plan.image, checked)}) on {here}"
+
+
+def _facts(image: ImageFacts, checked: Checked) -> str:
+    glibc = f"glibc {checked.glibc or image.libc_version}"
+    none = "no C library" if image.libc_fault is None else "a damaged C library"
+    libc = {"glibc": glibc, "musl": "musl", "none": none if image.has_root else "no root file system"}
+    cuda = "no CUDA"
+    if image.cuda is not None:
+        origin = next((each.origin for each in image.every_cuda if each.version == image.cuda), "toolkit")
+        by = {"toolkit": "", "variable": " by CUDA_VERSION"}.get(origin, f" from {origin}")
+        cuda = f"CUDA {image.cuda}{by}"
+    rocm = (f"ROCm {image.rocm}",) if image.rocm else ()
+    return ", ".join((*([checked.system] if checked.system else ()), libc[image.libc_family], cuda, *rocm))
+
+
+def _folded(theme: str, notes: list[Finding], width: int) -> Iterable[str]:
+    """Return all notes of a theme in one sentence."""
+    if not notes:
+        return ()
+    if theme == "extras":
+        subjects = list(dict.fromkeys(note.subject.rpartition("/")[2] for note in notes))
+        more = len(subjects) - _NAMED
+        named = ", ".join(subjects[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        them = "it" if len(subjects) == 1 else "them"
+        text = f"{THEMES[theme]}: {named}; most jobs do not need {them}"
+    else:
+        more = len(notes) - 1
+        text = f"{THEMES[theme]}: {notes[0].what}" + (f"; and {counted(more, 'other note')}" if more else "")
+    return _wrapped(f"note: {text}", width, "  ")
+
+
+def _wrapped(line: str, width: int, indent: str) -> list[str]:
+    wrapper = TextWrapper(width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(printable(line))
+
+
+def _coloured(line: str) -> str:
+    """Return *line* with its first word in colour, if that is a verdict or a severity."""
+    word, colon, rest = line.partition(":")
+    return f"\x1b[{_COLOURS[word]}m{word}{colon}\x1b[0m{rest}" if colon and word in _COLOURS else line

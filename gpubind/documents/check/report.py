@@ -1,0 +1,178 @@
+"""The outcome of a check, and its forms for programs: columns, workflow commands, JSON (data/check.schema.json)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+from gpubind.documents.text import printable
+from gpubind.formats.text.os_release import parse_os_release
+from gpubind.model import Finding, Plan, PlannedDriver
+from gpubind.version import __version__
+
+if TYPE_CHECKING:
+    from gpubind.image import Image
+
+SCHEMA = "gpubind.check/1"
+
+
+Reasons = Mapping[tuple[str, Optional[str]], str]
+"""Why findings do not count: by code and subject; a subject of None stands for every one."""
+
+
+class Checked(NamedTuple):
+    """What was checked, in the words of the user; what is None was not given, or is not known."""
+
+    host: Optional[str] = None
+    """The name of the machine, or of its record."""
+    image: Optional[str] = None
+    system: Optional[str] = None
+    """The distribution in the image: `Debian 12`."""
+    glibc: Optional[str] = None
+    """The release of its glibc, `2.31`, whose newest symbols may be older; None if no file is called so."""
+    program: Optional[str] = None
+    runtime: Optional[str] = None
+    user: Optional[str] = None
+    """Of --as-user."""
+
+
+def checked_in(opened: Optional[Image], /, **named: Optional[str]) -> Checked:
+    """Return what was checked, with what the files of an *opened* image say; *named* is in the words of the user."""
+    if opened is None:
+        return Checked(**named)
+    libc = opened.tree.resolve(opened.loader.find("libc.so.6") or "/")
+    match = re.search(r"/libc-([0-9.]+)\.so$", libc) if isinstance(libc, str) else None
+    system = parse_os_release(opened.tree.text("/etc/os-release") or "")
+    return Checked(**named)._replace(system=system, glibc=match.group(1) if match else None)
+
+
+class Report(NamedTuple):
+    """The outcome of a check."""
+
+    plan: Optional[Plan]
+    """What was checked; None where an error came in the way."""
+    findings: tuple[Finding, ...]
+    """Those that count, worst first."""
+    ignored: tuple[tuple[Finding, str], ...]
+    """Those that do not, each with the reason."""
+    rules: tuple[tuple[str, str], ...] = ()
+    """Every rule that applies, also those that found nothing: (code, what it needs)."""
+    checked: Checked = Checked()
+    not_counted: tuple[Finding, ...] = ()
+    """Errors and warnings of codes that --only does not name."""
+
+    @property
+    def drivers(self) -> tuple[PlannedDriver, ...]:
+        """The drivers of the host, as far as they are known."""
+        return () if self.plan is None else self.plan.drivers
+
+
+def report_of(
+    plan: Optional[Plan],
+    findings: Iterable[Finding],
+    reasons: Reasons,
+    rules: Iterable[tuple[str, str]] = (),
+    *,
+    checked: Optional[Checked] = None,
+    only: Iterable[str] = (),
+) -> Report:
+    """*findings*, without those that *reasons* let not count, from the *rules* that apply: (code, what it needs).
+
+    *only*: the codes that count; all of them if it is empty.
+    """
+    codes = frozenset(only)
+    counted: list[Finding] = []
+    ignored: list[tuple[Finding, str]] = []
+    others: list[Finding] = []
+    for finding in findings:
+        reason = reasons.get((finding.code, finding.subject)) or reasons.get((finding.code, None))
+        if codes and finding.code not in codes:
+            if finding.severity != "note" and reason is None:
+                others.append(finding)
+        elif reason is not None:
+            ignored.append((finding, reason))
+        else:
+            counted.append(finding)
+    asked = tuple(rule for rule in rules if not codes or rule[0] in codes)
+    return Report(plan, tuple(counted), tuple(ignored), asked, checked or Checked(), tuple(others))
+
+
+def verdict(findings: Iterable[Finding]) -> str:
+    """`ok`, `warning` or `error`: the worst of the findings; notes are ok."""
+    severities = {finding.severity for finding in findings}
+    return "error" if "error" in severities else "warning" if "warning" in severities else "ok"
+
+
+def verdict_line(report: Report) -> str:
+    """The verdict with the codes of its findings, as a scheduler's reason for a drained node: `error uvm-missing`."""
+    worst = verdict(report.findings)
+    parts = [worst, ",".join(dict.fromkeys(f.code for f in report.findings if f.severity == worst))]
+    if report.not_counted:
+        parts.append(not_counted(report))
+    return " ".join(filter(None, parts)) + "\n"
+
+
+def not_counted(report: Report) -> str:
+    """Return the errors and warnings that --only leaves out, in brackets: what is `ok` for it is not ok."""
+    told = dict.fromkeys(f"{finding.severity} {finding.code}" for finding in report.not_counted)
+    return f"(--only does not count: {', '.join(told)})"
+
+
+def render_check_tsv(report: Report) -> str:
+    """One line a finding: severity, code, subject, what, and what to do, separated by tabs; then the verdict."""
+    rows: list[tuple[str, ...]] = []
+    for finding in report.findings:
+        todo = (finding.command or finding.hint or "").replace("\n", " ")
+        rows.append((finding.severity, finding.code, finding.subject, finding.what, todo))
+    rows += [("ignored", finding.code, finding.subject, finding.what, reason) for finding, reason in report.ignored]
+    lines = ["\t".join(printable(field) for field in row) for row in rows]
+    lines += [f"# {not_counted(report)}"] if report.not_counted else []
+    return "\n".join([*lines, f"# {verdict(report.findings)}"]) + "\n"
+
+
+def render_check_json(report: Report) -> str:
+    """Return the check document as text."""
+    return json.dumps(check_document(report), indent=1) + "\n"
+
+
+def check_document(report: Report) -> dict[str, Any]:
+    """Return the check document; `plan` is the digest of the plan that was checked, null where there is none."""
+    plan = report.plan
+    return {
+        "schema": SCHEMA,
+        "gpubind": __version__,
+        "verdict": verdict(report.findings),
+        "checked": _checked(report),
+        "plan": plan.digest if plan is not None and plan.drivers else None,
+        "image": None if plan is None or plan.image is None else plan.image.to_dict(),
+        "findings": [finding.to_dict() for finding in report.findings],
+        "ignored": [{**finding.to_dict(), "reason": reason} for finding, reason in report.ignored],
+        "not_counted": [finding.to_dict() for finding in report.not_counted],
+    }
+
+
+def _checked(report: Report) -> dict[str, Any]:
+    members = ("vendor", "version", "cuda_max")
+    drivers = [{name: getattr(planned.driver, name) for name in members} for planned in report.drivers]
+    return {**report.checked._asdict(), "drivers": drivers}
+
+
+def render_check_github(report: Report) -> str:
+    """Return a workflow command a finding, which GitHub shows beside a run. Source: its docs, "Workflow commands"."""
+    lines = []
+    for finding in report.findings:
+        level = {"error": "error", "warning": "warning", "note": "notice"}[finding.severity]
+        parts = [finding.what, finding.why, finding.hint, finding.command]
+        message = _escaped("\n".join(printable(part) for part in parts if part))
+        title = _escaped(printable(f"{finding.code}: {finding.subject}")).replace(":", "%3A").replace(",", "%2C")
+        lines.append(f"::{level} title={title}::{message}")
+    for finding, reason in report.ignored:
+        lines.append(printable(f"ignored: {finding.code}: {finding.what} ({reason})"))
+    lines += [f"gpubind: {not_counted(report)}"] if report.not_counted else []
+    return "\n".join([*lines, f"gpubind: {verdict(report.findings)}"]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,0 +1,67 @@
+"""The outcome of several checks, images by hosts, in each form that one has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from gpubind.documents import CHECK_DOCUMENTS
+from gpubind.documents.check.checked import render_check_text
+from gpubind.documents.check.junit import render_suites
+from gpubind.documents.check.report import Report, check_document, verdict_line
+from gpubind.documents.columns import Column, Row, Table, table_of
+from gpubind.documents.text import printable, render_line
+
+
+def render_several(form: str, reports: Sequence[Report]) -> str:
+    """Return *reports* in *form*, one of `CHECK_DOCUMENTS` but text: one document of them all."""
+    if form == "json":
+        return json.dumps([check_document(report) for report in reports], indent=1) + "\n"
+    if form == "junit":
+        return render_suites(reports)
+    begin, end = ("::group::", "::endgroup::\n") if form == "github" else ("# ", "")
+    return "".join(
+        f"{begin}{printable(name_of(report))}\n{CHECK_DOCUMENTS[form].render(report)}{end}" for report in reports
+    )
+
+
+def render_several_text(reports: Sequence[Report], *, colour: bool = False) -> str:
+    """Return each check in full, below what was checked."""
+    return "\n".join(
+        f"{printable(name_of(report))}\n{render_check_text(report, verbose=True, colour=colour)}" for report in reports
+    )
+
+
+def render_several_lines(reports: Sequence[Report]) -> str:
+    """Return a line a check: what was checked, the verdict, and its codes."""
+    return "".join(f"{printable(name_of(report))}: {verdict_line(report)}" for report in reports)
+
+
+def render_unchecked(reports: Sequence[Report]) -> str:
+    """Return a line for each image and host that could not be checked, below a table of verdicts."""
+    told = dict.fromkeys(finding for report in reports if report.plan is None for finding in report.findings)
+    return "".join(map(render_line, told))
+
+
+def name_of(report: Report) -> str:
+    """Return which check it is: `app.sif on node.json`."""
+    checked = report.checked
+    return f"{checked.image} on {checked.host}" if checked.image else str(checked.host)
+
+
+def verdicts_table(reports: Sequence[Report]) -> Table:
+    """Return the verdicts, images by hosts; where there is one image or one host, a row is a check."""
+    images = list(dict.fromkeys(report.checked.image for report in reports))
+    hosts = list(dict.fromkeys(report.checked.host for report in reports))
+    cells = {
+        (report.checked.image, report.checked.host): verdict_line(report).strip().replace(",", ", ")
+        for report in reports
+    }
+    if len(images) == 1:
+        return _table(("host", "verdict"), [(str(host), cells[images[0], host]) for host in hosts])
+    titles = map(str, hosts) if len(hosts) > 1 else ["verdict"]
+    return _table(("image", *titles), [(str(image), *(cells[image, host] for host in hosts)) for image in images])
+
+
+def _table(titles: Sequence[str], rows: Sequence[Row]) -> Table:
+    return table_of([Column(title, kept=True) for title in titles], rows)

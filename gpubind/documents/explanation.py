@@ -1,0 +1,164 @@
+"""What `gpubind explain` answers: why a file is in the plan or not, what a code means, what a message means.
+
+A file has its Decisions, a code its page in docs/, a message its row in data/messages.json, with the findings that
+foretell it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import NamedTuple, Optional
+
+from gpubind.formats.driver.names import driver_libraries
+from gpubind.model import Decision, Plan
+from gpubind.model.data import read_data
+from gpubind.model.verb import verb
+
+_MISSING = re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
+_REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
+_LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
+_VERSION = re.compile(r"(?:GLIBC|GLIBCXX|CXXABI)_[A-Z0-9_.]*[A-Z0-9]")
+_WORD = re.compile(r"[a-z0-9_]{3,}")
+
+
+class Explanation(NamedTuple):
+    """What a plan has to say about one name."""
+
+    name: str
+    subjects: tuple[tuple[str, tuple[Decision, ...]], ...]
+    """Each thing that matches, with everything decided about it; empty if no source names it."""
+    searched: tuple[str, ...]
+    """Where libraries were looked for, in order; empty for programs, nodes and other files that were named."""
+
+
+class Message(NamedTuple):
+    """What programs say when a GPU or a library cannot be used."""
+
+    message: str
+    like: tuple[str, ...]
+    """Regular expressions, one of which is found in what the user saw; case does not count."""
+    means: str
+    do: str
+    codes: tuple[str, ...]
+    """The findings that foretell it."""
+
+
+@verb
+def explain(plan: Plan, name: str) -> Explanation:
+    """Return every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
+
+    The closest kind of match counts: exactly that name or path, else names that start with it, else names that hold it.
+    """
+    matchers: list[Callable[[str], bool]] = [lambda text: text == name]
+    if re.search(r"[*?\[]", name):
+        matchers = [lambda text: fnmatchcase(text, name)]
+    else:
+        matchers += [lambda text: text.startswith(name), lambda text: name in text]
+    for matches in matchers:
+        subjects: dict[str, list[Decision]] = {}
+        for decision in plan.decisions:
+            if any(matches(text) for text in _texts(decision)):
+                subjects.setdefault(decision.subject, []).append(decision)
+        if subjects:
+            break
+    else:
+        subjects = {}
+    is_library = not subjects or any(".so" in subject for subject in subjects)
+    searched = tuple(place for driver in plan.drivers for place in driver.searched) if is_library else ()
+    return Explanation(name, tuple((subject, tuple(found)) for subject, found in subjects.items()), searched)
+
+
+def explain_code(code: str) -> Optional[str]:
+    """Return the section of docs/findings.md about *code*, or the row of docs/errors.md; None if there is neither."""
+    code = code.lower()
+    if code in _findings_pages():
+        return _findings_pages()[code]
+    row = next((row for row in _errors() if row[0] == code), None)
+    return None if row is None else f"{code}\n\nan error, exit {row[1]}\n\n{row[2]}\n"
+
+
+@lru_cache(maxsize=1)
+def messages() -> tuple[Message, ...]:
+    """Return every message that is known; of several that fit, the first says more.
+
+    `{driver}` in a pattern stands for any library of the driver.
+    """
+    rows = json.loads(read_data("model/data/messages.json"))
+    driver = rf"(?:{'|'.join(map(re.escape, driver_libraries()))})[.0-9]*"
+    patterns = {row["message"]: tuple(like.replace("{driver}", driver) for like in row["like"]) for row in rows}
+    return tuple(Message(**{**row, "like": patterns[row["message"]], "codes": tuple(row["codes"])}) for row in rows)
+
+
+def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
+    """Return the message that is meant by *seen*, a line of a log or a part of it, and the findings to look at.
+
+    Where no row is about it, the findings whose page quotes it count. A line that ends with a library that cannot be
+    opened is about that library, not about the one that was being loaded.
+    """
+    seen = " ".join(seen.split())
+    missing = _MISSING.search(seen)
+    told = seen if missing is None else seen[missing.start() :]
+    for message in messages():
+        if any(re.search(pattern, told, re.IGNORECASE) for pattern in message.like):
+            return message, message.codes
+    is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
+    quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
+    pages = _findings_pages() if is_quotable and len(seen) >= 3 else {}
+    return None, tuple(code for code, page in pages.items() if quoted.search(page.replace("`", "")))
+
+
+def heading(message: str, seen: str) -> str:
+    """Return *message* as it was *seen*: with the version and the library of that line, where it has such."""
+    library = _MISSING.search(seen) or _REQUIRING.search(seen) or _LIBRARY.search(seen)
+    for pattern, found in ((_VERSION, _VERSION.search(seen)), (_LIBRARY, library)):
+        example = pattern.search(message)
+        if example is not None and found is not None:
+            message = message.replace(example.group(), found.group(), 1)
+    return message
+
+
+def nearest_message(seen: str) -> Optional[str]:
+    """Return the known message that has most words in common with *seen*; None if that is less than half of them."""
+    words = set(_WORD.findall(seen.lower()))
+    known = {message.message: set(_WORD.findall(message.message.lower())) for message in messages()}
+    near = max(known, key=lambda message: len(words & known[message]) / len(known[message]))
+    return near if len(words & known[near]) * 2 >= len(known[near]) else None
+
+
+def codes() -> tuple[tuple[str, str], ...]:
+    """Every code of a finding or an error, sorted, with what it may be: `error, warning; image`, `exit 2`."""
+    found = {code: page.split("*")[1] for code, page in _findings_pages().items()}
+    return tuple(sorted({**{code: f"exit {status}" for code, status, _ in _errors()}, **found}.items()))
+
+
+def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return those of *known*, and of the codes, that *name* was probably to be; the nearest first, three at most."""
+    from difflib import get_close_matches  # only where a name means nothing
+
+    every = (*(code for code, _ in codes()), *known)
+    folded = {one.lower(): one for one in reversed(every)}
+    return tuple(folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.75))
+
+
+@lru_cache(maxsize=1)
+def _findings_pages() -> dict[str, str]:
+    """Return the sections of docs/findings.md by code, each with the code as its first line."""
+    page = read_data("docs/findings.md").decode("utf-8")
+    sections = re.findall(r"^## ([a-z].*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return {section.partition("\n")[0]: section.rstrip() + "\n" for section in sections}
+
+
+def _errors() -> list[tuple[str, str, str]]:
+    """Return the rows of docs/errors.md: code, exit status, meaning."""
+    page = read_data("docs/errors.md").decode("utf-8")
+    return re.findall(r'^\| <a id="(.*?)"></a>`.*?` \| (\d+) \| (.*) \|$', page, re.MULTILINE)
+
+
+def _texts(decision: Decision) -> list[str]:
+    """The names by which a Decision can be asked for."""
+    paths = [path for path in (decision.path, decision.target) if path]
+    return [decision.subject, *paths, *(path.rpartition("/")[2] for path in paths)]

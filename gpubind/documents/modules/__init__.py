@@ -1,0 +1,1 @@
+"""Documents that set variables: environment modules, Slurm's TaskProlog."""

@@ -1,0 +1,1 @@
+"""Documents that mount files: CDI, Compose, Kubernetes."""

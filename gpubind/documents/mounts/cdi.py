@@ -1,0 +1,124 @@
+"""A plan as a CDI spec: `podman run --device nvidia.com/gpu=all` and its kind, where no NVIDIA tool is installed.
+
+It sets no variable: what a spec sets takes the place of the image's value and of the user's own. It remembers no device
+number: a node without one is looked at when a container starts, so a reboot makes nothing stale. Its version is the
+oldest that has what it uses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from gpubind.documents.mounts.fragment import fixed_env, unsayable_path, unsayable_value
+from gpubind.errors import RuntimeLimitError
+from gpubind.formats.driver.cdi import VERSIONS, is_device_name, parse_cdi, required_version
+from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor
+from gpubind.runtimes.edits import is_utf8
+
+KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+HOOK_PROGRAM = "nvidia-cdi-hook"
+NOT_UTF8 = "it is not UTF-8, and a CDI spec is JSON"
+
+_GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
+
+
+def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optional[HostPath] = None) -> str:
+    """Return *plan* as a spec with a device for each GPU, by index and by UUID, and `all`.
+
+    *staged* says where generated files are. *hook* is where nvidia-cdi-hook is on the host: then the container's ld
+    cache is made to know the directory of the libraries.
+    Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of one that has no kind;
+    `unsayable-path` for a path that is not UTF-8, `unsayable-value` for such a variable.
+    """
+    vendors = tuple(dict.fromkeys(planned.driver.vendor for planned in plan.drivers))
+    if len(vendors) != 1 or vendors[0] not in KINDS:
+        named = ", ".join(vendors) or "no vendor"
+        why = f"this plan is of {named}; a spec has devices of one kind: {', '.join(KINDS.values())}"
+        hint = "plan for one vendor at a time, and write a file for each"
+        raise RuntimeLimitError("cdi-kinds", "the plan cannot be one CDI spec", why=why, hint=hint)
+    own = {gpu.index: [n for n in plan.devices if n.gpu == gpu.index] for gpu in plan.gpus if gpu.index is not None}
+    # A GPU's node that belongs to no known GPU, such as an excluded one's, is for nobody who asks for another.
+    strays = [node for node in plan.devices if own and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
+    shared = [node for node in plan.devices if node.gpu not in own and node not in strays]
+    devices: dict[str, list[dict[str, Any]]] = {}
+    for gpu in plan.gpus:
+        if gpu.index is None or not gpu.chosen or not own[gpu.index]:
+            continue
+        nodes = [_node(node) for node in own[gpu.index]]
+        devices[str(gpu.index)] = nodes
+        if gpu.uuid and is_device_name(gpu.uuid):
+            devices[gpu.uuid] = nodes
+    whole = [_node(node) for nodes in (*own.values(), strays) for node in nodes]
+    common: dict[str, Any] = {}
+    if whole or not shared:
+        common["deviceNodes"] = [_node(node) for node in shared]
+    else:  # no GPU that is known: the nodes are all that a device can be
+        whole = [_node(node) for node in shared]
+    mounts = [_mount(mount, staged) for mount in plan.mounts]
+    everything: dict[str, Any] = {"deviceNodes": whole} if whole else {"mounts": mounts}
+    if whole:
+        common["mounts"] = mounts
+    if hook is not None:
+        common["hooks"] = [_ldconfig(plan, hook)]
+    for variable in fixed_env(plan):
+        if not is_utf8(f"{variable.name}{variable.value}"):
+            raise unsayable_value(variable.name, "a CDI spec", NOT_UTF8)
+    common["env"] = [f"{v.name}={v.value}" for v in fixed_env(plan)]
+    spec = {
+        "kind": KINDS[vendors[0]],
+        "devices": [
+            *({"name": name, "containerEdits": {"deviceNodes": nodes}} for name, nodes in devices.items()),
+            {"name": "all", "containerEdits": everything},
+        ],
+        "containerEdits": {key: value for key, value in common.items() if value},
+    }
+    return _text(spec)
+
+
+def _text(spec: dict[str, Any]) -> str:
+    """The spec with the oldest version that has everything in it; read back, so that no wrong one is ever written."""
+    _need_utf8(spec)
+    newest = parse_cdi(json.dumps({"cdiVersion": VERSIONS[-1], **spec}).encode())
+    document = {"cdiVersion": required_version(newest), **spec}
+    text = json.dumps(document, indent=1) + "\n"
+    parse_cdi(text.encode())
+    return text
+
+
+def _need_utf8(value: Any) -> None:
+    """Errors: `RuntimeLimitError` (code `unsayable-path`): no escape of JSON stands for a byte that is not UTF-8."""
+    if isinstance(value, str) and not is_utf8(value):
+        raise unsayable_path(value, "a CDI spec", NOT_UTF8)
+    for member in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+        _need_utf8(member)
+
+
+def _node(node: DeviceNode) -> dict[str, Any]:
+    """Numbers and type are left to the host. Mode and owner are not: a runtime would open the node to everybody."""
+    entry: dict[str, Any] = {"path": node.target}
+    if str(node.source) != node.target:
+        entry["hostPath"] = node.source
+    entry["fileMode"] = node.mode
+    entry["permissions"] = "rw"
+    if node.uid:
+        entry["uid"] = node.uid
+    if node.gid:
+        entry["gid"] = node.gid
+    return entry
+
+
+def _mount(mount: Mount, staged: Mapping[ContainerPath, HostPath]) -> dict[str, Any]:
+    return {
+        "hostPath": staged[mount.target] if mount.content is not None else mount.source,
+        "containerPath": mount.target,
+        "options": [*mount.options, "rbind", "rprivate"],
+    }
+
+
+def _ldconfig(plan: Plan, hook: HostPath) -> dict[str, Any]:
+    folders = dict.fromkeys(m.target.rpartition("/")[0] for m in plan.mounts if m.kind == "library")
+    words = [word for folder in folders for word in ("--folder", folder)]
+    return {"hookName": "createContainer", "path": hook, "args": [HOOK_PROGRAM, "update-ldcache", *words]}

@@ -1,0 +1,55 @@
+"""A plan as a fragment of a Compose file: a service that others extend.
+
+Source: the Compose specification, `05-services.md` and its JSON schema. Devices are in their short form, which every
+release takes; mounts in their long form, where a path may hold a colon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpubind.documents.mounts.fragment import groups_of, heading, mount_edits, unsayable_path, yaml_text
+from gpubind.model import ContainerPath, DeviceNode, HostPath, Plan
+
+SERVICE = "gpubind"
+_WHAT = "a Compose file"
+
+
+def render_compose(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
+    """Return *plan* as the service `gpubind`, with its generated files where they are *staged*.
+
+    Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
+    """
+    edits = mount_edits(plan, staged, _WHAT)
+    volumes = [
+        {
+            "type": "bind",
+            "source": _plain(bind.source),
+            "target": _plain(bind.target),
+            "read_only": bind.read_only,
+            # What is not there is an error; docker would make an empty directory of it.
+            "bind": {"create_host_path": False},
+        }
+        for bind in edits.binds
+    ]
+    service: dict[str, Any] = {
+        "devices": [_device(node) for node in edits.nodes],
+        "environment": {variable.name: _plain(variable.value or "") for variable in edits.env},
+        "group_add": [str(group) for group in groups_of(edits)],
+        "volumes": volumes,
+    }
+    use = f"In your own file: services: {{NAME: {{extends: {{file: THIS_FILE, service: {SERVICE}}}, image: ...}}}}"
+    return heading(plan, "#", use) + yaml_text({"services": {SERVICE: service}})
+
+
+def _device(node: DeviceNode) -> str:
+    for path in (node.source, node.target):
+        if ":" in path:
+            raise unsayable_path(path, _WHAT, "it has a colon in it, which ends a path there")
+    return _plain(f"{node.source}:{node.target}:rw")
+
+
+def _plain(text: str) -> str:
+    """Return *text* with its dollar signs doubled: else Compose puts its own variables there."""
+    return text.replace("$", "$$")

@@ -1,0 +1,136 @@
+"""What the documents of mounts have in common: which edits they say, what no document can say, and YAML.
+
+The YAML is the part of it that every reader agrees on: blocks, and strings in double quotes, in ASCII. So no name of a
+file can be taken for anything but itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
+
+from gpubind.documents.text import printable, summary
+from gpubind.errors import RuntimeLimitError
+from gpubind.formats.driver.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
+from gpubind.model import ContainerPath, DeviceNode, EnvVar, HostPath, Mount, Plan
+from gpubind.runtimes.edits import Edits, Obstacle, edits_of, is_utf8
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_NO_STRINGS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
+"""Words that are a truth value, or nothing, in YAML 1.1 or 1.2."""
+_WIDE = re.compile(r"[\U00010000-\U0010ffff]")
+
+
+def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], what: str) -> Edits:
+    """Return the edits of *plan* for a document of mounts, called *what*, that sets only what `fixed_env` says.
+
+    Nothing is in the way of a mount: these runtimes make each place.
+    Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
+    """
+    edits = edits_of(plan, staged, _no_obstacle)
+    for bind in edits.binds:
+        need_sayable_path(bind.source, what)
+        need_sayable_path(bind.target, what)
+    for node in edits.nodes:
+        need_sayable_path(node.source, what)
+        need_sayable_path(node.target, what)
+    env = fixed_env(plan)
+    for variable in env:
+        need_sayable_value(variable.name, variable.value or "", what)
+    return edits._replace(env=env)
+
+
+def fixed_env(plan: Plan) -> tuple[EnvVar, ...]:
+    """The variables that a document sets which does not see the image's values, nor the user's.
+
+    A search path that is set would lose the image's own, unless the spec that the plan was made of did so itself. What
+    chooses GPUs is for one container; which nodes another gets, the document says.
+    """
+    kept = (v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "vdpau-driver"))
+    return tuple(v for v in kept if v.name not in (*GPU_VARIABLES, CUDA_DEVICE_ORDER))
+
+
+def groups_of(edits: Edits) -> tuple[int, ...]:
+    """The groups that open nodes which are not open to everybody, root's left out."""
+    return tuple(sorted({node.gid for node in edits.nodes if _is_for_its_group(node)}))
+
+
+def need_sayable_path(path: str, what: str) -> None:
+    """Errors: `RuntimeLimitError` (code `unsayable-path`) for a *path* that a document, called *what*, cannot hold."""
+    why = _unsayable(path)
+    if why:
+        raise unsayable_path(path, what, why)
+
+
+def unsayable_path(path: str, what: str, why: str) -> RuntimeLimitError:
+    """Return the error about a *path* that a document, called *what*, cannot say."""
+    hint = "give the driver root a plainer path, or start with `gpubind exec`"
+    return RuntimeLimitError("unsayable-path", f"a path cannot be said in {what}", where=path, why=why, hint=hint)
+
+
+def need_sayable_value(name: str, value: str, what: str) -> None:
+    """Errors: `RuntimeLimitError` (code `unsayable-value`) for a value that a document, called *what*, cannot hold."""
+    why = _unsayable(value) or _unsayable(name)
+    if why:
+        raise unsayable_value(name, what, why)
+
+
+def unsayable_value(name: str, what: str, why: str) -> RuntimeLimitError:
+    """Return the error about a value of variable *name* that a document, called *what*, cannot say."""
+    hint = "leave out the CDI device that sets it"
+    return RuntimeLimitError("unsayable-value", f"a variable cannot be said in {what}", where=name, why=why, hint=hint)
+
+
+def heading(plan: Plan, comment: str, *lines: str) -> str:
+    """Return the lines at the top of a document, each behind *comment*: what the plan is, and *lines*."""
+    return "".join(f"{comment} {line}\n" for line in (printable(f"gpubind: {summary(plan)}"), *lines))
+
+
+def yaml_text(value: Mapping[str, Any]) -> str:
+    """Return *value* as YAML. Empty lists and mappings in it are left out."""
+    return "".join(f"{line}\n" for line in _block(value))
+
+
+def _block(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            word = key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NO_STRINGS else _quoted(key)
+            if isinstance(item, (Mapping, list, tuple)):
+                if item:
+                    yield f"{word}:"
+                    yield from (f"  {line}" for line in _block(item))
+            else:
+                yield f"{word}: {_scalar(item)}"
+    else:
+        for item in value:
+            lines = _block(item) if isinstance(item, Mapping) else iter((_scalar(item),))
+            yield from (f"{'  ' if number else '- '}{line}" for number, line in enumerate(lines))
+
+
+def _scalar(value: Any) -> str:
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """In double quotes, as JSON and YAML have them, but for characters beyond 16 bits: JSON's pairs are two in YAML."""
+    pieces = _WIDE.split(text)
+    wide = [f"\\U{ord(character):08x}" for character in _WIDE.findall(text)]
+    words = [json.dumps(piece)[1:-1] for piece in pieces]
+    return '"' + "".join(word + (wide[n] if n < len(wide) else "") for n, word in enumerate(words)) + '"'
+
+
+def _unsayable(text: str) -> str:
+    if not is_utf8(text):
+        return "it is not UTF-8"
+    return "it has a control character in it" if _CONTROL.search(text) else ""
+
+
+def _is_for_its_group(node: DeviceNode) -> bool:
+    return bool(node.gid) and node.mode & 0o006 != 0o006 and node.mode & 0o060 == 0o060
+
+
+def _no_obstacle(mount: Mount, source: HostPath) -> Optional[Obstacle]:
+    return None

@@ -1,0 +1,61 @@
+"""A plan as a fragment of a Kubernetes pod: volumes of the host's files, and where they are mounted.
+
+Sources: the Kubernetes API reference v1, `hostPath` and `volumeMounts`; its validation refuses a colon in `mountPath`,
+and `..` as a part of a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpubind.documents.mounts.fragment import groups_of, heading, mount_edits, unsayable_path, yaml_text
+from gpubind.model import ContainerPath, HostPath, Kind, Plan
+
+NAME = "gpubind"
+_WHAT = "a pod"
+_TYPES: Mapping[Kind, str] = {"directory": "Directory", "socket": "Socket"}
+_NODES = {"c": "CharDevice", "b": "BlockDevice"}
+_NOTE = (
+    "The device cgroup refuses a node that comes in as a hostPath. So the container is privileged, and has every",
+    "device of the host. Where the cluster has a device plugin or a DRA driver for its GPUs, use that, not this.",
+)
+
+
+def render_kubernetes(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
+    """*plan* as a pod with the container `gpubind`, which lacks its image; generated files are where *staged* says.
+
+    A file that has several places in the container is one volume. Errors: `RuntimeLimitError` (codes `unsayable-path`,
+    `unsayable-value`).
+    """
+    edits = mount_edits(plan, staged, _WHAT)
+    types = {mount.target: _TYPES.get(mount.kind, "File") for mount in plan.mounts}
+    places = [(bind.source, bind.target, types[ContainerPath(bind.target)], bind.read_only) for bind in edits.binds]
+    places += [(node.source, node.target, _NODES[node.type], False) for node in edits.nodes]
+    volumes: dict[tuple[str, str], dict[str, Any]] = {}
+    mounts = []
+    for source, target, kind, read_only in places:
+        if ":" in target:
+            raise unsayable_path(target, _WHAT, "it has a colon in it, which Kubernetes takes in no place of a mount")
+        path = {"path": source, "type": kind}
+        volume = volumes.setdefault((source, kind), {"name": f"{NAME}-{len(volumes)}", "hostPath": path})
+        mounts.append({"name": volume["name"], "mountPath": target, "readOnly": read_only})
+    # Kubernetes puts a variable in the place of $(NAME), and $ in that of $$.
+    env = [{"name": v.name, "value": (v.value or "").replace("$", "$$")} for v in edits.env]
+    container = {
+        "name": NAME,
+        "securityContext": {"privileged": True} if edits.nodes else {},
+        "env": env,
+        "volumeMounts": mounts,
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": NAME},
+        "spec": {
+            "securityContext": {"supplementalGroups": list(groups_of(edits))} if groups_of(edits) else {},
+            "containers": [container],
+            "volumes": list(volumes.values()),
+        },
+    }
+    return heading(plan, "#", *_NOTE) + yaml_text(pod)

@@ -1,0 +1,1 @@
+"""A plan as JSON or as a table."""

@@ -1,0 +1,97 @@
+"""`gpubind plan` for people: what a container gets, as tables."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from gpubind.documents.columns import Column, Heading, Row, Table, table_of
+from gpubind.inventory.nodes import natural
+from gpubind.model import CAPABILITIES, Kind, Mount, Plan
+
+PLURALS: dict[Kind, str] = {
+    "library": "libraries",
+    "binary": "programs",
+    "file": "files",
+    "manifest": "manifests",
+    "socket": "sockets",
+    "directory": "directories",
+}
+KINDS = tuple(PLURALS)
+BUNDLED = ("library", "binary")
+"""What lands in a directory of its own, whatever directory it comes from."""
+_BINDS = (Column("name in the container", kept=True), Column("size", right=True), Column("listed by"), Column("host"))
+_NODES = (
+    Column("device node", kept=True),
+    Column("number", kept=True),
+    Column("mode"),
+    Column("group"),
+    Column("access"),
+    Column("GPU"),
+    Column("for"),
+)
+_VARIABLES = (Column("variable"), Column("operation"), Column("value", kept=True), Column("for"))
+_LEFT_OUT = (Column("not in the plan"), Column("verdict"), Column("rule"), Column("why"))
+
+
+def plan_tables(plan: Plan, *, verbose: bool = False) -> list[Table]:
+    """Return the plan as tables: binds, devices, environment; *verbose*: also what is not in the plan."""
+    bundled = [mount for mount in plan.mounts if mount.kind in BUNDLED]
+    others = [mount for mount in plan.mounts if mount.kind not in BUNDLED]
+    tables = [
+        table_of(_BINDS, _binds(bundled)),
+        table_of(_BINDS, _binds(others)),
+        table_of(_NODES, _nodes(plan)),
+        table_of(_VARIABLES, _variables(plan)),
+    ]
+    return [*tables, table_of(_LEFT_OUT, _left_out(plan))] if verbose else tables
+
+
+def _binds(mounts: list[Mount]) -> list[Union[Row, Heading]]:
+    """Return a row a host file, below a heading for its kind, its capability and its directory on the host."""
+    groups: dict[tuple[int, int, str], dict[str, list[Mount]]] = {}
+    for mount in mounts:
+        capability = CAPABILITIES.index(mount.capability) if mount.capability else -1
+        place = mount.source or f"({mount.target}, rewritten)"
+        directory = place.rpartition("/")[0] + "/" if mount.kind in BUNDLED else ""
+        group = groups.setdefault((KINDS.index(mount.kind), capability, directory), {})
+        group.setdefault(place[len(directory) :], []).append(mount)
+    rows: list[Union[Row, Heading]] = []
+    for (kind, capability, directory), files in sorted(groups.items()):
+        for_what = f" for {CAPABILITIES[capability]}" if capability >= 0 else ""
+        rows.append(Heading(f"{PLURALS[KINDS[kind]]}{for_what}{', from ' + directory if directory else ''}"))
+        for place, same in sorted(files.items(), key=lambda item: item[1][0].target):
+            names = [mount.target.rpartition("/")[2] if directory else mount.target for mount in same]
+            shown = "rewritten" if same[0].source is None else "the same" if names == [place] else place
+            rows.append((", ".join(names), _size(same[0].size), same[0].rule, shown))
+    return rows
+
+
+def _nodes(plan: Plan) -> list[Union[Row, Heading]]:
+    rows: list[Union[Row, Heading]] = []
+    for node in sorted(plan.devices, key=lambda node: natural(node.target)):
+        gpu = "" if node.gpu is None else str(node.gpu)
+        group, number = node.group or str(node.gid), f"{node.major}:{node.minor}"
+        rows.append((node.target, number, f"{node.mode:04o}", group, node.access, gpu, node.capability or "all"))
+    return rows
+
+
+def _variables(plan: Plan) -> list[Union[Row, Heading]]:
+    return [(variable.name, variable.op, variable.value or "", variable.rule) for variable in plan.env]
+
+
+def _left_out(plan: Plan) -> list[Union[Row, Heading]]:
+    return [
+        (decision.subject, decision.verdict, decision.rule, decision.detail or "")
+        for decision in plan.decisions
+        if decision.verdict != "taken"
+    ]
+
+
+def _size(size: int) -> str:
+    """Bytes with a binary unit: `28.7 MiB`."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

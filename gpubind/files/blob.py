@@ -1,0 +1,199 @@
+"""Blobs: bytes at offsets, of a file or a part of one, in any order and never held whole."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Optional, Protocol, TypeVar
+
+from gpubind.errors import HostReadError, closed
+from gpubind.files.regular import open_regular
+from gpubind.model.answers import changed, could_not_look, tried
+from gpubind.model.budget import current, spend, tell
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+T = TypeVar("T")
+
+WHAT = "the image cannot be read"
+READ_LEAST = 4 << 10
+"""Bytes that a read counts for at least: many small ones take their time, too."""
+
+
+class Blob:
+    """Bytes at offsets. *label* names them in errors; *quick* says whether going back costs nothing, *restarts* whether
+    it means to begin anew.
+    """
+
+    label: str
+    quick = True
+    restarts = False
+    place = 0
+    """Where it starts in the packed archive that it is a part of; 0 for what is in none."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return the *size* bytes at *offset*; fewer only where the blob ends."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the file that the bytes are in, for every blob of it."""
+
+    @property
+    def size(self) -> Optional[int]:
+        """Bytes; None where only reading to the end would tell."""
+        return None
+
+
+class FileBlob(Blob):
+    """A regular file, kept open until it is closed, or nobody needs it any more."""
+
+    def __init__(self, descriptor: int, label: str) -> None:
+        self.label = label
+        self._descriptor = descriptor
+        found = os.fstat(descriptor)
+        self._size, self._written = found.st_size, found.st_mtime_ns
+        self._key = found.st_dev, found.st_ino
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        descriptor, self._descriptor = getattr(self, "_descriptor", -1), -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        size = min(size, self._size - offset)  # as it was when it was opened
+        if size <= 0:
+            return b""
+        if self._descriptor < 0:
+            raise closed(self.label)
+        budget = current()
+        if budget is not None:
+            budget.grant(self._key, self._size)  # a later command than that which opened it has a budget of its own
+        spend("read", max(size, READ_LEAST))
+        tell(self.label, offset + size, self._size)
+        try:
+            return tried(lambda: self._read(offset, size))
+        except OSError as error:
+            raise could_not_look(self.label, error, WHAT) from error
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """Read at *offset*. Errors: `OSError`, also where the file has been written to since it was opened."""
+        data = os.pread(self._descriptor, size, offset)
+        while len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), offset + len(data))
+            if not more:
+                raise changed()
+            data += more
+        found = os.fstat(self._descriptor)
+        if (found.st_size, found.st_mtime_ns) != (self._size, self._written):
+            raise changed()
+        return data
+
+
+class Closable(Protocol):
+    """A blob, a tree, or several of them."""
+
+    def close(self) -> None: ...
+
+
+def closed_on_error(opened: Closable, make: Callable[[], T]) -> T:
+    """Return what *make* makes of what is *opened*, which is closed if that fails."""
+    try:
+        return make()
+    except BaseException:
+        opened.close()
+        raise
+
+
+def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBlob:
+    """Return the regular file *path*; a device or a FIFO is never opened.
+
+    *place*: the open directory that it is in; then *path* is its name in there, and no link is followed.
+
+    Errors: `HostReadError` (codes `no-image`, `unreadable-file`).
+    """
+    label = label or path
+    try:
+        return FileBlob(tried(lambda: open_regular(path, place)), label)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
+            why = "it is not a regular file"
+            raise HostReadError("no-image", WHAT, where=label, why=why) from error
+        raise could_not_look(label, error, WHAT) from error
+
+
+class BlobPart(Blob):
+    """*size* bytes of *blob*, from *start*."""
+
+    def __init__(self, blob: Blob, start: int, size: int, label: str = "") -> None:
+        self.label = label or blob.label
+        self.quick, self.restarts = blob.quick, blob.restarts
+        self.place = 0 if blob.quick else blob.place + start
+        self._blob, self._start, self._size = blob, start, size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        self._blob.close()
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        size = min(size, self._size - offset)
+        return self._blob.read_at(self._start + offset, size) if size > 0 else b""
+
+
+class Bytes(Blob):
+    """*data* as it is."""
+
+    def __init__(self, data: bytes, label: str = "") -> None:
+        self.label = label
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size]
+
+
+class BlobStream(io.RawIOBase):
+    """A blob as a binary stream, for readers that want one."""
+
+    def __init__(self, blob: Blob) -> None:
+        super().__init__()
+        self._blob = blob
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._blob.size or 0}[whence]
+        if base + offset < 0:
+            raise ValueError(f"a seek to {base + offset}")
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self._blob.read_at(self._position, len(view))
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)

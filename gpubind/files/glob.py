@@ -1,0 +1,78 @@
+"""Wildcards in absolute paths of a tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import translate
+from typing import Optional
+
+from gpubind.errors import FormatError
+from gpubind.files.tree import Tree
+from gpubind.model import Missing, RootedPath
+from gpubind.model.budget import spend
+
+GLOB_LIMIT = 4096  # directories that one pattern may list: a list file must not make gpubind walk the whole disk
+
+_WILDCARDS = re.compile(r"[*?\[]")
+
+
+def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
+    """The existing paths that match absolute *pattern* (fnmatch in each component), sorted; links are not resolved.
+
+    A tree expands each pattern once. Errors: `FormatError` (code `wide-glob`) if it would list more than `GLOB_LIMIT`
+    directories; `BoundError` if the patterns of one command list more than its budget allows.
+    """
+    found = tree.globs.get(pattern)
+    if found is None:
+        found = _matches(tree, pattern)
+        if found is None:
+            why = f"it matches in more than {GLOB_LIMIT} directories"
+            raise FormatError("wide-glob", f"the pattern `{pattern}` is too wide", place=pattern, why=why)
+        tree.globs[pattern] = found
+    return found
+
+
+def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
+    """Return what matches; None if too many directories would have to be listed."""
+    heads = [""]
+    listed = 0
+    for part in pattern.split("/"):
+        if not part:
+            continue
+        if not _WILDCARDS.search(part):
+            heads = [f"{head}/{part}" for head in heads]
+            continue
+        listed += len(heads)
+        if listed > GLOB_LIMIT:
+            return None
+        spend("listings", len(heads))
+        matches, hidden = _matcher(part), part.startswith(".")  # a hidden name has to be asked for
+        names = ((head, name) for head in heads for name in tree.names(head or "/") if matches(name))
+        heads = [f"{head}/{name}" for head, name in names if hidden or not name.startswith(".")]
+    found = (RootedPath(head or "/") for head in sorted(heads))
+    return tuple(path for path in found if not isinstance(tree.lstat(path), Missing))
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """fnmatch for one component. No regular expression where `*` is all there is: compiling one costs 0.2 ms."""
+    if "?" in pattern or "[" in pattern:
+        try:
+            compiled = re.compile(translate(pattern)).match
+        except re.error:  # a range that runs backwards: it matches nothing, but Python before 3.10.6 fails
+            return lambda name: False
+        return lambda name: compiled(name) is not None
+    first, *middle, last = pattern.split("*")
+
+    def matches(name: str) -> bool:
+        at, end = len(first), len(name) - len(last)
+        if at > end or not (name.startswith(first) and name.endswith(last)):
+            return False
+        for part in middle:
+            at = name.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return matches

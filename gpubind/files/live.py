@@ -1,0 +1,201 @@
+"""LiveTree: the files of this machine, below a root."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, Union, cast
+
+from gpubind.errors import HostReadError, closed
+from gpubind.files.opened import OpenedTree
+from gpubind.files.regular import open_regular
+from gpubind.formats.elf.elf import ElfFacts
+from gpubind.model import HostPath, Missing, RootedPath, Stat
+from gpubind.model.answers import (
+    answer_in,
+    could_not_look,
+    is_optional,
+    passes,
+    read_steady,
+    real_path,
+    reason,
+    refusal,
+    tried,
+)
+from gpubind.observe import cannot_sign
+
+if TYPE_CHECKING:
+    from gpubind.files.blob import Blob
+
+_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORIES_LIMIT = 128
+"""Directories that a tree keeps open. A process has 1,024 descriptors mostly, and a tree is not alone in it."""
+
+
+T = TypeVar("T")
+Question = TypeVar("Question", bound=Callable[..., Any])
+
+
+def answered(question: Question) -> Question:
+    """*question*, a method of a tree about a path, with the answer in place of the `OSError`."""
+
+    @wraps(question)
+    def ask(tree: LiveTree, path: str, *more: Any) -> Any:
+        try:
+            return question(tree, path, *more)
+        except (OSError, ValueError) as error:
+            return tree.answer_after(error, lambda: question(tree, path, *more), path)
+
+    return cast("Question", ask)
+
+
+class LiveTree(OpenedTree):
+    """The files below directory *root* (a real path; links in it are resolved now).
+
+    The root is opened once, each directory below the one that it is in, and a file below its own: whatever somebody
+    renames or exchanges meanwhile, nothing outside the root is opened.
+    Errors: `HostReadError` (code `no-root`) if *root* is no readable directory.
+    """
+
+    directories_kept = DIRECTORIES_LIMIT
+
+    def __init__(self, root: str = "/") -> None:
+        try:
+            real = real_path(root)
+            descriptor = tried(lambda: os.open(real, os.O_PATH | _DIRECTORY))
+        except (OSError, ValueError) as error:
+            raise _no_root(root, error) from error
+        super().__init__(HostPath(real))
+        self._root = descriptor
+        self._directories: dict[str, int] = {}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_directories"):
+            self.close()
+
+    def close(self) -> None:
+        self._close_directories()
+        if not self.is_closed:
+            os.close(self._root)
+        super().close()
+
+    @answered
+    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
+        from gpubind.files.blob import FileBlob
+
+        return FileBlob(self._open_file(path), label or self.real(path))
+
+    @answered
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        place, name = self._place_of(path)
+        found = os.stat(name, dir_fd=place, follow_symlinks=False)
+        rdev = (os.major(found.st_rdev), os.minor(found.st_rdev)) if found.st_rdev else (0, 0)
+        return Stat.of(found.st_mode, found.st_uid, found.st_gid, found.st_size, rdev)
+
+    @answered
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        place, name = self._place_of(path)
+        return os.readlink(name, dir_fd=place)
+
+    @answered
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
+        place, name = self._place_of(path)
+        descriptor = os.open(name, os.O_RDONLY | _DIRECTORY, dir_fd=place)
+        try:
+            return os.listdir(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @answered
+    def _head(self, path: str, size: int) -> Union[bytes, Missing]:
+        """Files of /proc and /sys come in pieces and say no size."""
+        descriptor = self._open_file(path)
+        try:
+            return read_steady(size, descriptor, path)
+        except OSError as error:
+            if is_optional(path, error):
+                cannot_sign(f"{path} could not be read")
+                return Missing("unreadable", reason(error))
+            raise
+        finally:
+            os.close(descriptor)
+
+    @answered
+    def _stream(self, path: str) -> Union[BinaryIO, Missing]:
+        return os.fdopen(self._open_file(path), "rb")
+
+    @answered
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        found = super()._elf(path)
+        # A read that came too short looks like a damaged file: one that is damaged is so a second time.
+        return super()._elf(path) if isinstance(found, Missing) and found.why == "unreadable" else found
+
+    def _open_file(self, path: str) -> int:
+        """The regular file *path*, opened: it may be another one than that which was looked at. Errors: `OSError`."""
+        place, name = self._place_of(path)
+        return open_regular(name, place)
+
+    def answer_after(self, error: Exception, again: Callable[[], T], path: str) -> Union[T, Missing]:
+        """Return the answer about *path*, where asking met *error*: at the second try, if *again* may have another one.
+
+        Errors: `HostReadError` (code `unreadable-file`) where nobody could look.
+        """
+        found = answer_in(error)
+        if found is None and (self._gives_back(error) or passes(error)):
+            try:
+                return again()
+            except (OSError, ValueError) as second:
+                error, found = second, answer_in(second)
+        if found is None:
+            hint = "gpubind takes nothing for absent that it could not look at; try again, or look at the file system"
+            raise could_not_look(self.real(RootedPath(path)), error, hint=hint) from error
+        return found
+
+    def _gives_back(self, error: Exception) -> bool:
+        """Return whether *error* is about too many open files, and this tree had some of them."""
+        if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE) and self._directories):
+            return False
+        self._close_directories()
+        return True
+
+    def _place_of(self, path: str) -> tuple[int, str]:
+        """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`; `UsageError` after
+        `close`.
+        """
+        if self.is_closed:
+            raise closed(self.root)
+        directory, _, name = path.rpartition("/")
+        place = self._directories.get(directory) if directory else self._root
+        return self._open_directory(directory) if place is None else place, name or "."
+
+    def _open_directory(self, path: str) -> int:
+        """Return the directory *path*, opened below the nearest one above it that is open, and kept open."""
+        known = path
+        while known and known not in self._directories:
+            known = known.rpartition("/")[0]
+        place = start = self._directories[known] if known else self._root
+        for name in path[len(known) + 1 :].split("/"):
+            try:
+                below = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=place)
+            finally:
+                if place != start:
+                    os.close(place)
+            place = below
+        if len(self._directories) >= self.directories_kept:
+            self._close_directories()
+        self._directories[path] = place
+        return place
+
+    def _close_directories(self) -> None:
+        for descriptor in self._directories.values():
+            os.close(descriptor)
+        self._directories.clear()
+
+
+def _no_root(root: str, error: Exception) -> HostReadError:
+    if answer_in(error) is None:
+        return could_not_look(root, error, "the root cannot be read")
+    why = "it is not a directory" if isinstance(error, NotADirectoryError) else refusal(error)
+    return HostReadError("no-root", "the root cannot be read", where=root, why=why, hint="give a directory")

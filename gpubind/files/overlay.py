@@ -1,0 +1,231 @@
+"""OverlayTree: the files of an image in a store, read where its layers are unpacked: nothing is copied or mounted.
+
+Sources: the kernel's `overlayfs.rst` (whiteouts, opaque directories, redirects); containers/storage `drivers/overlay`
+and `pkg/archive/archive_linux.go` (fuse-overlayfs and its `.wh.NAME`, `override_stat`, composefs); moby
+`daemon/graphdriver/overlay2`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from posixpath import dirname
+from typing import NamedTuple, Optional, Union
+
+from gpubind.files.blob import Blob, FileBlob
+from gpubind.files.live import LiveTree
+from gpubind.files.opened import OpenedTree
+from gpubind.files.regular import open_regular
+from gpubind.formats.archive.oci import OPAQUE, WHITEOUT
+from gpubind.model import HostPath, Missing, RootedPath, Stat
+from gpubind.model.answers import ABSENT
+from gpubind.model.budget import spend
+
+COMPOSEFS = "composefs-data"
+"""Lies beside a layer whose files are stored under their digests, not under their names."""
+_SPACES = ("user.overlay.", "trusted.overlay.", "user.fuseoverlayfs.")
+_OPAQUE = frozenset(f"{space}opaque" for space in _SPACES)
+_ELSEWHERE = frozenset(f"{space}{name}" for space in _SPACES for name in ("redirect", "metacopy"))
+"""What holds the files, or the bytes, is at another place."""
+_OWNER_AND_MODE = "user.containers.override_stat"
+"""What a store with `force_mask` has on each file: the files themselves have other owners and modes."""
+_INEXACT = Missing("unreadable", "the layer's directory does not have it as a container sees it")
+
+
+class Names(NamedTuple):
+    """What one directory of a layer has."""
+
+    shown: frozenset[str]
+    hidden: frozenset[str]
+    """What lower layers no longer show."""
+    opaque: bool
+    """Whether lower layers show nothing of it."""
+
+
+class Layer(LiveTree):
+    """The directory that one layer is unpacked into. No parent of a path that it is asked for is a link in it."""
+
+    directories_kept = 2  # an image has up to 127 layers
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self._scanned: dict[str, Union[Names, Missing]] = {}
+
+    def is_exact(self) -> bool:
+        """Return whether the files in it are as a container sees them, and all marks of overlayfs can be read.
+
+        Only root of the machine, or of the store's own namespace, reads `trusted.overlay.*`.
+        """
+        if os.path.lexists(os.path.join(dirname(self.root), COMPOSEFS)):
+            return False
+        found = os.stat(self.root, follow_symlinks=False)
+        return found.st_uid == os.geteuid() and _OWNER_AND_MODE not in os.listxattr(self.root)
+
+    def scan(self, path: str) -> Union[Names, Missing]:
+        """Return what directory *path* has."""
+        if path not in self._scanned:
+            try:
+                self._scanned[path] = self._scan(path)
+            except (OSError, ValueError) as error:
+                self._scanned[path] = Missing("unreadable", str(error))
+        return self._scanned[path]
+
+    def look(self, path: str) -> Union[Stat, Missing]:
+        """Return the facts of what is at *path*, which is there."""
+        found = self._lstat(path)
+        return _INEXACT if found is ABSENT else found  # it has been removed meanwhile
+
+    def target(self, path: str) -> Union[str, Missing]:
+        """Return what the link *path* holds."""
+        return self._readlink(path)
+
+    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
+        try:
+            place, name = self._place_of(path)
+            descriptor = open_regular(name, place)
+            blob = FileBlob(descriptor, label or self.real(path))
+            return blob if _ELSEWHERE.isdisjoint(os.listxattr(descriptor)) else _INEXACT
+        except (OSError, ValueError) as error:
+            return Missing("unreadable", str(error))
+
+    def _scan(self, path: str) -> Union[Names, Missing]:
+        """Errors: `OSError`, `ValueError`."""
+        place, name = self._place_of(path)
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
+        try:
+            attributes = frozenset(os.listxattr(descriptor))
+            if _ELSEWHERE & attributes or any(os.getxattr(descriptor, each) != b"y" for each in _OPAQUE & attributes):
+                return _INEXACT
+            with os.scandir(descriptor) as entries:
+                names = {entry.name: _is_whiteout(entry) for entry in entries}
+        finally:
+            os.close(descriptor)
+        spend("texts", sum(map(len, names)))
+        shown = frozenset(name for name, hides in names.items() if not hides and not name.startswith(WHITEOUT))
+        hidden = frozenset(
+            name[len(WHITEOUT) :] if name.startswith(WHITEOUT) else name for name in names if name not in shown
+        )
+        return Names(shown, hidden, bool(_OPAQUE & attributes) or OPAQUE in names)
+
+
+def _is_whiteout(entry: os.DirEntry[str]) -> bool:
+    """Return whether *entry* is a character device 0:0; the usual kinds are known without a look at each."""
+    if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink():
+        return False
+    found = entry.stat(follow_symlinks=False)
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+class OverlayTree(OpenedTree):
+    """The files in *layers*, the uppermost first.
+
+    *whole* makes a tree of the same image out of all of it. It is asked, once and at great cost, where a layer does not
+    answer: a file that only the user of a container may read, a mark of overlayfs that is not followed here.
+    """
+
+    def __init__(self, layers: Sequence[Layer], root: HostPath, whole: Callable[[], OpenedTree]) -> None:
+        super().__init__(root)
+        self._shown: dict[str, Union[tuple[Layer, ...], Missing]] = {}
+        self._layers = tuple(layers)
+        self._make_whole = whole
+        self._whole: Optional[OpenedTree] = None
+
+    def close(self) -> None:
+        for tree in (*self._layers, self._whole):
+            if tree is not None:
+                tree.close()
+        super().close()
+
+    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
+        layer = self._layer_of(path)
+        found = layer.open(path, label) if isinstance(layer, Layer) else layer
+        return self._all.open(path, label) if _is_unknown(found) else found
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        found = self._look(path)
+        return self._all.lstat(path) if _is_unknown(found) else found
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        layer = self._layer_of(path)
+        found = layer.target(path) if isinstance(layer, Layer) else layer
+        return self._all.readlink(path) if _is_unknown(found) else found
+
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
+        layers = self._layers_with(path)
+        if isinstance(layers, Missing):
+            return self._all.list(path) if _is_unknown(layers) else layers
+        shown: set[str] = set()
+        hidden: set[str] = set()
+        for layer in layers:
+            names = layer.scan(path)
+            if isinstance(names, Missing):
+                return self._all.list(path)
+            shown |= names.shown - hidden
+            hidden |= names.hidden
+        return tuple(shown)
+
+    @property
+    def _all(self) -> OpenedTree:
+        if self._whole is None:
+            self._whole = self._make_whole()
+        return self._whole
+
+    def _look(self, path: str) -> Union[Stat, Missing]:
+        layer = self._layer_of(path)
+        return layer.look(path) if isinstance(layer, Layer) else layer
+
+    def _layer_of(self, path: str) -> Union[Layer, Missing]:
+        """Return the layer whose *path* a container sees."""
+        if path == "/":
+            return self._layers[0]
+        head, _, name = path.rpartition("/")
+        layers = self._layers_with(head or "/")
+        for layer in () if isinstance(layers, Missing) else layers:
+            names = layer.scan(head or "/")
+            if isinstance(names, Missing):
+                return names
+            if name in names.shown:
+                return layer
+            if name in names.hidden:
+                return ABSENT
+        return layers if isinstance(layers, Missing) else ABSENT
+
+    def _layers_with(self, path: str) -> Union[tuple[Layer, ...], Missing]:
+        """Return the layers of whose directory *path* a container sees the names, the uppermost first."""
+        found = self._shown.get(path)
+        if found is None:
+            above = self._layers if path == "/" else self._layers_with(dirname(path))
+            found = above if isinstance(above, Missing) else _until_hidden(path, above)
+            self._shown[path] = found
+        return found
+
+
+def _is_unknown(found: object) -> bool:
+    """Return whether *found* is no answer: neither what is there nor that nothing is."""
+    return isinstance(found, Missing) and found is not ABSENT
+
+
+def _until_hidden(path: str, layers: Sequence[Layer]) -> Union[tuple[Layer, ...], Missing]:
+    """Return those of *layers*, all of which have the directory that *path* is in, whose *path* shows."""
+    seen: list[Layer] = []
+    name = path.rpartition("/")[2]
+    for layer in layers:
+        above = layer.scan(dirname(path)) if name else Names(frozenset(("",)), frozenset(), False)
+        if isinstance(above, Missing):
+            return above
+        if name in above.shown:
+            found = layer.look(path)
+            if isinstance(found, Missing):
+                return found
+            if found.kind != "dir":
+                break
+            seen.append(layer)
+            names = layer.scan(path)
+            if isinstance(names, Missing):
+                return names
+            if names.opaque:
+                break
+        if name in above.hidden:
+            break
+    return tuple(seen) or ABSENT

@@ -1,0 +1,109 @@
+"""RecordedTree: the same answers, from a record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Union
+
+from gpubind.errors import NotRecordedError
+from gpubind.files.tree import Tree
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.formats.text.record import RecordedEntry, RecordedRoot
+from gpubind.model import Missing, Stat
+from gpubind.model.answers import ABSENT
+
+
+class RecordedTree(Tree):
+    """The files of a recorded host.
+
+    A name that a recorded listing lacks is absent. A path outside the survey that made the record is `unrecorded`:
+    an answer if *is_lenient*, else an error: `NotRecordedError` (code `not-recorded`).
+    """
+
+    def __init__(self, recorded: RecordedRoot, label: str, *, is_lenient: bool = False) -> None:
+        super().__init__(recorded.root)
+        self._recorded = recorded
+        self._directories = recorded.directories
+        self._label = label
+        self._is_lenient = is_lenient
+
+    @cached_property
+    def lenient(self) -> Tree:
+        if self._is_lenient:
+            return self
+        made = RecordedTree(self._recorded, self._label, is_lenient=True)
+        made.unseen = self.unseen
+        return made
+
+    def _entry(self, path: str) -> Union[RecordedEntry, Missing]:
+        parent, _, name = path.rpartition("/")
+        directory = self._directories.get(parent or "/")
+        if directory is None:
+            return self._unrecorded(path)
+        entry = directory.entries.get(name)
+        if entry is None:
+            if name in directory.others or directory.listed is False:
+                return self._unrecorded(path)
+            return RecordedEntry(directory.listed if isinstance(directory.listed, Missing) else ABSENT)
+        return entry
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        entry = self._entry(path)
+        return entry if isinstance(entry, Missing) else entry.stat
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        entry = self._entry(path)
+        if isinstance(entry, Missing):
+            return entry
+        return ABSENT if entry.link is None else entry.link
+
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
+        directory = self._directories.get(path)
+        if directory is None or directory.listed is False:
+            return self._unrecorded(path)
+        if isinstance(directory.listed, Missing):
+            return directory.listed
+        present = [name for name, entry in directory.entries.items() if entry.stat != ABSENT]
+        return present + list(directory.others)
+
+    def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
+        body = self._body(path)
+        if isinstance(body, bytes) and len(body) > limit:
+            return Missing("unreadable", f"larger than {limit} bytes")
+        return body
+
+    def _head(self, path: str, size: int) -> Union[bytes, Missing]:
+        body = self._body(path)
+        return body if isinstance(body, Missing) else body[:size]
+
+    def _body(self, path: str) -> Union[bytes, Missing]:
+        entry = self._entry(path)
+        body = entry if isinstance(entry, Missing) else entry.body
+        return self._unrecorded(path) if body is None else body
+
+    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        entry = self._entry(path)
+        ident = entry if isinstance(entry, Missing) else entry.ident
+        return self._unrecorded(path) if ident is None else ident
+
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        entry = self._entry(path)
+        elf = entry if isinstance(entry, Missing) else entry.elf
+        return self._unrecorded(path) if elf is None else elf
+
+    def _is_stub(self, path: str) -> bool:
+        entry = self._entry(path)
+        return not isinstance(entry, Missing) and entry.stub
+
+    def _unrecorded(self, path: str) -> Missing:
+        what = f"the record `{self._label}` does not cover this path"
+        if self._is_lenient:
+            return Missing("unrecorded", what)
+        raise NotRecordedError(
+            "not-recorded",
+            what,
+            where=path,
+            why="it was made by a survey that did not look there",
+            hint="record the host again, with the same --library-path, --cdi-dir and --list, or plan on the host",
+        )

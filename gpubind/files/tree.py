@@ -1,0 +1,341 @@
+"""Tree: read, list, lstat, readlink, elf, all inside a root; links are chased here and nowhere else.
+
+An absolute link counts from the root, `..` never leaves it, as for a process that was chrooted into it. Callers give
+paths as they are seen inside the root and never need to resolve anything themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from posixpath import dirname
+from typing import Any, NoReturn, Optional, Union
+
+from gpubind.errors import closed
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.formats.elf.stub import STUB_LIMIT, is_stub
+from gpubind.model import Found, HostPath, Missing, RootedPath, Stat
+from gpubind.model.answers import ABSENT, ATTRIBUTES, LOOP, OF_DEVICES
+from gpubind.model.budget import LINKS_LIMIT, spend
+
+SHORTCUTS = 2
+"""How deep in links a target's directory is looked up as a whole. Deeper ones are walked, and count to the limit."""
+TEXT_LIMIT = 1 << 20
+FILE_COST, UNREADABLE_COST = 100, 1000
+"""Of the bound `facts`, for an ELF file; what fails may have failed late."""
+
+
+class _Closed(dict[str, Any]):
+    """What a closed tree knows: no question gets as far as its files."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._root = root
+
+    def get(self, path: str, default: object = None) -> NoReturn:
+        raise closed(self._root)
+
+
+class Tree:
+    """A read-only view of the files below *root*, consistent for its lifetime.
+
+    What is at a path, where a path leads, what a directory lists, what a pattern matches, and the facts of an ELF file
+    are asked for once each. Bytes and identifications are read anew each time.
+
+    Subclasses answer for paths whose parent directories hold no link (`_lstat`, `_readlink`, `_list`, `_read`, ...).
+    """
+
+    root: HostPath
+    restarts = False
+    """Whether going back in a large file means to unpack everything before it anew."""
+    is_closed = False
+
+    def __init__(self, root: HostPath) -> None:
+        self.root = root
+        self._stats: dict[str, Union[Stat, Missing]] = {"/": Stat("dir", 0o755, 0, 0, 0)}
+        self._resolved: dict[str, Union[RootedPath, Missing]] = {"/": RootedPath("/")}
+        self._elfs: dict[str, Union[ElfFacts, Missing]] = {}
+        self._stubs: dict[str, bool] = {}
+        self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
+        self.globs: dict[str, tuple[RootedPath, ...]] = {}
+        """What `gpubind.files.glob` has found, by pattern."""
+        self.unseen: dict[str, str] = {}
+        """What could not be looked at and a plan can do without, and why. A finding names each."""
+
+    def close(self) -> None:
+        """Give back what is open of this machine. Any later question is a `UsageError` (code `closed`)."""
+        self.is_closed = True
+        self._stats = self._resolved = self.globs = _Closed(self.root)
+
+    # What callers ask.
+
+    @property
+    def lenient(self) -> Tree:
+        """This tree, with an answer (`unrecorded`) instead of an error for a path that a record does not cover."""
+        return self
+
+    def real(self, path: RootedPath) -> HostPath:
+        """Return the real host path of *path*, which must be resolved."""
+        return HostPath(self.root.rstrip("/") + path if path != "/" else self.root)
+
+    def rooted(self, source: str) -> Optional[RootedPath]:
+        """Real host path *source* as it is seen inside this root; None if it lies elsewhere."""
+        root = self.root.rstrip("/")
+        return RootedPath(source[len(root) :]) if source.startswith(f"{root}/") else None
+
+    def resolve(self, path: str) -> Union[RootedPath, Missing]:
+        """Return *path* with every link in it followed, inside the root. Absolute paths only."""
+        answer = self._resolved.get(path)
+        if answer is None:
+            if not path.startswith("/"):
+                raise ValueError(f"not an absolute path: {path!r}")
+            head, _, name = path.rpartition("/")
+            parent = self._directory(head or "/")
+            answer = parent if isinstance(parent, Missing) else self._walk(parent, name)
+            self._resolved[path] = answer
+        return answer
+
+    def lstat(self, path: str) -> Union[Stat, Missing]:
+        """Return the facts of *path* itself: links in its parents are followed, a link at its end is not."""
+        here = self._without_links_above(path)
+        return here if isinstance(here, Missing) else self._stat(here)
+
+    def stat(self, path: str) -> Union[Stat, Missing]:
+        """Return the facts of what *path* leads to."""
+        here = self.resolve(path)
+        return here if isinstance(here, Missing) else self._stat(here)
+
+    def find(self, path: str) -> Union[Found, Missing]:
+        """Return what *path* leads to: its resolved path and its facts."""
+        here = self.resolve(path)
+        if isinstance(here, Missing):
+            return here
+        found = self._stat(here)
+        return found if isinstance(found, Missing) else Found(here, found)
+
+    def has(self, path: str) -> bool:
+        """Return whether something is surely at *path*, or where its link leads."""
+        return not isinstance(self.stat(path), Missing)
+
+    def lacks(self, path: str) -> bool:
+        """Return whether there is surely nothing at *path*. What may not be seen is neither there nor absent."""
+        found = self.stat(path)
+        return isinstance(found, Missing) and found.why == "absent"
+
+    def readlink(self, path: str) -> Union[str, Missing]:
+        """Return the target of the link *path*, as written; ABSENT if *path* is no link."""
+        here = self._without_links_above(path)
+        if isinstance(here, Missing):
+            return here
+        found = self._stat(here)
+        if isinstance(found, Missing):
+            return found
+        return self._readlink(here) if found.kind == "link" else ABSENT
+
+    def list(self, path: str) -> Union[tuple[str, ...], Missing]:
+        """Return the names in directory *path*, sorted; ABSENT if it is no directory."""
+        here = self.resolve(path)
+        if isinstance(here, Missing):
+            return here
+        answer = self._listings.get(here)
+        if answer is None:
+            found = self._stat(here)
+            if isinstance(found, Missing):
+                answer = found
+            elif found.kind != "dir":
+                answer = ABSENT
+            else:
+                names = self._list(here)
+                if not isinstance(names, Missing):
+                    spend("texts", sum(map(len, names)))
+                answer = names if isinstance(names, Missing) else tuple(sorted(names))
+            self._listings[here] = answer
+        return answer
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Return the names in directory *path*, sorted; none if it cannot be listed, for whatever reason.
+
+        One in `OF_DEVICES` that is forbidden is noted in `unseen`.
+        """
+        names = self.list(path)
+        if not isinstance(names, Missing):
+            return names
+        if names.why == "forbidden" and path in OF_DEVICES:
+            self.unseen[path] = names.detail
+        return ()
+
+    def has_nothing_in(self, path: str) -> bool:
+        """Return whether directory *path* is surely absent, or surely empty."""
+        names = self.list(path)
+        return names.why == "absent" if isinstance(names, Missing) else not names
+
+    def read(self, path: str, limit: int = TEXT_LIMIT) -> Union[bytes, Missing]:
+        """Return the bytes of the regular file that *path* leads to; anything longer than *limit* is `unreadable`."""
+        here = self._regular(path)
+        if isinstance(here, Missing):
+            return here
+        data = self._read(here, limit)
+        if isinstance(data, Missing) and data.why == "unreadable" and here.startswith(ATTRIBUTES):
+            self.unseen[path] = data.detail
+        return data
+
+    def head(self, path: str, size: int) -> Union[bytes, Missing]:
+        """Return the first *size* bytes of the regular file that *path* leads to; fewer only if it has no more."""
+        here = self._regular(path)
+        return here if isinstance(here, Missing) else self._head(here, size)
+
+    def read_text(self, path: str) -> Union[str, Missing]:
+        """As `read`, decoded; bytes that are not UTF-8 become surrogate escapes."""
+        data = self.read(path)
+        return data if isinstance(data, Missing) else data.decode("utf-8", "surrogateescape")
+
+    def text(self, path: str) -> Optional[str]:
+        """Return the text of a small file, without blanks around it; None if it cannot be read, for whatever reason."""
+        text = self.read_text(path)
+        return None if isinstance(text, Missing) else text.strip()
+
+    def ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        """Return the ELF identification of the regular file that *path* leads to."""
+        here = self._regular(path)
+        return here if isinstance(here, Missing) else self._ident(here)
+
+    def elf(self, path: str) -> Union[ElfFacts, Missing]:
+        """Return the dynamic facts of the ELF file that *path* leads to; a damaged one is `unreadable`."""
+        here = self._regular(path)
+        if isinstance(here, Missing):
+            return here
+        answer = self._elfs.get(here)
+        if answer is None:
+            answer = self._elf(here)
+            spend("facts", _cost(answer))
+            self._elfs[here] = answer
+        return answer
+
+    def is_stub(self, path: str) -> bool:
+        """Return whether *path* leads to a stub of libcuda or NVML; False for what cannot be read.
+
+        Small files in a directory called `stubs` are for linking, too, whatever they hold.
+        """
+        found = self.find(path)
+        if isinstance(found, Missing) or found.stat.kind != "file" or found.stat.size > STUB_LIMIT:
+            return False
+        answer = self._stubs.get(found.path)
+        if answer is None:
+            answer = self._stubs[found.path] = "/stubs/" in found.path or self._is_stub(found.path)
+        return answer
+
+    # What subclasses answer; *path* is absolute, normal, and no parent of it is a link.
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        raise NotImplementedError
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        raise NotImplementedError
+
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
+        raise NotImplementedError
+
+    def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
+        raise NotImplementedError
+
+    def _head(self, path: str, size: int) -> Union[bytes, Missing]:
+        data = self._read(path, TEXT_LIMIT)
+        return data if isinstance(data, Missing) else data[:size]
+
+    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        raise NotImplementedError
+
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        raise NotImplementedError
+
+    def _is_stub(self, path: str) -> bool:
+        data = self._read(path, STUB_LIMIT)
+        return not isinstance(data, Missing) and is_stub(data)
+
+    # Link chasing.
+
+    def _stat(self, path: str) -> Union[Stat, Missing]:
+        answer = self._stats.get(path)
+        if answer is None:
+            spend("lookups")
+            answer = self._stats[path] = self._lstat(path)
+        return answer
+
+    def _without_links_above(self, path: str) -> Union[RootedPath, Missing]:
+        if not path.startswith("/"):
+            raise ValueError(f"not an absolute path: {path!r}")
+        head, _, name = path.rpartition("/")
+        if name in ("", ".", ".."):  # a directory is wanted, and a link to one is followed
+            return self.resolve(path)
+        parent = self._directory(head or "/")
+        return parent if isinstance(parent, Missing) else RootedPath(parent.rstrip("/") + "/" + name)
+
+    def _regular(self, path: str) -> Union[RootedPath, Missing]:
+        found = self.find(path)
+        if isinstance(found, Missing):
+            return found
+        kind = found.stat.kind
+        return found.path if kind == "file" else Missing("unreadable", f"a {kind}, not a regular file")
+
+    def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
+        """Return where *path* leads from the resolved directory *at*. This loop is most of what planning costs.
+
+        *depth*: of links in links.
+        """
+        stats = self._stats
+        todo = path.split("/")[::-1]
+        links = 0
+        while todo:
+            name = todo.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                at = RootedPath(dirname(at))
+                continue
+            here = RootedPath(f"{at}/{name}" if at != "/" else f"/{name}")
+            found = stats.get(here)
+            if found is None:
+                spend("lookups")
+                found = stats[here] = self._lstat(here)
+            if isinstance(found, Missing):
+                return found
+            if found.kind == "link":
+                links += 1
+                target = self._readlink(here)
+                if links > LINKS_LIMIT:
+                    return LOOP
+                if isinstance(target, Missing):
+                    return target
+                if not target:  # a record's word for a link that could not be read
+                    return ABSENT
+                if target.startswith("/"):
+                    at = RootedPath("/")
+                    head, _, name = target.rpartition("/")
+                    if head and depth < SHORTCUTS:
+                        directory = self._directory(head, depth + 1)
+                        if isinstance(directory, Missing):
+                            return directory
+                        at, target = directory, name
+                todo.extend(target.split("/")[::-1])
+            elif found.kind != "dir" and todo:
+                return ABSENT  # a file where a directory is wanted
+            else:
+                at = here
+        return at
+
+    def _directory(self, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
+        """As `resolve`, for a directory: most paths share theirs with many others."""
+        answer = self._resolved.get(path)
+        if answer is None:
+            answer = self._resolved[path] = self._walk(RootedPath("/"), path, depth)
+        if isinstance(answer, Missing):
+            return answer
+        found = self._stat(answer)
+        return answer if not isinstance(found, Missing) and found.kind == "dir" else ABSENT
+
+
+def _cost(answer: Union[ElfFacts, Missing]) -> int:
+    """Return what it took to read *answer*, in names and versions: a small file costs as much as a hundred of them."""
+    if isinstance(answer, Missing):
+        return UNREADABLE_COST
+    versions = sum(len(need.versions) for need in answer.version_needs)
+    return FILE_COST + len(answer.needed) + len(answer.version_needs) + versions + len(answer.version_definitions)

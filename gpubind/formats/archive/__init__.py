@@ -1,0 +1,1 @@
+"""Archives, images and bundles."""

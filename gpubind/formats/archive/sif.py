@@ -1,0 +1,128 @@
+"""SIF, the image file of Apptainer and SingularityCE: the header and the descriptors, not what they describe.
+
+Source: github.com/sylabs/sif `pkg/sif` (the same in apptainer/sif): a global header of 128 bytes, then a table of
+descriptors of 585 bytes each, all little endian and packed; checked against files that Apptainer 1.4 wrote.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple, Optional
+
+from gpubind.errors import FormatError
+from gpubind.model.arch import of_sif
+
+MAGIC = b"SIF_MAGIC\0"
+MAGIC_AT = 32
+"""The magic follows the launch script, `#!/usr/bin/env run-singularity`."""
+HEADER_SIZE = 128
+DESCRIPTOR_SIZE = 585
+DESCRIPTORS_LIMIT = 4096  # 48 by default
+
+DATA_PARTITION = 0x4004
+DATA_OCI_ROOT_INDEX = 0x4009
+PARTITION_PRIMARY = 2
+FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted-squashfs", 6: "gocryptfs-squashfs"}
+
+_HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
+_DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
+
+
+class SifHeader(NamedTuple):
+    """The global header."""
+
+    version: str
+    arch: Optional[str]
+    """As `uname -m` says it; None if the header does not."""
+    descriptors: int
+    """Slots in the table of descriptors, used or not."""
+    descriptors_offset: int
+
+
+class SifDescriptor(NamedTuple):
+    """One object in the file; *offset* and *size* are checked to lie in it."""
+
+    id: int
+    data_type: int
+    offset: int
+    size: int
+    name: str
+    file_system: Optional[str]
+    """What a partition holds, of `FILE_SYSTEMS`; None for what is no partition, `type-N` for an unknown one."""
+    primary: bool
+    """Whether it is the partition that a container runs from."""
+    arch: Optional[str]
+
+
+def parse_sif_header(data: bytes) -> SifHeader:
+    """Return the header in the first `HEADER_SIZE` bytes of a file.
+
+    Errors: `FormatError` (code `bad-sif`) with the byte offset.
+    """
+    if len(data) < HEADER_SIZE:
+        raise _damaged("truncated header", len(data))
+    fields = _HEADER.unpack_from(data)
+    magic, version, arch = fields[1:4]
+    total, table, table_size = fields[8], fields[9], fields[10]
+    if magic != MAGIC:
+        raise _damaged("the magic string is not there", MAGIC_AT)
+    if not 0 <= total <= DESCRIPTORS_LIMIT:
+        raise _damaged(f"{total} descriptors", 88)
+    if table < HEADER_SIZE:
+        raise _damaged(f"a table of descriptors at byte {table}", 96)
+    if table_size != total * DESCRIPTOR_SIZE:
+        raise _damaged(f"{total} descriptors in {table_size} bytes", 104)
+    return SifHeader(_text(version), _arch(arch), total, table)
+
+
+def parse_sif_descriptors(data: bytes, header: SifHeader, file_size: int) -> tuple[SifDescriptor, ...]:
+    """Return the used descriptors in *data*, the bytes of the table; *file_size* is the whole file's, in bytes.
+
+    Errors: `FormatError` (code `bad-sif`) with the byte offset: a short table, an object outside the file.
+    """
+    base = header.descriptors_offset
+    if len(data) < header.descriptors * DESCRIPTOR_SIZE:
+        raise _damaged("truncated table of descriptors", base + len(data))
+    found = []
+    for number in range(header.descriptors):
+        at = number * DESCRIPTOR_SIZE
+        if not data[at + 4]:  # unused
+            continue
+        fields = _DESCRIPTOR.unpack_from(data, at)
+        data_type, _, identity, _, _, offset, size = fields[:7]
+        name, extra = fields[12:]
+        if offset < HEADER_SIZE or size < 0 or offset + size > file_size:
+            why = f"object {identity} has {size} bytes at byte {offset}, the file {file_size} bytes"
+            raise _damaged(why, base + at + 17)
+        file_system, primary, arch = None, False, None
+        if data_type == DATA_PARTITION:
+            kind, part = struct.unpack_from("<ii", extra)
+            file_system, primary = FILE_SYSTEMS.get(kind, f"type-{kind}"), part == PARTITION_PRIMARY
+            arch = _arch(extra[8:11])
+        found.append(SifDescriptor(identity, data_type, offset, size, _text(name), file_system, primary, arch))
+    return tuple(found)
+
+
+def primary_partition(descriptors: tuple[SifDescriptor, ...]) -> Optional[SifDescriptor]:
+    """Return the partition that a container runs from; None if there is none.
+
+    Errors: `FormatError` (code `bad-sif`) if there are several.
+    """
+    primaries = [descriptor for descriptor in descriptors if descriptor.primary]
+    if len(primaries) > 1:
+        raise _damaged(f"{len(primaries)} primary system partitions", None)
+    return primaries[0] if primaries else None
+
+
+def _arch(code: bytes) -> Optional[str]:
+    digits = code.rstrip(b"\0")
+    return of_sif(int(digits)) if digits.isdigit() else None
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _damaged(why: str, offset: Optional[int]) -> FormatError:
+    place = "descriptors" if offset is None else ""
+    return FormatError("bad-sif", "damaged SIF file", place=place, offset=offset, why=why)

@@ -1,0 +1,90 @@
+"""Blocks of squashfs, unpacked, never to much more than was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Optional
+
+Unpack = Callable[[bytes, int], bytes]
+"""What a block unpacks to. Given the most bytes that may come out; a block that holds more is an error, or unpacks to
+more bytes than that, but not to many more. Any exception means damage."""
+
+PACKAGES = {"lzo": "python-lzo", "lz4": "lz4", "zstd": "zstandard"}
+"""The package that has what Python itself does not have, by the name of a compression."""
+DICTIONARY_LIMIT = 32 << 20
+"""Bytes that unpacking xz or lzma may need; mksquashfs keeps dictionaries within a block."""
+WINDOW_LIMIT = 8 << 20
+"""The same for zstd."""
+
+
+def unpacker(compression: str) -> Optional[Unpack]:
+    """Return what unpacks blocks of *compression*; None for one that nothing here can read.
+
+    Errors: `ImportError` if its package (`PACKAGES`) is not there.
+    """
+    makers: dict[str, Callable[[], Unpack]] = {
+        "gzip": _gzip, "lzma": _lzma, "xz": _xz, "lzo": _lzo, "lz4": _lz4, "zstd": _zstd,
+    }  # fmt: skip
+    return makers[compression]() if compression in makers else None
+
+
+def _gzip() -> Unpack:
+    import zlib
+
+    return lambda data, limit: _whole(zlib.decompressobj(), data, limit)
+
+
+def _xz() -> Unpack:
+    import lzma
+
+    return lambda data, limit: _whole(lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=DICTIONARY_LIMIT), data, limit)
+
+
+def _lzma() -> Unpack:
+    import lzma
+
+    def unpack(data: bytes, limit: int) -> bytes:
+        # mksquashfs gives a size and an end marker, too; liblzma before 5.2.6 takes one of them only.
+        claimed = int.from_bytes(data[5:13], "little")
+        unsized = data[:5] + b"\xff" * 8 + data[13:]
+        decompressor = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=DICTIONARY_LIMIT)
+        unpacked = decompressor.decompress(unsized, limit + 1)
+        if len(unpacked) <= limit and not decompressor.eof and len(unpacked) != claimed:
+            raise EOFError("the block ends early")
+        return unpacked
+
+    return unpack
+
+
+def _whole(decompressor: Any, data: bytes, limit: int) -> bytes:
+    """Return what *data* unpacks to if it is one stream, to its end."""
+    unpacked: bytes = decompressor.decompress(data, limit + 1)
+    if len(unpacked) <= limit and not decompressor.eof:
+        raise EOFError("the block ends early")
+    return unpacked
+
+
+def _lz4() -> Unpack:
+    from lz4.block import decompress
+
+    return lambda data, limit: bytes(decompress(data, uncompressed_size=limit))
+
+
+def _lzo() -> Unpack:
+    from lzo import decompress
+
+    return lambda data, limit: bytes(decompress(data, False, limit))
+
+
+def _zstd() -> Unpack:
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_LIMIT)
+
+    def unpack(data: bytes, limit: int) -> bytes:
+        claimed = zstandard.get_frame_parameters(data).content_size
+        if claimed != zstandard.CONTENTSIZE_UNKNOWN and claimed > limit:  # it would be believed
+            raise ValueError(f"a block of {claimed} bytes")
+        return decompressor.decompress(data, max_output_size=limit)
+
+    return unpack

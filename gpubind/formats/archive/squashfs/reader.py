@@ -1,0 +1,292 @@
+"""A squashfs image, read as far as is asked for: an inode, the listing of a directory, some bytes of a file.
+
+Everything is bounded, whatever an image says: what a block unpacks to, what all of them unpack to, what listings hold
+in all, and what is kept. Nothing is walked, so nothing is recursive.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, Optional, TypeVar
+
+from gpubind.errors import GpubindError
+from gpubind.formats.archive.squashfs.compression import Unpack
+from gpubind.formats.archive.squashfs.structures import (
+    INODE_HEADER_SIZE,
+    SUPERBLOCK_SIZE,
+    Inode,
+    MetadataReference,
+    Superblock,
+    bomb,
+    damaged,
+    inode_body_size,
+    parse_inode,
+    parse_listing,
+)
+
+METADATA_SIZE = 8192
+"""Bytes that a metadata block unpacks to; the last one of a table may have fewer."""
+METADATA_KEPT = 512  # 4 MiB
+DATA_KEPT = 16  # blocks of up to 1 MiB
+LISTING_LIMIT = 24 << 20  # a directory of 500,000 files
+LISTED_LIMIT = 64 << 20
+"""Bytes of the listings of all directories that are looked at in one image."""
+NAMES_LIMIT = 1 << 19
+"""Names in these; each costs about 200 bytes of memory."""
+WORDS_STEP = METADATA_SIZE // 4
+BLOCKS_LIMIT = 1 << 20  # of one file: 128 GiB in blocks of the usual size
+FILE_UNPACKED_LIMIT = 64 << 20
+"""Bytes for one look at one file; an ELF file's facts lie in about ten blocks."""
+UNPACKED_ALLOWANCE = 512 << 20
+UNPACKED_RATIO = 20
+"""Bytes that all blocks may unpack to: the allowance, and so many for each byte that was read or that the image has."""
+
+ReadAt = Callable[[int, int], bytes]
+"""The bytes at an offset, given the offset and how many; fewer only where the image ends."""
+
+_T = TypeVar("_T")
+_POINTER = struct.Struct("<Q")
+_FRAGMENT = struct.Struct("<QI4x")
+_ID = struct.Struct("<I")
+
+
+class _Recent(Generic[_T]):
+    """The last values that were looked at."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: OrderedDict[Hashable, _T] = OrderedDict()
+
+    def look(self, key: Hashable) -> Optional[_T]:
+        found = self._values.get(key)
+        if found is not None:
+            self._values.move_to_end(key)
+        return found
+
+    def keep(self, key: Hashable, value: _T) -> None:
+        self._values[key] = value
+        if len(self._values) > self._limit:
+            self._values.popitem(last=False)
+
+
+class Squashfs:
+    """An image with that superblock, whose bytes *read_at* has and whose blocks *unpack* unpacks.
+
+    Errors of every method: `FormatError` (codes `bad-squashfs`, `image-bomb`) with the offset in the image.
+    """
+
+    def __init__(self, superblock: Superblock, read_at: ReadAt, unpack: Unpack) -> None:
+        self.superblock = superblock
+        self._read_at = read_at
+        self._unpack = unpack
+        self._metadata: _Recent[tuple[bytes, int]] = _Recent(METADATA_KEPT)
+        self._data: _Recent[bytes] = _Recent(DATA_KEPT)
+        self._listings: dict[tuple[int, int, int], dict[str, int]] = {}
+        self._ids: dict[int, int] = {}
+        self._listed = self._names = 0
+        self._packed_total = 0
+        self.unpacked_total = 0
+        """Bytes that blocks have unpacked to so far."""
+
+    def inode(self, reference: int) -> Inode:
+        """Return the inode that a directory entry or the superblock refers to."""
+        place = MetadataReference(self.superblock.inode_table + (reference >> 16), reference & 0xFFFF)
+        if place.block >= self.superblock.directory_table:
+            raise damaged("an inode outside the table of inodes", place)
+        header, behind = self.metadata(place, INODE_HEADER_SIZE)
+        body, rest = self.metadata(behind, inode_body_size(header, place))
+        return parse_inode(header, body, place, rest)
+
+    def listing(self, directory: Inode) -> dict[str, int]:
+        """The names in *directory*, each with the reference of its inode. To be asked once for each directory."""
+        if not directory.size:
+            return {}
+        key = (directory.start, directory.offset, directory.size)
+        place = MetadataReference(self.superblock.directory_table + directory.start, directory.offset)
+        if directory.size > LISTING_LIMIT:
+            raise damaged(f"a directory of {directory.size} bytes", place)
+        self._listed += directory.size  # also for a listing that several directories share
+        if self._listed > LISTED_LIMIT:
+            raise bomb(f"the directories that were looked at have {self._listed} bytes", place)
+        names = self._listings.get(key)
+        if names is None:
+            data, _ = self.metadata(place, directory.size)
+            names = self._listings[key] = parse_listing(data, place, NAMES_LIMIT - self._names)
+            self._names += len(names)
+        return names
+
+    def target(self, link: Inode) -> bytes:
+        """Return the target of a symbolic link."""
+        return self.metadata(link.rest, link.size)[0]
+
+    def id(self, number: int) -> int:
+        """Return the user or group id with that index."""
+        found = self._ids.get(number)
+        if found is None:
+            if number >= self.superblock.ids:
+                raise damaged(f"id {number} of {self.superblock.ids}", f"byte {self.superblock.id_table}")
+            (found,) = _ID.unpack(self._entry(self.superblock.id_table, number, _ID.size))
+            self._ids[number] = found
+        return found
+
+    def fragment(self, number: int) -> bytes:
+        """The block with the tails of several files that has that number."""
+        if number >= self.superblock.fragments:
+            why = f"fragment {number} of {self.superblock.fragments}"
+            raise damaged(why, f"byte {self.superblock.fragment_table}")
+        return self.block(*_FRAGMENT.unpack(self._entry(self.superblock.fragment_table, number, _FRAGMENT.size)))
+
+    def block(self, start: int, word: int) -> bytes:
+        """Return what the block at *start* unpacks to; *word* has its size in the image, and whether it is packed."""
+        kept = self._data.look((start, word))
+        if kept is None:
+            size = word & 0xFFFFFF
+            if word >> 25 or size > self.superblock.block_size:
+                raise damaged(f"a block of {size} bytes", f"byte {start}")
+            packed = self._bytes(start, size)
+            if len(packed) < size:
+                raise damaged(f"a block of {size} bytes", f"byte {start}")
+            kept = self._unpacked(start, packed, not word & 1 << 24, self.superblock.block_size)
+            self._data.keep((start, word), kept)
+        return kept
+
+    def metadata(self, place: MetadataReference, size: int) -> tuple[bytes, MetadataReference]:
+        """*size* bytes of metadata at *place*, and the place behind them."""
+        block, offset = place
+        parts = []
+        while True:
+            data, following = self._metadata_block(block)
+            if offset > len(data):
+                raise damaged(f"offset {offset} in metadata of {len(data)} bytes", f"byte {block}")
+            part = data[offset : offset + size]
+            offset += len(part)
+            size -= len(part)
+            parts.append(part)
+            if not size:
+                return parts[0] if len(parts) == 1 else b"".join(parts), MetadataReference(block, offset)
+            if len(data) != METADATA_SIZE:
+                raise damaged("metadata ends early", f"byte {block}")
+            block, offset = following, 0
+
+    def _metadata_block(self, start: int) -> tuple[bytes, int]:
+        """Return what the metadata block at *start* unpacks to, and where the next one starts."""
+        kept = self._metadata.look(start)
+        if kept is None:
+            read = self._bytes(start, 2 + METADATA_SIZE)
+            word = int.from_bytes(read[:2], "little")
+            size = word & 0x7FFF
+            packed = read[2 : 2 + size]
+            if not size or len(packed) < size:
+                raise damaged(f"metadata of {size} bytes", f"byte {start}")
+            data = self._unpacked(start, packed, not word & 0x8000, METADATA_SIZE)
+            if not data:
+                raise damaged("metadata of 0 bytes", f"byte {start}")
+            kept = data, start + 2 + size
+            self._metadata.keep(start, kept)
+        return kept
+
+    def _entry(self, table: int, number: int, size: int) -> bytes:
+        """Entry *number* of a table of entries of *size* bytes; the table is a list of metadata blocks."""
+        block, at = divmod(number * size, METADATA_SIZE)
+        pointer = self._bytes(table + _POINTER.size * block, _POINTER.size)
+        if len(pointer) < _POINTER.size:
+            raise damaged(f"entry {number} of a table is outside the image", f"byte {table}")
+        (start,) = _POINTER.unpack(pointer)
+        return self.metadata(MetadataReference(start, at), size)[0]
+
+    def _bytes(self, start: int, size: int) -> bytes:
+        """*size* bytes of the image; fewer where it ends."""
+        end = self.superblock.bytes_used
+        if not SUPERBLOCK_SIZE <= start < end:
+            raise damaged("a place outside the image", f"byte {start}")
+        return self._read_at(start, min(size, end - start))
+
+    def _unpacked(self, start: int, packed: bytes, is_packed: bool, limit: int) -> bytes:
+        data = packed
+        if is_packed:
+            try:
+                data = self._unpack(packed, limit)
+            except GpubindError:
+                raise
+            except Exception as error:  # each library has errors of its own
+                raise damaged(f"{type(error).__name__}: {str(error)[:200]}", f"byte {start}") from error
+        if len(data) > limit:
+            raise damaged(f"a block unpacks to more than {limit} bytes", f"byte {start}")
+        self._packed_total += len(packed)
+        self.unpacked_total += len(data)
+        read = min(self._packed_total, self.superblock.bytes_used)  # blocks that are read again do not count again
+        if self.unpacked_total > UNPACKED_ALLOWANCE + UNPACKED_RATIO * read:
+            raise bomb(f"{self._packed_total} bytes have unpacked to {self.unpacked_total}", f"byte {start}")
+        return data
+
+
+class File:
+    """The bytes of a regular file, of which one may read any; each such look has a limit of its own.
+
+    Errors of reading: those of `Squashfs`.
+    """
+
+    def __init__(self, image: Squashfs, inode: Inode) -> None:
+        self.size = inode.size
+        self._image = image
+        self._inode = inode
+        self._step = image.superblock.block_size
+        blocks, tail = divmod(inode.size, self._step)
+        self._blocks = blocks + (1 if tail and inode.fragment is None else 0)
+        if self._blocks and inode.start > image.superblock.bytes_used:
+            raise damaged("a file outside the image", f"byte {inode.start}")
+        self._words = array("I")
+        self._starts = array("Q", [inode.start if self._blocks else 0])
+        self._rest = inode.rest
+        self._left = FILE_UNPACKED_LIMIT
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return the *size* bytes at *offset*; fewer only where the file ends."""
+        size = min(size, self.size - offset)
+        parts = []
+        while size > 0:
+            number, at = divmod(offset, self._step)
+            before = self._image.unpacked_total
+            part = self._block(number)[at : at + size]
+            self._left -= self._image.unpacked_total - before
+            if self._left < 0:
+                why = f"one file has unpacked to more than {FILE_UNPACKED_LIMIT} bytes"
+                raise bomb(why, f"byte {self._inode.start}")
+            parts.append(part)
+            offset += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _block(self, number: int) -> bytes:
+        """Return the bytes of the file in its block of that number."""
+        size = min(self._step, self.size - number * self._step)
+        if number >= self._blocks:
+            place = f"fragment {self._inode.fragment}"
+            data = self._image.fragment(self._inode.fragment or 0)[self._inode.offset :][:size]
+        else:
+            word, start = self._word(number)
+            if word == 0:  # a hole
+                return bytes(size)
+            place = f"byte {start}"
+            data = self._image.block(start, word)
+        if len(data) < size:
+            raise damaged(f"{len(data)} bytes of a file where {size} should be", place)
+        return data if len(data) == size else data[:size]
+
+    def _word(self, number: int) -> tuple[int, int]:
+        """Return the size word of a block, and where the block starts. Words are read as far as they are needed."""
+        if number >= BLOCKS_LIMIT:
+            raise damaged(f"block {number} of a file of {self.size} bytes", self._inode.rest)
+        while number >= len(self._words):
+            more = min(WORDS_STEP, self._blocks - len(self._words))
+            data, self._rest = self._image.metadata(self._rest, 4 * more)
+            words = struct.unpack(f"<{more}I", data)
+            self._words.extend(words)
+            start = self._starts[-1]
+            for word in words:
+                start += word & 0xFFFFFF
+                self._starts.append(start)
+        return self._words[number], self._starts[number]

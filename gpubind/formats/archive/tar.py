@@ -1,0 +1,232 @@
+"""tar, one header at a time: what a member is, and how the records before it change that.
+
+Sources: POSIX `pax`, ustar and pax headers; GNU tar's manual, "Basic Tar Format" (long names, base-256 numbers, sparse
+files); Go's `archive/tar`, with which podman, docker, skopeo and Apptainer read images. Why not `tarfile`:
+docs/decisions/0003-dependencies.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Literal, NamedTuple, Optional, Union
+
+from gpubind.errors import FormatError
+from gpubind.model import FileKind
+
+BLOCK = 512
+RECORD_LIMIT = 1 << 20
+"""Bytes of a record before a member: a long name, pax attributes."""
+
+_KINDS: dict[bytes, Union[FileKind, Literal["hardlink"]]] = {
+    b"0": "file",
+    b"\0": "file",
+    b"7": "file",
+    b"1": "hardlink",
+    b"2": "link",
+    b"3": "char",
+    b"4": "block",
+    b"5": "dir",
+    b"6": "fifo",
+    b"S": "file",
+}
+_RECORDS: dict[bytes, Literal["pax", "name", "link", "ignored"]] = {
+    b"x": "pax",
+    b"X": "pax",
+    b"L": "name",
+    b"K": "link",
+    b"g": "ignored",
+}
+_HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s6s2x32s32s8s8s155s12x")
+
+
+class TarHeader(NamedTuple):
+    """A member, or a record that says something of the next one."""
+
+    kind: Union[FileKind, Literal["hardlink"], None]
+    """None for a record, and for what nobody extracts (a volume's label)."""
+    record: Optional[Literal["pax", "name", "link", "ignored"]]
+    name: str
+    link: str
+    mode: int
+    uid: int
+    gid: int
+    size: int
+    """Bytes of the file; of a sparse one with its holes."""
+    stored: int
+    """Bytes of the data behind the header, without padding."""
+    major: int
+    minor: int
+    untyped: bool
+    """Whether the type is the one from before directories had their own: then a name that ends in a slash is one's."""
+    sparse: bool
+    """Whether the data behind it is not what the file holds."""
+    old_sparse: bool
+    """Whether it is sparse in GNU tar's old format, with its map in the header and behind it."""
+    more: bool
+    """Whether blocks with the rest of that map come before the data."""
+
+
+def parse_tar_header(block: bytes) -> Optional[TarHeader]:
+    """Return the header in *block* (512 bytes); None for the zeros that end an archive.
+
+    Errors: `FormatError` (code `bad-archive`): damage; places count from the start of the block.
+    """
+    if len(block) != BLOCK:
+        raise _damaged("truncated header", len(block))
+    if not block.strip(b"\0"):
+        return None
+    fields = _HEADER.unpack(block)
+    name, mode, uid, gid, size, _, checksum, type_flag, link, magic, _, _, major, minor, prefix = fields
+    # The checksum counts its own field as spaces; some old writers took bytes as signed.
+    total = sum(block) - sum(checksum) + 256
+    said = _number(checksum, 148)
+    if said != total and said != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
+        raise _damaged(f"a checksum of {said}, not {total}", 148)
+    record = _RECORDS.get(type_flag)
+    kind = None if record else _KINDS.get(type_flag)
+    path = _text(name)
+    if magic == b"ustar\0" and type_flag != b"S" and prefix[0]:  # GNU's own magic has other things there
+        path = f"{_text(prefix)}/{path}"
+    # As tar implementations do: links, directories and nodes have no data, whatever their size field holds.
+    stored = 0 if kind not in ("file", None) else _length(size, 124)
+    node = kind in ("char", "block")
+    sparse = type_flag == b"S"
+    return TarHeader(
+        kind,
+        record,
+        path,
+        _text(link) if kind in ("link", "hardlink") else "",
+        _number(mode, 100) & 0o7777,
+        _number(uid, 108) & 0xFFFFFFFF,
+        _number(gid, 116) & 0xFFFFFFFF,
+        _length(block[483:495], 483) if sparse else stored,
+        stored,
+        _number(major, 329) & 0xFFFFFFFF if node else 0,
+        _number(minor, 337) & 0xFFFFFFFF if node else 0,
+        type_flag == b"\0",
+        sparse,
+        sparse,
+        sparse and bool(block[482]),
+    )
+
+
+def parse_pax(data: bytes) -> dict[str, str]:
+    """Return the attributes in *data*, the body of a pax record: `path`, `linkpath`, `size`, `uid`, ...
+
+    Errors: `FormatError` (code `bad-archive`) with the byte offset.
+    """
+    return dict(parse_pax_pairs(data))
+
+
+def parse_pax_pairs(data: bytes) -> list[tuple[str, str]]:
+    """Return the attributes as `parse_pax` does, those too that come several times."""
+    pairs = []
+    at = 0
+    while at < len(data) and data[at]:
+        space = data.find(b" ", at, at + 9)
+        digits = data[at:space]
+        if space < 0 or not digits.isdigit():
+            raise _damaged("a pax attribute without its length", at)
+        end = at + int(digits)
+        if end > len(data) or end <= space + 1 or data[end - 1] != 0x0A:
+            raise _damaged("a pax attribute of a wrong length", at)
+        name, equals, value = data[space + 1 : end - 1].partition(b"=")
+        if not equals:
+            raise _damaged("a pax attribute without a value", at)
+        pairs.append((name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")))
+        at = end
+    return pairs
+
+
+def parse_sparse_block(fields: bytes) -> list[int]:
+    """Return the offsets and lengths in a piece of the old GNU format's map, up to the first empty field."""
+    numbers: list[int] = []
+    for at in range(0, len(fields), 24):
+        if not fields[at] and not fields[at + 12]:
+            break
+        numbers += [_length(fields[at : at + 12], at), _length(fields[at + 12 : at + 24], at)]
+    return numbers
+
+
+def sparse_pairs(pairs: list[tuple[str, str]]) -> list[int]:
+    """Return the offsets and lengths in the attributes of a sparse file of format 0.0 or 0.1; none in others."""
+    texts = [text for name, text in pairs if name in ("GNU.sparse.offset", "GNU.sparse.numbytes")]
+    texts += [each for name, text in pairs if name == "GNU.sparse.map" for each in text.split(",")]
+    return [_decimal({"GNU.sparse.map": text}, "GNU.sparse.map", 0) for text in texts]
+
+
+def parse_sparse_text(data: bytes) -> tuple[list[int], int]:
+    """Return the offsets and lengths of the map that *data* of format 1.0 begins with, and its bytes."""
+    count, newline, rest = data.partition(b"\n")
+    if not newline or not count.isdigit() or len(count) > 9:
+        raise _damaged("a sparse file without its map", 0)
+    lines = rest.split(b"\n", 2 * int(count))[: 2 * int(count)]
+    if len(lines) < 2 * int(count) or not all(line.isdigit() and len(line) < 20 for line in lines):
+        raise _damaged("a sparse file without its map", 0)
+    return [int(line) for line in lines], len(count) + 1 + sum(len(line) + 1 for line in lines)
+
+
+def completed(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
+    """Return the member that *header* and the pax *attributes* before it describe.
+
+    Errors: `FormatError` (code `bad-archive`) for a number that is none.
+    """
+    if attributes:
+        header = _corrected(header, {name: value for name, value in attributes.items() if value})
+    # Only now: the name in the header may be the first 100 bytes of a longer one, and end in any slash of that.
+    return header._replace(kind="dir") if header.untyped and header.name.endswith("/") else header
+
+
+def _corrected(header: TarHeader, attributes: dict[str, str]) -> TarHeader:
+    header = header._replace(
+        name=attributes.get("GNU.sparse.name", attributes.get("path", header.name)),
+        link=attributes.get("linkpath", header.link),
+        uid=_decimal(attributes, "uid", header.uid),
+        gid=_decimal(attributes, "gid", header.gid),
+    )
+    if header.kind not in ("file", None):
+        return header
+    stored = _decimal(attributes, "size", header.stored)
+    sparse = header.sparse or any(name.startswith("GNU.sparse.") for name in attributes)
+    size = _decimal(attributes, "GNU.sparse.size", header.size if header.sparse else stored)
+    size = _decimal(attributes, "GNU.sparse.realsize", size)
+    return header._replace(stored=stored, size=size, sparse=sparse)
+
+
+def _decimal(attributes: dict[str, str], name: str, otherwise: int) -> int:
+    text = attributes.get(name)
+    if text is None:
+        return otherwise
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise _damaged(f"pax {name} {text[:40]!r}", 0)
+    return int(text)
+
+
+def _length(field: bytes, offset: int) -> int:
+    length = _number(field, offset)
+    if not 0 <= length < 1 << 62:
+        raise _damaged(f"a size of {length} bytes", offset)
+    return length
+
+
+def _number(field: bytes, offset: int) -> int:
+    """Octal digits between spaces and NULs, or GNU's base-256."""
+    if field[0] & 0x80:
+        bits = 8 * len(field) - 1  # the first one says base-256, the second one is the sign
+        value = int.from_bytes(field, "big") - (1 << bits)
+        return value - (1 << bits) if field[0] & 0x40 else value
+    digits = field.partition(b"\0")[0].strip()
+    if not digits:
+        return 0
+    try:
+        return int(digits, 8)
+    except ValueError:
+        raise _damaged(f"a number {digits!r}", offset) from None
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _damaged(why: str, offset: int) -> FormatError:
+    return FormatError("bad-archive", "damaged tar archive", offset=offset, why=why)

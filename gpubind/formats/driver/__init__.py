@@ -1,0 +1,1 @@
+"""What drivers, CUDA, ROCm and their tools write."""

@@ -1,0 +1,335 @@
+"""CDI specs: what a container runtime does to a container so that it gets a device.
+
+The rules are those of the CDI project, version 1.1.0 (`specs-go/config.go`, `specs-go/version.go`, `pkg/cdi/spec.go`,
+`pkg/cdi/container-edits.go`, `pkg/parser/parser.go`): decoding is strict, and one wrong field rejects the whole file.
+Annotations are anything: the project means to check their keys, but no release of it does.
+Like the project's own reader, this one does not care whether a file is called `.json` or `.yaml`; it takes a number
+where a string is wanted, and field names in any case (sigs.k8s.io/yaml, Go's encoding/json).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Optional
+
+from gpubind.errors import FormatError
+from gpubind.formats.driver.cdi_fields import (
+    boolean,
+    integer,
+    list_of,
+    malformed,
+    object_of,
+    optional,
+    string,
+    string_map,
+    uint32,
+)
+from gpubind.formats.text.yaml import parse_yaml
+
+VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+"""In their order. The first two are known, but no content is ever as old: see `required_version`."""
+HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
+SIZE_LIMIT = 1 << 20
+
+_VENDOR_OR_CLASS = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+
+
+class CdiNode(NamedTuple):
+    """A device node that the container gets."""
+
+    path: str
+    host_path: str
+    """Empty: the same as `path`."""
+    type: str
+    """`b`, `c`, `u` or `p`; empty: as on the host."""
+    major: int
+    """0, like `type` empty: both numbers are the host's when the container starts."""
+    minor: int
+    file_mode: Optional[int]
+    permissions: str
+    """Of `rwm`, or `none`; empty means all."""
+    uid: Optional[int]
+    gid: Optional[int]
+
+    @property
+    def source(self) -> str:
+        """Where the node is on the host."""
+        return self.host_path or self.path
+
+
+class CdiNetDevice(NamedTuple):
+    """A network interface that moves into the container."""
+
+    host_name: str
+    name: str
+
+
+class CdiMount(NamedTuple):
+    """A mount of the container."""
+
+    host_path: str
+    container_path: str
+    options: tuple[str, ...]
+    type: str
+
+
+class CdiHook(NamedTuple):
+    """A program of the host that the runtime runs."""
+
+    when: str
+    """One of `HOOK_NAMES`."""
+    path: str
+    args: tuple[str, ...]
+    """With the program's name first."""
+    env: tuple[str, ...]
+    timeout_s: Optional[int]
+
+
+class CdiRdt(NamedTuple):
+    """Intel's resource director: which class of cache and memory bandwidth a process gets."""
+
+    clos_id: str
+    l3_cache_schema: str
+    memory_schema: str
+    schemata: Optional[tuple[str, ...]]
+    enable_monitoring: bool
+
+
+class CdiEdits(NamedTuple):
+    """What changes in a container."""
+
+    env: tuple[str, ...] = ()
+    """`NAME=value`: replaces what the image and the user set."""
+    nodes: tuple[CdiNode, ...] = ()
+    net_devices: tuple[CdiNetDevice, ...] = ()
+    hooks: tuple[CdiHook, ...] = ()
+    mounts: tuple[CdiMount, ...] = ()
+    rdt: Optional[CdiRdt] = None
+    gids: tuple[int, ...] = ()
+
+
+class CdiDevice(NamedTuple):
+    """A device that can be asked for."""
+
+    name: str
+    annotations: dict[str, str]
+    edits: CdiEdits
+
+
+class CdiSpec(NamedTuple):
+    """A file of devices of one kind."""
+
+    version: str
+    """Without a leading `v`."""
+    kind: str
+    """`vendor/class`."""
+    annotations: dict[str, str]
+    devices: tuple[CdiDevice, ...]
+    edits: CdiEdits
+    """Applied once when any of the devices is used."""
+
+
+class CdiName(NamedTuple):
+    """A device's qualified name: `nvidia.com/gpu=0`."""
+
+    kind: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.device}"
+
+
+def parse_cdi(data: bytes) -> CdiSpec:
+    """Return the spec in *data*, JSON or YAML.
+
+    Errors: `FormatError` (code `bad-cdi`) with the place: too large, no JSON or YAML, an unknown field, a value of the
+    wrong type, an unknown version or one that lacks a feature in use, a bad name, a device twice or without edits.
+    """
+    if len(data) > SIZE_LIMIT:
+        raise malformed("", f"{len(data)} bytes; {SIZE_LIMIT} at most")
+    try:
+        document = parse_yaml(data)
+    except FormatError as error:
+        raise malformed(error.place, error.why) from error
+    if document is None:
+        raise malformed("", "no spec in it")
+    spec = _read_spec(document, "")
+    _validate(spec)
+    return spec
+
+
+def parse_cdi_name(text: str) -> CdiName:
+    """`vendor/class=name`. Errors: `FormatError` (code `bad-cdi-name`) for anything else."""
+    kind, equals, device = text.partition("=")
+    why = _kind_fault(kind) or (None if _DEVICE.fullmatch(device) else f"`{device}` is not the name of a device")
+    if not equals or why:
+        raise FormatError(
+            "bad-cdi-name", f"`{text}` is not a qualified name of a CDI device", why=why or "it has no `=`"
+        )
+    return CdiName(kind, device)
+
+
+def is_device_name(name: str) -> bool:
+    """Return whether CDI allows *name* for a device."""
+    return _DEVICE.fullmatch(name) is not None
+
+
+def required_version(spec: CdiSpec) -> str:
+    """The oldest version of CDI that has everything that *spec* uses; never below 0.3.0."""
+    edits = [spec.edits, *(device.edits for device in spec.devices)]
+    rdts = [e.rdt for e in edits if e.rdt is not None]
+    if any(e.net_devices for e in edits) or any(r.schemata is not None or r.enable_monitoring for r in rdts):
+        return "1.1.0"
+    if rdts or any(e.gids for e in edits):
+        return "0.7.0"
+    if spec.annotations or any(d.annotations for d in spec.devices) or "." in spec.kind.partition("/")[2]:
+        return "0.6.0"
+    if any("0" <= d.name[:1] <= "9" for d in spec.devices) or any(n.host_path for e in edits for n in e.nodes):
+        return "0.5.0"
+    return "0.4.0" if any(m.type for e in edits for m in e.mounts) else "0.3.0"
+
+
+# Decoding.
+
+_read_edits = object_of(
+    CdiEdits,
+    env=list_of(string),
+    deviceNodes=list_of(
+        object_of(
+            CdiNode,
+            null=False,
+            path=string,
+            hostPath=string,
+            type=string,
+            major=integer,
+            minor=integer,
+            fileMode=optional(uint32),
+            permissions=string,
+            uid=optional(uint32),
+            gid=optional(uint32),
+        )
+    ),
+    netDevices=list_of(object_of(CdiNetDevice, null=False, hostInterfaceName=string, name=string)),
+    hooks=list_of(
+        object_of(
+            CdiHook,
+            null=False,
+            hookName=string,
+            path=string,
+            args=list_of(string),
+            env=list_of(string),
+            timeout=optional(integer),
+        )
+    ),
+    mounts=list_of(
+        object_of(CdiMount, null=False, hostPath=string, containerPath=string, options=list_of(string), type=string)
+    ),
+    intelRdt=optional(
+        object_of(
+            CdiRdt,
+            closID=string,
+            l3CacheSchema=string,
+            memBwSchema=string,
+            schemata=optional(list_of(string)),
+            enableMonitoring=boolean,
+        )
+    ),
+    additionalGids=list_of(uint32),
+)
+_read_device = object_of(CdiDevice, name=string, annotations=string_map, containerEdits=_read_edits)
+_read_spec = object_of(
+    CdiSpec,
+    cdiVersion=lambda value, at: string(value, at).removeprefix("v"),
+    kind=string,
+    annotations=string_map,
+    devices=list_of(_read_device),
+    containerEdits=_read_edits,
+)
+
+
+# Validation, in the project's order.
+
+
+def _validate(spec: CdiSpec) -> None:
+    if spec.version not in VERSIONS:
+        raise malformed("cdiVersion", f"invalid version `{spec.version}`")
+    required = required_version(spec)
+    if VERSIONS.index(spec.version) < VERSIONS.index(required):
+        raise malformed("cdiVersion", f"the spec version must be at least {required}, not {spec.version}")
+    fault = _kind_fault(spec.kind)
+    if fault:
+        raise malformed("kind", fault)
+    _validate_edits(spec.edits, "containerEdits")
+    names: set[str] = set()
+    for number, device in enumerate(spec.devices):
+        at = f"devices[{number}]"
+        if not _DEVICE.fullmatch(device.name):
+            raise malformed(f"{at}.name", f"`{device.name}` is not the name of a device")
+        if device.edits == CdiEdits():
+            raise malformed(f"{at}.containerEdits", f"device `{device.name}` has empty edits")
+        _validate_edits(device.edits, f"{at}.containerEdits")
+        if device.name in names:
+            raise malformed(f"{at}.name", f"multiple device `{device.name}`")
+        names.add(device.name)
+    if not names:
+        raise malformed("devices", "no devices")
+
+
+def _kind_fault(kind: str) -> Optional[str]:
+    vendor, slash, name = kind.partition("/")
+    if not slash or not vendor or not name:
+        return f"`{kind}` is not of the form vendor/class"
+    for what, text in (("vendor", vendor), ("class", name)):
+        if not _VENDOR_OR_CLASS.fullmatch(text):
+            return f"`{text}` is no name of a {what}"
+    return None
+
+
+def _validate_edits(edits: CdiEdits, at: str) -> None:
+    _validate_env(edits.env, f"{at}.env")
+    for number, node in enumerate(edits.nodes):
+        _validate_node(node, f"{at}.deviceNodes[{number}]")
+    for number, hook in enumerate(edits.hooks):
+        here = f"{at}.hooks[{number}]"
+        if hook.when not in HOOK_NAMES:
+            raise malformed(f"{here}.hookName", f"invalid hook name `{hook.when}`")
+        if not hook.path:
+            raise malformed(f"{here}.path", "empty")
+        _validate_env(hook.env, f"{here}.env")
+    for number, mount in enumerate(edits.mounts):
+        here = f"{at}.mounts[{number}]"
+        for name, path in (("hostPath", mount.host_path), ("containerPath", mount.container_path)):
+            if not path:
+                raise malformed(f"{here}.{name}", "empty")
+    if edits.rdt is not None:
+        clos = edits.rdt.clos_id
+        if clos != "/" and (len(clos) >= 4096 or clos in (".", "..") or "/" in clos or "\n" in clos):
+            raise malformed(f"{at}.intelRdt.closID", "no file name")
+    _validate_net_devices(edits.net_devices, f"{at}.netDevices")
+
+
+def _validate_node(node: CdiNode, at: str) -> None:
+    if not node.path:
+        raise malformed(f"{at}.path", "empty")
+    if node.type not in ("", "b", "c", "u", "p"):
+        raise malformed(f"{at}.type", f"invalid type `{node.type}`")
+    if node.major < 0 or node.minor < 0:
+        raise malformed(at, f"negative device number {node.major}:{node.minor}")
+    if node.permissions != "none" and node.permissions.strip("rwm"):
+        raise malformed(f"{at}.permissions", f"invalid permissions `{node.permissions}`")
+
+
+def _validate_net_devices(devices: tuple[CdiNetDevice, ...], at: str) -> None:
+    for field in ("host_name", "name"):
+        names = [getattr(device, field) for device in devices]
+        if "" in names:
+            raise malformed(f"{at}[{names.index('')}]", "an empty name of an interface")
+        if len(dict.fromkeys(names)) < len(names):
+            raise malformed(at, "the same interface twice")
+
+
+def _validate_env(env: tuple[str, ...], at: str) -> None:
+    for number, variable in enumerate(env):
+        if variable.find("=") <= 0:
+            raise malformed(f"{at}[{number}]", f"`{variable[:60]}` is not of the form NAME=value")

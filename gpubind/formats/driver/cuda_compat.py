@@ -1,0 +1,90 @@
+"""Forward compatibility: on which kernel modules and GPUs the libcuda of CUDA's compat package works.
+
+A compat libcuda serves a newer CUDA on an older kernel module. It must be made for that module, and the GPU must take
+part: data-centre GPUs do, consumer GPUs do not, and of others no file tells.
+
+Sources: CUDA Compatibility guide (forward compatibility, errors 803 and 804); nvidia-container-toolkit 1.20, the hook
+`enable-cuda-compat` (`cuda-elf-header.go`, `TestUseCompat`): with a note, the note lists the branch of the kernel
+module and the compat driver is newer; without one, its branch is newer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Optional
+
+from gpubind.formats.driver.require import version_key
+from gpubind.model import Driver, Gpu, ImageCuda, ImageLibrary
+from gpubind.model.cuda import cuda_max
+
+_CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
+_WORKSTATION = re.compile(r"\b(Quadro|RTX|NVS|GTX)\b", re.IGNORECASE)
+_DATA_CENTRE = re.compile(r"\b(Tesla|DGX|Server Edition|[ABHLPV][0-9]{1,3}[A-Z]{0,2}|T[0-9]{1,2}|G[BH][0-9]{2,3})\b")
+
+_MISMATCH = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has unsupported display driver / cuda driver combination"
+_NOT_ON_DEVICE = (
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804): forward compatibility was attempted on non supported HW"
+)
+
+
+class Node(NamedTuple):
+    """What forward compatibility meets on a host."""
+
+    driver: str
+    """Version of the kernel module."""
+    serves: Optional[str]
+    """The newest CUDA version that the host's libcuda serves by itself; None if that is not known."""
+    models: tuple[str, ...]
+    """The models of NVIDIA's GPUs, as far as they are known."""
+
+
+def node_of(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optional[Node]:
+    """Return what forward compatibility meets with *driver* and those of *gpus* that the container gets.
+
+    *serves* is what the host's libcuda says of itself, None if it says nothing. The result is None where there is no
+    driver for Linux of a known version: WSL and Tegra have ways of their own.
+    """
+    version = driver.kernel_version or driver.version
+    if driver.vendor != "nvidia" or driver.kind != "linux" or version is None:
+        return None
+    models = tuple(gpu.model for gpu in gpus if gpu.vendor == "nvidia" and gpu.chosen and gpu.model)
+    return Node(version, serves or driver.cuda_max, models)
+
+
+def refusal(library: ImageLibrary, node: Node) -> Optional[str]:
+    """The error that CUDA would give with *library* on *node*; None if files tell of none."""
+    if library.version == node.driver:
+        return None  # the driver's own libcuda, wherever it lies
+    branch = int(node.driver.partition(".")[0])
+    if library.note is not None and library.note.drivers:
+        if branch not in library.note.drivers:
+            drivers = ", ".join(map(str, library.note.drivers))
+            return f"{_MISMATCH}; it is made for the drivers {drivers}, here is {branch}"
+        if library.version is not None and version_key(library.version) < version_key(node.driver):
+            return f"{_MISMATCH}; it is {library.version}, older than the host's {node.driver}"
+    elif library.version is not None and int(library.version.partition(".")[0]) <= branch:
+        return f"{_MISMATCH}; it is {library.version}, and the host's branch is {branch}"
+    consumer = next((model for model in node.models if _CONSUMER.search(model)), None)
+    return None if consumer is None else f"{_NOT_ON_DEVICE}; the GPU is a {consumer}"
+
+
+def serves(library: ImageLibrary) -> Optional[str]:
+    """Return the newest CUDA version that *library* serves, by its note or by its version; None if neither tells."""
+    return library.note.cuda if library.note is not None else cuda_max(library.version)
+
+
+def wanted_cuda(every: Sequence[ImageCuda]) -> Optional[str]:
+    """`12.6`: the CUDA that is wanted where *every* one of these is there, the newest first; None if there is none."""
+    match = re.match(r"([0-9]{1,3}\.[0-9]{1,3})(\.|$)", every[0].version) if every else None
+    return match.group(1) if match else None
+
+
+def is_newer(wanted: str, served: Optional[str]) -> bool:
+    """Return whether CUDA *wanted* is known to be newer than *served*."""
+    return served is not None and version_key(wanted) > version_key(served)
+
+
+def is_data_centre(model: str) -> bool:
+    """Return whether GPUs called *model* are known to take part in forward compatibility."""
+    return bool(_DATA_CENTRE.search(model)) and ("Server Edition" in model or not _WORKSTATION.search(model))

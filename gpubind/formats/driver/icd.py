@@ -1,0 +1,74 @@
+"""ICD manifests: the small files that tell a loader which driver library to open.
+
+JSON for EGL vendors, EGL platforms, Vulkan drivers and layers; one line of text for OpenCL. Sources: libglvnd
+`src/EGL/icd_enumeration.md`, Khronos Vulkan-Loader `LoaderDriverInterface.md` and `LoaderLayerInterface.md`,
+cl_khr_icd.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from gpubind.errors import FormatError
+from gpubind.formats.text.json import parse_json
+
+SIZE_LIMIT = 1 << 20
+
+
+class Icd(NamedTuple):
+    """A manifest and the libraries that it names."""
+
+    libraries: tuple[str, ...]
+    """`library_path` values in file order: a soname, or an absolute path (which only works if that path exists)."""
+    document: Any
+    """The JSON value; for an OpenCL `.icd` file the list of its lines."""
+
+
+def parse_icd(data: bytes) -> Icd:
+    """Return the manifest in *data*, a JSON object or an OpenCL `.icd` text.
+
+    Errors: `FormatError` (code `bad-icd`): too large, not UTF-8, malformed JSON, no library named.
+    """
+    if not data.lstrip().startswith((b"{", b"[")):
+        return _of_text(data)
+    document = parse_json(data, SIZE_LIMIT, _malformed)
+    libraries = tuple(holder["library_path"] for holder in _holders(document))
+    if not libraries:
+        raise _malformed("no `library_path` in `ICD`, `layer` or `layers`", "key library_path")
+    return Icd(libraries, document)
+
+
+def _of_text(data: bytes) -> Icd:
+    if len(data) > SIZE_LIMIT:
+        raise _malformed(f"{len(data)} bytes; {SIZE_LIMIT} at most", "")
+    try:
+        lines = [line.strip() for line in data.decode("utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise _malformed("not UTF-8", f"byte {error.start}") from error
+    if len(lines) != 1 or "\0" in lines[0] or lines[0].startswith(("{", "[")):  # behind blanks that JSON does not have
+        raise _malformed(f"an .icd file holds one library, this one {len(lines)} lines", "line 1")
+    return Icd((lines[0],), lines)
+
+
+def with_library_paths(icd: Icd, replacements: dict[str, str]) -> str:
+    """Return the manifest's text with each `library_path` replaced that *replacements* names."""
+    if isinstance(icd.document, list) and all(isinstance(line, str) for line in icd.document):
+        return "".join(replacements.get(line, line) + "\n" for line in icd.libraries)
+    document = json.loads(json.dumps(icd.document))  # a deep copy: values are frozen
+    for holder in _holders(document):
+        holder["library_path"] = replacements.get(holder["library_path"], holder["library_path"])
+    return json.dumps(document, indent=4) + "\n"
+
+
+def _holders(document: Any) -> list[dict[str, Any]]:
+    """Return the objects of *document* that hold a `library_path`."""
+    if not isinstance(document, dict):
+        return []
+    layers = document.get("layers")
+    candidates = [document.get("ICD"), document.get("layer"), *(layers if isinstance(layers, list) else [])]
+    return [c for c in candidates if isinstance(c, dict) and isinstance(c.get("library_path"), str)]
+
+
+def _malformed(why: str, place: str) -> FormatError:
+    return FormatError("bad-icd", "malformed ICD manifest", place=place or "byte 0", why=why)

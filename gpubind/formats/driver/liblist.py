@@ -1,0 +1,103 @@
+"""nvliblist.conf and rocmliblist.conf: one name a line.
+
+The syntax is Apptainer's and SingularityCE's (`gpuliblist` in their sources), so that a site's own file drops in: lines
+are trimmed, empty ones and those that start with `#` are skipped; there are no inline comments, quotes or variables.
+Two additions, both of which those programs skip without a word: `[section]` lines, and globs in absolute paths.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, Optional
+
+from gpubind.errors import FormatError
+from gpubind.model import CAPABILITIES
+
+VENDOR_NEUTRAL = "vendor-neutral"
+SECTIONS = (*CAPABILITIES, VENDOR_NEUTRAL)
+LINE_LIMIT = 4096
+ENTRIES_LIMIT = 10_000
+
+_GLOB = re.compile(r"[*?\[]")
+
+EntryKind = Literal["library", "library-path", "file", "binary"]
+
+
+class ListEntry(NamedTuple):
+    """One entry of a list file."""
+
+    text: str
+    """As written, trimmed: `libcuda.so`, `nvidia-smi`, `/usr/share/nvidia/nvoptix.bin`."""
+    kind: EntryKind
+    """`library`: prefix of names in the ld cache; `library-path`, `file`: absolute; `binary`: looked up in PATH."""
+    section: Optional[str]
+    """The section that it stands in, None before the first."""
+    line: int
+    """1-based."""
+
+    @property
+    def is_glob(self) -> bool:
+        return self.text.startswith("/") and _GLOB.search(self.text) is not None
+
+
+class LibList(NamedTuple):
+    """A parsed list file."""
+
+    label: str
+    """Where it came from, without anything that names a user: `/etc/gpubind/nvliblist.conf`."""
+    entries: tuple[ListEntry, ...]
+
+    def at(self, entry: ListEntry) -> str:
+        """`label:line` of *entry*."""
+        return f"{self.label}:{entry.line}"
+
+
+def classify(text: str) -> EntryKind:
+    """The kind of an entry, by Apptainer's test: `.so` anywhere in it makes a library, a leading slash a path."""
+    absolute = text.startswith("/")
+    if ".so" in text:
+        return "library-path" if absolute else "library"
+    return "file" if absolute else "binary"
+
+
+def library_stem(name: str) -> str:
+    """`libcuda.so.1` -> `libcuda.so`: what an entry and every name that it can match have in common.
+
+    A file to which the links of a library lead may be called `libcuda` alone.
+    """
+    return name.partition(".so")[0] + ".so"
+
+
+def parse_liblist(data: bytes, label: str) -> LibList:
+    """Return the entries of *data*, in file order.
+
+    Errors: `FormatError` (code `bad-liblist`) with the line: a byte order mark, a NUL byte, an overlong line, an
+    unknown section.
+    """
+    entries: list[ListEntry] = []
+    section: Optional[str] = None
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise _malformed(label, 1, "a byte order mark", "save it as plain UTF-8; the mark would hide the first entry")
+    for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        if "\0" in text:
+            raise _malformed(label, number, "a NUL byte", "list files are plain text")
+        if len(text) > LINE_LIMIT:
+            raise _malformed(label, number, f"{len(text)} characters", f"a line holds {LINE_LIMIT} at most")
+        if text.startswith("["):
+            section = text[1:-1].strip()
+            if not text.endswith("]") or section not in SECTIONS:
+                raise _malformed(label, number, f"unknown section `{text}`", "sections are " + ", ".join(SECTIONS))
+            continue
+        if len(entries) >= ENTRIES_LIMIT:
+            raise _malformed(label, number, f"over {ENTRIES_LIMIT} entries", "is this a list file?")
+        entries.append(ListEntry(text, classify(text), section, number))
+    return LibList(label, tuple(entries))
+
+
+def _malformed(label: str, line: int, why: str, hint: str) -> FormatError:
+    return FormatError(
+        "bad-liblist", "malformed list file", place=f"line {line}", where=f"{label}:{line}", why=why, hint=hint
+    )

@@ -1,0 +1,74 @@
+"""The commands that make a device node anew, by its path: what root runs where one is missing or has another's number.
+
+Sources: nvidia-modprobe.c `main`, of which one run makes nodes of one kind; nvidia-modprobe-utils.c `mknod_helper`,
+which removes a node of another number itself; NEWS of udev 176: udev makes no nodes, and minds their modes and links.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from shlex import quote
+
+from gpubind.formats.driver.procfs import PROC_CAPABILITIES
+
+_MAKERS = tuple(
+    (re.compile(name), command)
+    for name, command in (
+        (r"/dev/nvidia([0-9]+)", "nvidia-modprobe -c={0}"),
+        (r"/dev/nvidiactl", "nvidia-modprobe -c=255"),
+        (r"/dev/nvidia-modeset", "nvidia-modprobe -m"),
+        (r"/dev/nvidia-uvm(?:-tools)?", "nvidia-modprobe -u -c=0"),
+        (r"/dev/nvidia-caps-imex-channels/channel([0-9]+)", "nvidia-modprobe -i {0}:1"),
+        (r"/dev/nvidia-nvswitch([0-9]+)", "nvidia-modprobe -s -c={0}"),
+        (r"/dev/nvidia-nvswitchctl", "nvidia-modprobe -s -c=255"),
+        (r"/dev/nvidia-nvlink", "nvidia-modprobe -l"),
+        (r"/dev/nvidia-fs[0-9]*", "modprobe -r nvidia-fs && modprobe nvidia-fs"),
+        (r"/dev/(kfd)", "{mknod} < /sys/class/kfd/kfd/dev) && udevadm trigger --action=add --subsystem-match=kfd"),
+        (
+            r"/dev/dri/((?:card|renderD)[0-9]+)",
+            "mkdir -p /dev/dri && {mknod} < /sys/class/drm/{0}/dev)"
+            " && udevadm trigger --action=add --subsystem-match=drm",
+        ),
+        (
+            r"/dev/infiniband/(uverbs[0-9]+)",
+            "{mknod} < /sys/class/infiniband_verbs/{0}/dev)"
+            " && udevadm trigger --action=add --subsystem-match=infiniband_verbs",
+        ),
+        (
+            r"/dev/infiniband/(rdma_cm)",
+            "{mknod} < /sys/class/misc/{0}/dev) && udevadm trigger --action=add --subsystem-match=misc",
+        ),
+    )
+)
+_MKNOD = "rm -f {path} && mknod {path} c $(tr : ' '"
+_CAPABILITY = re.compile(r"/dev/nvidia-caps/nvidia-cap([0-9]+)")
+
+
+def node_command(path: str, minors: Mapping[str, int]) -> str:
+    """Return the command that makes the node *path* anew, with the number that the kernel says.
+
+    *minors* is what `MIG_MINORS` holds. A node that nobody here knows is removed: whoever needs it makes it.
+    """
+    capability = _CAPABILITY.fullmatch(path)
+    if capability is not None:
+        named = next((name for name, minor in minors.items() if minor == int(capability.group(1))), None)
+        return f"rm {quote(path)}" if named is None else f"nvidia-modprobe -f {quote(capability_file(named))}"
+    for name, command in _MAKERS:
+        match = name.fullmatch(path)
+        if match is not None:
+            return command.format(*match.groups(), mknod=_MKNOD.format(path=path))
+    return f"rm {quote(path)}"
+
+
+def load_command(gpus: int) -> str:
+    """The command that loads the driver and makes its nodes, for as many *gpus*: nothing else makes them at boot."""
+    nodes = " ".join(f"-c={number}" for number in range(max(gpus, 1)))
+    return f"modprobe nvidia && nvidia-modprobe -c=255 {nodes} && nvidia-modprobe -u -c=0"
+
+
+def capability_file(capability: str) -> str:
+    """Return the file that describes a *capability* of the table: of `gpu0/gi1/access`, of `config`."""
+    gpu, _, rest = capability.rpartition("/")[0].partition("/")
+    name = capability.rpartition("/")[2]
+    return "/".join(part for part in (PROC_CAPABILITIES, gpu, "mig", rest, name) if part)

@@ -1,0 +1,117 @@
+"""What is known of the names of libraries and programs.
+
+The table is data/names.json: a row for each name, and what libraries of the driver open by name at run time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import NamedTuple, Optional
+
+from gpubind.formats.driver.liblist import VENDOR_NEUTRAL, ListEntry, parse_liblist
+from gpubind.model import Capability, Severity
+from gpubind.model.data import read_data
+
+
+class Name(NamedTuple):
+    """What is known of some names beside the section that they stand in."""
+
+    start: str
+    """How they begin."""
+    soname: Optional[str] = None
+    alias: Optional[str] = None
+    """What programs open it as, whether or not the host has the link.
+
+    Source: libnvidia-container `src/nvc_mount.c`; NVIDIA driver README, chapter "Installed Components" (GBM).
+    """
+    required: bool = False
+    """Whether the driver is of no use without it; every other mount may be left out where a target cannot be made."""
+    shared: Optional[Capability] = None
+    """Another capability that is linked with it, or opens it, too.
+
+    Source: DT_NEEDED of libnvidia-glcore and libnvidia-eglcore since 545; `nvidia-drm_gbm.so` is the allocator.
+    """
+    minor: bool = False
+    """Whether a job mostly goes without it, even if it asked for its capability by name: window systems, screen
+    capture, debuggers, services of the host."""
+    is_unused: bool = False
+    """Whether no job uses it in a container, so that nobody is told that it does not load."""
+    use: str = ""
+    """What it is for, if few jobs need it, so that nobody mends what he does not miss."""
+    is_sought: bool = False
+    """Whether an image that has it, by its soname, is told to bring a driver of its own."""
+    is_neutral: bool = False
+    """Whether it is a loader that all vendors share, which an image may have by its soname."""
+    packages: str = ""
+    """What Debian's and Red Hat's distributions call the packages of it, if the driver needs it of others."""
+
+
+class Companion(NamedTuple):
+    """A file that a library of the driver opens when it needs it: no header says so, and no loader checks it.
+
+    Source: names seen as strings in the driver's libraries, and the driver README, "Installed Components".
+    """
+
+    library: str
+    name: str
+    """The companion, by the start of its name; the case of the finding that says what comes of its absence."""
+    since: int
+    """The first driver branch that has it."""
+    until: Optional[int] = None
+    """The last one; None if it is still there."""
+    severity: Severity = "warning"
+
+
+_TABLE = json.loads(read_data("model/data/names.json"))
+NAMES = tuple(Name(**row) for row in _TABLE["names"])
+COMPANIONS = tuple(Companion(**row) for row in _TABLE["companions"])
+REQUIRED = tuple(name.soname for name in NAMES if name.required)
+ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and name.soname)
+DRIVER_SONAMES = tuple(name.soname for name in NAMES if name.is_sought and name.soname)
+VENDOR_NEUTRAL_SONAMES = tuple(name.soname for name in NAMES if name.is_neutral and name.soname)
+PACKAGES = {name.start: name.packages for name in NAMES if name.packages}
+_DRIVER_VERSION = re.compile(r"(?:\.so\.|-)([0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2})(?:-rc)?$")
+_STARTS = tuple(name.start for name in NAMES)
+
+
+def known(name: str) -> Optional[Name]:
+    """Return what is known of *name*: a library's, a program's."""
+    if not name.startswith(_STARTS):
+        return None
+    return next(known for known in NAMES if name.startswith(known.start))
+
+
+def driver_section(name: str) -> Optional[str]:
+    """Return the section in which the shipped list has *name*, a library or a program of NVIDIA's driver; else None."""
+    for entry in _of_driver():
+        if name == entry.text or (entry.kind == "library" and name.startswith(entry.text)):
+            return entry.section
+    return None
+
+
+def driver_libraries() -> tuple[str, ...]:
+    """Return how the names of the libraries of NVIDIA's driver begin: `libcuda.so`."""
+    return tuple(entry.text for entry in _of_driver() if entry.kind == "library")
+
+
+@lru_cache(maxsize=1)
+def _of_driver() -> tuple[ListEntry, ...]:
+    name = "etc/nvliblist.conf"
+    return tuple(entry for entry in parse_liblist(read_data(name), name).entries if entry.section != VENDOR_NEUTRAL)
+
+
+def is_unused(name: str) -> bool:
+    """Return whether no job uses *name* in a container: services of the host, and what only they open."""
+    about = known(name)
+    return about is not None and about.is_unused
+
+
+def driver_version_of(name: str) -> Optional[str]:
+    """Return the driver version that a file name carries: `libcuda.so.550.163.01` -> `550.163.01`.
+
+    Other versions (`libnvidia-egl-gbm.so.1.1.2`) are no driver versions: branches have three digits.
+    """
+    match = _DRIVER_VERSION.search(name)
+    return match.group(1) if match else None

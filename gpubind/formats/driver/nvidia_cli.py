@@ -1,0 +1,103 @@
+"""What `nvidia-container-cli list` answers: one absolute path a line, without headings or types.
+
+Sources: libnvidia-container `src/cli/list.c` (order and content), `src/cli/main.c`, `src/cli/common.c`, `src/error.c`
+(`nvidia-container-cli: <class> error: <text>`, exit status 1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from gpubind.errors import FormatError
+
+PROGRAM = "nvidia-container-cli"
+LINE_LIMIT = 4096
+LINES_LIMIT = 10_000
+MESSAGE_LIMIT = 300
+
+
+class NvidiaCliList(NamedTuple):
+    """The paths of an answer, by what they are; each once, in printed order, as seen below the driver root."""
+
+    devices: tuple[str, ...]
+    """`/dev/nvidia0`, `/dev/nvidia-caps/nvidia-cap1`, `/dev/dxg`; `/dev/nvidiactl` even if it is not there."""
+    procs: tuple[str, ...]
+    """`/proc/driver/nvidia/capabilities/gpu0/mig/gi1/access`: what guards MIG devices."""
+    firmware: tuple[str, ...]
+    """`/lib/firmware/nvidia/550.54.14/gsp_ga10x.bin`, links not resolved."""
+    libraries: tuple[str, ...]
+    """Resolved real files, 64-bit and 32-bit: `libcuda.so.550.54.14`, never `libcuda.so.1`."""
+    others: tuple[str, ...]
+    """Programs (resolved), sockets and the MPS directory: a path does not tell which."""
+
+
+class NvidiaCliFailure(NamedTuple):
+    """Why the program gave no answer."""
+
+    error_class: Optional[str]
+    """`initialization`, `detection`, `ldcache`, ...; None if the message names none."""
+    message: str
+
+
+def list_argv(root: str) -> tuple[str, ...]:
+    """Return the command line that lists everything below driver root *root*."""
+    return (PROGRAM, "list") if root == "/" else (PROGRAM, f"--root={root}", "list")
+
+
+def parse_list(text: str) -> NvidiaCliList:
+    """Return the paths in the standard output of `nvidia-container-cli list`.
+
+    Errors: `FormatError` (code `bad-nvidia-cli`) with the line: no absolute path, a NUL byte, an overlong line, too
+    many lines, or nothing at all.
+    """
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise _malformed(1, "an empty answer")
+    if len(lines) > LINES_LIMIT:
+        raise _malformed(LINES_LIMIT + 1, f"over {LINES_LIMIT} lines")
+    kinds: dict[str, dict[str, None]] = {kind: {} for kind in NvidiaCliList._fields}
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_LIMIT:
+            raise _malformed(number, f"{len(line)} characters; a path has {LINE_LIMIT} at most")
+        if "\0" in line:
+            raise _malformed(number, "a NUL byte")
+        if not line.startswith("/"):
+            raise _malformed(number, f"{line[:60]!r} is not an absolute path")
+        kinds[_kind(line)][line] = None
+    return NvidiaCliList(**{kind: tuple(paths) for kind, paths in kinds.items()})
+
+
+def parse_failure(stderr: str) -> NvidiaCliFailure:
+    """Return the class and the message in the standard error of a call that failed.
+
+    The first line of the program's own form counts; without one, the last line that says anything.
+    """
+    said = ""
+    for line in stderr.split("\n"):
+        line = line.strip()
+        program, colon, message = line.partition(": ")
+        if colon and program.startswith(PROGRAM):
+            error_class, error, rest = message.partition(" error: ")
+            if error and error_class.isascii() and error_class.replace("-", "").isalpha() and error_class.islower():
+                return NvidiaCliFailure(error_class, rest[:MESSAGE_LIMIT])
+            return NvidiaCliFailure(None, message[:MESSAGE_LIMIT])
+        said = line or said
+    return NvidiaCliFailure(None, said[:MESSAGE_LIMIT] or "no message")
+
+
+def _kind(path: str) -> str:
+    """Return which field of `NvidiaCliList` *path* belongs to."""
+    if path.startswith("/dev/"):
+        return "devices"
+    if path.startswith("/proc/"):
+        return "procs"
+    if "/firmware/" in path:
+        return "firmware"
+    name = path.rpartition("/")[2]
+    return "libraries" if name.endswith(".so") or ".so." in name else "others"
+
+
+def _malformed(line: int, why: str) -> FormatError:
+    return FormatError("bad-nvidia-cli", f"malformed answer of `{PROGRAM} list`", place=f"line {line}", why=why)

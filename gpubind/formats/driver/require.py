@@ -1,0 +1,88 @@
+"""NVIDIA_REQUIRE_*: what an image says it needs of a driver.
+
+An expression is alternatives separated by spaces, each of terms joined by commas, each a property, an operator and a
+value: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. It is read from the left, and only as far as it takes to answer:
+what stands behind may be anything. Source: libnvidia-container `src/cli/dsl.c` (`dsl_evaluate`, `evaluate_rule`,
+`dsl_compare_version`), `src/cli/configure.c` (the properties).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Optional, Union
+
+from gpubind.errors import FormatError
+
+LENGTH_LIMIT = 1 << 16
+PROPERTIES = ("cuda", "driver", "arch", "brand")
+_TERM = re.compile(r"([^<>=!]+)(=|!=?|<=?|>=?)([^<>=!].*)", re.DOTALL)
+_VERSION = re.compile(r"[0-9]{1,19}(\.+[0-9]{1,19})*\.*", re.ASCII)  # 64 bits hold no more digits for certain
+
+
+def holds(text: str, facts: Mapping[str, str]) -> Optional[bool]:
+    """Return whether the requirement in *text* holds where the properties have the values in *facts*.
+
+    A property that *facts* lacks may have any value: None where the answer depends on that. A text without terms asks
+    for nothing. Errors: `FormatError` (code `bad-require`) with the place, where a malformed term is reached whatever
+    the unknown properties are.
+    """
+    if len(text) > LENGTH_LIMIT:
+        raise _malformed(f"{len(text)} characters", "character 0")
+    outcomes = tuple(_outcomes(text, facts))
+    faults = [outcome for outcome in outcomes if isinstance(outcome, FormatError)]
+    if len(faults) == len(outcomes):
+        raise faults[0]
+    return None if faults or len(set(outcomes)) > 1 else outcomes[0] is True
+
+
+def _outcomes(text: str, facts: Mapping[str, str]) -> Iterator[Union[bool, FormatError]]:
+    """Each way in which the reading may end, whatever the unknown properties are."""
+    so_far = True
+    for number, alternative in enumerate(filter(None, text.split(" ")), 1):
+        words = [word for word in alternative.split(",") if word]
+        if not words:
+            break  # commas alone end the reading: what was said so far is the answer
+        answers = [_term(word, facts, f"alternative {number}") for word in words]
+        ends = [n for n, answer in enumerate(answers) if answer is False or isinstance(answer, FormatError)]
+        reached = answers[: ends[0] + 1] if ends else answers
+        if reached[-1] is not False:
+            yield reached[-1] or True
+        if all(reached):
+            return
+        so_far = False
+    yield so_far
+
+
+def version_key(text: str) -> tuple[int, ...]:
+    """Return a dotted version for comparison; trailing zeros do not count."""
+    numbers = [int(part) for part in text.split(".") if part]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _term(word: str, facts: Mapping[str, str], place: str) -> Union[bool, FormatError, None]:
+    """Return what one comparison says; the error if it is none."""
+    match = _TERM.fullmatch(word)
+    if match is None:
+        return _malformed(f"`{word[:60]}` is not a comparison", place)
+    name, operator, value = match[1].lower(), match[2], match[3]
+    if name not in PROPERTIES:
+        return _malformed(f"nobody knows a property `{match[1][:60]}`, but {', '.join(PROPERTIES)}", place)
+    actual = facts.get(name)
+    if name == "brand":
+        if operator not in ("=", "!", "!="):
+            return _malformed(f"brand cannot be compared by `{operator}`", place)
+        return None if actual is None else (actual.lower() == value.lower()) == (operator == "=")
+    if not _VERSION.fullmatch(value):
+        return _malformed(f"`{value[:60]}` is not a version", place)
+    if actual is None or not _VERSION.fullmatch(actual):
+        return None
+    ours, theirs = version_key(actual), version_key(value)
+    order = "<" if ours < theirs else ">" if ours > theirs else "="
+    return order != "=" if operator.startswith("!") else order in operator
+
+
+def _malformed(why: str, place: str) -> FormatError:
+    return FormatError("bad-require", "malformed NVIDIA_REQUIRE_* expression", place=place, why=why)

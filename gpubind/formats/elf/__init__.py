@@ -1,0 +1,1 @@
+"""ELF files and the cache of ld.so."""

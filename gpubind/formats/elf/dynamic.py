@@ -1,0 +1,298 @@
+"""The dynamic facts of an ELF file, read from where ld.so reads them: the program headers, and what they lead to.
+
+Section headers are for link editors and debuggers: a file may lack them, and ld.so loads it all the same.
+Source: gABI chapter 5, LSB "Symbol Versioning", glibc `elf/rtld.c`, `elf/dl-load.c`, `elf/dl-version.c`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import BinaryIO, Literal, NamedTuple, Optional
+
+from gpubind.errors import FormatError
+from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, VersionNeed, parse_ident
+from gpubind.model import CudaNote
+from gpubind.model.arch import architecture
+
+SEGMENTS_LIMIT = 4096
+NEEDED_LIMIT = 4096
+TAGS_LIMIT = NEEDED_LIMIT + 1024  # beside these, about 40
+TAGS_AT_ONCE = 64
+VERSIONS_LIMIT = 4096
+STRING_LIMIT = 4096
+SEARCH_PATH_LIMIT = 1 << 16  # that of TensorFlow 2.21 has 20,000 characters
+STRING_STEP = 128
+NOTE_LIMIT = NAMES_LIMIT = 1 << 16
+OFFSET_LIMIT = 1 << 62
+PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_GNU_STACK = 1, 2, 3, 0x6474E551
+PF_X = 1
+DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
+DT_FLAGS_1, DT_VERDEF, DT_VERNEED = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFE
+DF_1_NODEFLIB, DF_1_PIE = 0x800, 0x08000000
+VER_FLG_WEAK = 2
+SHT_NOTE = 7
+CUDA_NOTE = b".note.cuda.fwd_compatibility\0"
+
+
+class _Forms(NamedTuple):
+    """The structures of a class of ELF files, and which words of a program header make a `_Segment`."""
+
+    header: str
+    program: str
+    section: str
+    dynamic: str
+    segment: tuple[int, ...]
+
+
+_FORMS = {
+    32: _Forms("HHIIIIIHHHHHH", "IIIIIIII", "IIIIIIIIII", "II", (0, 1, 2, 4, 6)),
+    64: _Forms("HHIQQQIHHHHHH", "IIQQQQQQ", "IIQQQQIIQQ", "QQ", (0, 2, 3, 5, 1)),
+}
+
+
+class _Segment(NamedTuple):
+    kind: int
+    offset: int
+    address: int
+    size: int
+    """In the file: what memory has beyond it is zeros."""
+    flags: int
+
+
+def parse_elf(stream: BinaryIO) -> ElfFacts:
+    """Return the dynamic facts of the ELF file in *stream* (binary, seekable; read only where they are).
+
+    Errors: `FormatError` (code `bad-elf`), for a file that is no ELF object and for any damage that matters here.
+    """
+    ident = parse_ident(stream.read(HEAD_SIZE) or b"")  # None: no bytes for now
+    if isinstance(ident, NotElf):
+        raise FormatError("bad-elf", "not an ELF file", place="byte 0", why=ident.detail)
+    file = _ElfFile(stream, ident)
+    dynamic = _read_dynamic(file)
+    needs, definitions = _version_needs(file, dynamic), _version_definitions(file, dynamic)
+    soname = dynamic.text(DT_SONAME)
+    stacks = [segment for segment in file.segments if segment.kind == PT_GNU_STACK]
+    return ElfFacts(
+        ident=ident,
+        soname=soname,
+        needed=tuple(map(dynamic.string, dynamic.needed)),
+        rpath=dynamic.text(DT_RPATH),
+        runpath=dynamic.text(DT_RUNPATH),
+        interpreter=_read_interpreter(file),
+        version_needs=tuple(
+            VersionNeed(dynamic.string(library), tuple(map(dynamic.string, names))) for library, names in needs
+        ),
+        version_definitions=tuple(map(dynamic.string, definitions)),
+        cuda_note=_read_cuda_note(file) if soname is not None and soname.startswith("libcuda.so") else None,
+        # Where a file does not say, what is usual for the machine. Of several words the last counts.
+        executable_stack=bool(stacks[-1].flags & PF_X) if stacks else architecture(ident.arch).executable_stack,
+        no_default_directories=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_NODEFLIB),
+        pie=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_PIE),
+    )
+
+
+class _ElfFile:
+    """An ELF file, read at offsets, and at addresses as they are once ld.so has loaded it."""
+
+    def __init__(self, stream: BinaryIO, ident: ElfIdent) -> None:
+        self._stream = stream
+        self.order = "<" if ident.order == "little" else ">"
+        self.ident = ident
+        self.forms = _FORMS[ident.bits]
+        form = struct.Struct(self.order + self.forms.header)
+        words = form.unpack(self.read(16, form.size, "ELF header"))
+        programs, self.section_at = words[4:6]
+        program_size, program_count, self.section_size, self.section_count, self.section_names = words[8:]
+        self.segments = self._read_segments(programs, program_size, program_count)
+        # Where two are loaded over each other, the last one shows.
+        self._loaded = [segment for segment in reversed(self.segments) if segment.kind == PT_LOAD]
+        self._need_whole_segments()
+
+    def _read_segments(self, at: int, size: int, count: int) -> tuple[_Segment, ...]:
+        form = struct.Struct(self.order + self.forms.program)
+        if count > SEGMENTS_LIMIT:
+            raise _damaged("program headers", f"over {SEGMENTS_LIMIT} program headers")
+        if count and size != form.size:
+            raise _damaged("program headers", f"program headers of {size} bytes")
+        table = form.iter_unpack(self.read(at, count * size, "program headers"))
+        segments = tuple(_Segment._make([words[n] for n in self.forms.segment]) for words in table)
+        if sum(segment.kind == PT_DYNAMIC for segment in segments) > 1:
+            raise _damaged("program headers", "two dynamic segments")
+        return segments
+
+    def _need_whole_segments(self) -> None:
+        """Raise `FormatError` where the file is cut off: ld.so maps such a file, and its first use is a SIGBUS."""
+        size = self._stream.seek(0, 2)  # to the end; 0 for a stream that does not know its size
+        end = max((segment.offset + segment.size for segment in self._loaded), default=0)
+        if 0 < size < end:
+            raise _damaged("segments", f"the file is truncated: it has {size} bytes, and its segments {end}")
+
+    def read(self, offset: int, size: int, what: str) -> bytes:
+        """Return the *size* bytes at *offset*."""
+        if not size:
+            return b""
+        if offset < OFFSET_LIMIT:
+            self._stream.seek(offset)
+            data = self._stream.read(size) or b""  # None: no bytes for now, and not the end
+            if len(data) == size:
+                return data
+        raise _damaged(what, f"the file ends before its {what}")
+
+    def load(self, address: int, size: int, what: str) -> bytes:
+        """Return the *size* bytes at *address*; fewer where their segment ends."""
+        for segment in self._loaded:
+            if segment.address <= address < segment.address + segment.size:
+                beyond = address - segment.address
+                return self.read(segment.offset + beyond, min(size, segment.size - beyond), what)
+        raise _damaged(what, f"no segment has {address:#x}, where its {what} should be")
+
+    def unpack(self, form: str, address: int, what: str) -> tuple[int, ...]:
+        """Return the words at *address*."""
+        form = self.order + form
+        data = self.load(address, struct.calcsize(form), what)
+        if len(data) < struct.calcsize(form):
+            raise _damaged(what, f"its segment ends within its {what}")
+        return struct.unpack(form, data)
+
+
+class _Dynamic:
+    """What of the dynamic section counts here. A string is a place in the string table."""
+
+    def __init__(self, file: _ElfFile) -> None:
+        self._file = file
+        self.needed: list[int] = []
+        self.last: dict[int, int] = {}
+        """Of each tag the last value: that which ld.so keeps."""
+
+    def string(self, at: int, limit: int = STRING_LIMIT) -> str:
+        """Return the string at place *at*, of no more than *limit* characters."""
+        table = self.last.get(DT_STRTAB)
+        if table is None:
+            raise _damaged("string table", "the file has no string table")
+        data = self._file.load(table + at, STRING_STEP, "string table")
+        if b"\0" not in data:
+            data = self._file.load(table + at, limit + 1, "string table")
+        text, end, _ = data.partition(b"\0")
+        if not end:
+            raise _damaged("string table", f"a string of {len(data)} characters or more")
+        return text.decode("utf-8", "surrogateescape")
+
+    def text(self, tag: int) -> Optional[str]:
+        """Return the string that *tag* names; None where there is no such tag."""
+        limit = SEARCH_PATH_LIMIT if tag in (DT_RPATH, DT_RUNPATH) else STRING_LIMIT
+        return None if tag not in self.last else self.string(self.last[tag], limit)
+
+
+def _read_dynamic(file: _ElfFile) -> _Dynamic:
+    found = _Dynamic(file)
+    segment = next((s for s in file.segments if s.kind == PT_DYNAMIC and s.size), None)  # empty in a file of symbols
+    if segment is None:
+        return found
+    form = struct.Struct(file.order + file.forms.dynamic)
+    step = TAGS_AT_ONCE * form.size
+    for at in range(0, TAGS_LIMIT * form.size, step):
+        data = file.load(segment.address + at, step, "dynamic section")
+        for tag, value in form.iter_unpack(data[: len(data) // form.size * form.size]):
+            if tag == DT_NULL:
+                return found
+            if tag != DT_NEEDED:
+                found.last[tag] = value
+            elif len(found.needed) == NEEDED_LIMIT:
+                raise _damaged("dynamic section", f"over {NEEDED_LIMIT} DT_NEEDED entries")
+            else:
+                found.needed.append(value)
+    raise _damaged("dynamic tags", f"over {TAGS_LIMIT} dynamic tags")
+
+
+def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[int]]]:
+    """Of each library its name, and the versions that are wanted of it."""
+    needs: list[tuple[int, list[int]]] = []
+    at, left = dynamic.last.get(DT_VERNEED), VERSIONS_LIMIT
+    while at is not None:
+        _, _, library, first, following = file.unpack("HHIII", at, "version needs")
+        names: list[int] = []
+        aux: Optional[int] = at + first
+        while aux is not None:
+            left -= 1
+            if left < 0:
+                raise _damaged("version needs", f"over {VERSIONS_LIMIT} version needs")
+            _, flags, _, name, step = file.unpack("IHHII", aux, "version needs")
+            if not flags & VER_FLG_WEAK:  # a weak one is only warned about
+                names.append(name)
+            aux = aux + step if step else None
+        needs.append((library, names))
+        at = at + following if following else None
+    return needs
+
+
+def _version_definitions(file: _ElfFile, dynamic: _Dynamic) -> list[int]:
+    """Return the versions that a file defines, without those from which they inherit."""
+    definitions: list[int] = []
+    at = dynamic.last.get(DT_VERDEF)
+    while at is not None:
+        if len(definitions) == VERSIONS_LIMIT:
+            raise _damaged("version definitions", f"over {VERSIONS_LIMIT} version definitions")
+        *_, first, following = file.unpack("HHHHIII", at, "version definitions")
+        definitions.append(file.unpack("II", at + first, "version definitions")[0])
+        at = at + following if following else None
+    return definitions
+
+
+def _read_interpreter(file: _ElfFile) -> Optional[str]:
+    """Return the program that the kernel starts in this one's place: of several the first."""
+    segment = next((s for s in file.segments if s.kind == PT_INTERP), None)
+    if segment is None:
+        return None
+    text, end, _ = file.read(segment.offset, min(segment.size, STRING_LIMIT), "interpreter").partition(b"\0")
+    if not end:
+        raise _damaged("interpreter", "its name has no end")
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _read_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
+    """What libcuda says of itself, in a section that no segment names; None where the sections cannot be read."""
+    try:
+        return _find_cuda_note(file)
+    except FormatError:
+        return None  # ld.so would not see it
+
+
+def _find_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
+    form = struct.Struct(file.order + file.forms.section)
+    if file.section_size != form.size or file.section_names >= file.section_count:
+        return None
+    table = file.read(file.section_at, file.section_count * form.size, "section headers")
+    sections = list(form.iter_unpack(table))
+    at, size = sections[file.section_names][4:6]
+    names = file.read(at, min(size, NAMES_LIMIT), "names of sections")
+    for name, kind, _, _, offset, size, *_ in reversed(sections):
+        if kind == SHT_NOTE and size <= NOTE_LIMIT and names.startswith(CUDA_NOTE, name):
+            return parse_cuda_note(file.read(offset, size, "note"), file.ident.order)
+    return None
+
+
+def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[CudaNote]:
+    """The CUDA forward compatibility note in the bytes of its section; None if it is none, or not as it should be.
+
+    A description is taken as far as the section goes: that of CUDA's libcuda for Orin claims more than there is.
+    Sources: CUDA Compatibility guide; owner `NVIDIA Corporation`, description JSON with `CUDA version` and `driver`;
+    nvidia-container-toolkit `cuda-elf-header.go`.
+    """
+    import json
+
+    name_size, size = (int.from_bytes(data[at : at + 4], order) for at in (0, 4))
+    start = 12 + (name_size + 3) // 4 * 4
+    if data[12 : 12 + name_size].rstrip(b"\0") != b"NVIDIA Corporation":
+        return None
+    try:
+        said = json.loads(data[start : start + size].rstrip(b"\0"))
+        cuda = str(said["CUDA version"])
+        drivers = tuple(sorted({int(driver) for driver in said.get("driver", ())}))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return CudaNote(cuda, drivers) if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", cuda) else None
+
+
+def _damaged(place: str, why: str) -> FormatError:
+    return FormatError("bad-elf", "damaged ELF file", place=place, why=why)

@@ -1,0 +1,59 @@
+"""The symbols by which the parts of one glibc know each other: those of version GLIBC_PRIVATE in an ELF file.
+
+Source: gABI chapter 4 (symbol table), LSB "Symbol Versioning" (.gnu.version and what its numbers mean).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+PRIVATE = b"GLIBC_PRIVATE"
+SYMBOLS_LIMIT, VERSIONS_LIMIT = 65536, 4096
+_HIDDEN = 0x8000
+
+
+class PrivateSymbols(NamedTuple):
+    """What a file gives to others of its glibc, and what it wants of them."""
+
+    defined: frozenset[str] = frozenset()
+    wanted: frozenset[str] = frozenset()
+
+
+def private_symbols(data: bytes) -> PrivateSymbols:
+    """Return the private symbols of the ELF file *data*; none if it has none, or is damaged. Never raises."""
+    if PRIVATE not in data:
+        return PrivateSymbols()
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        return _read(ELFFile(io.BytesIO(data)))
+    except Exception:  # noqa: BLE001 - pyelftools fails in many ways on damage
+        return PrivateSymbols()
+
+
+def _read(elf: Any) -> PrivateSymbols:
+    numbers = {number for number, name in _versions(elf) if name == PRIVATE.decode()}
+    versions, symbols = elf.get_section_by_name(".gnu.version"), elf.get_section_by_name(".dynsym")
+    defined: set[str] = set()
+    wanted: set[str] = set()
+    for at, version in enumerate(islice(versions.iter_symbols(), SYMBOLS_LIMIT)):
+        number = version.entry["ndx"]
+        if isinstance(number, int) and number & ~_HIDDEN in numbers:
+            symbol = symbols.get_symbol(at)
+            (wanted if symbol.entry["st_shndx"] == "SHN_UNDEF" else defined).add(symbol.name)
+    return PrivateSymbols(frozenset(defined), frozenset(wanted))
+
+
+def _versions(elf: Any) -> Iterator[tuple[int, str]]:
+    """Yield the number and the name of each version that the file defines, or wants of others."""
+    defines, wants = elf.get_section_by_name(".gnu.version_d"), elf.get_section_by_name(".gnu.version_r")
+    if defines is not None:
+        for definition, names in islice(defines.iter_versions(), VERSIONS_LIMIT):
+            yield definition["vd_ndx"], next(names).name
+    if wants is not None:
+        for _, several in islice(wants.iter_versions(), VERSIONS_LIMIT):
+            for version in islice(several, VERSIONS_LIMIT):
+                yield version["vna_other"], version.name

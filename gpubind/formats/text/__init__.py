@@ -1,0 +1,1 @@
+"""JSON, YAML, shell and other text."""

@@ -1,0 +1,63 @@
+"""What libraries and programs need (DT_NEEDED): claims by those that need it, on the files that the loader opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Optional
+
+from gpubind.inventory.amd.rocm import Rocm
+from gpubind.inventory.claims import Claim
+from gpubind.inventory.search import Search
+from gpubind.loader.closure import Dependency, host_closure
+from gpubind.model import CAPABILITIES, Capability, Decision, Found, HostFile, Missing, Request, RootedPath
+from gpubind.model.layouts import ROCM_LIBRARIES
+
+
+def closure_files(
+    search: Search, request: Request, files: Iterable[HostFile], rocm: Rocm
+) -> tuple[tuple[HostFile, ...], list[Decision]]:
+    """Return what *files* need beside themselves; a name that one of them has is not looked for again."""
+    loaded = [file for file in files if file.kind in ("library", "binary") and file.family is None]
+    names = {name for file in loaded for name in file.names if file.kind == "library"}
+    first = rocm.directories(*ROCM_LIBRARIES)
+    capabilities = {file.path: file.capability for file in loaded}
+    decisions: list[Decision] = []
+    more: dict[str, HostFile] = {}
+    for needed in host_closure(search.tree, search.arch, capabilities, first):
+        if needed.name in names:
+            continue
+        at = f"needed by {needed.wanted_by.rpartition('/')[2]}"
+        claim = Claim("library-name", needed.name, "closure", at, "amd", userspace=True)
+        found = needed.path and search.tree.find(needed.path)
+        if not isinstance(found, Found):
+            detail = "this host has no such library; the image may have one"
+            decisions.append(claim.decision(verdict="absent", rule="no-match", detail=detail))
+        elif search.other_release(found.path):
+            detail = "of another ROCm than the one that serves"
+            decisions.append(claim.decision(verdict="rejected", rule="other-rocm", path=found.path, detail=detail))
+        elif found.path in more:  # one file under two names
+            before = more[found.path]
+            more[found.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
+        else:
+            made = claim.file(
+                search.tree,
+                found,
+                kind="library",
+                found_by=needed.found_by,
+                capability=_capability(needed, capabilities, request),
+            )
+            elf = search.tree.elf(found.path)
+            soname = needed.name if isinstance(elf, Missing) or elf.soname is None else elf.soname
+            more[found.path] = made._replace(names=(needed.name,), arch=search.arch, soname=soname)
+    return tuple(more.values()), decisions
+
+
+def _capability(
+    needed: Dependency, capabilities: Mapping[RootedPath, Optional[Capability]], request: Request
+) -> Optional[Capability]:
+    """Return the capability that a dependency goes with: one of its consumers' that was asked for, if there is one."""
+    consumers = [capabilities[root] for root in needed.needed_by]
+    if None in consumers:
+        return None
+    ordered = [capability for capability in CAPABILITIES if capability in consumers]
+    return next((capability for capability in ordered if capability in request.capabilities), ordered[0])

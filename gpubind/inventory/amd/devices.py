@@ -1,0 +1,125 @@
+"""AMD's GPUs and device nodes, from the KFD topology, /sys/class/drm and /dev.
+
+Source: ROCr `core/driver/kfd`, libhsakmt `topology.c`: GPUs in the order of their topology nodes, each opened by
+/dev/dri/renderD<drm_render_minor>, all through the one /dev/kfd.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Optional
+
+from gpubind.errors import FormatError
+from gpubind.formats.driver.kfd import gfx_of, parse_properties, pci_of, uuid_of
+from gpubind.host import Host
+from gpubind.inventory.nodes import (
+    DRM,
+    PCI_DEVICES,
+    Devices,
+    WantedNode,
+    drm_nodes,
+    natural,
+    pci_displays,
+    read_nodes,
+    render_node,
+)
+from gpubind.model import Gpu, Missing, RootedPath
+
+TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
+KFD = "/dev/kfd"
+MODULE = "/sys/module/amdgpu"
+PCI_VENDOR = "0x1002"
+DISPLAY_CLASSES = ("0x03", "0x12")
+"""Display controllers, and processing accelerators: the MI300 family calls itself so."""
+
+
+class KfdNode(NamedTuple):
+    """One GPU of the topology."""
+
+    number: int
+    properties: dict[str, int]
+    name: Optional[str]
+
+
+class Topology(NamedTuple):
+    """The GPUs that KFD shows to this process, and what it keeps from it."""
+
+    gpus: tuple[KfdNode, ...]
+    hidden: tuple[str, ...]
+    """Why a node could not be read: a cgroup, or a damaged text."""
+
+
+def read_devices(host: Host) -> Devices:
+    """/dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU."""
+    gpus = tuple(_gpus(host, read_topology(host)))
+    return read_nodes(host, "amd", gpus, _wanted(host, gpus))
+
+
+def read_topology(host: Host) -> Topology:
+    """Return the GPUs of the KFD topology, by node number; a node with gpu_id 0 is a CPU."""
+    gpus: list[KfdNode] = []
+    hidden: list[str] = []
+    for name in sorted(host.dev.names(TOPOLOGY), key=natural):
+        base = f"{TOPOLOGY}/{name}"
+        gpu_id = host.dev.read_text(f"{base}/gpu_id")
+        if not re.fullmatch(r"[0-9]{1,6}", name) or (isinstance(gpu_id, str) and gpu_id.strip() == "0"):
+            continue
+        text = gpu_id if isinstance(gpu_id, Missing) else host.dev.read_text(f"{base}/properties")
+        if isinstance(text, Missing):
+            hidden.append(f"{base}: {text}")
+            continue
+        try:
+            gpus.append(KfdNode(int(name), parse_properties(text), host.dev.text(f"{base}/name") or None))
+        except FormatError as error:
+            hidden.append(f"{base}/properties: {error.place}: {error.why}")
+    return Topology(tuple(gpus), tuple(hidden))
+
+
+def has_kernel_side(host: Host) -> bool:
+    """Return whether the kernel has AMD's driver."""
+    return host.dev.has(MODULE)
+
+
+def pci_gpus(host: Host) -> tuple[str, ...]:
+    """Return the PCI addresses of AMD's GPUs, driver or not, in order."""
+    displays = pci_displays(host, PCI_VENDOR, DISPLAY_CLASSES)
+    # Without this directory no driver has it.
+    return tuple(address for address in displays if host.dev.has(f"{PCI_DEVICES}/{address}/drm"))
+
+
+def _gpus(host: Host, topology: Topology) -> Iterator[Gpu]:
+    """The index is ROCr's: it counts the GPUs of the topology. Without one, by PCI address."""
+    for index, node in enumerate(topology.gpus):
+        minor = node.properties.get("drm_render_minor") or None
+        render = RootedPath(f"/dev/dri/renderD{minor}") if minor else None
+        gfx = gfx_of(node.properties)
+        model = f"{node.name} ({gfx})" if node.name and gfx else node.name or gfx
+        yield Gpu("amd", index, uuid_of(node.properties), pci_of(node.properties), minor, model, render, True)
+    if topology.gpus or topology.hidden:
+        return
+    for index, address in enumerate(pci_gpus(host)):
+        render = render_node(host, address)
+        minor = int(render.rpartition("renderD")[2]) if render else None
+        yield Gpu("amd", index, None, address, minor, None, render, True)
+
+
+def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterable[WantedNode]:
+    """The nodes that are there, each once; one that is missing is a rule's business."""
+    wanted = {KFD: WantedNode(KFD, ("kfd",), None, None)}
+    for gpu in gpus:
+        for path in gpu_nodes(host, gpu):
+            wanted.setdefault(path, WantedNode(path, DRM, None, gpu.index))
+    return [node for path, node in wanted.items() if not isinstance(host.dev.lstat(path), Missing)]
+
+
+def gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:
+    """The render node and the card node of *gpu*. Neither has a number that could be guessed from the other: a BMC's
+    display counts as a card, and a partition of a GPU has a card of its own.
+    """
+    if gpu.render is None:
+        return drm_nodes(host, gpu.pci)
+    names = host.dev.list(f"/sys/class/drm/{gpu.render.rpartition('/')[2]}/device/drm")
+    if isinstance(names, Missing):
+        return (gpu.render, *(path for path in drm_nodes(host, gpu.pci) if "/card" in path))
+    return (gpu.render, *(f"/dev/dri/{name}" for name in names if re.fullmatch(r"card[0-9]+", name)))

@@ -1,0 +1,136 @@
+"""AMD's inventory of a host: what a ROCm program links or opens, all that those libraries need, devices and data.
+
+The list claims the roots: what programs link, and what is opened by name at run time. The rest follows from DT_NEEDED,
+as the host's loader resolves it. ROCm is not tied to one kernel driver: no version has to match.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+from gpubind.errors import NothingToBindError
+from gpubind.formats.elf.ldcache import LdCache
+from gpubind.host import Host, ListFile
+from gpubind.host.base import ROCM_PATH
+from gpubind.inventory import liblist
+from gpubind.inventory.amd.closure import closure_files
+from gpubind.inventory.amd.devices import KFD, MODULE, TOPOLOGY, has_kernel_side, read_devices
+from gpubind.inventory.amd.rocm import Rocm, choose_rocm, release_of
+from gpubind.inventory.locate import locate
+from gpubind.inventory.nodes import Devices, driver_kind
+from gpubind.inventory.search import Search, existing_directories, read_cache
+from gpubind.model import Decision, Driver, Finding, Inventory, Request, RootedPath, SourceUsed
+from gpubind.model.arch import architecture
+from gpubind.model.findings import finding
+from gpubind.model.layouts import BINARY_DIRECTORIES, ROCM_LIBRARIES, amdgpu_directories, library_directories
+
+LIST_NAME = "rocmliblist.conf"
+OWN = re.compile(r"lib(amd|hsa|roc|hip)")
+"""Names of ROCm's own libraries: libdrm and libnuma alone are no ROCm."""
+
+
+def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
+    """Everything of ROCm on *host* that *request* may want, and AMD's devices.
+
+    *listfile* overrides the list file in force. Errors: `NothingToBindError` when there is neither a ROCm library nor a
+    device; `FormatError` for a malformed list file.
+    """
+    listfile = listfile or host.liblist(LIST_NAME)
+    lists = liblist.read_lists(listfile, LIST_NAME)
+    cache, findings, decisions = read_cache(host.driver, "amd")
+    rocm = choose_rocm(host, cache)
+    search = _search(host, request, cache, rocm)
+    claims = liblist.claims(lists.in_force, "liblist", "amd", userspace=True)
+    if not listfile.shipped:
+        claims += liblist.claims(lists.shipped, "completion", "amd", outside=True, userspace=True)
+    located = locate(search, lists.shipped, claims)
+    devices = read_devices(host)
+    # What a list that is the law names is wanted, whatever it is called.
+    own = [file for file in located.libraries if not listfile.shipped or any(map(OWN.match, file.names))]
+    if not own and not devices.nodes:
+        raise _nothing_to_bind(search)
+    decisions += [*located.decisions, *devices.decisions]
+    files = (*located.libraries, *located.files)
+    if own:
+        needed, needed_decisions = closure_files(search, request, files, rocm)
+        files, decisions = (*files, *needed), [*decisions, *needed_decisions]
+    else:
+        why = "this host has no ROCm that would need it"
+        others = [file for file in files if file.kind != "file"]
+        decisions += [file.decision(file.name, "left-out", "no-rocm", "search", detail=why) for file in others]
+        files = tuple(file for file in files if file.kind == "file")
+    decisions += [_other_rocm(rocm, other) for other in rocm.others]
+    findings += [*_driver_findings(host, devices), *devices.findings]
+    if rocm.refused is not None:
+        findings.append(_rocm_path(host, rocm))
+    return Inventory(
+        driver=Driver(
+            vendor="amd",
+            version=release_of(host.driver, rocm),
+            version_assumed=False,
+            kernel_version=_kernel(host),
+            kind=driver_kind(host),
+            cuda_max=None,
+            root=host.driver.root,
+        ),
+        source=SourceUsed("liblist", listfile.label),
+        searched=search.searched,
+        files=files,
+        devices=devices.nodes,
+        gpus=devices.gpus,
+        decisions=tuple(decisions),
+        findings=tuple(findings),
+    )
+
+
+def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
+    """The search in which the ROCm that serves comes first, and other releases do not count."""
+    arch = architecture(host.uname.machine).name
+    own = rocm.directories(*ROCM_LIBRARIES)
+    places = (*own, *amdgpu_directories(arch), *library_directories(arch), *request.library_path)
+    return Search(
+        host,
+        cache,
+        existing_directories(host.driver, places, below=("",)),
+        first=existing_directories(host.driver, own, below=("",)),
+        others=rocm.others,
+        programs=(*rocm.directories("bin"), *BINARY_DIRECTORIES),
+    )
+
+
+def _other_rocm(rocm: Rocm, other: RootedPath) -> Decision:
+    detail = f"{rocm.prefix or 'what the ld cache has'} serves ({rocm.why}); name another with {ROCM_PATH}"
+    return Decision(
+        vendor="amd", subject=other, verdict="left-out", rule="other-rocm", step="search", path=other, detail=detail
+    )
+
+
+def _kernel(host: Host) -> Optional[str]:
+    """The version of amdgpu, of which KFD is a part: AMD's own package says one, the kernel's is the kernel's."""
+    version = host.dev.text(f"{MODULE}/version") or ""
+    if re.fullmatch(r"[\w.+-]{1,64}", version):
+        return version
+    return f"Linux {host.uname.release}" if has_kernel_side(host) else None
+
+
+def _driver_findings(host: Host, devices: Devices) -> list[Finding]:
+    if has_kernel_side(host) or devices.gpus:
+        return []
+    return [finding("driver-not-loaded", case="amd", subject="amdgpu", where=f"{MODULE}, {TOPOLOGY}")]
+
+
+def _rocm_path(host: Host, rocm: Rocm) -> Finding:
+    where = f"the environment: {ROCM_PATH}={host.variable(ROCM_PATH)}"
+    serves = rocm.prefix or "the distribution's, if there is one"
+    return finding("rocm-path", subject=ROCM_PATH, where=where, serves=serves, why=rocm.refused)
+
+
+def _nothing_to_bind(search: Search) -> NothingToBindError:
+    return NothingToBindError(
+        "nothing-to-bind",
+        "no ROCm library and no AMD device on this host",
+        where=", ".join((*search.places, KFD, TOPOLOGY)),
+        why="no file matches, and amdgpu is not loaded",
+        hint="with AMD's GPUs: load amdgpu, or name ROCm's place with ROCM_PATH or --root",
+    )

@@ -1,0 +1,219 @@
+"""The CDI specs of a host: which devices there are, by the CDI project's rules, and which of them are meant.
+
+Rules (`pkg/cdi/spec-dirs.go`, `pkg/cdi/cache.go`): files called `*.json` and `*.yaml` in the directories themselves,
+directories in rising priority. A device in two files of one directory is a conflict, and cannot be used any more, not
+even if a directory of higher priority has it, too. A file that cannot be read or is malformed counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple, Optional, Union
+
+from gpubind.errors import FormatError, UsageError
+from gpubind.files import Tree
+from gpubind.formats.driver.cdi import SIZE_LIMIT, CdiDevice, CdiEdits, CdiName, CdiSpec, parse_cdi, parse_cdi_name
+from gpubind.host import Host
+from gpubind.model import Finding, Missing, PassedOver, Request, Severity, Stat
+from gpubind.model.findings import finding
+
+SOURCE = "cdi"
+DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
+NVIDIA = "nvidia.com/gpu"
+ALL = "all"
+SPECS_LIMIT = 4 << 20
+"""Bytes of all specs together; a host's have a few hundred kilobytes."""
+CONFLICTS_TOLD = 100
+
+
+class LoadedSpec(NamedTuple):
+    """A spec and its file."""
+
+    path: str
+    spec: CdiSpec
+
+
+class Registry(NamedTuple):
+    """The specs of a host."""
+
+    directories: tuple[str, ...]
+    specs: tuple[LoadedSpec, ...]
+    devices: dict[str, tuple[LoadedSpec, CdiDevice]]
+    """What can be used, by qualified name."""
+    conflicts: dict[str, tuple[str, str]]
+    """What cannot, and two files that have it."""
+    broken: dict[str, str]
+    """Files and directories that count for nothing, and why."""
+
+
+class Applied(NamedTuple):
+    """Edits that a choice of devices brings, and where they stand."""
+
+    at: str
+    """`/etc/cdi/nvidia.yaml: containerEdits`."""
+    edits: CdiEdits
+
+
+class CdiChoice(NamedTuple):
+    """The devices that are meant."""
+
+    registry: Registry
+    names: tuple[CdiName, ...]
+    driver_names: tuple[CdiName, ...]
+    """Those of them that bring NVIDIA's driver."""
+    driver: tuple[Applied, ...]
+    """The edits of those."""
+    others: tuple[Applied, ...]
+    """Edits that bring something else."""
+    whole: bool
+    """Whether the driver's devices are all that there are, as far as the specs know."""
+
+
+def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Registry:
+    """Return the specs below *directories* of the dev root, as the CDI project's cache has them."""
+    directories = tuple(directories) or DIRECTORIES
+    specs: list[LoadedSpec] = []
+    devices: dict[str, tuple[LoadedSpec, CdiDevice]] = {}
+    conflicts: dict[str, tuple[str, str]] = {}
+    broken: dict[str, str] = {}
+    left = SPECS_LIMIT
+    for directory in directories:
+        in_this: dict[str, str] = {}
+        for path, data in _read_directory(host.dev, directory):
+            left -= len(data) if isinstance(data, bytes) else 0
+            loaded = _loaded(path, data) if left >= 0 else f"all specs together have more than {SPECS_LIMIT} bytes"
+            if isinstance(loaded, str):
+                broken[path] = loaded
+                continue
+            specs.append(loaded)
+            for device in loaded.spec.devices:
+                name = str(CdiName(loaded.spec.kind, device.name))
+                if name in in_this:
+                    conflicts[name] = (in_this[name], path)
+                else:
+                    devices[name], in_this[name] = (loaded, device), path
+    usable = {name: known for name, known in devices.items() if name not in conflicts}
+    return Registry(directories, tuple(specs), usable, conflicts, broken)
+
+
+def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[bytes, str]]]:
+    """Yield the spec files in *directory*, each with its bytes, or with why it counts for nothing."""
+    names = tree.list(directory)
+    if isinstance(names, Missing):
+        if names.why not in ("absent", "unrecorded"):
+            yield directory, str(names)
+        return
+    for path in (f"{directory.rstrip('/')}/{name}" for name in names if name.endswith((".json", ".yaml"))):
+        here = tree.lstat(path)
+        if isinstance(here, Stat) and here.kind == "dir":
+            continue
+        data = tree.read(path, SIZE_LIMIT)
+        if not isinstance(data, Missing):
+            yield path, data
+        elif data.why != "unrecorded":
+            yield path, str(data)
+
+
+@lru_cache(maxsize=64)
+def _loaded(path: str, data: Union[bytes, str]) -> Union[LoadedSpec, str]:
+    """Return the spec of *data*, or why it counts for nothing. Each rule asks again, and parsing takes its time."""
+    try:
+        return data if isinstance(data, str) else LoadedSpec(path, parse_cdi(data))
+    except FormatError as error:
+        return f"{error.place}: {error.why}" if error.place else error.why
+
+
+def choose(host: Host, request: Request) -> Union[CdiChoice, PassedOver]:
+    """Return the devices that *request* means: those that it names, else every GPU of NVIDIA's.
+
+    Errors: `FormatError` (code `bad-cdi-name`), `UsageError` (code `unknown-cdi-device`) for a device that is named and
+    that no spec has. Without names: `PassedOver` (codes `absent`, `no-device`) if the specs have none of NVIDIA's.
+    """
+    registry = read_registry(host, request.cdi_directories)
+    names = tuple(parse_cdi_name(text) for text in request.cdi_devices)
+    for name in names:
+        if str(name) not in registry.devices:
+            raise _unknown_device(registry, name)
+    if not names:
+        names = _every_gpu(registry)
+    if not names:
+        where = ", ".join(registry.directories)
+        if not registry.specs and not registry.broken:
+            return PassedOver(SOURCE, "absent", f"there is no CDI spec in {where}")
+        faults = [f"{path}: {why}" for path, why in registry.broken.items()]
+        faults += [f"{name} is in {a} and {b}" for name, (a, b) in registry.conflicts.items()]
+        why = f"no spec in {where} has a usable device of {NVIDIA}" + (f" ({'; '.join(faults)})" if faults else "")
+        return PassedOver(SOURCE, "no-device", why)
+    driver: list[Applied] = []
+    others: list[Applied] = []
+    driver_names: list[CdiName] = []
+    whole = not request.cdi_devices
+    for kind in dict.fromkeys(name.kind for name in names):
+        of_kind = [name for name in names if name.kind == kind]
+        applied = _applied(registry, of_kind)
+        if any(map(_brings_driver, applied)):
+            driver += applied
+            driver_names += of_kind
+            whole = whole or any(name.device == ALL for name in of_kind)
+        else:
+            others += applied
+    return CdiChoice(registry, names, tuple(driver_names), tuple(driver), tuple(others), whole)
+
+
+def in_driver_root(host: Host, path: str) -> Optional[str]:
+    """Host path *path* as the driver root has it; None if that is no tree of its own, or the path lies outside."""
+    is_apart = host.driver is not host.dev and host.driver.root != "/"
+    return host.driver.rooted(path) if is_apart else None
+
+
+def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[Finding]:
+    """Return the findings about files that count for nothing, and about conflicts; *used* is what a plan is made of."""
+    kinds = {name.kind for name in used}
+    findings = [finding("bad-cdi", subject=path, where=path, why=why) for path, why in registry.broken.items()]
+    for name, (first, second) in islice(registry.conflicts.items(), CONFLICTS_TOLD):
+        severity: Severity = "error" if name.partition("=")[0] in kinds else "warning"
+        findings.append(finding("cdi-conflict", severity=severity, subject=name, where=f"{first}, {second}"))
+    return findings
+
+
+def _every_gpu(registry: Registry) -> tuple[CdiName, ...]:
+    """`nvidia.com/gpu=all`, or every device of that kind."""
+    names = [parse_cdi_name(text) for text in registry.devices if text.startswith(f"{NVIDIA}=")]
+    everything = [name for name in names if name.device == ALL]
+    return tuple(everything or sorted(names))
+
+
+def _applied(registry: Registry, names: Iterable[CdiName]) -> list[Applied]:
+    """Return the edits of *names*, in the order in which a runtime applies them: each file's own once."""
+    applied: list[Applied] = []
+    files: list[str] = []
+    for name in dict.fromkeys(names):
+        loaded, device = registry.devices[str(name)]
+        if loaded.path not in files:
+            files.append(loaded.path)
+            applied.append(Applied(f"{loaded.path}: containerEdits", loaded.spec.edits))
+        applied.append(Applied(f"{loaded.path}: device {device.name}", device.edits))
+    return applied
+
+
+def _brings_driver(applied: Applied) -> bool:
+    return any("/libcuda.so" in mount.host_path for mount in applied.edits.mounts)
+
+
+def _unknown_device(registry: Registry, name: CdiName) -> UsageError:
+    text = str(name)
+    why: Optional[str] = None
+    if text in registry.conflicts:
+        why = "it is in both {} and {}, and so in neither".format(*registry.conflicts[text])
+    elif registry.broken:
+        why = "; ".join(f"{path}: {fault}" for path, fault in registry.broken.items())
+    known = [name for name in registry.devices if name.startswith(f"{text.partition('=')[0]}=")]
+    return UsageError(
+        "unknown-cdi-device",
+        f"no CDI spec has the device `{text}`",
+        where=", ".join(registry.directories),
+        why=why or ("" if registry.specs else "there is no spec in these directories"),
+        hint="known: " + ", ".join(known or sorted(registry.devices) or ["none"]),
+    )

@@ -1,0 +1,270 @@
+"""The libraries among what sources claim: which file each name is, and under which names a container needs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, Optional, Union
+
+from gpubind.formats.driver.liblist import VENDOR_NEUTRAL, library_stem
+from gpubind.formats.driver.names import ALIASES, driver_version_of
+from gpubind.inventory.claims import Claim
+from gpubind.inventory.liblist import NameTable, capability_of
+from gpubind.inventory.search import LD_CACHE, Accepted, Candidate, Refused, Search
+from gpubind.model import (
+    CAPABILITIES,
+    Capability,
+    Decision,
+    Family,
+    Found,
+    HostFile,
+    Missing,
+    RootedPath,
+    Step,
+    Verdict,
+)
+
+_MAJOR_ONLY = re.compile(r"\.so\.[0-9]+$")
+
+
+class ByName:
+    """The claims on libraries, found by the names that they mean. Of several that mean a name, the first counts."""
+
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        numbered = list(enumerate(claims))
+        self._versions = [item for item in numbered if item[1].kind == "version"]
+        self._by_stem: dict[str, list[tuple[int, Claim]]] = {}
+        for number, claim in numbered:
+            if claim.kind in ("library", "library-name"):
+                self._by_stem.setdefault(library_stem(claim.name), []).append((number, claim))
+
+    @property
+    def stems(self) -> frozenset[str]:
+        """The names up to `.so` of everything that is claimed."""
+        return frozenset(self._by_stem)
+
+    def claim_on(self, name: str) -> Optional[Claim]:
+        """Return the claim that means library *name* (`libcuda.so.1`)."""
+        meant = self._by_stem.get(library_stem(name), [])
+        if self._versions:
+            meant = sorted((*meant, *self._versions))
+        return next((claim for _, claim in meant if _means(claim, name)), None)
+
+
+def _means(claim: Claim, name: str) -> bool:
+    if claim.kind == "library":
+        return name.startswith(claim.name)
+    return claim.name == (name if claim.kind == "library-name" else driver_version_of(name))
+
+
+class Libraries(NamedTuple):
+    """The libraries, and what became of everything else that was looked at."""
+
+    files: tuple[HostFile, ...]
+    decisions: tuple[Decision, ...]
+    outside: tuple[str, ...]
+    """Names that the driver has and the list in force lacks."""
+
+
+class _Win(NamedTuple):
+    candidate: Candidate
+    accepted: Accepted
+    claim: Claim
+    capability: Optional[Capability]
+    family: Optional[Family]
+
+
+def find_libraries(
+    search: Search, table: NameTable, by_name: ByName, extra: Iterable[tuple[Candidate, Claim]]
+) -> Libraries:
+    """Return every library that the claims in *by_name* mean, each with the names it needs in a container.
+
+    *extra* are candidates whose path was given; they come first. Order: by path. At most one file per (name,
+    architecture).
+    """
+    choice = _Choice(search, table)
+    for candidate, claim in extra:
+        choice.consider(candidate, claim)
+    for candidate in search.candidates(by_name.stems):
+        meant = by_name.claim_on(candidate.name)
+        if meant is not None:
+            choice.consider(candidate, meant)
+    return Libraries(_group(search, choice.wins), tuple(choice.decisions.values()), tuple(sorted(choice.outside)))
+
+
+class _Choice:
+    """Which candidates win, and why the others do not; it grows by one candidate at a time."""
+
+    def __init__(self, search: Search, table: NameTable) -> None:
+        self.search = search
+        self.table = table
+        self.wins: dict[tuple[str, str], _Win] = {}
+        self.decisions: dict[tuple[str, ...], Decision] = {}
+        self.outside: set[str] = set()
+        self._decided: set[tuple[str, Optional[str]]] = set()
+
+    def consider(self, candidate: Candidate, claim: Claim) -> None:
+        """Take *candidate*, which *claim* means, or decide why not."""
+        judged = self.search.judge(candidate)
+        if isinstance(judged, Refused):
+            self._decide(candidate, claim, "rejected", judged.rule, judged.detail, judged.path)
+            return
+        real = judged.path
+        if judged.arch != self.search.arch and not self.search.compat32:
+            detail = f"{judged.arch}: not asked for"
+            self._decide(candidate, claim, "left-out", "compat32", detail, real, "capability")
+            return
+        section = claim.section or self.table.section(candidate.name, candidate.path)
+        is_neutral = section == VENDOR_NEUTRAL and judged.version is None
+        family = _family(self.search, candidate) if is_neutral else None
+        if family == "foreign":
+            detail = "not NVIDIA's: its name carries no driver version, and no libGLdispatch stands beside it"
+            self._decide(candidate, claim, "rejected", "not-nvidia", detail, real, "side")
+            return
+        first = self.wins.get((candidate.name, judged.arch))
+        if first is not None:
+            if first.accepted.path != real:
+                detail = f"{first.candidate.path} comes first ({first.candidate.found_by})"
+                self._decide(candidate, claim, "left-out", "shadowed", detail, real)
+            return
+        if claim.outside:
+            self.outside.add(candidate.name)
+            detail = "the driver has it, the list in force does not name it"
+            self._decide(candidate, claim, "left-out", "not-in-list", detail, real, "name")
+            return
+        capability = _capability(judged, section, family)
+        self.wins[candidate.name, judged.arch] = _Win(candidate, judged, claim, capability, family)
+
+    def _decide(
+        self,
+        candidate: Candidate,
+        claim: Claim,
+        verdict: Verdict,
+        rule: str,
+        detail: str,
+        real: Optional[str],
+        step: Step = "search",
+    ) -> None:
+        # A file under its own long name adds nothing once its soname has been decided.
+        told = real is not None and real.endswith("/" + candidate.name) and (rule, real) in self._decided
+        self._decided.add((rule, real))
+        if not told:
+            made = claim.decision(
+                subject=candidate.name,
+                verdict=verdict,
+                rule=rule,
+                step=step,
+                path=real or candidate.path,
+                found_by=candidate.found_by,
+                detail=detail,
+            )
+            self.decisions.setdefault((candidate.name, rule, real or candidate.path), made)
+
+
+def _capability(judged: Accepted, section: Optional[str], family: Optional[Family]) -> Optional[Capability]:
+    if family is not None:
+        return "graphics" if family == "glvnd" else "compute"
+    return capability_of(section, judged.version)
+
+
+def _family(search: Search, candidate: Candidate) -> Union[Family, Literal["foreign"]]:
+    """Return which vendor-neutral family a library belongs to; Mesa's from before glvnd belong to none."""
+    if candidate.name.startswith("libOpenCL.so"):
+        return "opencl"
+    directory = candidate.path.rpartition("/")[0]
+    beside = (f"{directory}/libGLdispatch.so.0", f"{directory}/libglvnd/libGLdispatch.so.0")
+    return "glvnd" if any(map(search.tree.has, beside)) else "foreign"
+
+
+def _group(search: Search, wins: dict[tuple[str, str], _Win]) -> tuple[HostFile, ...]:
+    groups: dict[tuple[str, str, Optional[Capability]], list[_Win]] = {}
+    for win in wins.values():
+        groups.setdefault((win.accepted.path, win.accepted.arch, win.capability), []).append(win)
+    return tuple(
+        _library(search, group) for _, group in sorted(groups.items(), key=lambda item: _group_order(*item[0]))
+    )
+
+
+def _group_order(path: str, arch: str, capability: Optional[Capability]) -> tuple[str, str, int]:
+    return path, arch, CAPABILITIES.index(capability) if capability else -1
+
+
+def _library(search: Search, group: list[_Win]) -> HostFile:
+    first = group[0]
+    real = first.accepted.path
+    own_name = real.rpartition("/")[2]
+    names = {win.candidate.name for win in group}
+    in_cache = {win.candidate.name for win in group if win.candidate.found_by == LD_CACHE}
+    soname = _soname(search, real, own_name, names, in_cache)
+    if soname:
+        names.add(soname)
+        # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 is there; a bind less is a mount less.
+        names -= {own_name} - {soname}
+    found = Found(real, first.accepted.stat)
+    made = first.claim.file(
+        search.tree, found, kind="library", found_by=first.candidate.found_by, capability=first.capability
+    )
+    return made._replace(
+        names=tuple(sorted(names)),
+        arch=first.accepted.arch,
+        soname=soname,
+        version=first.accepted.version,
+        family=first.family,
+        userspace=made.userspace and first.family is None,
+        compat32=first.accepted.arch != search.arch,
+    )
+
+
+def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in_cache: set[str]) -> Optional[str]:
+    """DT_SONAME, from the names where they tell it; the ELF file is only read where they do not."""
+    for told in (in_cache, names):
+        majors = sorted(name for name in told if _MAJOR_ONLY.search(name) and "libGLX_indirect" not in name)
+        if majors:
+            return majors[0]
+    if own_name in in_cache:
+        return own_name
+    if own_name not in names:
+        return None  # a second name only, such as GBM's backend
+    facts = search.tree.elf(real)
+    soname = None if isinstance(facts, Missing) else facts.soname
+    # A soname decides where the file lands: only one that belongs to the file's own name counts, so that nothing can
+    # claim to be the C library, or hold what no file name should.
+    if soname is None or ".so" not in own_name or not re.fullmatch(r"[\w.+-]+", soname, re.ASCII):
+        return own_name
+    return soname if soname.startswith(library_stem(own_name)) else own_name
+
+
+def unmatched(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
+    """Return an `absent` Decision for each of *claims* on a library that no name on this host matches."""
+    seen = {decision.subject for decision in found.decisions} | {name for file in found.files for name in file.names}
+    seen |= {file.path.rpartition("/")[2] for file in found.files}
+    by_stem: dict[str, list[str]] = {}
+    for name in seen:
+        if ".so" in name:
+            by_stem.setdefault(library_stem(name), []).append(name)
+    detail = "neither in the ld cache nor in a driver directory"
+    return [
+        claim.decision(verdict="absent", rule="no-match", detail=detail)
+        for claim in claims
+        if claim.kind in ("library", "library-name")
+        and not any(_means(claim, name) for name in by_stem.get(library_stem(claim.name), ()))
+    ]
+
+
+def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
+    """*files*, each with the names of `ALIASES` that are its; no other file keeps such a name."""
+    own = [file for file in files if file.vendor == "nvidia"]
+    owners = {(alias, f.arch): f.path for alias, target in ALIASES for f in own if target in f.names}
+    given = {(f.path, f.arch, name) for f in files for name in f.names}
+    result: list[HostFile] = []
+    for file in files:
+        names = set(file.names)
+        for alias, target in ALIASES:
+            owner = owners.get((alias, file.arch))
+            if owner and owner != file.path:
+                names.discard(alias)
+            elif owner and target in names and (owner, file.arch, alias) not in given:
+                names.add(alias)
+        if names:
+            result.append(file._replace(names=tuple(sorted(names))))
+    return tuple(result)

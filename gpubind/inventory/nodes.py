@@ -1,0 +1,211 @@
+"""Device nodes, of whatever vendor: their facts, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Optional, Union
+
+from gpubind.errors import FormatError
+from gpubind.formats.driver.procfs import MIG_MINORS, parse_devices, parse_groups, parse_mig_minors
+from gpubind.host import Host
+from gpubind.inventory.claims import Claim
+from gpubind.model import (
+    Capability,
+    ContainerPath,
+    Decision,
+    DeviceNode,
+    DriverKind,
+    Finding,
+    Gpu,
+    HostFile,
+    Missing,
+    RootedPath,
+    Severity,
+    Stat,
+    Vendor,
+)
+from gpubind.model.findings import finding
+
+DRM = ("drm",)
+PCI_DEVICES = "/sys/bus/pci/devices"
+NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
+"""Vendor and classes on the PCI bus."""
+
+
+class WantedNode(NamedTuple):
+    """A node that a vendor's driver has, or should have."""
+
+    path: str
+    drivers: tuple[str, ...]
+    """The names in /proc/devices of those whose major number it may have."""
+    capability: Optional[Capability]
+    gpu: Optional[int]
+
+
+class Devices(NamedTuple):
+    """What /dev, /proc and /sys say of a vendor's devices."""
+
+    gpus: tuple[Gpu, ...]
+    nodes: tuple[DeviceNode, ...]
+    decisions: tuple[Decision, ...]
+    """What became of everything that is no node."""
+    findings: tuple[Finding, ...]
+    sockets: tuple[HostFile, ...] = ()
+
+
+def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], wanted: Iterable[WantedNode]) -> Devices:
+    """*gpus*, with those of the nodes *wanted* that are there, in their order. A node whose number is not what the
+    kernel says now is a finding, and is planned all the same.
+    """
+    groups = read_groups(host)
+    majors, findings = read_majors(host, vendor)
+    decisions: list[Decision] = []
+    nodes: dict[str, DeviceNode] = {}
+    for path, drivers, capability, gpu in wanted:
+        node = look_at_node(host, Claim("device", path, "devices", "/dev", vendor), path, groups)
+        if isinstance(node, Decision):
+            decisions.append(node)
+            continue
+        nodes[path] = node = node._replace(gpu=gpu, capability=capability)
+        findings += [*_number_finding(host, node, drivers, majors), *_permission_finding(node)]
+    return Devices(gpus, tuple(nodes.values()), tuple(decisions), tuple(findings))
+
+
+def look_at_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> Union[DeviceNode, Decision]:
+    """The node at *source*, which *claim* names as a container shall have it; of no GPU and for no capability yet."""
+    found = host.dev.find(source)
+    if isinstance(found, Missing):
+        return claim.lost(found, source)
+    facts = found.stat
+    if facts.kind not in ("char", "block"):
+        detail = f"a {facts.kind}, not a device node"
+        return claim.decision(verdict="rejected", rule="no-device", path=source, detail=detail)
+    return DeviceNode(
+        vendor=claim.vendor,
+        source=host.dev.real(found.path),
+        target=ContainerPath(claim.name),
+        type="c" if facts.kind == "char" else "b",
+        major=facts.major,
+        minor=facts.minor,
+        mode=facts.mode,
+        uid=facts.uid,
+        gid=facts.gid,
+        group=groups.get(facts.gid),
+        access=access_to(host, facts),
+        gpu=None,
+        capability=None,
+    )
+
+
+def read_groups(host: Host) -> dict[int, str]:
+    """Return the names of the groups in the dev root's /etc/group, by number."""
+    return parse_groups(host.dev.text("/etc/group") or "")
+
+
+def access_to(host: Host, found: Stat) -> str:
+    """Return what the caller may do with a node, by its mode, owner and group: `rw`, `r`, `w` or `none`."""
+    if host.identity.euid == 0:
+        return "rw"
+    bits = found.bits_for(host.identity.euid, host.identity.groups)
+    return ("r" if bits & 4 else "") + ("w" if bits & 2 else "") or "none"
+
+
+def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, set[int]], list[Finding]]:
+    """/proc/devices as name -> majors (empty if it cannot be read or understood), and what is wrong with it.
+
+    A driver may have several: `infiniband_verbs` has one that is fixed and one for more devices (uverbs_main.c).
+    """
+    majors: dict[str, set[int]] = {}
+    try:
+        for name, major in parse_devices(host.dev.text("/proc/devices") or ""):
+            majors.setdefault(name, set()).add(major)
+    except FormatError as error:
+        where = f"/proc/devices: {error.place}"
+        return {}, [finding("bad-procfs", subject="/proc/devices", vendor=vendor, where=where, why=error.why)]
+    return majors, []
+
+
+def _number_finding(
+    host: Host, node: DeviceNode, drivers: tuple[str, ...], majors: dict[str, set[int]]
+) -> Iterator[Finding]:
+    wanted = sorted({major for driver in drivers for major in majors.get(driver, ())})
+    if not wanted or node.major in wanted:  # a driver that is not loaded is another finding
+        return
+    from gpubind.formats.driver.mknod import node_command  # few hosts have such a node
+
+    yield finding(
+        "device-number",
+        case="amd" if node.vendor == "amd" else "nvidia",
+        vendor=node.vendor,
+        subject=node.target,
+        where=f"{node.source}, /proc/devices ({drivers[0]})",
+        major=node.major,
+        number=" or ".join(str(major) for major in wanted),
+        remake=node_command(node.target, parse_mig_minors(host.lenient.dev.text(MIG_MINORS) or "")),
+    )
+
+
+def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
+    if node.access == "rw" or (node.access == "r" and "/nvidia-caps/" in node.target):
+        return
+    # MIG's management nodes are root's by design; a render node matters to graphics only.
+    needed = node.gpu is not None or node.target in ("/dev/nvidiactl", "/dev/nvidia-uvm")
+    severity: Severity = (
+        "error" if needed and "/dri/" not in node.target else "note" if "caps" in node.target else "warning"
+    )
+    for_group = node.mode & 0o060 == 0o060
+    case = "nvidia-group" if for_group else "nvidia-closed"
+    if node.vendor == "amd":  # compute goes through /dev/kfd and the render nodes; ROCr drops a GPU without a word
+        severity = "warning" if "/card" in node.target else "error"
+        case = "amd-group" if for_group else "amd-closed"
+    yield finding(
+        "device-permission",
+        case=case,
+        severity=severity,
+        vendor=node.vendor,
+        subject=node.target,
+        where=node.source,
+        mode=node.mode,
+        owner=node.group or f"gid {node.gid}",
+    )
+
+
+def pci_displays(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
+    """The PCI addresses of what *maker* (`0x10de`) has made and is of *classes* (`0x03`), driver or not, in order."""
+    dev = host.lenient.dev  # of what is no display, a record tells no class
+    texts = ((address, dev.text(f"{PCI_DEVICES}/{address}/class")) for address in dev.names(PCI_DEVICES))
+    of_kind = [address for address, kind in texts if kind is not None and kind.startswith(classes)]
+    return tuple(address for address in of_kind if dev.text(f"{PCI_DEVICES}/{address}/vendor") == maker)
+
+
+def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:
+    """`/dev/dri/card*` and `renderD*` of the GPU at *pci*: from sysfs, else from udev's by-path links."""
+    if pci is None:
+        return ()
+    names = host.dev.list(f"{PCI_DEVICES}/{pci}/drm")
+    if not isinstance(names, Missing):
+        return tuple(f"/dev/dri/{name}" for name in names if re.fullmatch(r"(card|renderD)[0-9]+", name))
+    nodes = (host.dev.resolve(f"/dev/dri/by-path/pci-{pci}-{end}") for end in ("card", "render"))
+    return tuple(
+        node for node in nodes if isinstance(node, str) and re.fullmatch(r"/dev/dri/(card|renderD)[0-9]+", node)
+    )
+
+
+def render_node(host: Host, pci: Optional[str]) -> Optional[RootedPath]:
+    """`/dev/dri/renderDN` of the GPU at *pci*."""
+    return next((RootedPath(path) for path in drm_nodes(host, pci) if "/renderD" in path), None)
+
+
+def driver_kind(host: Host) -> DriverKind:
+    """`wsl` where /dev/dxg stands for the driver, `tegra` on Jetson, else `linux`."""
+    if host.dev.has("/dev/dxg"):
+        return "wsl"
+    if host.dev.has("/etc/nv_tegra_release"):
+        return "tegra"
+    return "linux"
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Sort key: digits as numbers, so that nvidia10 comes after nvidia9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]

@@ -1,0 +1,180 @@
+"""Device nodes and sockets of the NVIDIA driver, from /dev and /proc."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Optional
+
+from gpubind.files import glob
+from gpubind.host import Host
+from gpubind.host.base import MPS_PIPE_DIRECTORY
+from gpubind.inventory.claims import Answer, Claim, Serving, sorted_out
+from gpubind.inventory.nodes import DRM, Devices, WantedNode, drm_nodes, natural, read_nodes
+from gpubind.inventory.nvidia.gpus import GPU_NODE, gpus_of, read_information, unreadable
+from gpubind.model import Capability, ContainerPath, Found, Gpu, HostFile, Missing
+
+CAPABILITY_DIRECTORIES = ("nvidia-caps", "nvidia-caps-imex-channels")
+
+# Names of /dev/nvidia*: the driver whose major they must have (its name in /proc/devices), and what needs them.
+# Source: libnvidia-container src/nvc_info.c; open-gpu-kernel-modules nvidia-modprobe-utils.h.
+_NODES: tuple[tuple[re.Pattern[str], tuple[str, ...], Optional[Capability]], ...] = (
+    (re.compile(r"nvidia[0-9]+|nvidiactl"), ("nvidia", "nvidia-frontend", "nvidiactl"), None),
+    (re.compile(r"nvidia-modeset"), ("nvidia-modeset", "nvidia", "nvidia-frontend"), "graphics"),
+    (re.compile(r"nvidia-uvm(-tools)?"), ("nvidia-uvm",), "compute"),
+    (re.compile(r"nvidia-caps/nvidia-cap[0-9]+"), ("nvidia-caps",), "compute"),
+    (re.compile(r"nvidia-caps-imex-channels/channel[0-9]+"), ("nvidia-caps-imex-channels",), "compute"),
+    (re.compile(r"nvidia-nvswitch(ctl|[0-9]+)"), ("nvidia-nvswitch",), "utility"),
+    (re.compile(r"nvidia-nvlink"), ("nvidia-nvlink",), "utility"),
+    (re.compile(r"nvidia-fs[0-9]*"), ("nvidia-fs",), "compute"),
+)
+SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
+# Sources: nvidia-container-toolkit `internal/modifier/gated.go`, `internal/discover/gds.go`, `gdrcopy.go`, `mofed.go`.
+GPUDIRECT_NODES: dict[str, dict[str, str]] = {
+    "NVIDIA_GDRCOPY": {"/dev/gdrdrv": "gdrdrv"},
+    "NVIDIA_MOFED": {"/dev/infiniband/uverbs*": "infiniband_verbs", "/dev/infiniband/rdma_cm": "misc"},
+}
+"""What GPUs exchange data with, on request: the variable that asks; the nodes, and the driver whose major they have."""
+STORAGE = "NVIDIA_GDS"
+STORAGE_FILES = ("/run/udev", "/etc/cufile.json")
+"""What libcufile reads. Its nodes, /dev/nvidia-fs*, need no request: they are the driver's."""
+
+
+def read_devices(host: Host) -> Devices:
+    """Return every NVIDIA device node with its facts, the GPUs behind them, and the driver's sockets.
+
+    Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number is not what the kernel says
+    now is a finding, and is planned all the same.
+    """
+    told = read_information(host)
+    gpus = gpus_of(host, told)
+    found = read_nodes(host, "nvidia", gpus, _wanted(host, gpus))
+    sockets, decisions = sorted_out((*_sockets(host), *storage_files(host)))
+    return found._replace(
+        sockets=sockets,
+        decisions=(*found.decisions, *decisions),
+        findings=(*(unreadable(one, gpu) for one, gpu in zip(told, gpus) if one.why is not None), *found.findings),
+    )
+
+
+def only(devices: Devices, serving: Serving) -> Devices:
+    """*devices*, without GPUs and their nodes that *serving* does not mean."""
+    wanted = serving.nodes or ()
+    gpus = {node.gpu for node in devices.nodes if node.target in wanted}
+    instances = [path for path in wanted if "/nvidia-caps/" in path]
+    out = [
+        node
+        for node in devices.nodes
+        if (node.gpu is not None and node.gpu not in gpus)
+        or (node.gpu is None and GPU_NODE.fullmatch(node.target[len("/dev/") :]) and node.target not in wanted)
+        or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
+    ]
+    at, targets = serving.claims[0].at, [node.target for node in out]
+    detail = f"not among the devices of {at}"
+    claims = [Claim("device", path, serving.name, at) for path in targets]
+    left_out = [
+        claim.decision(verdict="left-out", rule="not-chosen", path=claim.name, detail=detail) for claim in claims
+    ]
+    return devices._replace(
+        gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
+        nodes=tuple(node for node in devices.nodes if node not in out),
+        decisions=(*devices.decisions, *left_out),
+        findings=tuple(finding for finding in devices.findings if finding.subject not in targets),
+    )
+
+
+def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
+    """The indexes of the GPUs that this process cannot open, and that CUDA does not count in it.
+
+    Their nodes are missing, or their mode or a device cgroup forbids them.
+
+    Where no GPU has a node, nothing has asked the driver for them yet. A GPU whose node is unknown is none of these.
+    """
+    nodes = {node.target: node for node in devices.nodes}
+    known = [
+        (gpu, nodes.get(ContainerPath(f"/dev/nvidia{gpu.minor}"))) for gpu in devices.gpus if gpu.minor is not None
+    ]
+    if all(node is None for _, node in known):
+        return ()
+    return tuple(
+        gpu.index
+        for gpu, node in known
+        if gpu.index is not None and (node is None or node.access != "rw" or not host.may_open(node.source))
+    )
+
+
+def mps_directory(host: Host) -> str:
+    """Return where an MPS server of the caller's has its pipes."""
+    return host.variable(MPS_PIPE_DIRECTORY) or "/tmp/nvidia-mps"
+
+
+def is_confined(host: Host, devices: Devices) -> bool:
+    """Whether numbers count other GPUs for this process than for the whole host: some are hidden, and some are left."""
+    return 0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
+
+
+def is_asked(host: Host, variable: str) -> bool:
+    """Return whether the caller asks for what *variable* stands for."""
+    return host.variable(variable) == "enabled"
+
+
+def nodes_of(host: Host, variable: str) -> Iterator[WantedNode]:
+    """The nodes that *variable* stands for, as far as they are there."""
+    for pattern, driver in GPUDIRECT_NODES[variable].items():
+        yield from (WantedNode(path, (driver,), "compute", None) for path in glob(host.lenient.dev, pattern))
+
+
+def storage_files(host: Host) -> Iterator[Answer]:
+    """Yield what a container needs of the driver root's files for GPUDirect Storage, if that is asked for."""
+    for path in STORAGE_FILES if is_asked(host, STORAGE) else ():
+        claim = Claim("file", path, "devices", STORAGE, target=ContainerPath(path))
+        found = host.lenient.driver.find(path)
+        if isinstance(found, Missing):
+            yield claim.decision(verdict="absent", rule="no-match", path=path, detail=str(found))
+            continue
+        made = claim.bindable(host.driver, found, found_by=path, capability="compute")
+        yield made._replace(options=("ro", "nosuid", "nodev")) if isinstance(made, HostFile) else made
+
+
+def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[WantedNode]:
+    """The nodes below /dev that are NVIDIA's, then the DRM nodes of *gpus*, then what the caller asks for besides."""
+    by_node = {f"nvidia{gpu.minor}": gpu.index for gpu in gpus}
+    top = [name for name in host.dev.names("/dev") if name.startswith("nvidia")]
+    names = [name for name in top if name not in CAPABILITY_DIRECTORIES]
+    for directory in CAPABILITY_DIRECTORIES:
+        if directory in top:
+            names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
+    for name in sorted(names, key=natural):
+        known = next((row for row in _NODES if row[0].fullmatch(name)), (None, (), None))
+        yield WantedNode(f"/dev/{name}", known[1], known[2], by_node.get(name))
+    for gpu in gpus:
+        yield from (WantedNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
+    for variable in GPUDIRECT_NODES:
+        yield from nodes_of(host, variable) if is_asked(host, variable) else ()
+
+
+def _sockets(host: Host) -> Iterator[Answer]:
+    """Yield the driver's sockets below /run, and the MPS directory when it is the caller's own."""
+    for name in SOCKETS:
+        claim = Claim("device", f"/run/{name}", "devices", "sockets", target=ContainerPath(f"/run/{name}"))
+        found = (host.dev.find(f"{base}/{name}") for base in ("/run", "/var/run"))
+        socket = next((one for one in found if isinstance(one, Found) and one.stat.kind == "socket"), None)
+        if socket is None:
+            detail = "no such socket below /run or /var/run"
+            yield claim._replace(at="/run").decision(verdict="absent", rule="no-match", detail=detail)
+        else:
+            yield claim.file(host.dev, socket, kind="socket", found_by=socket.path, capability="utility")
+    directory = mps_directory(host)
+    if not directory.startswith("/"):
+        return
+    claim = Claim("device", directory, "devices", "MPS", target=ContainerPath(directory))
+    mps = host.dev.find(directory)
+    if isinstance(mps, Missing) or mps.stat.kind != "dir":
+        detail = "no MPS server has made it"
+        yield claim.decision(verdict="absent", rule="no-match", path=directory, detail=detail)
+    elif mps.stat.uid != host.identity.euid:
+        detail = f"it belongs to uid {mps.stat.uid}: another user's MPS server"
+        yield claim.decision(verdict="left-out", rule="not-yours", path=directory, detail=detail)
+    else:
+        claim = claim._replace(at="sockets")
+        yield claim.file(host.dev, mps, kind="directory", found_by=mps.path, capability="compute")

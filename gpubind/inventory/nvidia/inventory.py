@@ -1,0 +1,203 @@
+"""The NVIDIA inventory of a host, by the order of truth.
+
+The kernel module's version first; then a source that claims files by name; then completion from the driver itself; then
+the files, which the locator finds; then the device nodes. Everything considered gets a Decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Optional, Union
+
+from gpubind.errors import FormatError
+from gpubind.formats.driver.names import driver_version_of
+from gpubind.formats.elf.ldcache import LdCache
+from gpubind.host import Host, ListFile
+from gpubind.inventory import liblist
+from gpubind.inventory.claims import Claim, Serving
+from gpubind.inventory.libraries import unmatched
+from gpubind.inventory.locate import locate
+from gpubind.inventory.nodes import driver_kind
+from gpubind.inventory.nvidia import container_cli
+from gpubind.inventory.nvidia.devices import hidden_gpus, is_confined, only, read_devices
+from gpubind.inventory.nvidia.findings import driver_findings, manifest_findings, nothing_to_bind
+from gpubind.inventory.nvidia.gpus import Kernel, mig_values, read_kernel, read_mig_nodes
+from gpubind.inventory.search import Accepted, Candidate, Search, existing_directories, read_cache
+from gpubind.model import Driver, Finding, Inventory, MigName, MigNode, Missing, PassedOver, Request, SourceUsed
+from gpubind.model.arch import architecture
+from gpubind.model.cuda import cuda_max
+from gpubind.model.findings import finding
+from gpubind.model.layouts import HOST_ONLY, library_directories
+
+LIST_NAME = "nvliblist.conf"
+LIBCUDA = "libcuda.so"
+FILE_LIST = "/usr/share/nvidia/files.d/sandboxutils-filelist.json"
+
+
+def read_inventory(
+    host: Host,
+    request: Request,
+    listfile: Optional[ListFile] = None,
+    cdi: Union[Serving, PassedOver, None] = None,
+) -> Inventory:
+    """Everything of NVIDIA's driver on *host* that *request* may want, whatever the capability.
+
+    *listfile* overrides the list file in force; *cdi* is what CDI specs name, if they were asked. Errors:
+    `NothingToBindError` when there is neither a driver library nor a device; `FormatError` for a malformed list file.
+    """
+    listfile = listfile or host.liblist(LIST_NAME)
+    lists = liblist.read_lists(listfile, LIST_NAME)
+    kernel, kind = read_kernel(host), driver_kind(host)
+    cache, findings, decisions = read_cache(host.driver, "nvidia")
+    search = _search(host, request, cache, kernel)
+    serving = _serving(host, request, listfile, lists, search.version, cdi)
+    listed, file_list_findings = _read_file_list(host)
+    claims = (*serving.claims, *_completion(serving, lists, search.version, request.completion, listed))
+
+    everything = read_devices(host)
+    devices = everything if serving.nodes is None else only(everything, serving)
+    nodes = [node.target for node in devices.nodes]
+    located = locate(search, lists.shipped, claims, devices.sockets, (*decisions, *devices.decisions), nodes)
+    # Vendor-neutral loaders come with any desktop: they are no driver.
+    if not devices.nodes and all(file.family is not None for file in located.libraries):
+        raise nothing_to_bind(host, kernel, search)
+    decisions += [*located.decisions, *unmatched(listed, located.found)]
+    decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]
+    for passed in serving.passed_over:
+        decisions.append(container_cli.decision_about(passed))
+        if request.source == passed.source or passed.code == "unreadable":
+            findings.append(container_cli.finding_about(passed, listfile.label, host.driver.root))
+    findings += [*serving.findings, *file_list_findings, *manifest_findings(decisions)]
+    findings += driver_findings(host, kernel, kind, search.version, located.found, lists.in_force.liblist.label)
+    mig_nodes = read_mig_nodes(host, devices.gpus)
+    return Inventory(
+        driver=Driver(
+            vendor="nvidia",
+            version=search.version,
+            version_assumed=kernel.version is None,
+            kernel_version=kernel.version,
+            kind=kind,
+            cuda_max=cuda_max(search.version),
+            root=host.driver.root,
+        ),
+        source=SourceUsed(serving.name, serving.detail, serving.passed_over),
+        searched=search.searched,
+        files=(*located.libraries, *located.files),
+        devices=devices.nodes,
+        gpus=devices.gpus,
+        decisions=tuple(decisions),
+        findings=(*findings, *devices.findings),
+        mig_nodes=mig_nodes,
+        mig_names=_mig_names(host, request, mig_nodes, ask=serving.name == container_cli.SOURCE),
+        confined=is_confined(host, devices),
+        hidden=hidden_gpus(host, everything),
+        env=serving.env,
+    )
+
+
+def _serving(
+    host: Host,
+    request: Request,
+    listfile: ListFile,
+    lists: liblist.Lists,
+    version: Optional[str],
+    cdi: Union[Serving, PassedOver, None],
+) -> Serving:
+    """Return the source that serves, with those that were asked and do not."""
+    answer = cdi or _ask_the_program(host, request, listfile)
+    if isinstance(answer, Serving):
+        return answer
+    passed_over = () if answer is None else (answer,)
+    if request.source == "driver":
+        return Serving("driver", f"files that carry {version}", (), passed_over=passed_over)
+    claims = liblist.claims(lists.in_force, "liblist")
+    return Serving("liblist", listfile.label, claims, passed_over=passed_over, exclusive=not listfile.shipped)
+
+
+def _ask_the_program(host: Host, request: Request, listfile: ListFile) -> Union[Serving, PassedOver, None]:
+    """Return what `nvidia-container-cli` names, or why it does not serve; None if it is not to be asked.
+
+    A list that a user or site gives is the law: then `auto` asks nobody else.
+    """
+    if request.source != container_cli.SOURCE and (request.source != "auto" or not listfile.shipped):
+        return None
+    if request.source == "auto" and host.driver is not host.dev:
+        # The program loads NVML from the root that it is given: not unasked, from a tree that may be anybody's.
+        why = "not asked unless by name: the driver root holds no devices, and the program would run its libraries"
+        return PassedOver(container_cli.SOURCE, "other-root", why)
+    return container_cli.claims(host)
+
+
+def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
+    """Return the libraries in the driver's own file list (drivers since 570 on x86-64), and what is wrong with it."""
+    data = host.driver.read(FILE_LIST)
+    if isinstance(data, Missing):
+        return [], []
+    from gpubind.formats.driver.filelist import parse_filelist  # only newer drivers have one
+
+    try:
+        names = {file.name.rpartition("/")[2] for file in parse_filelist(data) if file.is_library}
+    except FormatError as error:
+        where = f"{FILE_LIST}: {error.place}" if error.place else FILE_LIST
+        return [], [finding(error.code, subject=FILE_LIST, where=where, why=error.why)]
+    return [Claim("library-name", name, "driver", FILE_LIST) for name in sorted(names) if ".so" in name], []
+
+
+def _completion(
+    serving: Serving, lists: liblist.Lists, version: Optional[str], wanted: bool, listed: Iterable[Claim]
+) -> list[Claim]:
+    """Return what the driver itself says beside *serving*: *listed* in its own file list, or by the names of its files.
+
+    Without completion (*wanted*), and where the list in force is the law, it is told and not taken.
+    """
+    by = "driver" if serving.name == "driver" else "completion"
+    outside = serving.exclusive or not (wanted or by == "driver")
+    found: list[Claim] = []
+    if version is not None:
+        found.append(Claim("version", version, by, f"its name carries {version}", outside=outside))
+    found += [claim._replace(by=by, at="the driver's own file list", outside=outside) for claim in listed]
+    if serving.name != "liblist" or serving.exclusive:
+        found += liblist.claims(lists.shipped, "completion", outside=serving.exclusive or not wanted)
+    if wanted and not serving.exclusive:
+        found += [Claim("path", pattern, "completion", pattern, stays=why) for pattern, why in HOST_ONLY]
+    return found
+
+
+def _mig_names(host: Host, request: Request, mig_nodes: tuple[MigNode, ...], *, ask: bool) -> tuple[MigName, ...]:
+    values = mig_values(host, request)
+    if not values:
+        return ()
+    from gpubind.inventory.nvidia.mig import find_mig_names  # few name parts of a GPU
+
+    return find_mig_names(host, request, values, mig_nodes, ask=ask)
+
+
+def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kernel) -> Search:
+    """Return the search for files of version V, with the directories that hold libcuda before the known ones."""
+    here = architecture(host.uname.machine)
+    places = [*library_directories(here.name), *request.library_path]
+    compat32 = "compat32" in request.capabilities
+    if compat32 and here.compat32 is not None:
+        places += library_directories(here.compat32)
+    directories = existing_directories(host.driver, places)
+    search = Search(host, cache, directories, compat32=compat32)
+    libcudas = [
+        (candidate, judged)
+        for candidate in search.candidates(frozenset((LIBCUDA,)))
+        if isinstance(judged := search.judge(candidate), Accepted) and judged.arch == here.name
+    ]
+    version = kernel.version or _version_of(libcudas)
+    near: list[str] = []
+    for candidate, judged in libcudas:
+        if version is None or judged.version in (None, version):
+            near += [candidate.path.rpartition("/")[0] or "/", judged.path.rpartition("/")[0] or "/"]
+    first = existing_directories(host.driver, dict.fromkeys(near))
+    return Search(host, cache, tuple(dict.fromkeys((*first, *directories))), version, compat32=compat32)
+
+
+def _version_of(libcudas: Iterable[tuple[Candidate, Accepted]]) -> Optional[str]:
+    """V, assumed from the file behind libcuda, when no kernel module says it."""
+    rank = {"libcuda.so.1": 0, LIBCUDA: 1}
+    by_name = sorted(libcudas, key=lambda found: rank.get(found[0].name, 2))
+    versions = (accepted.version or driver_version_of(candidate.name) for candidate, accepted in by_name)
+    return next((version for version in versions if version), None)

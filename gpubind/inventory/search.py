@@ -1,0 +1,203 @@
+"""Where is it? Candidates for a name in the order of truth, and the rules that pass over the wrong ones.
+
+The ld cache first, then the directory that holds libcuda, then the known driver directories and --library-path. Of one
+name the first acceptable file is taken; the rest get a Decision each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Optional, Union
+
+from gpubind.files import Tree
+from gpubind.files.ldcache import LD_CACHE_PATH, matching, read_ldcache
+from gpubind.formats.driver.names import driver_version_of
+from gpubind.formats.elf.elf import NotElf
+from gpubind.formats.elf.ldcache import LdCache
+from gpubind.formats.elf.stub import STUBBED
+from gpubind.host import Host
+from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor
+from gpubind.model.arch import architecture
+from gpubind.model.findings import finding
+from gpubind.model.layouts import BINARY_DIRECTORIES, SUBDIRECTORIES
+
+LD_CACHE = "ld.so.cache"
+
+
+class Candidate(NamedTuple):
+    """A file that may be what a name stands for."""
+
+    name: str
+    """`libcuda.so.1`."""
+    path: RootedPath
+    """As found: often a link."""
+    found_by: str
+    """`ld.so.cache`, or the directory that holds it."""
+
+
+class Accepted(NamedTuple):
+    """A candidate's file, after the rules."""
+
+    path: RootedPath
+    """The resolved real file."""
+    stat: Stat
+    arch: str
+    version: Optional[str]
+    """The driver version that its name carries."""
+
+
+class Refused(NamedTuple):
+    """Why a candidate's file is passed over."""
+
+    rule: str
+    detail: str
+    path: Optional[RootedPath] = None
+    """The resolved real file, if it got that far."""
+
+
+class Search:
+    """The search on one host, once the driver version is known, for that version only."""
+
+    def __init__(
+        self,
+        host: Host,
+        cache: Optional[LdCache],
+        directories: tuple[RootedPath, ...],
+        version: Optional[str] = None,
+        *,
+        compat32: bool = False,
+        first: tuple[RootedPath, ...] = (),
+        others: tuple[RootedPath, ...] = (),
+        programs: tuple[str, ...] = BINARY_DIRECTORIES,
+    ) -> None:
+        """*first* are directories that come before the ld cache; what is below *others* is passed over; *compat32*:
+        whether 32-bit libraries are wanted. Programs are in *programs*, then in PATH.
+        """
+        self.host = host
+        self.tree = host.driver
+        self.arch = architecture(host.uname.machine).name
+        self.arch32 = architecture(self.arch).compat32
+        self.compat32 = compat32
+        self.cache = cache
+        self.first = first
+        self.directories = directories
+        self.others = others
+        on_path = (directory for directory in host.variable("PATH").split(":") if directory.startswith("/"))
+        self.programs = tuple(dict.fromkeys((*programs, *on_path)))
+        self.version = version
+        self._judged: dict[str, Union[Accepted, Refused]] = {}
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Where libraries are looked for, in order."""
+        return (*self.first, *((LD_CACHE,) if self.cache else ()), *self.directories)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The same for one who finds nothing there: whether the ld cache is of use, and the directories."""
+        cache = "no usable ld.so.cache" if self.cache is None else f"{LD_CACHE} ({len(self.cache)} entries)"
+        return (cache, *self.directories)
+
+    def candidates(self, stems: frozenset[str]) -> Iterator[Candidate]:
+        """Yield what may be one of *stems* (`libcuda.so`), or carries V: the ld cache in its order, which is ld.so's.
+
+        Then the search directories in their order, each sorted.
+        """
+        yield from self._in(self.first, stems)
+        if self.cache is not None:
+            for entry in matching(self.cache, sorted(stems)):
+                if entry.path.startswith("/"):
+                    yield Candidate(entry.name, RootedPath(entry.path), LD_CACHE)
+        yield from self._in(self.directories, stems)
+
+    def _in(self, directories: Iterable[RootedPath], stems: frozenset[str]) -> Iterator[Candidate]:
+        suffix = f".so.{self.version}"
+        for directory in directories:
+            prefix = directory.rstrip("/") + "/"
+            for name in self.tree.names(directory):
+                end = name.find(".so") + 3
+                if end > 2 and (name[:end] in stems or name.endswith(suffix)):
+                    yield Candidate(name, RootedPath(prefix + name), directory)
+
+    def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
+        """Return what the rules say of *candidate*: is it there, a library, for this machine, of this driver?"""
+        if candidate.found_by != LD_CACHE and candidate.name.partition(".so")[2].strip(".0123456789"):
+            return Refused(
+                "backup-name", "no program opens a library by this name: behind `.so` there are only numbers"
+            )
+        found = self.tree.find(candidate.path)
+        if isinstance(found, Missing):
+            if found.why == "absent":
+                return Refused("dangling", f"{candidate.found_by} names it, but it leads nowhere")
+            return Refused(f"path-{found.why}", str(found))
+        real = found.path
+        if (candidate.name.startswith(STUBBED) or "/stubs/" in real) and self.tree.is_stub(real):
+            return Refused("stub", "a stand-in from the CUDA toolkit, for linking programs only; no driver", real)
+        answer = self._judged.get(real)
+        if answer is None:
+            answer = self._judged[real] = self._judge_file(*found)
+        return answer
+
+    def _judge_file(self, real: RootedPath, stat: Stat) -> Union[Accepted, Refused]:
+        ident = self.tree.ident(real)
+        if isinstance(ident, Missing):
+            return Refused("unreadable", str(ident), real)
+        if isinstance(ident, NotElf):
+            return Refused(ident.rule, ident.detail, real)
+        arch = ident.arch
+        if arch not in (self.arch, self.arch32):
+            return Refused("wrong-machine", f"{arch}, {ident.bits}-bit; this host is {self.arch}", real)
+        name = real.rpartition("/")[2]
+        version = driver_version_of(name)
+        # Before the version: it has one of its own, and is no second driver.
+        if "/compat/" in real and name.startswith("libcuda.so"):
+            return Refused("cuda-compat", "a forward-compatibility library, not the driver's", real)
+        if version and self.version and version != self.version:
+            return Refused("other-driver-version", f"its name carries {version}, the driver is {self.version}", real)
+        other = self.other_release(real)
+        if other:
+            return Refused("other-rocm", f"of {other}, and another ROCm serves", real)
+        return Accepted(real, stat, arch, version)
+
+    def other_release(self, real: RootedPath) -> Optional[RootedPath]:
+        """Return the directory of another release than the one that serves, if *real* lies in one."""
+        return next((path for path in self.others if real.startswith(path + "/")), None)
+
+
+def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
+    """Return the ld cache of a driver root; None, with the reason told, where there is no usable one."""
+    cache = read_ldcache(tree)
+    if isinstance(cache, LdCache):
+        return cache, [], []
+    if isinstance(cache, Missing):
+        code, why = "no-ldcache", str(cache)
+    else:
+        code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
+    where = tree.root.rstrip("/") + LD_CACHE_PATH
+    told = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=where, why=why, ldconfig=ldconfig(tree.root))
+    decision = Decision(
+        vendor=vendor,
+        subject=LD_CACHE_PATH,
+        verdict="rejected",
+        rule=code,
+        step="search",
+        path=LD_CACHE_PATH,
+        detail=why,
+    )
+    return None, [told], [decision]
+
+
+def ldconfig(root: str) -> str:
+    """Return the command that makes the ld cache of *root* anew."""
+    from shlex import quote  # few hosts need it made
+
+    return "ldconfig" if root == "/" else f"ldconfig -r {quote(root)}"
+
+
+def existing_directories(
+    tree: Tree, directories: Iterable[str], below: tuple[str, ...] = SUBDIRECTORIES
+) -> tuple[RootedPath, ...]:
+    """Return those of *directories*, each with the directories *below* it, that are there; resolved, each once."""
+    there = (directory.rstrip("/") for directory in directories if tree.has(directory))
+    found = (tree.find(f"{directory}/{sub}".rstrip("/") or "/") for directory in there for sub in below)
+    return tuple(dict.fromkeys(one.path for one in found if isinstance(one, Found) and one.stat.kind == "dir"))

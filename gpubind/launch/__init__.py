@@ -1,0 +1,1 @@
+"""Prepare a start and execute it."""

@@ -1,0 +1,186 @@
+"""Who starts a container, and with what: the facts of this machine that a runtime's words depend on."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Optional
+
+from gpubind.errors import UsageError
+from gpubind.files import Tree, glob
+from gpubind.files.regular_files import read_regular
+from gpubind.host import Host
+from gpubind.host.open import read_file
+from gpubind.image.bundle import is_bundle
+from gpubind.launch.execute import probe_version
+from gpubind.model import HostPath, Plan
+from gpubind.model.answers import answer_in, could_not_look, exists, facts, is_directory, may, tried
+from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.record import ImageForm, Runtime
+from gpubind.runtimes.start import Start
+
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+TEXT_LIMIT = 1 << 20
+"""Bytes of an environment file, or of a runtime's configuration, that are read."""
+_BY_SCHEME: dict[str, ImageForm] = {"docker": "registry"}
+_BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
+
+
+def image_form(image: str) -> Optional[ImageForm]:
+    """Return how *image*, a word of a command line's, names an image; None for a path to nothing.
+
+    What is here counts before what its name looks like. Any other word is a name that a store may know.
+    """
+    kind, colon, rest = image.partition(":")
+    if exists(image):
+        return "file" if not is_directory(image) else "bundle" if is_bundle(image) else "directory"
+    if colon and rest.startswith("//"):
+        return _BY_SCHEME.get(kind, "source")
+    if colon and kind in _BY_PREFIX:
+        return _BY_PREFIX[kind]
+    return None if not image or image.startswith(("/", ".", "-")) or image.endswith(".sif") else "reference"
+
+
+def begin(
+    runtime: Runtime,
+    program: Optional[str],
+    arguments: tuple[str, ...],
+    environ: Mapping[str, str],
+    host: Host,
+    own: Mapping[str, str] = NO_OPTIONS,
+) -> Start:
+    """Return a start by *runtime* on *host*: version, configuration, the user's own options, values and directories.
+
+    *program* is the path of its program, None where it is not to be asked; *arguments* are the user's own options for
+    it, *own* those before its subcommand, and *environ* is the caller's environment.
+    Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
+    """
+    version, site = None, None
+    is_live = host.local is not None
+    is_here = program is not None and is_live
+    if program is not None and program.startswith("/") and runtime.identify is not None:
+        identity = runtime.identify(probe_version(program))
+        runtime, version = RUNTIMES[identity.name], identity.version
+        if runtime.site is not None and exists(runtime.site):
+            site = runtime.parse_site(_text(read_file(runtime.site, TEXT_LIMIT)))
+    options = runtime.options_of(runtime.name, arguments, environ)
+    _need_whole(options)
+    here = _working_directory(environ)
+    values, unread = _read_env_files(runtime, options.all("env-file"), environ)
+    return Start(
+        program=runtime.name,
+        version=version,
+        arguments=arguments,
+        environ=environ,
+        options=options,
+        site=site or {},
+        env_files=values,
+        has_unread_env_files=unread,
+        directories=frozenset(path for path in (environ.get("HOME"), here) if path and is_directory(path)),
+        machine=host.uname.machine,
+        pid=os.getpid() if is_here else None,
+        home=_home(),
+        working_directory=here,
+        nodes=_matches(host.local, runtime.nodes),
+        files=tuple(HostPath(path) for path in runtime.files if not is_live or exists(path)),
+        is_root=host.identity.euid == 0,
+        inits=tuple(HostPath(path) for path in runtime.inits if may(path, os.X_OK)) if is_live else (),
+        tools=tuple(map(HostPath, filter(exists, runtime.tools(environ)))) if is_here else None,
+        uid=os.geteuid() if is_here else None,
+        remote=remote_of(runtime, environ, own) if is_live else None,
+        has_selinux=is_here and _enforces_selinux(),
+        has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
+    )
+
+
+def _matches(tree: Optional[Tree], patterns: Iterable[str]) -> tuple[HostPath, ...]:
+    """Return the paths on this machine that match *patterns*; none of a host that is another machine."""
+    return () if tree is None else tuple(tree.real(path) for pattern in patterns for path in glob(tree, pattern))
+
+
+def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:
+    """Return what sends *runtime* to another machine's daemon; None if nothing does. *own*: as for `begin`."""
+    return runtime.remote_of(environ, _text_if_there, own)
+
+
+def _text_if_there(path: str) -> Optional[str]:
+    try:
+        return _text(read_regular(path, TEXT_LIMIT))
+    except (OSError, ValueError) as error:
+        if answer_in(error) is None:
+            raise could_not_look(path, error) from error
+        return None
+
+
+def writable_files(plan: Plan) -> frozenset[str]:
+    """The files of this host in *plan* that this process may write. Whoever may use a socket may write to it."""
+    sources = (mount.source for mount in plan.mounts if mount.source is not None and mount.kind != "socket")
+    return frozenset(source for source in sources if may(source, os.W_OK))
+
+
+def _read_env_files(
+    runtime: Runtime, paths: Iterable[str], environ: Mapping[str, str]
+) -> tuple[dict[str, Optional[str]], bool]:
+    """Return what the user's environment files set; and whether one of them was not read.
+
+    A pipe, such as a shell's `<(...)`, is the runtime's: what is read from it here would be lost to that.
+    """
+    values: dict[str, Optional[str]] = {}
+    unread = False
+    for path in paths:
+        found = facts(path)
+        if found is not None and not (stat.S_ISREG(found.st_mode) and found.st_size <= TEXT_LIMIT):
+            values, unread = {}, True
+        else:
+            values.update(runtime.read_env_file(_text(read_file(path, TEXT_LIMIT)), environ))
+    return values, unread
+
+
+def _need_whole(options: Options) -> None:
+    """Errors: `UsageError` for a --backend-arg that would make the program take gpubind's own words for the user's."""
+    if options.incomplete is not None:
+        what = f"`{options.incomplete}` of --backend-arg lacks its value"
+        hint = "give the value in the same argument, --backend-arg=--bind=/a:/b, or in one more --backend-arg after it"
+        raise UsageError("incomplete-argument", what, hint=hint)
+    if options.image and not options.unknown:
+        what = f"`{options.image[0]}` of --backend-arg is not an option: the program would take it for the image"
+        raise UsageError(
+            "incomplete-argument", what, hint="--backend-arg is for options; IMAGE and CMD stand behind them"
+        )
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _enforces_selinux() -> bool:
+    return _text_if_there("/sys/fs/selinux/enforce") == "1"
+
+
+def _home() -> Optional[str]:
+    """Return the caller's home by the user database: Apptainer asks there, not in HOME."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
+
+
+def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
+    """Return the working directory, by the name that PWD has for it; None if that directory was removed.
+
+    PWD may be stale: Slurm leaves it as it is where a job starts in another directory than the one it was sent from.
+    """
+    try:
+        here = os.getcwd()
+    except OSError as error:
+        if answer_in(error) is None:
+            raise could_not_look("the working directory", error) from error
+        return None
+    named = environ.get("PWD", "")
+    is_there = named.startswith("/") and exists(named)
+    return named if is_there and tried(lambda: os.path.samefile(named, here)) else here

@@ -1,0 +1,172 @@
+"""Find a program in PATH, ask its version, replace this process by it. The only exec in the tree.
+
+A command line that `wrap` passes through loads this module and next to nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NoReturn, Optional
+
+from gpubind import observe
+from gpubind.errors import CommandError, RuntimeLimitError, StartError, UnseenError
+from gpubind.memo.questions import ask
+from gpubind.observe import asked_program, becomes, cannot_sign
+
+PROBE_TIMEOUT_S = 10.0
+WHAT = "a program cannot be asked for its version"
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
+    """Return the absolute path of program *name*, by PATH; None if there is none.
+
+    Relative PATH entries do not count, nor, for root, programs that others than root could change.
+    """
+    from gpubind.files.trust import is_obeyed
+
+    return next((path for path in _programs(name, environ) if is_obeyed(path)), None)
+
+
+def need_program(name: str, environ: Mapping[str, str]) -> str:
+    """As `find_program`. Errors: `RuntimeLimitError` (code `no-runtime`) if there is none."""
+    path = find_program(name, environ)
+    if path is None:
+        ignored = next(_programs(name, environ), None)
+        what, where, why = f"`{name}` is not in PATH", environ.get("PATH", ""), ""
+        hint = f"install {name}, load its module, or start the image with another runtime: gpubind exec --backend"
+        if ignored is not None:
+            what, where = f"`{name}` is not started as root", ignored
+            why = "users other than root could change the program, or a directory above it"
+            hint = f"if you trust them: `gpubind wrap -- {ignored} ...`; otherwise let only root write there"
+        raise RuntimeLimitError("no-runtime", what, where=where, why=why, hint=hint)
+    return path
+
+
+def _programs(name: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the programs *name* in the absolute directories of PATH, the first first."""
+    from gpubind.model.answers import may
+
+    directories = environ.get("PATH", os.defpath).split(":")
+    for path in _files(f"{directory}/{name}" for directory in directories if directory.startswith("/")):
+        if may(path, os.X_OK):
+            yield path
+
+
+def _files(places: Iterable[str]) -> Iterator[str]:
+    """Yield those of *places* that are files, without those that cannot be looked at, as a shell goes on in PATH.
+
+    Errors: `UnseenError` where that leaves none.
+    """
+    from gpubind.model.answers import is_file
+
+    unseen, found = None, False
+    for path in places:
+        try:
+            if is_file(path):
+                yield path
+                found = True
+        except UnseenError as error:
+            unseen = unseen or error
+    if unseen is not None and not found:
+        raise unseen
+
+
+def probe_version(program: str) -> str:
+    """What `PROGRAM --version` prints; empty if it does not answer. An ELF file is asked once, while it stays."""
+    from gpubind.memo.versions import version_of
+
+    asked_program(program)
+    text = version_of(program, _probe)
+    if not text:
+        cannot_sign(f"it does not answer: {program} --version")
+    return text
+
+
+def _probe(program: str) -> str:
+    import subprocess
+
+    from gpubind.model.answers import answer_in, could_not_look
+
+    try:
+        done = subprocess.run(
+            (program, "--version"), stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
+        )
+    except OSError as error:
+        if answer_in(error) is None:
+            raise could_not_look(program, error, WHAT) from error
+        return ""
+    except subprocess.TimeoutExpired as error:
+        raise could_not_look(program, TimeoutError(f"it did not answer within {PROBE_TIMEOUT_S:g} s"), WHAT) from error
+    if done.returncode < 0:
+        raise could_not_look(program, OSError(f"it was killed by signal {-done.returncode}"), WHAT)
+    return done.stdout[:4096].decode("utf-8", "replace")
+
+
+def run_in_front(argv: Sequence[str], environ: Mapping[str, str], *, keeps_output: bool) -> tuple[int, bytes]:
+    """Run *argv* to its end in the caller's terminal; return its exit status and its standard output.
+
+    Standard output goes to standard error unless *keeps_output*. Errors: `StartError` (code `not-started`).
+    """
+    import subprocess
+
+    cannot_sign(f"`{argv[0]}` was run")
+    try:
+        done = subprocess.run(tuple(argv), stdout=subprocess.PIPE if keeps_output else 2, env=environ, check=False)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise StartError("not-started", f"`{argv[0]}` cannot be started", where=argv[0], why=why) from error
+    return done.returncode, done.stdout or b""
+
+
+def callers_environ() -> dict[str, str]:
+    """Return the caller's environment. Python sets LC_CTYPE for itself (PEP 538), which no container is to inherit."""
+    environ = os.environ.copy()
+    recorder = observe.recorder
+    if ask("locale", "") if recorder is None else recorder.own_locale():
+        del environ["LC_CTYPE"]
+    return environ
+
+
+def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[str] = None) -> NoReturn:
+    """Replace this process by *argv*: exit code, signals and terminal are then the program's own.
+
+    *program* is its path, where the first word is not. Errors: `StartError` (code `not-started`).
+    """
+    path = program or argv[0]
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    becomes(path, tuple(argv), environ)
+    # Python ignores these for itself, and what is ignored stays so: `| head` would not end the program.
+    for name in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(name, signal.SIG_DFL)
+    try:
+        try:
+            os.execve(path, tuple(argv), environ)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            os.execve("/bin/sh", ("sh", path, *argv[1:]), environ)  # a script that does not say whose: as a shell does
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise StartError("not-started", f"`{argv[0]}` cannot be started", where=path, why=why) from error
+
+
+def execute_line(words: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
+    """Replace this process by a command line of the user's, as a shell would: the words stay as they are.
+
+    Errors: `CommandError` (`no-such-command`, `not-executable`), `StartError`.
+    """
+    name = words[0]
+    places = [name] if "/" in name else [f"{part or '.'}/{name}" for part in environ.get("PATH", os.defpath).split(":")]
+    files = [path for path in places if os.path.isfile(path)]
+    program = next((path for path in files if os.access(path, os.X_OK)), None)
+    if program is None:
+        code, what = ("not-executable", "may not be executed") if files else ("no-such-command", "is not there")
+        where = files[0] if files else name if "/" in name else environ.get("PATH", "")
+        raise CommandError(code, f"`{name}` {what}", found=bool(files), where=where)
+    execute(words, environ, program)

@@ -1,0 +1,297 @@
+"""Files that are whole or not there. Generated content is named by its hash, written once and never changed.
+
+Many starts stage the same content at the same time, on nodes that share a home and count processes alike. So each
+writes a file of its own, under a random name that nobody else can have, and gives it the lasting name only if nobody
+has yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Callable, NamedTuple, Optional
+
+from gpubind.errors import OutputError
+from gpubind.files.trust import acts_as_root, is_obeyed, why_not_lasting
+from gpubind.host.directories import xdg_directory
+from gpubind.model import ContainerPath, HostPath
+from gpubind.model.answers import read_up_to
+from gpubind.model.sha256 import sha256
+
+LAST_RESORT = "/tmp"
+SKELETONS_LIMIT = 16
+"""Skeletons of the same places that were changed, one after the other, before no other is made."""
+_NAME_LENGTH = 40
+"""Characters of a file's own name that are kept: with the hash they fit into the 255 bytes of a name."""
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What a file system without hard links says."""
+
+
+def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> dict[ContainerPath, HostPath]:
+    """Write *contents*, the texts of generated files by their place in the container; where each of them is then.
+
+    They lie below `$XDG_CACHE_HOME/gpubind` (`~/.cache/gpubind`); where that cannot be written, or its quota is used
+    up, in a private directory of `$TMPDIR`, or of /tmp. Errors: `OutputError` (code `unwritable-file`).
+    """
+    return {target: _stage_one(target, content, environ) for target, content in contents.items()}
+
+
+def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[ContainerPath, HostPath]:
+    """Write *contents* into *directory*, which everybody may read and which stays.
+
+    It is made if it is not there. Errors: `OutputError` (code `unwritable-file`), also for a directory that somebody
+    else could write to; for root's, above which somebody else could write, or which not everybody may enter.
+    """
+    if not contents:
+        return {}
+    try:
+        place = os.path.abspath(directory)
+        _need_lasting(place)
+        places = {target: _put(place, *_named(target, text), 0o755) for target, text in contents.items()}
+        _need_lasting(place)
+        return places
+    except OSError as error:
+        why = error.strerror or str(error)
+        hint = "name a directory that is yours, that stays, that only you may write to, and that everybody may enter"
+        what = "there is no place for generated files"
+        raise OutputError("unwritable-file", what, where=directory, why=why, hint=hint) from error
+
+
+def _need_lasting(directory: str) -> None:
+    """Errors: `PermissionError` for a directory of root's that others could change, now or when it is used."""
+    why = why_not_lasting(directory) if acts_as_root() else None
+    if why is not None:
+        raise PermissionError(errno.EACCES, why)
+
+
+def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath:
+    """Write *content* as the file *name* to a directory of its own, for a reader that knows it by that name; the
+    directory. Errors: as `stage`.
+    """
+    data = content.encode("utf-8", "surrogateescape")
+    own = sha256(data).hexdigest()
+
+    def put(place: str) -> HostPath:
+        _make(place, 0o700)
+        os.close(_open_directory(place))
+        _put(f"{place}/{own}", name, data, 0o700)
+        return HostPath(f"{place}/{own}")
+
+    return _in_first_place(put, environ)
+
+
+def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) -> HostPath:
+    """Return a directory with an empty file at each of *places*; errors and its own place are as for `stage`.
+
+    It is called by the places, and never changed. One that is not as it was made is left alone, for the next one.
+    """
+    wanted = sorted(set(places))
+    name = sha256("\0".join(wanted).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
+    return _in_first_place(lambda place: _put_skeleton(place, name, wanted), environ)
+
+
+def replace(
+    place: int, name: str, data: bytes, mode: Optional[int] = None, owner: Optional[tuple[int, int]] = None
+) -> None:
+    """Write *data* to the file *name* in the open directory *place*; it is whole, or stays as it was.
+
+    *mode*: its permissions; None for those of any new file. *owner*: user and group; None for the caller's.
+    Errors: `OSError`.
+    """
+    with _part(place, data, mode, owner) as part:
+        os.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
+
+
+def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
+    _make(directory, 0o700)
+    os.close(_open_directory(directory))
+    for number in range(SKELETONS_LIMIT):
+        path = f"{directory}/{name}{f'-{number}' if number else ''}"
+        if not os.path.lexists(path):
+            _make_skeleton(path, places)
+        if _skeleton_of(path) == places:
+            return HostPath(path)
+    raise FileExistsError(errno.EEXIST, f"{SKELETONS_LIMIT} directories {name} are there, and all were changed")
+
+
+def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
+    """The skeleton *path*, whole or not there; it is no error if somebody else was faster. Errors: `OSError`."""
+    part = f"{path}.{os.urandom(16).hex()}"
+    try:
+        os.mkdir(part, 0o755)
+        for place in places:
+            os.makedirs(os.path.dirname(part + place), mode=0o755, exist_ok=True)
+            os.close(os.open(part + place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o444))
+        os.rename(part, path)
+    except OSError:
+        import shutil  # loads compressors
+
+        shutil.rmtree(part, ignore_errors=True)
+        if not os.path.lexists(path):
+            raise
+
+
+def _skeleton_of(path: str) -> list[str]:
+    """The places that the skeleton *path* has; of one that holds anything but empty files, none."""
+    found = []
+    for directory, _, files in os.walk(path):
+        for name in files:
+            file = f"{directory}/{name}"
+            facts = os.lstat(file)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_size:
+                return []
+            found.append(file[len(path) :])
+    return sorted(found)
+
+
+def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) -> HostPath:
+    name, data = _named(target, content)
+    return _in_first_place(lambda place: _put(place, name, data, 0o700), environ)
+
+
+class _Place(NamedTuple):
+    path: str
+    base: str
+    """What has to be there already: a home or TMPDIR that does not exist is not made."""
+
+
+def _in_first_place(put: Callable[[str], HostPath], environ: Mapping[str, str]) -> HostPath:
+    """Return what *put* answers for the first place that serves; for root, of those that others could not change."""
+    places = _places(environ)
+    why = ""
+    for place in places:
+        try:
+            if not os.path.isdir(place.base):
+                raise NotADirectoryError(errno.ENOTDIR, f"{place.base} is not a directory")
+            if not is_obeyed(place.path):
+                raise PermissionError(errno.EACCES, "users other than root could change what is there")
+            return put(place.path)
+        except OSError as error:
+            why = error.strerror or str(error)
+    where = ", ".join(place.path for place in places)
+    raise OutputError("unwritable-file", "there is no place for generated files", where=where, why=why)
+
+
+def _places(environ: Mapping[str, str]) -> tuple[_Place, ...]:
+    cache = xdg_directory(environ, "XDG_CACHE_HOME", ".cache")
+    home = "/" if environ.get("XDG_CACHE_HOME", "").startswith("/") else environ.get("HOME", "")
+    bases = (base for base in (environ.get("TMPDIR", ""), LAST_RESORT) if base.startswith("/"))
+    private = (_Place(f"{base}/gpubind-{os.geteuid()}", base) for base in bases)
+    return tuple(dict.fromkeys((*([_Place(cache, home)] if cache else []), *private)))
+
+
+def _make(directory: str, mode: int) -> None:
+    """Make *directory*, and those above it that are not there, with *mode* whatever the umask says."""
+    if os.path.isdir(directory):
+        return
+    _make(os.path.dirname(directory), mode)
+    # Somebody else was faster, or it is not a directory: opening it will tell.
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(directory, mode)
+        made = _open_directory(directory)
+        try:
+            os.fchmod(made, mode)
+        finally:
+            os.close(made)
+
+
+def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
+    """Return the lasting name of a generated file, and what it holds."""
+    data = content.encode("utf-8", "surrogateescape")
+    return f"{sha256(data).hexdigest()}-{target.rpartition('/')[2][-_NAME_LENGTH:]}", data
+
+
+def _put(directory: str, name: str, data: bytes, mode: int) -> HostPath:
+    """The file *name* in *directory* that holds *data*, written if it is not there. *mode* is for a new directory."""
+    _make(directory, mode)
+    place = _open_directory(directory)
+    try:
+        if not _holds(place, name, data):
+            _write(place, name, data)
+    finally:
+        os.close(place)
+    return HostPath(f"{directory}/{name}")
+
+
+def _open_directory(path: str) -> int:
+    """*path*, opened: from here on, nobody can put another directory in its place. Errors: `OSError`."""
+    place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(place)
+    # A directory in /tmp may be a trap that somebody else has laid.
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        os.close(place)
+        raise PermissionError(errno.EACCES, "it belongs to somebody else, or others may write to it")
+    return place
+
+
+def _write(place: int, name: str, data: bytes) -> None:
+    with _part(place, data, 0o444) as part:  # whatever the umask says: a container's user may be another one
+        _name(place, part, name, data)
+
+
+@contextlib.contextmanager
+def _part(place: int, data: bytes, mode: Optional[int], owner: Optional[tuple[int, int]] = None) -> Iterator[str]:
+    """The name of a new file with *data* in the directory *place*, which nobody else can have; in the end it is gone.
+
+    *mode*, *owner*: as for `replace`.
+    """
+    part = f".{os.urandom(16).hex()}.part"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(part, flags, 0o666 if mode is None else mode, dir_fd=place)
+    try:
+        try:
+            write_all(file, data)
+            if owner is not None and owner != _owner(file):
+                os.fchown(file, *owner)
+            if mode is not None:
+                os.fchmod(file, mode)
+            os.fsync(file)  # a full disk may say so only now, and the name is for good
+        finally:
+            os.close(file)
+        yield part
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(part, dir_fd=place)
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write *data* to the open *file*, however often that takes. Errors: `OSError`."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _owner(file: int) -> tuple[int, int]:
+    found = os.fstat(file)
+    return found.st_uid, found.st_gid
+
+
+def _name(place: int, part: str, name: str, data: bytes) -> None:
+    """Give the file *part* its lasting *name*, unless a good file has it by now. A damaged one gives way."""
+    try:
+        os.link(part, name, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.EEXIST and error.errno not in _NO_LINKS:
+            raise
+        if not _holds(place, name, data):
+            os.rename(part, name, src_dir_fd=place, dst_dir_fd=place)
+
+
+def _holds(place: int, name: str, data: bytes) -> bool:
+    """Return whether *name* is a plain file of ours with *data* in it, which others cannot change."""
+    try:
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            return False
+        return found.st_size == len(data) and read_up_to(len(data), file) == data
+    except OSError:
+        return False
+    finally:
+        os.close(file)

@@ -1,0 +1,451 @@
+"""The GPUs that a command line asks for: which of its words say it, and what they mean in gpubind's own terms.
+
+Sources: Apptainer 1.4.5 and podman 5.4.2, run (`--nvccli` implies `--nv`, `--no-nv` does not cancel it; podman's
+--gpus X is --device nvidia.com/gpu=X); docker/cli `opts/gpus.go`; moby `daemon/nvidia_linux.go` (a count means the
+first GPUs, and what --gpus says comes after -e); the user guide of NVIDIA's Container Toolkit for its variables and its
+names of CDI devices; nvidia-docker 2; ch-run(1) 0.45; the guide of AMD's Container Toolkit and
+`internal/oci/oci.go` for AMD_VISIBLE_DEVICES; ROCm's "Running ROCm Docker containers" for --device=/dev/kfd.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from posixpath import basename
+from typing import NamedTuple, Optional, Union
+
+from gpubind.errors import FormatError, UsageError
+from gpubind.formats.driver.cdi import CdiName, parse_cdi_name
+from gpubind.formats.driver.gpu_ids import parse_gpu_id
+from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
+from gpubind.runtimes.apptainer.options import PREFIXES, read_options
+from gpubind.runtimes.cmdline.apptainer import FLAGS
+from gpubind.runtimes.cmdline.flags import parse_bool, parse_list
+from gpubind.runtimes.cmdline.reader import GivenOption
+
+_VENDOR_OF: dict[str, Vendor] = {"nv": "nvidia", "nvccli": "nvidia", "rocm": "amd"}
+SWITCHES = tuple(_VENDOR_OF)
+"""Apptainer's and SingularityCE's flags for GPUs."""
+VISIBLE: Mapping[Vendor, str] = {"nvidia": "NVIDIA_VISIBLE_DEVICES", "amd": "AMD_VISIBLE_DEVICES"}
+"""What each vendor's container runtime reads."""
+CAPS = "NVIDIA_DRIVER_CAPABILITIES"
+COUNT_LIMIT = 1024
+_RUNTIMES: Mapping[Vendor, re.Pattern[str]] = {
+    "nvidia": re.compile(r"nvidia(-container-runtime(\.(cdi|legacy|experimental))?|-cdi|-legacy|-experimental)?"),
+    "amd": re.compile(r"amd(-container-runtime)?"),
+}
+_AMD_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
+_AMD_ID = re.compile(r"0x([0-9a-f]{1,16})", re.ASCII | re.IGNORECASE)
+_KFD, _DRI = "/dev/kfd", "/dev/dri"
+_RENDER = re.compile(rf"{_DRI}/(renderD[0-9]{{1,9}})", re.ASCII)
+_TYPED = re.compile(r"(?:gpu|mig)([0-9]+(?::[0-9]+)?)")
+"""Names of devices as `nvidia-ctk cdi generate --device-name-strategy=type-index` gives them."""
+_GPU_KINDS: tuple[tuple[str, Vendor], ...] = (
+    ("nvidia.com/gpu", "nvidia"),
+    ("runtime.nvidia.com/gpu", "nvidia"),
+    ("management.nvidia.com/gpu", "nvidia"),
+    ("amd.com/gpu", "amd"),
+)
+_LOOKS = re.compile(
+    r"--(nv|rocm|nvccli|gpus)(=.*)?|--runtime=(nvidia|amd).*|--device=[a-z.]*(nvidia|amd)\.com/gpu=.*", re.DOTALL
+)
+
+
+class GpuRequest(NamedTuple):
+    """What a command line asks for."""
+
+    vendors: tuple[Vendor, ...] = ()
+    """Empty: every vendor that is found."""
+    gpus: Optional[str] = None
+    """Which GPUs, in the spelling of `gpubind --gpus`; None where the environment, the image or a CDI spec tells."""
+    number: Optional[int] = None
+    """How many GPUs are asked for, where a number says it; `gpus` then names the first ones, as docker gives those."""
+    caps: Optional[tuple[Capability, ...]] = None
+    """What is asked for by name; None where the default or the image tells."""
+    cdi: tuple[str, ...] = ()
+    """The names of CDI devices. Where `gpus` is None, only a CDI spec knows what they are."""
+    image_decides: bool = False
+    """Whether the image's own variable tells which GPUs: with `--runtime=nvidia` or `--runtime=amd` alone."""
+    image_counts: bool = False
+    """Whether the image's own variables count, which NVIDIA's toolkit reads."""
+    nvccli: bool = False
+    flags: tuple[GivenOption, ...] = ()
+    """The options that say it, to be taken out; not variables, which the command may want to read."""
+    said_by: tuple[str, ...] = ()
+    """Variables of the caller's and directives of the site's that ask for GPUs; nvidia-docker does so by its name."""
+    chosen_by: str = ""
+    """The variable that names `gpus`, with its value; empty where an option does."""
+    brings_nodes: bool = False
+    """Whether the line's own words bring the GPUs' nodes: they stay, and the line works without a plan, too."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything asks for GPUs; else a runtime without words of its own for GPUs was started."""
+        return bool(self.flags or self.said_by)
+
+
+class _Wanted(NamedTuple):
+    """The GPUs that one option names."""
+
+    gpus: Optional[str]
+    number: Optional[int] = None
+    caps: Optional[tuple[Capability, ...]] = None
+    vendors: tuple[Vendor, ...] = ()
+    cdi: tuple[str, ...] = ()
+
+
+def is_gpu_flag(family: str, option: GivenOption) -> bool:
+    """Return whether *option* asks for GPUs, in the words of that family of runtimes."""
+    if family == "singularity" and option.name in SWITCHES:
+        return parse_bool(option.value) is True
+    if option.name == "device":
+        values = parse_list(option.value) if family == "singularity" else (option.value,)
+        return any(cdi_gpu(value) for value in values)
+    if family in ("docker", "podman"):
+        return option.name == "gpus" or (option.name == "runtime" and runtime_vendor(option.value) is not None)
+    return family == "ch-run" and option.name == "cdi"
+
+
+def looks_like_gpus(word: str) -> bool:
+    """Return whether *word* looks like a flag for GPUs, whoever it is for."""
+    return _LOOKS.fullmatch(word) is not None
+
+
+def singularity_request(
+    program: str, options: Sequence[GivenOption], environ: Mapping[str, str], site: Collection[str] = ()
+) -> Optional[GpuRequest]:
+    """Return what a start with Apptainer or SingularityCE asks for; None for nothing. Errors: as `_devices`.
+
+    What the *site* always adds only `--no-nv` and `--no-rocm` take away.
+    """
+    words = [word for words in {option.at: option.words for option in options}.values() for word in words]
+    read = read_options(program, words, environ)
+    on = {name for name in SWITCHES if read.has(name)}
+    by_site = tuple(name for name in site if not read.has(f"no-{name}"))
+    flags = tuple(option for option in options if option.name in SWITCHES)
+    device_flags, names = _devices([option for option in options if option.name == "device"], lists=True)
+    if not on and not names and not by_site:
+        return None
+    wanted = _of_cdi(names) if names else _Wanted(None)
+    vendors = {*wanted.vendors, *(_VENDOR_OF[name] for name in (*on, *by_site))}
+    caps = CAPABILITIES if read.has("compat32") else None
+    given = {option.name for option in flags}
+    variables = tuple(
+        name
+        for prefix in PREFIXES[program]
+        for flag in FLAGS
+        if flag.name in on - given
+        for name in (f"{prefix}_{variable}" for variable in flag.variables)
+        if parse_bool(environ.get(name, "").strip())
+    )
+    said_by = (*variables, *(f"always use {name}" for name in by_site))
+    return GpuRequest(
+        vendors=_ordered(vendors),
+        gpus=wanted.gpus,
+        caps=caps,
+        cdi=names,
+        nvccli="nvccli" in on,
+        flags=(*flags, *device_flags),
+        said_by=said_by,
+    )
+
+
+def docker_request(
+    options: Sequence[GivenOption], environ: Mapping[str, str], *, nvidia: bool = False
+) -> Optional[GpuRequest]:
+    """Return what `docker run` asks for; None for nothing. *nvidia*: whether the program is nvidia-docker.
+
+    Errors: `UsageError` (code `wrap-gpus`) for what docker refuses, too, or what gpubind cannot say.
+    """
+    requests = tuple(option for option in options if option.name == "gpus")
+    if len(requests) > 1:
+        raise UsageError("wrap-gpus", "--gpus stands there twice", where=_place(requests[1]), hint="keep one of them")
+    said = _environment(options, environ)
+    if nvidia and environ.get("NV_GPU", "").strip() and VISIBLE["nvidia"] not in said:
+        said = {**said, VISIBLE["nvidia"]: ",".join(environ["NV_GPU"].split())}
+    request = _oci_request(options, [_of_docker(option) for option in requests], said, nvidia=nvidia)
+    return request._replace(said_by=("nvidia-docker",)) if request is not None and nvidia else request
+
+
+def podman_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
+    """Return what `podman run` asks for; None for nothing. Errors: as `docker_request`."""
+    requests = [option for option in options if option.name == "gpus"]
+    names = [name for option in requests for name in parse_list(option.value)]
+    for name in names:
+        if name != "all" and parse_gpu_id(name) is None:
+            hint = 'podman takes `all` or a list of indexes and UUIDs; `"device=..."` is docker\'s'
+            raise UsageError("wrap-gpus", f"--gpus: podman knows no GPU `{name}`", where=_place(requests[0]), hint=hint)
+    # podman gives AMD's GPUs by the same words, where there are none of NVIDIA's.
+    wanted = [_Wanted("all" if "all" in names else ",".join(names))] if names else []
+    return _oci_request(options, wanted, _environment(options, environ))
+
+
+def _oci_request(
+    options: Sequence[GivenOption], wanted: Sequence[_Wanted], said: Mapping[str, str], *, nvidia: bool = False
+) -> Optional[GpuRequest]:
+    """What is the same for docker and podman: CDI devices, the vendors' runtimes, and the variables that these read.
+
+    *wanted*: what --gpus says. That, and CDI devices, win over those variables.
+    """
+    runtimes = [option for option in options if option.name == "runtime"]
+    runtime = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
+    device_flags, names = _devices([option for option in options if option.name == "device"])
+    wanted = [*wanted, *([_of_cdi(names)] if names else [])]
+    visible = said.get(VISIBLE[runtime]) if runtime is not None else None
+    image_decides = runtime is not None and not wanted and visible is None
+    chosen_by = ""
+    if runtime is not None and not wanted and visible is not None and visible.strip() not in ("", "void"):
+        wanted, chosen_by = [_of_visible(visible, runtime)], f"{VISIBLE[runtime]}={visible}"
+    if not wanted and not image_decides:
+        return _of_nodes(options)
+    flags = (
+        *(option for option in options if option.name == "gpus"),
+        *(option for option in runtimes if runtime_vendor(option.value) is not None),
+        *device_flags,
+    )
+    if runtime is not None:
+        wanted = [*wanted, _Wanted(wanted[0].gpus if wanted else None, vendors=(runtime,))]
+    request = _united(wanted, said, flags, names)
+    return request._replace(image_decides=image_decides, image_counts=True, chosen_by=chosen_by)
+
+
+def _of_nodes(options: Sequence[GivenOption]) -> Optional[GpuRequest]:
+    """AMD's documented way without its toolkit: --device=/dev/kfd with --device=/dev/dri, or with nodes in there.
+
+    A node that gets another name in the container is the user's own construction, and no request.
+    """
+    nodes = [option.value.split(":") for option in options if option.name == "device"]
+    drawn = [path.rstrip("/") for path, *_ in nodes if path.startswith(_DRI)]
+    is_renamed = any(target.startswith("/") and target != path for path, *rest in nodes for target in rest[:1])
+    renders = dict.fromkeys(match[1] for match in map(_RENDER.fullmatch, drawn) if match)
+    if [_KFD] not in [node[:1] for node in nodes] or is_renamed or not (_DRI in drawn or renders):
+        return None
+    is_privileged = any(option.name == "privileged" and parse_bool(option.value) for option in options)
+    gpus = "all" if _DRI in drawn or is_privileged else ",".join(renders)
+    return GpuRequest(("amd",), gpus, said_by=(f"--device={_KFD}",), brings_nodes=True)
+
+
+def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optional[GpuRequest]:
+    """*request* for an image with the environment *env*; None if it asks for no GPU then.
+
+    A vendor's runtime alone gives what the image's NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES says, and all GPUs
+    where the image is not known (*env* is None); NVIDIA_DRIVER_CAPABILITIES of the image counts where the line names
+    none. Errors: `UsageError` (code `wrap-gpus`).
+    """
+    if not request.image_counts:
+        return request
+    if request.image_decides:
+        vendor = request.vendors[0]
+        visible = env.get(VISIBLE[vendor], "").strip() if env is not None else "all"
+        if visible in ("", "void"):
+            return None
+        wanted = _of_visible(visible, vendor)
+        chosen_by = f"{VISIBLE[vendor]}={visible} of the image"
+        request = request._replace(gpus=wanted.gpus, cdi=wanted.cdi, image_decides=False, chosen_by=chosen_by)
+    caps = env.get(CAPS, "") if env is not None else ""
+    if request.caps is None and caps.strip():
+        request = request._replace(caps=_capabilities(caps, f"{CAPS}={caps} of the image"))
+    return request
+
+
+def as_written(error: UsageError, request: GpuRequest) -> UsageError:
+    """Return *error* about the GPUs of *request*, with the words of the line in the place of `--gpus`."""
+    if error.code not in ("unknown-gpu", "ambiguous-gpu"):
+        return error
+    words = request.chosen_by or " ".join(word for option in request.flags[:1] for word in option.words)
+    what = "this host has fewer GPUs" if request.number is not None else error.what.partition(": ")[2]
+    is_index = error.code == "unknown-gpu" and all(name.isdigit() for name in (request.gpus or "").split(","))
+    why = "" if is_index else error.why  # that of an index is about gpubind's own `--gpus`, which takes no count
+    return UsageError(error.code, f"`{words}`: {what}", why=why, hint=error.hint)
+
+
+def charliecloud_request(options: Sequence[GivenOption]) -> GpuRequest:
+    """What ch-run asks for. Errors: `UsageError` (`wrap-gpus`) for --cdi with a file: nobody looks into it here."""
+    flags = tuple(option for option in options if option.name == "cdi")
+    for option in flags:
+        if option.value and not any(option.value == kind for kind, _ in _GPU_KINDS):
+            hint = "leave it out, or plan from it: `gpubind exec --source cdi`"
+            what = f"`{' '.join(option.words)}` names a file, or no kind of GPU"
+            raise UsageError("wrap-gpus", what, where=_place(option), hint=hint)
+    kinds = {option.value for option in flags}
+    vendors = tuple(dict.fromkeys(vendor for kind, vendor in _GPU_KINDS if kind in kinds))
+    return GpuRequest(() if "" in kinds else vendors, flags=flags)
+
+
+def runtime_vendor(value: str) -> Optional[Vendor]:
+    """Whose GPUs the value of --runtime asks for, by a name that the vendor's installer gives it, or by its path."""
+    return next((vendor for vendor, names in _RUNTIMES.items() if names.fullmatch(basename(value))), None)
+
+
+def cdi_gpu(text: str) -> Optional[CdiName]:
+    """Return the qualified CDI name *text*, if its kind is a GPU's."""
+    try:
+        name = parse_cdi_name(text)
+    except FormatError:
+        return None
+    return name if name.kind in dict(_GPU_KINDS) else None
+
+
+def _devices(options: Iterable[GivenOption], *, lists: bool = False) -> tuple[tuple[GivenOption, ...], tuple[str, ...]]:
+    """Return the --device options that name GPUs by CDI, and those names. *lists*: whether a value is a list.
+
+    Errors: `UsageError` (code `wrap-gpus`) for a list of GPUs and others: no word can be taken out for the GPUs alone.
+    """
+    flags: list[GivenOption] = []
+    names: list[str] = []
+    for option in options:
+        values = parse_list(option.value) if lists else (option.value,)
+        found = [value for value in values if cdi_gpu(value) is not None]
+        if found and len(found) < len(values):
+            what = f"`{' '.join(option.words)}` names GPUs and other devices"
+            raise UsageError("wrap-gpus", what, where=_place(option), hint="give the others an option of their own")
+        if found:
+            flags.append(option)
+            names += found
+    return tuple(flags), tuple(dict.fromkeys(names))
+
+
+def _of_cdi(names: Sequence[str]) -> _Wanted:
+    """Return what CDI devices mean: by index or UUID where their names say it, else only a spec can tell."""
+    found = [name for name in map(cdi_gpu, names) if name is not None]
+    vendors = tuple(dict.fromkeys(dict(_GPU_KINDS)[name.kind] for name in found))
+    if all(name.device == "all" for name in found):
+        return _Wanted("all", vendors=vendors, cdi=tuple(names))
+    ids = [_id_of(name.device) for name in found]
+    plain = len(vendors) == 1 and all(ids)
+    gpus = "all" if any(name.device == "all" for name in found) else ",".join(name for name in ids if name)
+    return _Wanted(gpus if plain else None, vendors=vendors, cdi=tuple(names))
+
+
+def _id_of(device: str) -> Optional[str]:
+    """Return a CDI device in the spelling of `--gpus`, if its name is an index or a UUID."""
+    typed = _TYPED.fullmatch(device)
+    text = typed[1] if typed else device
+    return text if text == "all" or parse_gpu_id(text) is not None else None
+
+
+def _of_docker(option: GivenOption) -> _Wanted:
+    """Return the value of docker's --gpus: a line of CSV, each field `key=value`, or a count."""
+    fields: dict[str, str] = {}
+    for field in parse_list(option.value):
+        key, equals, value = field.partition("=")
+        key, value = (key, value) if equals else ("count", key)
+        if key in fields or key not in ("driver", "count", "device", "capabilities", "options"):
+            why = "a key stands there twice" if key in fields else f"docker knows no key `{key}`"
+            raise _bad_gpus(option, why)
+        fields[key] = value
+    if not fields:
+        raise _bad_gpus(option, "it is empty, or no line of CSV")
+    driver = fields.get("driver", "")
+    if driver not in ("", "nvidia", "amd", "cdi") or "options" in fields:
+        raise _bad_gpus(option, f"gpubind has no words for {'options' if 'options' in fields else f'driver={driver}'}")
+    caps = _capabilities(fields.get("capabilities", ""), option)
+    vendors: tuple[Vendor, ...] = ("nvidia",) if driver == "nvidia" else ("amd",) if driver == "amd" else ()
+    if "device" in fields:
+        if "count" in fields:
+            raise _bad_gpus(option, "it has a count and devices")
+        names = fields["device"].split(",")
+        if any(cdi_gpu(name) for name in names):
+            if not all(map(cdi_gpu, names)):
+                raise _bad_gpus(option, "some of its devices are CDI's, others are not")
+            return _of_cdi(names)._replace(caps=caps)
+        return _Wanted(_list(names, option), None, caps, vendors)
+    count = fields.get("count", "1")
+    if count == "all":
+        return _Wanted("all", None, caps, vendors)
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", count, re.ASCII) or int(count) > COUNT_LIMIT:
+        raise _bad_gpus(option, f"`{count}` is no count")
+    number = int(count)
+    if number < 0:
+        return _Wanted("all", None, caps, vendors)
+    return _Wanted(",".join(map(str, range(number))) or "none", number, caps, vendors)
+
+
+def _of_visible(value: str, vendor: Vendor) -> _Wanted:
+    """NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES for the *vendor*'s runtime. `void` and nothing are not for here."""
+    names = [name.strip() for name in value.split(",")]
+    if vendor == "amd":
+        names = [one for name in names for one in _of_amd(name)]
+    if names in (["all"], ["none"]):
+        return _Wanted(names[0], vendors=(vendor,))
+    if any(cdi_gpu(name) for name in names) and all(map(cdi_gpu, names)):
+        return _of_cdi(names)
+    return _Wanted(_list(names, f"{VISIBLE[vendor]}={value}"), vendors=(vendor,))
+
+
+def _of_amd(name: str) -> Sequence[str]:
+    """Return an item of AMD_VISIBLE_DEVICES in the spelling of `--gpus`: `0-3` is a range, `0x...` the ID of a GPU."""
+    between, unique = _AMD_RANGE.fullmatch(name), _AMD_ID.fullmatch(name)
+    if between and int(between[1]) <= int(between[2]) <= COUNT_LIMIT:
+        return tuple(map(str, range(int(between[1]), int(between[2]) + 1)))
+    return (f"GPU-{unique[1].lower():0>16}" if unique else name.lower() if name.lower() == "all" else name,)
+
+
+def _list(names: Sequence[str], said: Union[GivenOption, str]) -> str:
+    """Return *names* as a list for `gpubind --gpus`. Errors: `UsageError` (code `wrap-gpus`)."""
+    names = [name.strip() for name in names]
+    if "all" in names:
+        return "all"
+    unknown = [name for name in names if parse_gpu_id(name) is None]
+    if unknown:
+        raise _bad_gpus(said, f"`{unknown[0]}` names no GPU")
+    return ",".join(names)
+
+
+def _capabilities(text: str, said: Union[GivenOption, str]) -> Optional[tuple[Capability, ...]]:
+    """Return a list of driver capabilities. None if it names none: `gpu` and `nvidia` are docker's own words."""
+    names = [name.strip() for name in text.split(",") if name.strip() not in ("", "gpu", "nvidia")]
+    if not names:
+        return None
+    if "all" in names:
+        return CAPABILITIES
+    unknown = [name for name in names if name not in CAPABILITIES]
+    if unknown:
+        raise _bad_gpus(said, f"`{unknown[0]}` is no capability of the driver")
+    return tuple(capability for capability in CAPABILITIES if capability in names)
+
+
+def _environment(options: Iterable[GivenOption], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that -e gives the container. One without `=` is the caller's, if the caller has it."""
+    said: dict[str, str] = {}
+    for option in options:
+        name, equals, value = option.value.partition("=")
+        if option.name == "env" and (equals or name in environ):
+            said[name] = value if equals else environ[name]
+    return said
+
+
+def _united(
+    wanted: Sequence[_Wanted], said: Mapping[str, str], flags: tuple[GivenOption, ...], names: tuple[str, ...]
+) -> GpuRequest:
+    """Return all requests of one command line as one. Capabilities that --gpus names win over the variable."""
+    gpus = [one.gpus for one in wanted]
+    together: Optional[str] = None
+    if "all" in gpus:
+        together = "all"
+    elif gpus and None not in gpus:
+        together = ",".join(dict.fromkeys(name for one in gpus for name in (one or "").split(",")))
+    caps = next((one.caps for one in wanted if one.caps is not None), None)
+    if caps is None:
+        caps = _capabilities(said.get(CAPS, ""), f"{CAPS}={said.get(CAPS)}")
+    vendors = {vendor for one in wanted for vendor in one.vendors}
+    number = wanted[0].number if len({one.gpus for one in wanted}) == 1 else None
+    cdi = names or tuple(name for one in wanted for name in one.cdi)
+    return GpuRequest(_ordered(vendors), together, number, caps, cdi, flags=flags)
+
+
+def _ordered(vendors: Collection[Vendor]) -> tuple[Vendor, ...]:
+    return tuple(vendor for vendor in VENDORS if vendor in vendors)
+
+
+def _bad_gpus(said: Union[GivenOption, str], why: str) -> UsageError:
+    """*said*: the option that cannot be understood, or the variable with its value."""
+    text, where, hint = said, "", "name GPUs by index or UUID, and capabilities as NVIDIA does"
+    if isinstance(said, GivenOption):
+        text, where = " ".join(said.words), _place(said)
+        hint = "as docker reads it, a list wants quotes of its own: --gpus '\"device=0,1\"'"
+    return UsageError("wrap-gpus", f"`{text}` cannot be understood", where=where, why=why, hint=hint)
+
+
+def _place(option: GivenOption) -> str:
+    return f"word {option.at + 1}"

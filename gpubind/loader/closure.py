@@ -1,0 +1,61 @@
+"""The closure of a host's libraries over DT_NEEDED, as that host's own loader resolves it.
+
+Source: ld.so(8): RPATH, LD_LIBRARY_PATH, RUNPATH, the cache, the default directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Optional
+
+from gpubind.files import Tree
+from gpubind.formats.elf.glibc import is_member
+from gpubind.loader.container import Container
+from gpubind.loader.loader import Loader
+from gpubind.model import RootedPath
+
+
+class Dependency(NamedTuple):
+    """A library that others need."""
+
+    name: str
+    """As DT_NEEDED has it."""
+    path: Optional[RootedPath]
+    """The resolved file; None if the host has none."""
+    found_by: str
+    """Under which path the loader opens it."""
+    needed_by: tuple[RootedPath, ...]
+    """The roots of the closure that need it, directly or not."""
+    wanted_by: str
+    """The first file whose DT_NEEDED names it."""
+
+
+def host_closure(
+    tree: Tree, arch: str, roots: Iterable[RootedPath], first: Iterable[str] = ()
+) -> tuple[Dependency, ...]:
+    """What *roots* need beside themselves and glibc, by name. Directories *first* are searched as LD_LIBRARY_PATH is:
+    what a container gets lies in one directory that its LD_LIBRARY_PATH names.
+    """
+    roots = tuple(dict.fromkeys(roots))
+    container = Container(Loader(tree, arch), tree, (), (), ":".join(first))
+    found: dict[str, Dependency] = {}
+    for root in roots:
+        closure = container.closure(root)
+        if closure is None:
+            continue
+        asking: dict[str, str] = {}
+        for here in closure.objects:
+            for name in () if is_member(here.elf.soname or "") else here.elf.needed:
+                asking.setdefault(name, here.file.at)
+        for name, asker in asking.items():
+            known = closure.names.get(name)
+            path = known.file.at if known is not None else None
+            if is_member(name) or path in roots:
+                continue
+            before = found.get(name)
+            if before is not None:
+                found[name] = before._replace(needed_by=(*before.needed_by, root))
+            else:
+                place = known.file.path if known is not None else ""
+                found[name] = Dependency(name, path, place, (root,), asker)
+    return tuple(found[name] for name in sorted(found))

@@ -1,0 +1,225 @@
+"""What execve(2) would start in a container: a program, or a script and what its interpreters lead to.
+
+Source: execve(2) and execvp(3) for scripts and interpreters; Linux `fs/exec.c`, `fs/binfmt_script.c`.
+"""
+
+from __future__ import annotations
+
+import re
+from posixpath import basename, dirname
+from typing import Literal, NamedTuple, Optional, Union
+
+from gpubind.errors import like
+from gpubind.formats.elf.elf import ElfIdent
+from gpubind.formats.text.env_arguments import EnvError, parse_env_arguments
+from gpubind.loader.container import Container, Located
+from gpubind.model import Missing
+from gpubind.model.arch import architecture
+
+SCRIPTS_LIMIT = 5
+"""Interpreters of interpreters that the kernel follows: fs/exec.c, exec_binprm."""
+LINE_LIMIT = 256
+"""Bytes of a script's first line that the kernel looks at (BINPRM_BUF_SIZE)."""
+PLACES_LIMIT = 128
+"""Directories in which a program is looked for that is not where it was said to be."""
+
+_LIBRARY_NAME = re.compile(r"\.so(\.\d\w*)*$")
+
+
+class Stop(NamedTuple):
+    """Why execve would go no further, or would start nothing."""
+
+    kind: Literal["missing", "mode", "directory", "special", "format", "architecture", "unreadable", "empty", "library"]
+    """`special`: a FIFO, a socket or a device. `library`: not a program, and the loader refuses it."""
+    why: str
+
+
+class Chain(NamedTuple):
+    """What execve would start."""
+
+    names: tuple[str, ...]
+    """The program and the interpreters that it leads to, in order."""
+    file: Optional[Located]
+    """The last of them, if it is there."""
+    stop: Optional[Stop]
+    """What is wrong with the last; None if it is a program that the kernel would load."""
+
+
+class Caller(NamedTuple):
+    """Whose kernel it is, and who asks it."""
+
+    machine: Optional[str] = None
+    """As uname(2) has it; None if that is not known: then it runs what is in the image."""
+    euid: Optional[int] = None
+    """None if that is not known."""
+    groups: tuple[int, ...] = ()
+    modes_count: bool = True
+    """Whether owners and modes in the image say something about the caller: a mounted SIF file is its user's."""
+
+    def may_execute(self, file: Located) -> bool:
+        """Return whether the caller may execute *file*, by its mode."""
+        found = file.tree.stat(file.at)
+        if isinstance(found, Missing):
+            return False
+        is_images = file.mount is None and file.bind is None
+        if self.euid in (None, 0) or (is_images and not self.modes_count):
+            return bool(found.mode & 0o111)
+        return bool(found.bits_for(self.euid, self.groups) & 1)
+
+    def runs(self, arch: str, image: Optional[str]) -> bool:
+        """Return whether the kernel runs programs for *arch*, in an image for *image*."""
+        name = self.machine or image
+        machine = architecture(name) if name else None
+        return machine is None or arch in (machine.name, machine.compat32)
+
+
+def is_library(file: Located) -> bool:
+    """Whether *file* is for dlopen alone: it names no loader, and is named as libraries are. A damaged one has only
+    its name to tell.
+    """
+    elf = file.tree.elf(file.at)
+    named = _LIBRARY_NAME.search(file.path) is not None
+    return named if isinstance(elf, Missing) else elf.interpreter is None and (named or elf.soname is not None)
+
+
+def library(container: Container, name: str, file: Located) -> Chain:
+    """Return the library *file*, called *name*, in the place of a program; with a stop where it is damaged."""
+    elf = file.tree.elf(file.at)
+    is_damaged = isinstance(elf, Missing) and elf.why == "unreadable"
+    stop = Stop("library", container.failures(file.path)[0].message) if is_damaged else None
+    return Chain((name,), file, stop)
+
+
+def follow(container: Container, program: str, path: str, caller: Caller) -> Chain:
+    """*program*, a name to be looked for in the directories of *path* or a path, through scripts to what runs them."""
+    names = [program]
+    while True:
+        file = _find(container, names[-1], path, caller)
+        stop = _stop(container, names, file, caller)
+        if stop is not None or file is None:
+            return Chain(tuple(names), file, stop)
+        if isinstance(file.tree.ident(file.at), ElfIdent):
+            return _with_loader(container, names, file, caller)
+        line = _first_line(file)
+        if line is None or len(names) > SCRIPTS_LIMIT:
+            return Chain(tuple(names), file, Stop("format", f"{names[-1]}: Exec format error (126)"))
+        following, argument = line
+        if basename(following) == "env":
+            after = _after_env(container, [*names, following], argument, path, caller)
+            if isinstance(after, Chain):
+                return after
+            following, path = after
+        names.append(following)
+
+
+def nearest_program(container: Container, name: str, path: str) -> str:
+    """The question whether another program than *name*, which is missing, was meant; empty if none is like it."""
+    found = container.find(name) if "/" not in name and _LIBRARY_NAME.search(name) else None
+    if found is not None:
+        return f"did you mean `{found.path}`? "
+    own, directories = basename(name), [place for place in path.split(":") if place.startswith("/")]
+    below = [f"{above}/{there}" for above in ("/opt", "/usr/local") for there in container.tree.names(above)]
+    usual = (f"{place}{end}" for place in ("/app", "/opt", *below[:PLACES_LIMIT]) for end in ("", "/bin"))
+    for place in dict.fromkeys((*directories, *usual)):
+        if container.locate(f"{place}/{own}"):
+            return f"did you mean `{place}/{own}`? "
+    at = container.absolute(name)
+    looked = directories if "/" not in name else [] if at is None else [dirname(at)]
+    return like(dict.fromkeys(there for place in looked for there in container.tree.names(place)), own)
+
+
+def first_program(container: Container, name: str, path: str) -> Optional[str]:
+    """Return the first of several words in *name*, if that is a program: then *name* is a command line."""
+    first, *others = name.split(maxsplit=1) or [name]
+    places = [first] if "/" in first else [f"{place}/{first}" for place in path.split(":")]
+    return first if others and any(map(container.locate, places)) else None
+
+
+def is_undecided(container: Container, name: str, path: str) -> bool:
+    """Return whether *name* is relative to a working directory that is not known, and not a command line."""
+    is_relative = "/" in name and container.absolute(name) is None
+    return is_relative and first_program(container, name, path) is None
+
+
+def _with_loader(container: Container, names: list[str], file: Located, caller: Caller) -> Chain:
+    """Return the program *file*; or its loader, if that is there and may not be executed."""
+    elf = file.tree.elf(file.at)
+    loader = None if isinstance(elf, Missing) or not elf.interpreter else container.locate(elf.interpreter)
+    if loader is not None and not caller.may_execute(loader):
+        return Chain((*names, loader.path), loader, Stop("mode", f"{names[-1]}: Permission denied (126)"))
+    return Chain(tuple(names), file, None)
+
+
+def _after_env(
+    container: Container, names: list[str], argument: str, path: str, caller: Caller
+) -> Union[tuple[str, str], Chain]:
+    """Return what env starts, and the PATH that it has then; or where it ends."""
+    env = _find(container, names[-1], path, caller)
+    stop = _stop(container, names, env, caller)
+    if stop is not None or env is None:
+        return Chain(tuple(names), env, stop)
+    call = parse_env_arguments([argument] if argument else [], busybox=basename(env.at) == "busybox")
+    if isinstance(call, EnvError):
+        return Chain(tuple(names), env, Stop("format", f"env: {call.message} (125)"))
+    if call.command is None:
+        return Chain(tuple(names), env, Stop("format", f"{names[-2]} starts itself, without end"))
+    return call.command, path if call.path is None else call.path
+
+
+def _stop(container: Container, names: list[str], file: Optional[Located], caller: Caller) -> Optional[Stop]:
+    """Return why the last of *names* cannot be executed."""
+    name, arch = names[-1], container.image.arch
+    if file is None:
+        return _absent(container, names)
+    if not caller.may_execute(file):
+        return Stop("mode", f"{name}: Permission denied (126)")
+    ident = file.tree.ident(file.at)
+    if isinstance(ident, Missing):
+        return Stop("unreadable", str(ident))
+    if isinstance(ident, ElfIdent) and not caller.runs(ident.arch, arch):
+        return Stop(
+            "architecture",
+            f"{name}: Exec format error (126); it is for {ident.arch}, this machine is {caller.machine or arch}",
+        )
+    if not isinstance(ident, ElfIdent) and ident.rule == "zero-byte" and len(names) == 1:
+        return Stop("empty", f"{name} is empty: it ends at once, with 0")
+    return None
+
+
+def _absent(container: Container, names: list[str]) -> Stop:
+    """Why no file is found for the last of *names*; a name that is looked for in PATH passes over directories."""
+    name = names[-1]
+    bad = "bad interpreter: " if len(names) > 1 else ""
+    kind = container.kind(name) if "/" in name else None
+    if kind is None or kind == "file":
+        return Stop("missing", f"{name}: {bad}No such file or directory (127)")
+    return Stop("directory" if kind == "dir" else "special", f"{name}: {bad}Permission denied (126)")
+
+
+def _find(container: Container, name: str, path: str, caller: Caller) -> Optional[Located]:
+    """*name* as a shell finds it: a path, or the first that may be executed of that name in PATH's directories."""
+    if "/" in name:
+        return container.locate(name)
+    first = None
+    for directory in path.split(":"):
+        found = container.locate(f"{directory or '.'}/{name}")
+        if found is not None and caller.may_execute(found):
+            return found
+        first = first or found
+    return first
+
+
+def _first_line(file: Located) -> Optional[tuple[str, str]]:
+    """Return what runs a file that is no ELF program, and the one argument that it gets; None for what is no script."""
+    data = file.tree.head(file.at, LINE_LIMIT)
+    if isinstance(data, Missing) or data.startswith(b"\x7fELF"):
+        return None
+    line, newline, _ = data[2:].partition(b"\n")
+    line = line.split(b"\0")[0].strip(b" \t")
+    program = re.split(rb"[ \t]", line)[0]
+    if not data.startswith(b"#!") or not program or (program == line and not newline and len(data) >= LINE_LIMIT):
+        # For the kernel it is none (ENOEXEC), and execvp(3), like every shell, hands a text to a shell.
+        return None if b"\0" in data else ("/bin/sh", "")
+    texts = (program, line[len(program) :].strip(b" \t"))
+    name, argument = (text.decode("utf-8", "surrogateescape") for text in texts)
+    return name, argument

@@ -1,0 +1,139 @@
+"""Where the dynamic loader of a tree finds a soname.
+
+Source: ld.so(8): the cache, then the default directories; ldconfig(8) for what the cache is made of. The cache of an
+image may be missing or stale, so the directories of its ld.so.conf are searched after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, Optional, Union
+
+from gpubind.files import Tree, glob
+from gpubind.files.ldcache import read_ldcache
+from gpubind.files.ldsoconf import read_ldsoconf
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent
+from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry
+from gpubind.loader.versions import newest
+from gpubind.model import Found, Missing, RootedPath
+from gpubind.model.arch import architecture
+
+DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
+MULTIARCH = "*-linux-gnu*"
+LIBC = "libc.so.6"
+
+
+class Glibc(NamedTuple):
+    """The glibc that programs of one architecture get."""
+
+    path: RootedPath
+    """The resolved libc.so.6."""
+    version: str
+    """`2.36`, from its version definitions."""
+    arch: str
+
+
+class Loader:
+    """The loader of *tree* for programs of one architecture; if that is None, of whatever comes first."""
+
+    def __init__(self, tree: Tree, arch: Optional[str] = None, beside: Optional[Loader] = None) -> None:
+        """*beside* is the loader of the same tree for another architecture: both have one cache and configuration."""
+        self.tree = tree
+        self.arch = arch
+        self._all: dict[Optional[str], Loader] = {} if beside is None else beside._all
+        self._all[arch] = self
+        cache = read_ldcache(tree) if beside is None else beside._cache
+        self._cache: Optional[LdCache] = cache if isinstance(cache, LdCache) else None
+        self._configured: tuple[str, ...] = read_ldsoconf(tree).directories if beside is None else beside._configured
+        every = (*self._configured, *_multiarch(tree), *DEFAULT_DIRECTORIES)
+        directories = _existing(tree, every) if beside is None else beside.directories
+        if arch is not None and architecture(arch).bits == 32:
+            directories = _existing(tree, (*directories, *DEFAULT_DIRECTORIES_32))
+        self.directories: tuple[RootedPath, ...] = directories
+        self._found: dict[str, Optional[RootedPath]] = {}
+        self._defaults: Optional[tuple[RootedPath, ...]] = None
+        self._glibc: Union[Glibc, Literal["unread"], None] = "unread"
+
+    def of(self, arch: Optional[str]) -> Loader:
+        """Return the loader of the same tree for programs of *arch*."""
+        return self._all.get(arch) or Loader(self.tree, arch, self)
+
+    @property
+    def glibc(self) -> Optional[Glibc]:
+        """The glibc of the tree; None if it has none for this architecture."""
+        if self._glibc == "unread":
+            self._glibc = self._read_glibc()
+        return self._glibc
+
+    @property
+    def forbidden_directory(self) -> Optional[str]:
+        """The first directory in which a C library may be, and may not be looked at; None if there is none."""
+        places = (*DEFAULT_DIRECTORIES, *self.directories)
+        forbidden = (place for place in places if _is_forbidden(self.tree.ident(f"{place}/{LIBC}")))
+        return next(forbidden, None)
+
+    def _read_glibc(self) -> Optional[Glibc]:
+        path, facts = self.find(LIBC), self.facts(LIBC)
+        version = None if facts is None else newest(facts.version_definitions, "GLIBC")
+        return None if path is None or facts is None or version is None else Glibc(path, version, facts.ident.arch)
+
+    def find(self, soname: str) -> Optional[RootedPath]:
+        """The resolved file that the loader would open for *soname*; None if there is none for this architecture."""
+        if soname not in self._found:
+            self._found[soname] = self._find(soname)
+        return self._found[soname]
+
+    def facts(self, soname: str) -> Optional[ElfFacts]:
+        """Return the ELF facts of the file behind *soname*; None if there is none, or it is damaged."""
+        path = self.find(soname)
+        facts = Missing("absent") if path is None else self.tree.elf(path)
+        return None if isinstance(facts, Missing) else facts
+
+    def _find(self, soname: str) -> Optional[RootedPath]:
+        if "/" in soname or not soname:
+            return None
+        for place in self.places(soname):
+            path = self.tree.resolve(place)
+            if isinstance(path, Missing):
+                continue
+            ident = self.tree.ident(path)
+            if isinstance(ident, ElfIdent) and self.arch in (None, ident.arch):
+                return path
+        return None
+
+    def places(self, soname: str) -> tuple[str, ...]:
+        """Return where the loader looks for *soname* by itself, in order: what the cache says, then the directories."""
+        cached = (entry.path for entry in self.cached(soname))
+        return (*cached, *(f"{directory.rstrip('/')}/{soname}" for directory in self.directories))
+
+    def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
+        """Return what the cache says of *soname*, in its order."""
+        entries = self._cache.named(soname) if self._cache else ()
+        return tuple(entry for entry in entries if entry.path.startswith("/"))
+
+    def default_directories(self) -> tuple[RootedPath, ...]:
+        """Where programs look that find nothing in the cache: nothing of ld.so.conf, which is for ldconfig alone.
+
+        Those of 32-bit programs, too: each passes over what is for the others. Without a cache, ldconfig is still to
+        run, and ld.so.conf counts.
+        """
+        if self._defaults is None:
+            configured = () if self._cache else self._configured
+            every = (*configured, *_multiarch(self.tree), *DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32)
+            self._defaults = _existing(self.tree, every)
+        return self._defaults
+
+
+def _multiarch(tree: Tree) -> list[RootedPath]:
+    return [path for base in ("/lib", "/usr/lib") for path in glob(tree, f"{base}/{MULTIARCH}")]
+
+
+def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
+    """Return those of *directories* that are there, resolved, each once."""
+    places = (tree.find(directory) for directory in directories)
+    return tuple(dict.fromkeys(at.path for at in places if isinstance(at, Found) and at.stat.kind == "dir"))
+
+
+def _is_forbidden(found: object) -> bool:
+    return isinstance(found, Missing) and found.why == "forbidden"

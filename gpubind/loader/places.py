@@ -1,0 +1,148 @@
+"""Where the loader of a container looks for a library, in its order.
+
+Source: ld.so(8) for the order and the words in a search path; glibc `elf/dl-load.c` (`_dl_dst_substitute`,
+`_dl_map_object`), `elf/dl-cache.c`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, Optional, Union
+
+from gpubind.formats.elf.elf import ElfFacts
+from gpubind.loader.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
+from gpubind.loader.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Glibc, Loader
+from gpubind.loader.versions import numbers
+from gpubind.model.arch import library_token
+
+_TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+"""A dynamic string token. Source: ld.so(8); glibc `elf/dl-load.c`, `is_dst`: `$LIBS` is not one."""
+DEFAULT_PREFIXES = tuple(f"{directory}/" for directory in (*DEFAULT_DIRECTORIES, *DEFAULT_DIRECTORIES_32))
+
+
+def _replacing(token: str, value: str) -> Callable[[re.Match[str]], str]:
+    """Return what `re.sub` calls to replace *token* by *value*, and no other token."""
+    return lambda match: value if token in match.groups() else match[0]
+
+
+class Places:
+    """Where *loader* looks, in a container that has some directories and runs on some processor."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        has_directory: Callable[[str], bool],
+        may_have_directory: Callable[[str], bool],
+        cpu: Callable[[], Optional[Cpu]] = lambda: None,
+        glibc: Callable[[Glibc], Glibc] = lambda own: own,
+    ) -> None:
+        """*has_directory* says whether there surely is one, *may_have_directory* whether there may be one. *glibc* is
+        what takes the place of the image's own.
+        """
+        self._loader = loader
+        self._has_directory = has_directory
+        self._may_have_directory = may_have_directory
+        self._read_cpu = cpu
+        self._in_place_of = glibc
+        self._cpu: Union[Cpu, Literal["unread"], None] = "unread"
+        self._existing: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._below: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def of(self, soname: str, directories: Iterable[str], asker: Optional[ElfFacts]) -> Iterator[tuple[str, bool]]:
+        """Each path for *soname*, in *directories* first; and whether it surely counts on the processor that is here.
+
+        *asker* is the file that needs it; None for a program without search paths of its own.
+        """
+        arch = self._loader.arch or "" if asker is None else asker.ident.arch
+        no_defaults = asker is not None and asker.no_default_directories
+        for directory in self._there(tuple(directories)):
+            yield from self._in_directory(directory, soname, arch)
+        for path, is_sure in self._cached(soname, arch):
+            if not (no_defaults and path.startswith(DEFAULT_PREFIXES)):
+                yield path, is_sure
+        for directory in () if no_defaults else self._loader.default_directories():
+            yield from self._in_directory(directory, soname, arch)
+
+    def _there(self, directories: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of *directories* that may be there: a search path of thousands must not cost as much for each name."""
+        found = self._existing.get(directories)
+        if found is None:
+            found = tuple(directory for directory in directories if self._may_have_directory(directory))
+            self._existing[directories] = found
+        return found
+
+    def directories(self, search_path: Optional[str], origin: str, arch: str) -> tuple[str, ...]:
+        """Return the directories of a DT_RPATH or DT_RUNPATH, of each word for a processor that may be the one.
+
+        A directory with a token for which the loader has no value is ignored.
+        """
+        found: list[str] = []
+        for part in (search_path or "").split(":"):
+            parts = [part]
+            for token in dict.fromkeys(match[1] or match[2] for match in _TOKEN.finditer(part)):
+                values = self._values(token, origin, arch)
+                parts = [_TOKEN.sub(_replacing(token, value), here) for here in parts for value in values]
+            found += (part for part in parts if part.startswith("/"))
+        return tuple(found)
+
+    def glibc_version(self, arch: str) -> Optional[str]:
+        """Return the version of the container's glibc for *arch*; None if it has none."""
+        glibc = self._glibc(arch or None)
+        return None if glibc is None else glibc.version
+
+    def _glibc(self, arch: Optional[str]) -> Optional[Glibc]:
+        own = self._loader.of(arch).glibc
+        return None if own is None else self._in_place_of(own)
+
+    def _values(self, token: str, origin: str, arch: str) -> tuple[str, ...]:
+        """Return the values that *token* may have; empty if the loader has none."""
+        if token == "ORIGIN":
+            return (origin,)
+        if token == "PLATFORM":
+            return platforms(arch, self._processor())
+        glibc = self._glibc(arch)
+        library = library_token(glibc.path) if glibc is not None else None
+        return () if library is None else (library,)
+
+    def _in_directory(self, directory: str, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
+        directory = directory.rstrip("/")
+        for name in self._subdirectories(directory, arch):
+            yield f"{directory}/{name}/{soname}", self._cpu is not None
+        yield f"{directory}/{soname}", True
+
+    def _subdirectories(self, directory: str, arch: str) -> tuple[str, ...]:
+        """The subdirectories of *directory* for some processors that are there and that the loader would look into."""
+        names = self._below.get((directory, arch))
+        if names is None:
+            glibc = self.glibc_version(arch)
+            firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
+            there = any(self._has_directory(f"{directory}/{first}") for first in firsts)
+            # Most images have none: the processor is not asked for.
+            every = hwcaps_subdirectories(arch, glibc, self._processor()) if there else ()
+            names = tuple(name for name in every if self._has_directory(f"{directory}/{name}"))
+            self._below[directory, arch] = names
+        return names
+
+    def _cached(self, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
+        """Return what the cache says of *soname*: the entries for the best processor first."""
+        entries = self._loader.cached(soname)
+        plain = [(entry.path, True) for entry in entries if not entry.hwcap]
+        if len(plain) == len(entries):
+            return iter(plain)
+        glibc = self.glibc_version(arch)
+        cpu = self._processor()
+        usable = hwcaps_subdirectories(arch, glibc, cpu)
+        ranked = [
+            (usable.index(f"{LEVELS}/{entry.hwcap}"), entry.path)
+            for entry in entries
+            if f"{LEVELS}/{entry.hwcap}" in usable
+        ]
+        has_old = glibc is not None and numbers(glibc)[:2] <= OLD_KINDS_UNTIL
+        old = [(entry.path, False) for entry in entries if has_old and entry.hwcap == "legacy"]
+        return iter([*((path, cpu is not None) for _, path in sorted(ranked)), *old, *plain])
+
+    def _processor(self) -> Optional[Cpu]:
+        if self._cpu == "unread":
+            self._cpu = self._read_cpu()
+        return self._cpu

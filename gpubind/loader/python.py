@@ -1,0 +1,110 @@
+"""Where a Python interpreter in a container imports from.
+
+Source: CPython `Modules/getpath.py` (prefixes, pyvenv.cfg), `Lib/site.py` (site-packages, the user's own, .pth files);
+Debian's python3 (`dist-packages`, /usr/local beside /usr).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from posixpath import basename, dirname, normpath
+from typing import NamedTuple, Optional
+
+from gpubind.files import Tree
+from gpubind.loader.container import Located
+
+PYTHON = re.compile(r"(?:python|pypy)(?:[23](?:\.([0-9]{1,3}))?t?)?")
+PTH_LIMIT = 64
+"""Files with further directories that are read in one directory of packages."""
+
+
+class Imports(NamedTuple):
+    """Where an interpreter imports from."""
+
+    interpreter: str
+    """Its path in the container."""
+    prefixes: tuple[str, ...]
+    """sys.prefix, and what it is based on, if packages of that count."""
+    packages: tuple[str, ...]
+    """The directories of sys.path that are there and have packages, in their order."""
+
+
+def is_python(file: Located) -> bool:
+    """Return whether *file* is an interpreter of Python."""
+    return any(PYTHON.fullmatch(basename(path)) for path in (file.path, file.real))
+
+
+def imports_of(tree: Tree, file: Located, env: Mapping[str, str]) -> Imports:
+    """Return where the interpreter *file* imports from, in the container of *tree*, with the variables *env*."""
+    found = _environment(tree, file.path)
+    prefixes, own_only = found if found is not None else (_installed(file, env), False)
+    version = _version(tree, file, prefixes)
+    places = [place for place in env.get("PYTHONPATH", "").split(":") if place.startswith("/")]
+    if not own_only and not env.get("PYTHONNOUSERSITE"):
+        places += _of_user(version, env)
+    for prefix in prefixes:
+        places += site_packages(tree, prefix, version)
+    there = dict.fromkeys(place for place in map(normpath, places) if tree.names(place))
+    more = dict.fromkeys(named for place in there for named in _named_by_pth(tree, place))
+    return Imports(file.path, prefixes, tuple({**there, **more}))
+
+
+def site_packages(tree: Tree, prefix: str, version: Optional[str] = None) -> Iterator[str]:
+    """Yield the directories of *prefix* in which Pythons, or that of *version*, have their packages."""
+    for library in ("lib", "lib64"):
+        for name in tree.names(f"{prefix}/{library}"):
+            if name.startswith("python3") and (version is None or name in ("python3", f"python{version}")):
+                yield from (f"{prefix}/{library}/{name}/{kind}-packages" for kind in ("site", "dist"))
+
+
+def _environment(tree: Tree, path: str) -> Optional[tuple[tuple[str, ...], bool]]:
+    """The prefixes of the virtual environment of the interpreter *path*, and whether its own packages alone count."""
+    for directory in (dirname(dirname(path)), dirname(path)):
+        text = tree.text(f"{directory}/pyvenv.cfg")
+        if text is not None:
+            lines = (line.partition("=") for line in text.splitlines())
+            settings = {name.strip().lower(): value.strip() for name, _, value in lines}
+            has_base = settings.get("include-system-site-packages", "").lower() == "true"
+            home = settings.get("home", "") if has_base else ""
+            return (directory, *_of_prefix(dirname(home) if home.startswith("/") else None)), not has_base
+    return None
+
+
+def _installed(file: Located, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The prefixes of an interpreter that is in no virtual environment."""
+    given = env.get("PYTHONHOME", "").split(":")[0]
+    paths = (file.path, file.real)
+    prefixes = [given] if given else [dirname(dirname(path)) for path in paths if basename(dirname(path)) == "bin"]
+    return tuple(dict.fromkeys(more for prefix in prefixes for more in _of_prefix(prefix)))
+
+
+def _of_prefix(prefix: Optional[str]) -> tuple[str, ...]:
+    """*prefix*; a system's Python has packages in /usr/local, too."""
+    return () if prefix is None else ("/usr/local", "/usr") if prefix in ("", "/", "/usr") else (prefix,)
+
+
+def _version(tree: Tree, file: Located, prefixes: tuple[str, ...]) -> Optional[str]:
+    """`3.11`, of the interpreter's name, else of its libraries, if there are those of one alone; None if unknown."""
+    match = PYTHON.fullmatch(basename(file.real))
+    if match and match.group(1):
+        return f"3.{match.group(1)}"
+    names = (name for prefix in prefixes for name in tree.names(f"{prefix}/lib"))
+    found = {match.group(1) for name in names if (match := re.fullmatch(r"python(3\.[0-9]{1,3})t?", name))}
+    return found.pop() if len(found) == 1 else None
+
+
+def _of_user(version: Optional[str], env: Mapping[str, str]) -> list[str]:
+    """Return the user's own packages, of `pip install --user`."""
+    base = env.get("PYTHONUSERBASE") or (f"{env['HOME']}/.local" if env.get("HOME", "").startswith("/") else "")
+    return [f"{base}/lib/python{version}/site-packages"] if base.startswith("/") and version else []
+
+
+def _named_by_pth(tree: Tree, packages: str) -> Iterator[str]:
+    """Yield the directories that the .pth files in *packages* add."""
+    for name in [name for name in tree.names(packages) if name.endswith(".pth")][:PTH_LIMIT]:
+        for line in (tree.text(f"{packages}/{name}") or "").splitlines()[:PTH_LIMIT]:
+            if line and not line.startswith(("#", "import ", "import\t")):
+                place = normpath(line if line.startswith("/") else f"{packages}/{line}")
+                if tree.names(place):
+                    yield place

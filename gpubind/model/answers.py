@@ -1,0 +1,186 @@
+"""What the kernel answers about a file: it is there, it is not there, it is forbidden, or nobody could look.
+
+The last is never taken for the second. This table decides, and everybody who catches an `OSError` asks it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from typing import Optional, TypeVar
+
+from gpubind.errors import HostReadError, UnseenError
+from gpubind.model import Missing
+from gpubind.observe import cannot_sign
+
+ABSENT = Missing("absent")
+FORBIDDEN = Missing("forbidden", "permission denied")
+LOOP = Missing("loop", "too many levels of symbolic links")
+
+ANSWERS: dict[int, Missing] = {
+    errno.ENOENT: ABSENT,
+    errno.ENOTDIR: ABSENT,
+    errno.ENAMETOOLONG: ABSENT,
+    errno.ELOOP: LOOP,
+    errno.EACCES: FORBIDDEN,
+    errno.EPERM: FORBIDDEN,
+}
+"""Every other error means that nobody could look."""
+PASSING = (errno.EINTR, errno.EAGAIN, errno.ESTALE)
+"""Errors after which a second try may succeed."""
+MOMENT_S = 0.05
+"""How long to wait before that."""
+ATTRIBUTES = ("/proc/", "/sys/")
+OF_A_DEVICE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EBUSY, errno.ENODATA, errno.EOPNOTSUPP)
+"""Reading an attribute of a device fails so where the device does not tell it: a plan can do without, and a finding
+names it. Source: Linux, Documentation/filesystems/sysfs.rst, "a negative errno"."""
+OF_DEVICES = ("/dev", "/proc/driver/nvidia/gpus", "/sys/class/kfd/kfd/topology/nodes")
+"""Directories that say which devices there are: one that is forbidden is no proof that there are none."""
+CHANGED = "it was changed while it was read"
+
+CHUNK = 1 << 20
+
+T = TypeVar("T")
+
+
+def answer_in(error: Exception) -> Optional[Missing]:
+    """The answer that *error* is; None where nobody could look. No file has a path with a NUL byte in it."""
+    return ANSWERS.get(error.errno or 0) if isinstance(error, OSError) else ABSENT
+
+
+def could_not_look(path: str, error: Exception, what: str = "a file cannot be read", hint: str = "") -> HostReadError:
+    """The error that ends the command for *error* about *path*, one that must be readable."""
+    kind = HostReadError
+    if answer_in(error) is None:
+        kind = UnseenError
+        cannot_sign(f"nobody could look at {path}")
+    return kind("unreadable-file", what, where=path, why=reason(error), hint=hint)
+
+
+def reason(error: Exception) -> str:
+    """Why, in the words of the kernel."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def refusal(error: Exception) -> str:
+    """Return why a path that somebody named is of no use."""
+    return "it does not exist" if answer_in(error) == ABSENT else reason(error)
+
+
+def is_optional(path: str, error: Exception) -> bool:
+    """Return whether a plan can do without the content of *path*, which could not be read for *error*."""
+    return isinstance(error, OSError) and error.errno in OF_A_DEVICE and path.startswith(ATTRIBUTES)
+
+
+def changed() -> OSError:
+    """The error of a file that is another one at the end of a read than at its start."""
+    return OSError(errno.ESTALE, CHANGED)
+
+
+def tried(question: Callable[[], T]) -> T:
+    """Return what *question* gives, at the second try if the first meets a passing error. Errors: its own."""
+    try:
+        return question()
+    except OSError as error:
+        if not passes(error):
+            raise
+        return question()
+
+
+def passes(error: Exception) -> bool:
+    """Return whether to try again after *error*; the moment is over then."""
+    if not (isinstance(error, OSError) and error.errno in PASSING):
+        return False
+    import time
+
+    time.sleep(MOMENT_S)
+    return True
+
+
+def read_up_to(size: int, descriptor: int) -> bytes:
+    """Return the bytes of the open file *descriptor*, *size* at most; fewer only at its end. Errors: `OSError`."""
+    chunks: list[bytes] = []
+    while size > 0 and (chunk := os.read(descriptor, min(size, CHUNK))):
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
+
+
+def read_steady(size: int, descriptor: int, path: str) -> bytes:
+    """As `read_up_to`, of the file *path*. Errors: `OSError`, also where it is written to meanwhile.
+
+    Attributes in /proc and /sys say neither their size nor when they changed.
+    """
+    before = os.fstat(descriptor)
+    data = read_up_to(size, descriptor)
+    is_whole = len(data) >= min(size, before.st_size) and os.fstat(descriptor).st_mtime_ns == before.st_mtime_ns
+    if not is_whole and not path.startswith(ATTRIBUTES):
+        raise changed()
+    return data
+
+
+def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
+    """The facts of *path*; None if it is not there, or forbidden. Errors: `HostReadError` (code `unreadable-file`)."""
+    try:
+        return tried(lambda: os.stat(path, follow_symlinks=follow))
+    except (OSError, ValueError) as error:
+        if answer_in(error) is None:
+            raise could_not_look(path, error) from error
+        return None
+
+
+def why_absent(path: str) -> str:
+    """Return why *path*, of which there are no facts, has none; empty if it has them."""
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        return refusal(error)
+    return ""
+
+
+def exists(path: str) -> bool:
+    """As `os.path.exists`. Errors: as `facts`."""
+    return facts(path) is not None
+
+
+def lexists(path: str) -> bool:
+    """As `os.path.lexists`. Errors: as `facts`."""
+    return facts(path, follow=False) is not None
+
+
+def is_file(path: str) -> bool:
+    """As `os.path.isfile`. Errors: as `facts`."""
+    found = facts(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def is_directory(path: str) -> bool:
+    """As `os.path.isdir`. Errors: as `facts`."""
+    found = facts(path)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def may(path: str, mode: int, *, effective: bool = False) -> bool:
+    """As `os.access`, which keeps the error for itself: a refusal is asked for twice. Errors: as `facts`."""
+    for _ in range(2):
+        if os.access(path, mode, effective_ids=effective):
+            return True
+        if not exists(path):
+            break
+    return False
+
+
+def real_path(path: str) -> str:
+    """As `os.path.realpath`, which takes a link that it could not read for a directory. Errors: as `facts`."""
+    real = os.path.realpath(path)
+    at = ""
+    for name in real.split("/")[1:]:
+        at = f"{at}/{name}"
+        found = facts(at, follow=False)
+        if found is None:
+            break
+        if stat.S_ISLNK(found.st_mode) and exists(at):
+            raise could_not_look(at, changed())
+    return real

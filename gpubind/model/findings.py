@@ -1,0 +1,82 @@
+"""Findings, made of what was found and of the texts in data/findings.json: one place for every sentence.
+
+The file has an entry for each code:
+
+- `needs`: what a start must have for the finding to be possible: `host`, `image`, `runtime` or `program`.
+- `severity`: what the finding may be, worst first. `vendor`: whose it is; null if it is nobody's or differs.
+- `by`: what mends it: the finding's `command`; an `option` or a `variable` of the start; another `image`, or a change
+  in it; files or packages of the `host`; a `person` alone; `nothing`, where nothing is wrong.
+- `theme`: what a note of that code is about, one of `gpubind.documents.check.checked.THEMES`.
+- `of`: the runtime, or `like` for --like, for which alone the finding is possible; absent: for every start.
+- `follows`: the codes of findings that are its cause: beside one of those, check does not tell it.
+- `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.
+- `cases`: for a finding that has several causes, by name: what differs from the above.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Literal, Optional, Union
+
+from gpubind.model import Finding, Severity, Vendor
+from gpubind.model.data import read_data
+
+TEXTS = "model/data/findings.json"
+MENDED_BY = ("command", "option", "variable", "image", "host", "person", "nothing")
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""Worst first."""
+
+
+@lru_cache(maxsize=1)
+def texts() -> dict[str, Any]:
+    """Return what data/findings.json holds, by code."""
+    loaded: dict[str, Any] = json.loads(read_data(TEXTS))
+    return loaded
+
+
+def finding(
+    code: str,
+    *,
+    subject: str,
+    case: Union[str, tuple[str, ...], None] = None,
+    severity: Optional[Severity] = None,
+    vendor: Union[Vendor, Literal["of-code"], None] = "of-code",
+    where: Optional[str] = None,
+    **facts: object,
+) -> Finding:
+    """The finding *code* about *subject*, in the texts of its *case*, filled in with *facts*, *subject* and *where*.
+
+    Of several cases a later one's texts count. *severity*: the worst that the code may have, unless given. *vendor*:
+    the code's own, unless given.
+    Errors: `KeyError` for a code, a case or a fact that is not there: a mistake in gpubind.
+    """
+    text = texts()[code]
+    for name in (case,) if isinstance(case, str) else case or ():
+        text = {**text, **text["cases"][name]}
+    facts = {"subject": subject, "where": where, **facts}
+    told = {name: text[name].format_map(facts) for name in ("what", "why", "hint", "command") if text.get(name)}
+    return Finding(
+        code=code,
+        severity=severity or text["severity"][0],
+        vendor=text.get("vendor") if vendor == "of-code" else vendor,
+        subject=subject,
+        where=where,
+        **told,
+    )
+
+
+def cases_of(*named: tuple[str, object]) -> tuple[str, ...]:
+    """The cases that are so, of pairs of a case and whether it is so."""
+    return tuple(case for case, is_so in named if is_so)
+
+
+def worst(severities: Iterable[Severity]) -> Severity:
+    """Return the worst of *severities*, of which there is at least one."""
+    return min(severities, key=SEVERITIES.index)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,109 @@
+"""What was chosen of a vendor's GPUs, and how a name finds one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Optional
+
+from gpubind.formats.driver.gpu_ids import GpuId
+from gpubind.model import Finding, Gpu, Inventory, MigDevice
+
+OPTION = "--gpus"
+
+
+class Chosen(NamedTuple):
+    """A GPU, or MIG devices of it."""
+
+    gpu: Gpu
+    mig: tuple[MigDevice, ...] = ()
+    """Empty: the whole GPU, with all its MIG devices if it has any."""
+
+
+class Choice(NamedTuple):
+    """What was chosen of one vendor's GPUs."""
+
+    by: str = ""
+    """`--gpus`, or the variable."""
+    gpus: Optional[tuple[Chosen, ...]] = None
+    """In the order in which programs are to count them; None: nothing was chosen, and all stay."""
+    forwarded: tuple[tuple[str, str], ...] = ()
+    """Variables that the container gets with the caller's own values, in place of those that name `gpus`."""
+    everything: bool = False
+    """All were asked for by name, whatever the environment says."""
+    already_set: bool = False
+    """Whether the caller's own variables say exactly this, as the vendor's library reads them on the host."""
+    by_uuid: bool = False
+    """Whether the caller named them by UUID."""
+    findings: tuple[Finding, ...] = ()
+
+
+def usable(inventory: Inventory) -> tuple[Gpu, ...]:
+    """The GPUs that are not excluded, in the order of their indexes."""
+    gpus = [gpu for gpu in inventory.gpus if gpu.index is not None]
+    return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
+
+
+def mig_enabled(inventory: Inventory) -> tuple[Gpu, ...]:
+    """The GPUs in MIG mode that have MIG devices."""
+    return tuple(gpu for gpu in usable(inventory) if gpu.mig)
+
+
+def same_model(gpus: Sequence[Gpu]) -> bool:
+    """Whether *gpus* are known to be of one model: none is faster, so CUDA counts them by PCI address in any case."""
+    return len(gpus) < 2 or (gpus[0].model is not None and all(gpu.model == gpus[0].model for gpu in gpus))
+
+
+def gpus_named(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """Those of *gpus* that *gpu_id* may mean: several for a beginning of more than one UUID, none if it is unknown."""
+    value = gpu_id.value
+    if gpu_id.spelling in ("index", "mig-instance", "mig-index"):
+        return tuple(gpu for gpu in gpus if gpu.index == int(value))
+    if gpu_id.spelling in ("uuid", "mig-gpu"):
+        found = tuple(gpu for gpu in gpus if gpu.uuid and gpu.uuid.lower().startswith(value))
+        return tuple(gpu for gpu in found if gpu.uuid and gpu.uuid.lower() == value) or found
+    if gpu_id.spelling == "minor":
+        return tuple(gpu for gpu in gpus if gpu.minor == int(value))
+    return tuple(gpu for gpu in gpus if value in (gpu.pci, gpu.render))
+
+
+def mig_device(gpu: Gpu, gi: Optional[int], ci: Optional[int]) -> Optional[Chosen]:
+    """Return the MIG device of *gpu* with these numbers."""
+    return next((Chosen(gpu, (device,)) for device in gpu.mig if (device.gi, device.ci) == (gi, ci)), None)
+
+
+def mig_device_named(name: str, inventory: Inventory) -> Optional[Chosen]:
+    """Return what `MIG-<uuid>` or `G:M` means, if the driver's own program could be asked."""
+    known = next((known for known in inventory.mig_names if known.name == name), None)
+    gpu = next((gpu for gpu in usable(inventory) if known and gpu.minor == known.minor), None)
+    return mig_device(gpu, known.gi, known.ci) if known and gpu else None
+
+
+def each_gpu_once(chosen: Iterable[Chosen]) -> tuple[Chosen, ...]:
+    """*chosen* with each GPU once, where it came first: its MIG devices go together, the whole of it has them all."""
+    found: dict[tuple[str, Optional[int]], Chosen] = {}
+    for one in chosen:
+        there = found.setdefault((one.gpu.vendor, one.gpu.index), one)
+        if there.mig:
+            mig = tuple(dict.fromkeys((*there.mig, *one.mig))) if one.mig else ()
+            found[one.gpu.vendor, one.gpu.index] = Chosen(one.gpu, mig)
+    return tuple(found.values())
+
+
+def in_both(chosen: Chosen, others: Iterable[Chosen]) -> Optional[Chosen]:
+    """Return what of *chosen* is in *others*, too, where each GPU is once."""
+    other = next((other for other in others if other.gpu == chosen.gpu), None)
+    if other is None or not (chosen.mig and other.mig):
+        return chosen if other and chosen.mig else other
+    mig = tuple(device for device in chosen.mig if device in other.mig)
+    return Chosen(chosen.gpu, mig) if mig else None
+
+
+def uuids_of(chosen: Chosen) -> tuple[Optional[str], ...]:
+    """The UUIDs by which CUDA and ROCr know it wherever it is; None where the driver has not told one yet.
+
+    A GPU in MIG mode has no name for all of it: its MIG devices are named. Source: CUDA Programming Guide, "CUDA
+    Environment Variables": `MIG-<GPU UUID>/<GPU instance>/<compute instance>`.
+    """
+    uuid = chosen.gpu.uuid
+    mig = chosen.mig or chosen.gpu.mig
+    return tuple(uuid and f"MIG-{uuid}/{device.gi}/{device.ci}" for device in mig) if mig else (uuid,)

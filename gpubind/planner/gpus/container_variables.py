@@ -1,0 +1,156 @@
+"""How a container is told which GPUs were chosen: the variables of CUDA, ROCr and HIP.
+
+The caller's own value and spelling stay. Where the container's /dev counts GPUs as the host's does, and the caller's
+variables say the choice, nothing is said at all: the runtime hands those on, and does with them what it does without
+gpubind. What must be said is said by number, for vLLM, DeepSpeed and others read CUDA_VISIBLE_DEVICES with `int()`: the
+place of a GPU among those that programs in the container can open.
+
+UUIDs are said where the caller used them, and where no number is right: beside a GPU in MIG mode, for of those CUDA
+lists one MIG device and no whole GPU; and for a GPU that this process cannot open, which has no place in the count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gpubind.formats.driver import gpu_variables as variables
+from gpubind.formats.driver.gpu_lists import PCI_ORDER
+from gpubind.model import EnvVar, Gpu, Inventory
+from gpubind.planner.gpus.choice import Choice, same_model, usable, uuids_of
+
+CUDA, ROCR, HIP = variables.CUDA_VISIBLE_DEVICES, variables.ROCR_VISIBLE_DEVICES, variables.HIP_VISIBLE_DEVICES
+NO_GPU = "-1"
+"""CUDA's and ROCr's lists end at it. Not an empty value: some runtimes take that for none at all."""
+_PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
+
+
+def container_variables(
+    choices: Sequence[Choice], inventories: Sequence[Inventory], environ: Mapping[str, str], *, isolated: bool
+) -> list[tuple[EnvVar, ...]]:
+    """Return what must be said of each choice to the libraries that count the GPUs of its inventory.
+
+    *isolated*: whether the container's /dev has the nodes of the chosen GPUs alone.
+    """
+    made = [_Container(choice, inventory, environ, isolated) for choice, inventory in zip(choices, inventories)]
+    env = [tuple(one.visible_devices()) for one in made]
+    sets_cuda = any(variable.name == CUDA and variable.op == "set" for said in env for variable in said)
+    return [(*said, *one.hip_visible_devices(sets_cuda)) for one, said in zip(made, env)]
+
+
+class _Container(NamedTuple):
+    """A container that gets one choice."""
+
+    choice: Choice
+    inventory: Inventory
+    environ: Mapping[str, str]
+    """The caller's."""
+    isolated: bool
+
+    @property
+    def has_said(self) -> bool:
+        """Whether the caller's own variables say the choice there as they do on the host."""
+        return self.choice.already_set and not self.isolated
+
+    def visible_devices(self) -> Iterator[EnvVar]:
+        """Yield the variable of the vendor's library, and the order that its numbers count in."""
+        choice = self.choice
+        variable = ROCR if self.inventory.driver.vendor == "amd" else CUDA
+        if self.has_said:
+            return
+        if choice.forwarded:
+            yield from _forwarded(choice.forwarded)
+        elif choice.everything:
+            if variable in self.environ:  # only what the caller's own would take away again has to be said
+                yield from _all(variable, self.inventory)
+        elif choice.gpus == ():
+            yield _set(variable, NO_GPU)
+        elif choice.already_set and choice.by_uuid and choice.by == CUDA:
+            yield from _forwarded([(CUDA, self.environ[CUDA])])
+        elif choice.gpus is not None:
+            yield from self._named(variable)
+
+    def hip_visible_devices(self, sets_cuda: bool) -> Iterator[EnvVar]:
+        """HIP counts once more in what ROCr shows: by its own variable, or by CUDA's, which may be meant for NVIDIA's.
+
+        All of what ROCr shows, by number, undoes that. *sets_cuda*: whether the plan sets CUDA's.
+        """
+        choice = self.choice
+        if self.inventory.driver.vendor != "amd" or choice.forwarded or choice.gpus == ():
+            return
+        if self.has_said and HIP in self.environ:
+            return
+        made = choice.gpus is not None or choice.everything
+        if sets_cuda or (made and not self.has_said and (HIP in self.environ or CUDA in self.environ)):
+            count = len(usable(self.inventory) if choice.gpus is None else choice.gpus)
+            if count:
+                yield _set(HIP, ",".join(map(str, range(count))))
+
+    def _named(self, variable: str) -> Iterator[EnvVar]:
+        """Yield the chosen GPUs, in their order: by UUID or by number, whichever the module's rule says."""
+        chosen = self.choice.gpus or ()
+        uuids = [uuid for one in chosen for uuid in uuids_of(one)]
+        counted = self._counted()
+        places = [counted.index(one.gpu) for one in chosen if one.gpu in counted]
+        numbered = bool(places) and not any(gpu.mig for gpu in counted)
+        if None not in uuids and (self.choice.by_uuid or not numbered):
+            yield _set(variable, ",".join(uuid or "" for uuid in uuids))
+        elif numbered:
+            if variable == CUDA and not same_model(counted):
+                yield _set(variables.CUDA_DEVICE_ORDER, PCI_ORDER)
+            yield _set(variable, ",".join(map(str, places)))
+        elif not places:
+            yield _set(variable, NO_GPU)  # none of them can be opened
+        elif variable in self.environ:
+            # A MIG device has no number. The nodes alone choose it, and a number of the caller's would hide it.
+            yield _unset(variable)
+
+    def _counted(self) -> list[Gpu]:
+        """The GPUs that programs in the container will count, in the order of their numbers."""
+        gpus = _open(self.inventory)
+        if not self.isolated:
+            return gpus
+        chosen = [one.gpu.index for one in self.choice.gpus or ()]
+        there = {node.gpu for node in self.inventory.devices}
+        # The node of a GPU that has not told its minor number may be any: it stays where one such is chosen.
+        untold = any(_is_untold(one.gpu) for one in self.choice.gpus or ())
+        return [
+            gpu
+            for gpu in gpus
+            if (untold and _is_untold(gpu)) or (gpu.index in chosen and (gpu.index in there or _is_untold(gpu)))
+        ]
+
+
+def _set(variable: str, value: str) -> EnvVar:
+    return EnvVar(variable, "set", value, None, "gpus")
+
+
+def _unset(variable: str) -> EnvVar:
+    return EnvVar(variable, "unset", None, None, "gpus")
+
+
+def _forwarded(pairs: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
+    """The caller's own values, as they are. What no list of GPUs holds is left to the runtime: some evaluate values."""
+    for name, value in pairs:
+        if _PLAIN.fullmatch(value):
+            yield EnvVar(name, "set", value, None, "handed-on")
+
+
+def _all(variable: str, inventory: Inventory) -> Iterator[EnvVar]:
+    gpus = usable(inventory)
+    if any(gpu.mig for gpu in gpus):
+        yield _unset(variable)  # nothing names whole GPUs and MIG devices at once
+    elif gpus:
+        # All numbers together mean all GPUs, in whatever order they are counted.
+        yield _set(variable, ",".join(map(str, range(len(_open(inventory))))))
+
+
+def _open(inventory: Inventory) -> list[Gpu]:
+    """The GPUs that this process can open, in the order of their indexes; all of them, where it can open none."""
+    gpus = usable(inventory)
+    return [gpu for gpu in gpus if gpu.index not in inventory.hidden] or list(gpus)
+
+
+def _is_untold(gpu: Gpu) -> bool:
+    return gpu.vendor == "nvidia" and gpu.minor is None

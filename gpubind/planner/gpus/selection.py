@@ -1,0 +1,86 @@
+"""Which GPUs a container gets: the nodes that stay, and the variables that say it to the libraries in there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
+from gpubind.planner.gpus.choice import Choice, Chosen
+from gpubind.planner.gpus.container_variables import container_variables
+from gpubind.planner.gpus.environment import chosen_by_environment
+from gpubind.planner.gpus.findings import forbidden
+from gpubind.planner.gpus.option import chosen_by_option
+
+_GPU_NODE = re.compile(r"/dev/(?:nvidia([0-9]+)|dri/.+)")
+
+
+class Selection(NamedTuple):
+    """An inventory with the GPUs that were chosen of it."""
+
+    inventory: Inventory
+    """Without the nodes of the others, and what was found about those."""
+    decisions: tuple[Decision, ...]
+    """Why each of those nodes is left out."""
+    env: tuple[EnvVar, ...]
+
+
+def select(
+    inventories: Sequence[Inventory], gpus: Optional[str], environ: Mapping[str, str], *, isolated: bool
+) -> tuple[Selection, ...]:
+    """Return what *gpus* (the value of `--gpus`), or else *environ*, chooses of *inventories*.
+
+    *isolated*: whether the container's /dev will have the planned nodes alone. Errors: `UsageError` for a GPU in *gpus*
+    that is not there, or that cannot be told.
+    """
+    if gpus is not None:
+        choices = chosen_by_option(gpus, inventories)
+    else:
+        choices = tuple(chosen_by_environment(inventory, inventories, environ) for inventory in inventories)
+    env = container_variables(choices, inventories, environ, isolated=isolated)
+    return tuple(map(_selection, choices, inventories, env))
+
+
+def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) -> Selection:
+    findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings, *forbidden(choice, inventory))
+    if choice.gpus is None:
+        return Selection(inventory._replace(findings=findings), (), env)
+    chosen = {one.gpu.index: one for one in choice.gpus}
+    gpus = tuple(
+        gpu._replace(chosen=True, mig=chosen[gpu.index].mig or gpu.mig)
+        if gpu.index is not None and gpu.index in chosen
+        else gpu._replace(chosen=False)
+        for gpu in inventory.gpus
+    )
+    nodes, decisions = [], []
+    for node in inventory.devices:
+        why = _why_not(node, inventory, chosen, choice.by)
+        if why is None:
+            nodes.append(node)
+        else:
+            decisions.append(node.decision("left-out", "not-chosen", "choice", detail=why))
+    gone = {decision.subject for decision in decisions}
+    kept = tuple(finding for finding in findings if finding.subject not in gone)
+    return Selection(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
+
+
+def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[int], Chosen], by: str) -> Optional[str]:
+    """Return why *node* is left out; None if it stays: it is a chosen GPU's, or all GPUs need it."""
+    if not chosen:
+        return f"no GPU of this vendor is chosen ({by})"
+    if node.gpu is not None:
+        return None if node.gpu in chosen else f"belongs to GPU {node.gpu}, which is not chosen ({by})"
+    if match := _GPU_NODE.fullmatch(node.target):
+        minors = [str(gpu.minor) for gpu in inventory.gpus]
+        if any(one.gpu.minor is None for one in chosen.values()) and match.group(1) not in minors:
+            return None  # it may be the one of a chosen GPU that has not told its number
+        return f"belongs to a GPU that is not chosen, or is excluded ({by})"
+    for guard in inventory.mig_nodes:
+        if guard.target == node.target:
+            one = next((one for one in chosen.values() if one.gpu.minor == guard.minor), None)
+            if one is not None and (not one.mig or any(map(guard.guards, one.mig))):
+                return None
+            part = f"{guard.gi}" if guard.ci is None else f"{guard.gi}/{guard.ci}"
+            return f"guards part {part} of the GPU with minor number {guard.minor}, which is not chosen ({by})"
+    return None

@@ -1,0 +1,147 @@
+"""What a request may hold: asked of every request before anything is read, whoever made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Optional, get_args
+
+from gpubind.errors import FormatError, UsageError, one_of
+from gpubind.model import CAPABILITIES, VENDORS, ContainerPath, Request, RootedPath, Side
+
+SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
+_SIDES = ("vendor_neutral", "userspace", "cuda_compat", "libc")
+
+
+def checked(
+    request: Request,
+    *,
+    has_list: bool = False,
+    fixed_libdir: Optional[str] = None,
+    spelled: Callable[[str], str] = str,
+) -> Request:
+    """Return *request* with every value in its one form, if it can be answered.
+
+    *has_list*: whether a list file takes the place of the one in force. *fixed_libdir*: where libraries land, if the
+    layout has no other place for them. *spelled*: how the caller says the name of a field, in messages.
+    Errors: `UsageError` with the codes `wrong-type`, `unknown-vendor`, `unknown-capability`, `unknown-source`,
+    `unknown-side`, `cdi-with-source`, `cdi-with-gpus`, `bad-cdi-name`, `bad-gpus`, `like-with-gpus`, `fixed-libdir`,
+    `list-with-source`, `list-for-two`, `not-absolute`.
+    """
+    request = _typed(request)
+    if request.source not in SOURCES:
+        what = f"unknown source `{request.source}`"
+        raise UsageError("unknown-source", what, hint=one_of(SOURCES, request.source)).about("source")
+    if request.cdi_devices and request.source == "auto":
+        request = request._replace(source="cdi")
+    _need_lone_devices(request, spelled)
+    for field in _SIDES:
+        side = getattr(request, field)
+        if side not in get_args(Side):
+            what = f"{spelled(field)}: unknown side `{side}`"
+            raise UsageError("unknown-side", what, hint=one_of(get_args(Side), side)).about(field)
+    for vendor in request.vendors:
+        if vendor not in VENDORS:
+            raise UsageError("unknown-vendor", f"unknown vendor `{vendor}`", hint=one_of(VENDORS, vendor))
+    if request.caps is not None:
+        caps = CAPABILITIES if "all" in request.caps else request.caps
+        unknown = next((cap for cap in caps if cap not in CAPABILITIES), None)
+        if unknown is not None or not caps:
+            what = f"unknown capability `{unknown}`" if unknown else f"{spelled('caps')} names no capability"
+            hint = one_of((*CAPABILITIES, "all"), unknown or "")
+            raise UsageError("unknown-capability", what, hint=hint).about("caps")
+        request = request._replace(caps=tuple(cap for cap in CAPABILITIES if cap in caps))
+    if request.libdir is not None and fixed_libdir is not None:
+        why = "Apptainer and SingularityCE have one directory for libraries from outside"
+        raise UsageError("fixed-libdir", f"{spelled('libdir')} cannot move {fixed_libdir}", why=why)
+    if has_list:
+        request = _with_list(request, spelled)
+    _need_gpus(request, spelled)
+    libdir, directories = request.libdir, request.cdi_directories
+    return request._replace(
+        vendors=tuple(vendor for vendor in VENDORS if vendor in request.vendors),
+        library_path=tuple(RootedPath(_absolute("library_path", path, spelled)) for path in request.library_path),
+        libdir=None if libdir is None else ContainerPath(_absolute("libdir", libdir, spelled)),
+        cdi_directories=tuple(_absolute("cdi_directories", path, spelled) for path in directories),
+    )
+
+
+_TUPLES = ("vendors", "caps", "library_path", "cdi_directories", "cdi_devices")
+_OPTIONAL = ("caps", "like", "libdir", "gpus")
+
+
+def _typed(request: Request) -> Request:
+    """*request* with tuples for lists. Errors: `UsageError` (code `wrong-type`): not every caller checks types."""
+    made: dict[str, Any] = {}
+    for field, value in request._asdict().items():
+        if value is None and field in _OPTIONAL:
+            continue
+        wanted = "a tuple of strings" if field in _TUPLES else "True or False" if field == "completion" else "a string"
+        if field in _TUPLES:
+            is_right = isinstance(value, (tuple, list)) and all(isinstance(item, str) for item in value)
+            made[field] = tuple(value) if is_right else ()
+        else:
+            is_right = isinstance(value, bool if field == "completion" else str)
+        if not is_right:
+            raise UsageError("wrong-type", f"{field} wants {wanted}, not {value!r:.80}")
+    return request._replace(**made)
+
+
+def _need_lone_devices(request: Request, spelled: Callable[[str], str]) -> None:
+    """Errors: `UsageError` where devices of CDI are named, and something else chooses, too."""
+    if not request.cdi_devices:
+        return
+    devices = spelled("cdi_devices")
+    if request.source != "cdi":
+        what = f"{devices} cannot be used with {spelled('source')} {request.source}"
+        raise UsageError("cdi-with-source", what)
+    if request.like is not None:
+        what = f"{devices} cannot be used with {spelled('like')}: those programs read no CDI specs"
+        raise UsageError("cdi-with-source", what)
+    if request.gpus is not None:
+        raise UsageError("cdi-with-gpus", f"{devices} and {spelled('gpus')} both choose: give one of them")
+    from gpubind.formats.driver.cdi import parse_cdi_name
+
+    for name in request.cdi_devices:
+        try:
+            parse_cdi_name(name)
+        except FormatError as error:
+            hint = "a device's whole name is wanted: nvidia.com/gpu=0"
+            raise UsageError(error.code, error.what, why=error.why, hint=hint) from error
+
+
+def _with_list(request: Request, spelled: Callable[[str], str]) -> Request:
+    """*request* for a list file of its own: that is one vendor's."""
+    if request.source not in ("auto", "liblist"):
+        what = f"{spelled('listfile')} cannot be used with {spelled('source')} {request.source}"
+        raise UsageError("list-with-source", what)
+    if len(request.vendors) > 1:
+        what = f"{spelled('listfile')} is one vendor's list, and {spelled('vendors')} are two"
+        hint = "plan each vendor by itself, or put both lists where gpubind looks for them"
+        raise UsageError("list-for-two", what, hint=hint)
+    return request._replace(vendors=request.vendors or ("nvidia",))
+
+
+def _need_gpus(request: Request, spelled: Callable[[str], str]) -> None:
+    """Errors: `UsageError` for a choice of GPUs that is none: a host without GPUs has no occasion to say so."""
+    if request.gpus is None:
+        return
+    if request.like is not None:
+        why = "those programs bind no device and choose no GPU"
+        raise UsageError("like-with-gpus", f"{spelled('gpus')} cannot be used with {spelled('like')}", why=why)
+    from gpubind.formats.driver.gpu_ids import parse_gpus
+
+    try:
+        parse_gpus(request.gpus)
+    except UsageError as error:
+        raise error.about("gpus") from None
+
+
+def _absolute(field: str, path: str, spelled: Callable[[str], str]) -> str:
+    """Return *path* without doubled and trailing slashes, if it is an absolute path that can stand in a search path."""
+    parts = [part for part in path.split("/") if part]
+    plain = path.startswith("/") and parts and not {".", ".."} & set(parts)
+    if not plain or ":" in path or not path.isprintable():
+        why = "it may hold no `.`, `..`, colon or control character"
+        what = f"{spelled(field)} wants an absolute path below /, not `{path}`"
+        raise UsageError("not-absolute", what, why=why).about(field)
+    return "/" + "/".join(parts)

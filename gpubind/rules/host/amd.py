@@ -1,0 +1,111 @@
+"""AMD's devices and variables: what makes a GPU vanish without a word.
+
+Source: ROCr `core/driver/kfd` and libhsakmt `topology.c` (a node whose render device cannot be opened is dropped);
+ROCm documentation, "GPU isolation techniques".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpubind.formats.driver.gpu_variables import CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
+from gpubind.formats.driver.mknod import node_command
+from gpubind.inventory.amd.devices import KFD, TOPOLOGY, Topology, read_topology
+from gpubind.model import Finding, Gpu, Inventory, Plan
+from gpubind.model.findings import counted, finding
+from gpubind.rules.preflight import Preflight
+
+
+def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
+    """The kernel has the GPUs, and /dev lacks the node through which all of them are used."""
+    gpus = _topology(preflight).gpus
+    if gpus and preflight.host.dev.lacks(KFD):
+        remake, number = node_command(KFD, {}), counted(len(gpus), "GPU")
+        yield finding("kfd-missing", subject=KFD, where=f"{KFD}, {TOPOLOGY}", gpus=number, remake=remake)
+
+
+def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
+    """KFD does not let this process read a node: a device cgroup forbids its render device, as schedulers do."""
+    hidden = _topology(preflight).hidden
+    if hidden:
+        yield finding("kfd-hidden", subject=TOPOLOGY, where="; ".join(hidden), nodes=counted(len(hidden), "node"))
+
+
+def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a GPU of the topology without the render node by which ROCr opens it: it is dropped without a word."""
+    for gpu in _gpus(preflight.plan):
+        if gpu.render is None or preflight.host.dev.lacks(gpu.render):
+            yield finding(
+                "amd-render-missing",
+                case="told" if gpu.render else "untold",
+                subject=gpu.uuid or gpu.pci or f"GPU {gpu.index}",
+                where=f"{gpu.render or '/dev/dri/renderD*'}, {TOPOLOGY} (drm_render_minor)",
+                index=gpu.index,
+                node=gpu.render or "its render node",
+                remake=node_command(gpu.render, {}) if gpu.render else None,
+            )
+
+
+def amd_groups(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
+    limits = preflight.limits
+    ours = preflight.words.options if preflight.words is not None else ()
+    said = (*ours, *(preflight.start.options.all("group-add") if preflight.start is not None else ()))
+    if not limits.drops_groups or (limits.keep_groups is not None and limits.keep_groups in said):
+        return
+    nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]
+    named = {(node.gid, node.group or f"gid {node.gid}") for node in nodes if node.gid}
+    groups = sorted((gid, name) for gid, name in named if str(gid) not in said)
+    if groups:
+        options = [limits.keep_groups] if limits.keep_groups else [str(gid) for gid, _ in groups]
+        yield finding(
+            "amd-groups",
+            subject="groups",
+            where=", ".join(node.target for node in nodes),
+            groups=" and ".join(name for _, name in groups),
+            runtime=preflight.backend,
+            options=" ".join(f"--group-add {option}" for option in options),
+        )
+
+
+def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
+    """HIP counts among what ROCr leaves it, from 0 again: both variables with the host's numbers are a common trap."""
+    environ, gpus = preflight.host.environ, _gpus(preflight.plan)
+    name = HIP_VISIBLE_DEVICES if HIP_VISIBLE_DEVICES in environ else CUDA_VISIBLE_DEVICES
+    planned = next((planned for planned in preflight.plan.drivers if planned.driver.vendor == "amd"), None)
+    if ROCR_VISIBLE_DEVICES not in environ or name not in environ or not gpus or planned is None:
+        return
+    if preflight.plan.request.gpus is not None:
+        return  # --gpus says both anew
+    from gpubind.planner.gpus.lists import GpuList, read_list  # only where somebody sets both
+
+    inventory = Inventory(
+        planned.driver, planned.source, searched=(), files=(), devices=(), gpus=gpus, decisions=(), findings=()
+    )
+    rocr = read_list(GpuList(ROCR_VISIBLE_DEVICES, inventory, environ), gpus, certain=True)
+    left = [chosen.gpu for chosen in rocr.chosen]
+    hip = read_list(GpuList(HIP_VISIBLE_DEVICES, inventory, {HIP_VISIBLE_DEVICES: environ[name]}), left, certain=True)
+    if rocr.doubt or hip.doubt:
+        return
+    yield finding(
+        "hip-visible-composed",
+        subject=name,
+        case=None if hip.chosen else "none",
+        severity="note" if hip.chosen else "warning",
+        where=f"the environment: {ROCR_VISIBLE_DEVICES}={environ[ROCR_VISIBLE_DEVICES]} {name}={environ[name]}",
+        mapping=", ".join(f"HIP's {number} is GPU {_spelled(one.gpu)}" for number, one in enumerate(hip.chosen)),
+    )
+
+
+def _spelled(gpu: Gpu) -> str:
+    return f"{gpu.index}" + (f" ({gpu.uuid})" if gpu.uuid else f" ({gpu.render})" if gpu.render else "")
+
+
+def _gpus(plan: Plan) -> tuple[Gpu, ...]:
+    return tuple(gpu for gpu in plan.gpus if gpu.vendor == "amd" and gpu.index is not None)
+
+
+def _topology(preflight: Preflight) -> Topology:
+    """Return what KFD says; nothing where the plan is not about AMD."""
+    is_amds = any(planned.driver.vendor == "amd" for planned in preflight.plan.drivers)
+    return read_topology(preflight.host) if is_amds else Topology((), ())

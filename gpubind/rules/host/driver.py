@@ -1,0 +1,153 @@
+"""The driver itself: its kernel module, its GPUs, its libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpubind.files.ldcache import LD_CACHE_PATH
+from gpubind.formats.driver.mknod import load_command
+from gpubind.formats.elf.stub import STUBBED
+from gpubind.host import Host
+from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
+from gpubind.inventory.nvidia.findings import unusable
+from gpubind.inventory.nvidia.gpus import GPU_NODE, PROC_GPUS
+from gpubind.inventory.search import LD_CACHE, ldconfig
+from gpubind.model import ContainerPath, Decision, Finding, Severity
+from gpubind.model.findings import cases_of, counted, finding
+from gpubind.rules.preflight import Preflight
+
+NOUVEAU = "/sys/module/nouveau"
+NVML = "libnvidia-ml.so.1"
+
+
+def nouveau(preflight: Preflight) -> Iterator[Finding]:
+    """Yield the kernel's own driver took the GPU at boot; only one of the two can have it."""
+    host = preflight.host
+    if preflight.is_nvidias and host.dev.has(NOUVEAU) and not _module_is_loaded(host):
+        yield finding("nouveau", subject="nouveau", where=", ".join((NOUVEAU, *pci_displays(host, *NVIDIAS_DISPLAYS))))
+
+
+def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
+    """A GPU on the PCI bus that NVIDIA's driver does not serve: the driver is missing, not the hardware."""
+    host = preflight.host
+    if not preflight.is_nvidias or _module_is_loaded(host) or host.dev.has(NOUVEAU):
+        return
+    addresses = pci_displays(host, *NVIDIAS_DISPLAYS)
+    if addresses:
+        where = ", ".join(f"{PCI_DEVICES}/{address}{_bound_to(host, address)}" for address in addresses)
+        gpus, load = counted(len(addresses), "NVIDIA GPU"), load_command(len(addresses))
+        yield finding("gpu-without-driver", subject=addresses[0], where=where, gpus=gpus, load=load)
+
+
+def _module_is_loaded(host: Host) -> bool:
+    """Return whether NVIDIA's kernel module is loaded; its /sys/module may be hidden where its /proc is not."""
+    return host.dev.has("/sys/module/nvidia") or host.dev.has("/proc/driver/nvidia/version")
+
+
+def _bound_to(host: Host, address: str) -> str:
+    """The kernel driver that has a PCI device, such as vfio-pci where it is given to a virtual machine."""
+    link = host.dev.readlink(f"{PCI_DEVICES}/{address}/driver")
+    return f" (bound to {link.rpartition('/')[2]})" if isinstance(link, str) else ""
+
+
+def no_gpu(preflight: Preflight) -> Iterator[Finding]:
+    """The module is loaded and has no GPU: it fell off the bus, is given away, or is too new or old for the driver."""
+    if not preflight.has_linux_driver or not preflight.host.dev.has_nothing_in(PROC_GPUS):
+        return
+    if not any(GPU_NODE.fullmatch(node.target[len("/dev/") :]) for node in preflight.plan.devices):
+        yield finding("no-gpu", subject="nvidia", where=f"{PROC_GPUS} is empty, no /dev/nvidia0")
+
+
+def no_nvml(preflight: Preflight) -> Iterator[Finding]:
+    """CUDA without NVML: nvidia-smi and every monitor fail; distributions put it into a package of its own."""
+    names = preflight.libraries
+    # A library that was found and left out has its own finding, which says why.
+    left_out = any(decision.subject == NVML and decision.verdict == "left-out" for decision in preflight.plan.decisions)
+    if preflight.wants("utility") and "libcuda.so.1" in names and NVML not in names and not left_out:
+        refused = unusable(preflight.host, preflight.plan.decisions, NVML)
+        severity: Severity = "error" if preflight.wants_by_name("utility") else "warning"
+        facts = refused or {"case": "absent", "where": names["libcuda.so.1"]}
+        yield finding("no-nvml", subject=NVML, severity=severity, **facts)
+
+
+def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
+    """A libcuda or NVML that is not the driver's: passed over here, but other programs take what the cache offers."""
+    rejected: dict[str, Decision] = {}
+    for decision in preflight.plan.decisions:
+        is_stand_in = decision.rule in ("stub", "cuda-compat") and decision.subject.startswith(STUBBED)
+        if is_stand_in and decision.path and (decision.found_by == LD_CACHE or decision.path not in rejected):
+            rejected[decision.path] = decision
+    for path, decision in rejected.items():
+        cached = decision.found_by == LD_CACHE
+        yield finding(
+            "stub-libcuda",
+            subject=path,
+            case=cases_of((decision.rule, True), ("cached", cached)),
+            severity="warning" if cached else "note",
+            where=f"{path} ({decision.rule})",
+            offered_by=decision.found_by,
+            library=decision.subject,
+        )
+
+
+def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
+    """Entries of the ld cache that lead nowhere: the driver was changed, and ldconfig has not run since."""
+    gone = [d for d in preflight.plan.decisions if d.rule == "dangling" and d.found_by == LD_CACHE]
+    if gone:
+        root = preflight.host.driver.root
+        yield finding(
+            "stale-ldcache",
+            subject=LD_CACHE_PATH,
+            where=f"{root.rstrip('/')}{LD_CACHE_PATH}: " + ", ".join(str(decision.path) for decision in gone[:5]),
+            files=counted(len(gone), "driver file"),
+            ldconfig=ldconfig(root),
+        )
+
+
+def name_collision(preflight: Preflight) -> Iterator[Finding]:
+    """Two files of the host for one place in the container: the first is bound, the other is lost."""
+    if preflight.plan.request.like is not None:
+        return  # what the imitated program does then is a finding of its own
+    there = {mount.target: mount.source or "" for mount in preflight.plan.mounts}
+    lost = [
+        decision
+        for decision in preflight.plan.decisions
+        if decision.rule == "collision"
+        and decision.vendor == "nvidia"
+        # A file that two sources name is there once, and nothing is lost.
+        and not there.get(ContainerPath(decision.target or ""), "").endswith(decision.path or decision.subject)
+    ]
+    if lost:
+        yield finding(
+            "name-collision",
+            subject=lost[0].target or lost[0].subject,
+            severity="error" if any(decision.subject == "libcuda.so.1" for decision in lost) else "warning",
+            where=", ".join(f"{decision.path} ({decision.target}: {decision.detail})" for decision in lost[:5]),
+            files=counted(len(lost), "file"),
+        )
+
+
+def gpu_uninitialised(preflight: Preflight) -> Iterator[Finding]:
+    """`GPU UUID: GPU-????????`: nothing has used the GPU since its driver was loaded (nv-procfs.c)."""
+    # One without a model has told nothing at all: `gpu-unreadable`.
+    gpus = [gpu for gpu in preflight.gpus if gpu.uuid is None and gpu.pci and gpu.model]
+    if gpus and preflight.has_linux_driver:
+        subject = ", ".join(str(gpu.pci) for gpu in gpus)
+        where = f"{PROC_GPUS}/{gpus[0].pci}/information (GPU UUID)"
+        yield finding("gpu-uninitialised", subject=subject, where=where, gpus=counted(len(gpus), "GPU"))
+
+
+def gpu_excluded(preflight: Preflight) -> Iterator[Finding]:
+    """`GPU Excluded: Yes`: the administrator keeps the driver from using it (NVreg_ExcludedGpus)."""
+    gpus = [gpu for gpu in preflight.plan.gpus if gpu.vendor == "nvidia"]
+    last = all(gpu.index is None for gpu in gpus)
+    for gpu in gpus:
+        if gpu.index is None:
+            yield finding(
+                "gpu-excluded",
+                subject=gpu.uuid or gpu.pci or "GPU",
+                case="last" if last else None,
+                severity="error" if last else "note",
+                where=f"{PROC_GPUS}/{gpu.pci}/information (GPU Excluded: Yes)",
+                pci=gpu.pci,
+            )

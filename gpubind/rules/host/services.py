@@ -1,0 +1,70 @@
+"""Services of the host that CUDA goes through, or waits for: the fabric manager, persistence, MPS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Optional
+
+from gpubind.host import Host
+from gpubind.inventory.nvidia.devices import mps_directory
+from gpubind.model import Finding
+from gpubind.model.findings import finding
+from gpubind.rules.preflight import Preflight
+
+NVSWITCHES = "/proc/driver/nvidia-nvswitch/devices"
+FABRIC_MANAGER = ("nvidia-fabricmanager/socket", "nvidia-fabricmanager/nv-fabricmanager.pid")
+"""Its pid file, too: the socket is there only where its configuration names one."""
+PERSISTENCED = ("nvidia-persistenced/socket", "nvidia-persistenced/nvidia-persistenced.pid")
+MANY_GPUS = 4
+"""From here on waking all GPUs takes long enough to be noticed: programs give up, and jobs start late."""
+MPS_PID = "nvidia-cuda-mps-control.pid"
+"""The daemon removes it when it ends; its socket `control` stays."""
+
+
+def fabric_manager_missing(preflight: Preflight) -> Iterator[Finding]:
+    """NVSwitches connect the GPUs only once the fabric manager has set them up; cuInit waits for that, and fails.
+
+    Source: Fabric Manager User Guide, "GPU/NVSwitch initialization and CUDA"; its systemd unit names the pid file.
+    """
+    host = preflight.host
+    switch = _nvswitch(host)
+    if switch and preflight.has_linux_driver and preflight.wants("compute") and _surely_off(host, FABRIC_MANAGER):
+        where = f"{switch}; no " + ", ".join(f"/run/{name}" for name in FABRIC_MANAGER)
+        yield finding("fabric-manager-missing", subject="nvidia-fabricmanager", where=where)
+
+
+def _nvswitch(host: Host) -> Optional[str]:
+    """Return where an NVSwitch shows, if there is one."""
+    nodes = [name for name in host.dev.names("/dev") if re.fullmatch(r"nvidia-nvswitch([0-9]+|ctl)", name)]
+    if nodes:
+        return f"/dev/{nodes[0]}"
+    return NVSWITCHES if host.dev.names(NVSWITCHES) else None
+
+
+def _surely_off(host: Host, names: tuple[str, ...]) -> bool:
+    return all(host.dev.lacks(f"{base}/{name}") for base in ("/run", "/var/run") for name in names)
+
+
+def persistence_missing(preflight: Preflight) -> Iterator[Finding]:
+    """Without persistence each first use initialises the GPUs anew: seconds for each of them."""
+    number = len(preflight.gpus)
+    if number >= MANY_GPUS and preflight.has_linux_driver and _surely_off(preflight.host, PERSISTENCED):
+        where = "no " + ", ".join(f"/run/{name}" for name in PERSISTENCED)
+        yield finding("persistence-missing", subject="nvidia-persistenced", where=where, number=number)
+
+
+def mps_active(preflight: Preflight) -> Iterator[Finding]:
+    """Yield the caller's own MPS daemon: its directory is in the plan, and every CUDA process becomes its client."""
+    directory = mps_directory(preflight.host)
+    bound = any(mount.kind == "directory" and mount.target == directory for mount in preflight.plan.mounts)
+    if bound and preflight.host.dev.has(f"{directory}/{MPS_PID}"):
+        yield finding("mps-active", subject=directory, where=f"{directory}/{MPS_PID}")
+
+
+def mps_other_user(preflight: Preflight) -> Iterator[Finding]:
+    """Another user's MPS daemon has the GPUs: this user's processes wait for it, or are turned away."""
+    directory = mps_directory(preflight.host)
+    decisions = [d for d in preflight.plan.decisions if d.rule == "not-yours" and d.subject == directory]
+    if decisions and not preflight.host.dev.lacks(f"{directory}/{MPS_PID}"):
+        yield finding("mps-other-user", subject=directory, where=f"{directory} ({decisions[0].detail})")

@@ -1,0 +1,249 @@
+"""Rules about CUDA versions: what the image was built for, what the driver can do, and what stands between.
+
+Sources: CUDA Compatibility guide (minor-version and forward compatibility, errors 803 and 804); libcuda's note
+`.note.cuda.fwd_compatibility`; CUDA Toolkit release notes for the version table; nvidia-container-toolkit for the rule
+by which a compat library is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from posixpath import dirname
+from typing import NamedTuple, Optional, Union
+
+from gpubind.errors import FormatError
+from gpubind.formats.driver.cuda_compat import is_newer, node_of, refusal, serves, wanted_cuda
+from gpubind.formats.driver.require import holds
+from gpubind.model import CudaNote, Finding, ImageCuda, ImageLibrary, Missing
+from gpubind.model.cuda import minimum_driver, minor_compatible, minor_floor
+from gpubind.model.findings import cases_of, finding
+from gpubind.planner.compat import RULE
+from gpubind.rules.preflight import ImagePreflight
+
+_FALSE = ("", "0", "false", "no", "f", "n")
+
+
+class _Cuda(NamedTuple):
+    name: str
+    """The libcuda in the words of a finding: `the driver 550.163.01`."""
+    driver: str
+    """Its version."""
+    serves: str
+    """The newest CUDA version that it serves by itself."""
+    known_from: str
+
+
+def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
+    """The CUDA of what the program imports, or of the image, is newer than its libcuda serves; nothing bridges it."""
+    cuda = _in_use(preflight)
+    for every in (preflight.imported_cuda, preflight.every_cuda):
+        wanted = wanted_cuda(every)
+        if wanted is not None and cuda is not None and not _is_served(wanted, cuda):
+            yield _too_new(preflight, cuda, wanted, every)
+            return
+
+
+def _is_served(wanted: str, cuda: _Cuda) -> bool:
+    return not is_newer(wanted, cuda.serves) or minor_compatible(cuda.driver, wanted)
+
+
+def _too_new(preflight: ImagePreflight, cuda: _Cuda, wanted: str, every: tuple[ImageCuda, ...]) -> Finding:
+    """Return the finding about *wanted*, the newest of *every*."""
+    compat = preflight.image.facts.compat
+    helpful = [library for library in compat if _would_help(preflight, library) and not _is_ours(preflight)]
+    harm = _harm(preflight, compat[0]) if compat else None
+    by_hand = preflight.plan.layout == "cdi"
+    refused = ("own-refused" if harm else "own-too-old") if compat else ""
+    served = [found for found in every if _is_served(found.version, cuda)]
+    is_imported = preflight.imports is not None and every is preflight.imported_cuda
+    oldest = minor_floor(wanted) or minimum_driver(wanted)
+    return finding(
+        "cuda-too-new",
+        subject=wanted,
+        case=cases_of(
+            ("of-program", is_imported),
+            ("own-by-hand" if by_hand else "own", helpful),
+            (refused, refused and not helpful),
+            ("of-package", every[0].origin not in ("toolkit", "variable")),
+            ("among-others", served),
+            ("imported", is_imported and not served),
+        ),
+        severity="warning" if served else "error",
+        where=cuda.known_from,
+        place=every[0].where,
+        program=preflight.imports.interpreter if preflight.imports is not None else None,
+        other=served[0].version if served else None,
+        libcuda=cuda.name,
+        serves=cuda.serves,
+        driver=f"driver {oldest} or newer" if oldest else "a newer driver",
+        directory=dirname(helpful[0].path) if helpful else "",
+        compat=compat[0].path if compat else "",
+        harm=harm,
+    )
+
+
+def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
+    """The image's CUDA is newer, but of a major version that this driver runs: all but some features work."""
+    wanted, cuda = _wanted(preflight), _in_use(preflight)
+    if wanted is None or cuda is None or not is_newer(wanted, cuda.serves) or not minor_compatible(cuda.driver, wanted):
+        return
+    yield finding(
+        "cuda-minor-version",
+        subject=wanted,
+        where=cuda.known_from,
+        libcuda=cuda.name,
+        serves=cuda.serves,
+        driver=f"driver {minimum}" if (minimum := minimum_driver(wanted)) else "a driver for that CUDA",
+    )
+
+
+def _wanted(preflight: ImagePreflight) -> Optional[str]:
+    """Return the CUDA of what the program imports, else of the image; None if nothing tells it."""
+    return wanted_cuda(preflight.imported_cuda or preflight.every_cuda)
+
+
+def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
+    """NVIDIA_REQUIRE_*: the image says itself that it will not run with this driver."""
+    for name, value, answer, facts in _requirements(preflight):
+        if answer is False:
+            known = ", ".join(f"{key} {known}" for key, known in facts.items())
+            yield finding("require-unsatisfied", subject=name, where=f"{name}={value[:400]}", known=known)
+
+
+def require_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
+    """NVIDIA_REQUIRE_* that depends on what no file tells: the GPU's brand or architecture."""
+    for name, value, answer, facts in _requirements(preflight):
+        if answer is None and facts:
+            yield finding("require-undecided", subject=name, where=f"{name}={value[:400]}")
+
+
+def bad_require(preflight: ImagePreflight) -> Iterator[Finding]:
+    """NVIDIA_REQUIRE_* that is no expression."""
+    for name, value, answer, _ in _requirements(preflight):
+        if isinstance(answer, FormatError):
+            yield finding("bad-require", subject=name, where=f"{name}={value[:400]}", fault=answer.why)
+
+
+def compat_used(preflight: ImagePreflight) -> Iterator[Finding]:
+    """The image's forward-compatibility libcuda comes first, and the driver allows it."""
+    library = _used_compat(preflight)
+    if library is None or _cuda(preflight) is None or _harm(preflight, library) is not None:
+        return
+    cuda = serves(library)
+    yield finding(
+        "compat-used",
+        subject=library.path,
+        case=cases_of(("of-known-version", cuda), ("by-the-plan", _is_ours(preflight))),
+        where=library.path,
+        cuda=cuda,
+    )
+
+
+def compat_harmful(preflight: ImagePreflight) -> Iterator[Finding]:
+    """The image's forward-compatibility libcuda comes first, and cannot work with this kernel module or GPU."""
+    library = _used_compat(preflight)
+    harm = None if library is None or _cuda(preflight) is None else _harm(preflight, library)
+    if library is not None and harm is not None:
+        case = "by-the-plan" if _is_ours(preflight) else None
+        yield finding("compat-harmful", subject=library.path, case=case, where=library.path, harm=harm)
+
+
+def compat_ignored(preflight: ImagePreflight) -> Iterator[Finding]:
+    """A forward-compatibility libcuda in the image would help, but comes after the host's."""
+    wanted, cuda = _wanted(preflight), _in_use(preflight)
+    if wanted is None or cuda is None or _used_compat(preflight) is not None or not is_newer(wanted, cuda.serves):
+        return
+    library = next((library for library in preflight.image.facts.compat if _would_help(preflight, library)), None)
+    if library is not None:
+        yield finding(
+            "compat-ignored",
+            subject=library.path,
+            case="by-hand" if preflight.plan.layout == "cdi" else None,
+            where=library.path,
+            cuda=wanted,
+            directory=dirname(library.path),
+        )
+
+
+def _would_help(preflight: ImagePreflight, library: ImageLibrary) -> bool:
+    """Return whether *library* works here, and serves a newer CUDA than the host's libcuda."""
+    cuda, served = _cuda(preflight), serves(library)
+    newer = cuda is None or served is None or is_newer(served, cuda.serves)
+    return newer and _harm(preflight, library) is None
+
+
+def _is_ours(preflight: ImagePreflight) -> bool:
+    """Return whether the plan itself puts a compat libcuda first."""
+    return any(variable.rule == RULE for variable in preflight.plan.env)
+
+
+def _requirements(
+    preflight: ImagePreflight,
+) -> Iterator[tuple[str, str, Union[bool, FormatError, None], dict[str, str]]]:
+    """Name and value of each requirement, whether it holds (None: no file tells), and the facts that it is about.
+
+    Source: nvidia-container-toolkit `internal/config/image/cuda_image.go` (which variables are requirements).
+    """
+    environ = preflight.image.facts.env
+    if environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in _FALSE:
+        return
+    host = _cuda(preflight)
+    facts = {"cuda": (_in_use(preflight) or host).serves, "driver": host.driver} if host else {}
+    for name, value in environ.items():
+        if name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK"):
+            try:
+                yield name, value, holds(value, facts), facts
+            except FormatError as error:
+                yield name, value, error, facts
+
+
+def _in_use(preflight: ImagePreflight) -> Optional[_Cuda]:
+    """The libcuda that programs will use: the image's compat one where that works, else the host's."""
+    cuda, used = _cuda(preflight), _used_compat(preflight)
+    if cuda is None or used is None or _harm(preflight, used) is not None:
+        return cuda
+    served = serves(used)
+    if served is None:
+        return None  # nothing tells what it serves
+    return _Cuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
+
+
+def _cuda(preflight: ImagePreflight) -> Optional[_Cuda]:
+    """Return what the driver serves: by its libcuda's own note, else by the table of versions."""
+    driver = preflight.driver
+    if driver is None or driver.version is None or driver.kind != "linux" or not preflight.wants("compute"):
+        return None
+    name = f"the driver {driver.version}"
+    note = _host_note(preflight)
+    if note is not None:
+        return _Cuda(name, driver.version, note.cuda, "the note in the host's libcuda")
+    if driver.cuda_max is None:
+        return None
+    return _Cuda(name, driver.version, driver.cuda_max, f"CUDA's release notes for driver {driver.version}")
+
+
+def _host_note(preflight: ImagePreflight) -> Optional[CudaNote]:
+    for mount in preflight.plan.mounts:
+        if mount.soname == "libcuda.so.1" and mount.capability != "compat32":
+            located = preflight.container.locate(mount.target)
+            elf = Missing("absent") if located is None else located.tree.elf(located.at)
+            return None if isinstance(elf, Missing) else elf.cuda_note
+    return None
+
+
+def _used_compat(preflight: ImagePreflight) -> Optional[ImageLibrary]:
+    """The compat libcuda that a program in the container would open; None if it is another libcuda."""
+    found = preflight.container.find("libcuda.so.1")
+    if found is None or found.mount is not None:
+        return None
+    return next((library for library in preflight.image.facts.compat if library.path == found.at), None)
+
+
+def _harm(preflight: ImagePreflight, library: ImageLibrary) -> Optional[str]:
+    """Return what the loader or CUDA would say of a compat libcuda here; None if it would work as far as files tell."""
+    failures = preflight.container.failures(library.path)
+    if failures:
+        return failures[0].message
+    driver, cuda = preflight.driver, _cuda(preflight)
+    node = node_of(driver, preflight.plan.gpus, cuda.serves if cuda else None) if driver else None
+    return None if node is None else refusal(library, node)

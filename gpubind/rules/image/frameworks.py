@@ -1,0 +1,81 @@
+"""Rules about the frameworks of Python in an image: do their own libraries load, and was anything looked at?
+
+Which they are, and where each has its libraries, is in data/cuda.json.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from posixpath import basename, dirname
+
+from gpubind.image.cuda import framework_libraries, packages_of, wheel_directories
+from gpubind.loader.container import Failure
+from gpubind.model import Finding
+from gpubind.model.cuda import Framework, frameworks
+from gpubind.model.findings import finding
+from gpubind.rules.host.unseen import softened, unseen_libraries
+from gpubind.rules.image.lacking import lacking
+from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
+
+_INTERPRETER = re.compile(r"java|julia|lua[0-9.]*|node|octave(-cli)?|perl[0-9.]*|R|Rscript|ruby[0-9.]*")
+"""Programs that load what they run by name, beside Python."""
+
+
+def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
+    """A library of a framework does not load: what it is linked with is missing, or too old."""
+    imports = preflight.imports
+    for framework, library, failures in _refused(preflight):
+        missing = [failure for failure in failures if failure.kind == "missing"]
+        first = (missing or failures)[0]
+        found = finding(
+            "framework-library",
+            subject=first.name,
+            case="missing" if missing else None,
+            severity="error" if imports is not None and framework.is_fatal else "warning",
+            where=library,
+            framework=framework.name,
+            names=", ".join(dict.fromkeys(failure.name for failure in missing)),
+            message=first.message,
+            without=framework.without,
+        )
+        yield softened(found, unseen_libraries(preflight))
+
+
+def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
+    """The program is an interpreter, and nothing of what it will load was looked at."""
+    file = preflight.chain.file
+    if file is None or preflight.chain.stop is not None:
+        return
+    is_other = preflight.imports is None and _INTERPRETER.fullmatch(basename(file.path))
+    is_slow = preflight.image.tree.restarts and preflight.imports is not None
+    if is_other or is_slow or (preflight.imports is not None and not _every(preflight)):
+        case = None if is_other else "of-archive" if is_slow else "of-python"
+        yield finding("imports-not-checked", subject=file.path, case=case, where=file.path)
+
+
+def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
+    """The frameworks, each with the directory that it is in: where the program imports from, else in the image."""
+    imports, tree = preflight.imports, preflight.container.tree
+    path = search_path(preflight.image, preflight.plan, preflight.brought)
+    places = packages_of(tree, path) if imports is None else imports.packages
+    return tuple((frameworks()[name], place) for place in places for name in tree.names(place) if name in frameworks())
+
+
+def _refused(preflight: ImagePreflight) -> Iterator[tuple[Framework, str, tuple[Failure, ...]]]:
+    """The first library of each framework that does not load, with its path, and why."""
+    if not preflight.every_cuda or preflight.image.tree.restarts:
+        return
+    tree, every = preflight.container.tree, _every(preflight)
+    places = dict.fromkeys(packages for _, packages in every)
+    wheels = [wheel for packages in places for wheel in wheel_directories(tree, packages)]
+    for framework, packages in every:
+        own = [place if place.startswith("/") else f"{packages}/{place}" for place in framework.beside]
+        # Of conda's Python, everything that it opens sees its own libraries.
+        directories = (*own, *wheels, dirname(dirname(packages)))
+        for library in framework_libraries(tree, packages, framework):
+            failures = preflight.container.load_beside(library, directories).failures
+            theirs = tuple(failure for failure in failures if lacking(preflight, failure.name) is None)
+            if theirs:
+                yield framework, library, theirs
+                break

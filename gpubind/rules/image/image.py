@@ -1,0 +1,181 @@
+"""Rules about what an image has of a driver itself, and where its loader would find it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from posixpath import basename, dirname
+from typing import NamedTuple, Optional
+
+from gpubind.formats.driver.names import DRIVER_SONAMES
+from gpubind.image.environment import ENVIRONMENT, SEARCH_PATHS
+from gpubind.image.facts import image_library
+from gpubind.loader.container import Located
+from gpubind.model import Finding, ImageLibrary
+from gpubind.model.findings import counted, finding
+from gpubind.rules.preflight import ImagePreflight, Preflight
+
+LIBCUDAS = ("libcuda.so.1", "libcuda.so")
+"""The names by which programs open libcuda."""
+FIRST = (*LIBCUDAS, "libnvidia-ml.so.1")
+"""What everything else hangs on."""
+
+
+class Winner(NamedTuple):
+    """A library that programs without search paths of their own get in place of the plan's."""
+
+    soname: str
+    file: Located
+    directory: Optional[str]
+    """The element of LD_LIBRARY_PATH that leads to it; None if the loader finds it by itself."""
+    is_users: bool
+    """Whether the user put that element there."""
+
+
+def _winner(preflight: ImagePreflight, soname: str) -> Optional[Winner]:
+    """Return what programs get for *soname* in place of the plan's file; None if they get that, or the plan has none.
+
+    A libcuda of CUDA's forward compatibility is meant to come first: that it fits is a matter of other rules.
+    """
+    mounts = [m for m in preflight.plan.mounts if m.kind == "library" and m.capability != "compat32"]
+    planned = next((mount for mount in mounts if basename(mount.target) == soname), None)
+    found = preflight.container.find(soname) if planned is not None else None
+    if planned is None or found is None or found.mount is not None or "/compat/" in found.at:
+        return None
+    if found.tree.real(found.at) == planned.source:
+        return None  # the same file by another way
+    directory = dirname(found.path)
+    in_path = directory in preflight.container.library_path
+    return Winner(soname, found, directory if in_path else None, directory in preflight.container.users_path)
+
+
+def driver_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
+    """A driver baked into the image: it wins where it is found first, and fails if it is not the kernel module's."""
+    planned = {basename(mount.target) for mount in preflight.plan.mounts}
+    for library in _drivers(preflight):
+        brought = library.soname in planned
+        first = _winner(preflight, library.soname)
+        if first is not None and (first.file.bind is not None or first.file.at != library.path):
+            first = None
+        driver = preflight.driver
+        same = library.version is not None and driver is not None and library.version == driver.version
+        yield finding(
+            "driver-in-image",
+            subject=library.soname,
+            case=_found_first(first) if first is not None else "behind" if brought else "alone",
+            severity="warning" if same or (brought and first is None) else "error",
+            where=library.path,
+            path=library.path,
+            version=f" ({library.version})" if library.version else "",
+            directory=first.directory if first is not None else None,
+        )
+
+
+def _found_first(first: Winner) -> tuple[str, ...]:
+    if first.directory is None:
+        return ("first",)
+    return ("first", "in-users-path" if first.is_users else "in-its-path")
+
+
+def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
+    """The findings about a libcuda or NVML that programs will get in place of the plan's, with the file that wins.
+
+    A few files are looked for by name, and none is read but for its first bytes: each start can afford that. Without an
+    image there are none.
+    """
+    if not isinstance(preflight, ImagePreflight):
+        return ()
+    winners = {soname: first for soname in FIRST if (first := _winner(preflight, soname)) is not None}
+    if not winners:
+        return ()
+    found = (*stub_in_image(preflight), *driver_in_image(preflight), *_before_the_plans(preflight))
+    named = {soname: (first.file.at, first.file.path) for soname, first in winners.items()}
+    return tuple(finding for finding in found if finding.where in named.get(finding.subject, ()))
+
+
+def image_env_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
+    """The image sets a search path in a way that only its shell can tell: what is found there is not known."""
+    names = [name for name in preflight.image.facts.undecided if name in SEARCH_PATHS]
+    if names:
+        yield finding(
+            "image-env-undecided",
+            subject=", ".join(names),
+            where=ENVIRONMENT,
+            names=" and ".join(names),
+            echoed=" ".join(f"${name}" for name in names),
+        )
+
+
+def stub_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
+    """A stub of libcuda or NVML that programs would open, or that waits behind the host's library."""
+    for name in FIRST:
+        found = preflight.container.find(name)
+        if found is None:
+            continue
+        first, behind = ("libcuda", "libcuda-behind") if name in LIBCUDAS else ("nvml", "nvml-behind")
+        own = preflight.image.loader.find(name) or ""
+        if found.mount is None and found.tree.is_stub(found.at):
+            yield finding(
+                "stub-in-image",
+                subject=name,
+                case=first,
+                severity="error" if name in LIBCUDAS else "warning",
+                where=found.path,
+                path=found.path,
+            )
+        elif found.mount is not None and own and preflight.image.tree.is_stub(own):
+            cases = ("behind", behind)
+            yield finding("stub-in-image", subject=name, case=cases, severity="note", where=own, path=own)
+
+
+def library_path_order(preflight: ImagePreflight) -> Iterator[Finding]:
+    """LD_LIBRARY_PATH holds copies of what the plan brings, or names the working directory."""
+    yield from _before_the_plans(preflight)
+    yield from _copies_in_the_images(preflight)
+
+
+def _before_the_plans(preflight: ImagePreflight) -> Iterator[Finding]:
+    """What the user puts in front in LD_LIBRARY_PATH has a libcuda or NVML: it is used, for the user's word counts."""
+    for soname in FIRST:
+        first = _winner(preflight, soname)
+        if first is not None and first.is_users:
+            path, directory = first.file.path, first.directory
+            yield finding(
+                "library-path-order", subject=soname, case="of-user", where=path, path=path, directory=directory
+            )
+
+
+def _copies_in_the_images(preflight: ImagePreflight) -> Iterator[Finding]:
+    own = preflight.image.facts.env.get("LD_LIBRARY_PATH", "")
+    planned = {basename(mount.target) for mount in preflight.plan.mounts if mount.kind == "library"}
+    if not own or not planned:
+        return
+    order = ":".join(preflight.container.library_path)
+    twice = []
+    for directory in dict.fromkeys(own.split(":")):
+        names = preflight.image.tree.names(directory) if directory.startswith("/") else ()
+        twice += [f"{directory}/{name}" for name in names if name in planned]
+    if twice:
+        yield finding(
+            "library-path-order",
+            subject="LD_LIBRARY_PATH",
+            case="copies",
+            severity="note",
+            where=", ".join(twice[:8]),
+            files=counted(len(twice), "file"),
+            order=order,
+        )
+    if "" in own.split(":"):
+        yield finding("library-path-order", subject="LD_LIBRARY_PATH", case="empty", where=own)
+
+
+def _drivers(preflight: ImagePreflight) -> Iterator[ImageLibrary]:
+    """The image's libraries of a driver: where its loader finds them by itself, and in its own LD_LIBRARY_PATH."""
+    facts = preflight.image.facts
+    seen = [library.path for library in (*facts.driver, *facts.compat)]
+    yield from facts.driver
+    for directory in dict.fromkeys(facts.env.get("LD_LIBRARY_PATH", "").split(":")):
+        for soname in DRIVER_SONAMES:
+            library = image_library(preflight.image.tree, soname, f"{directory}/{soname}")
+            if library is not None and library.path not in seen:
+                seen.append(library.path)
+                yield library

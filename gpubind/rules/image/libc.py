@@ -1,0 +1,77 @@
+"""Rules about an image whose programs run on the host's glibc."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Optional
+
+from gpubind.formats.elf.elf import ElfIdent
+from gpubind.formats.elf.private import private_symbols
+from gpubind.loader.versions import numbers
+from gpubind.model import Finding, Found, Missing
+from gpubind.model.findings import finding
+from gpubind.rules.preflight import ImagePreflight
+
+SIZE_LIMIT = 4 << 20
+"""Bytes: what shares glibc's private symbols is small; libraries of CUDA and of compilers are not looked through."""
+FILES_LIMIT = 4096
+PROGRAMS = ("/usr/bin", "/usr/sbin")
+PACKED = "GLIBC_ABI_DT_RELR"
+"""What a library with packed relocations wants of its C library."""
+READS_PACKED = (2, 38)
+"""The first binutils that can."""
+_BINUTILS = re.compile(r"libbfd-([0-9]{1,9}\.[0-9]{1,9})\b.*\.so")
+
+
+def libc_linker(preflight: ImagePreflight) -> Iterator[Finding]:
+    """An image's linker that is too old to read the host's glibc; its own library has its version in its name."""
+    host, image = preflight.host.driver, preflight.image
+    bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc" and mount.soname == "libm.so.6"]
+    facts = [host.elf(path) for mount in bound[:1] if (path := host.rooted(mount.source or "")) is not None]
+    if not any(PACKED in need.versions for elf in facts if not isinstance(elf, Missing) for need in elf.version_needs):
+        return
+    names = (name for directory in image.loader.default_directories() for name in image.tree.names(directory))
+    found = [match.group(1) for match in map(_BINUTILS.fullmatch, names) if match]
+    version = max(found, key=numbers, default=None)
+    if version is not None and numbers(version) < READS_PACKED:
+        yield finding("libc-linker", subject="ld", version=version)
+
+
+def libc_private(preflight: ImagePreflight) -> Iterator[Finding]:
+    """A file of the image that stays, and wants what only the glibc that it was built with gives to its own parts."""
+    bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc"]
+    host, image = preflight.host.driver, preflight.image.tree
+    provided: dict[Optional[str], set[str]] = {}
+    for mount in bound:
+        source = host.rooted(mount.source or "")
+        data = Missing("absent") if source is None else host.read(source, SIZE_LIMIT)
+        defined = private_symbols(data).defined if isinstance(data, bytes) else frozenset()
+        if defined:
+            provided.setdefault(mount.arch, set()).update(defined)
+    if not provided:
+        return  # its programs run on their own, or a record has no bytes of the host's
+    targets = {str(mount.target) for mount in bound}
+    for path in _candidates(preflight):
+        ident = image.ident(path)
+        if path in targets or not isinstance(ident, ElfIdent) or ident.arch not in provided:
+            continue
+        data = image.read(path, SIZE_LIMIT)
+        wanted = private_symbols(data).wanted - provided[ident.arch] if isinstance(data, bytes) else ()
+        if wanted:
+            yield finding("libc-private", subject=path, symbol=min(wanted))
+
+
+def _candidates(preflight: ImagePreflight) -> list[str]:
+    """Return the image's libraries and programs in the directories of its packages, each once."""
+    image = preflight.image
+    directories = (*image.loader.default_directories(), *PROGRAMS)
+    found: dict[str, None] = {}
+    for directory in directories:
+        for name in image.tree.names(directory):
+            if len(found) >= FILES_LIMIT:
+                return list(found)
+            at = image.tree.find(f"{directory}/{name}") if ".so" in name or directory in PROGRAMS else None
+            if isinstance(at, Found) and at.stat.kind == "file" and at.stat.size <= SIZE_LIMIT:
+                found[at.path] = None
+    return list(found)

@@ -1,0 +1,213 @@
+"""Rules about the plan's libraries and programs in the image: which of them the loader would refuse there, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from posixpath import basename
+from typing import Literal, NamedTuple, Optional
+
+from gpubind.files import Tree
+from gpubind.formats.driver.liblist import library_stem
+from gpubind.formats.driver.names import PACKAGES, driver_version_of, is_unused, known
+from gpubind.formats.elf.elf import EXECUTABLE, ElfIdent
+from gpubind.host.base import shipped_liblist
+from gpubind.inventory.liblist import NameTable, capability_of, read_table
+from gpubind.loader.container import Container, Failure
+from gpubind.model import Capability, Finding, Missing, Mount, Plan, RootedPath, Severity
+from gpubind.model.findings import cases_of, finding, worst
+from gpubind.planner.sides import is_minor
+from gpubind.rules.host.unseen import softened, unseen_libraries
+from gpubind.rules.image.lacking import lacking
+from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
+
+_DAMAGED = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
+"""Rules of Decisions on files that are no libraries. A linker script is not damaged."""
+_WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
+"""Libraries whose damage is part of another finding, `no-libcuda` and `no-nvml`."""
+
+
+class Unloadable(NamedTuple):
+    """A library or program of the plan that the container's loader refuses."""
+
+    mount: Mount
+    failures: tuple[Failure, ...]
+
+
+def unloadable(container: Container, plan: Plan) -> tuple[Unloadable, ...]:
+    """Return every library and program of *plan* that cannot be loaded in *container*, by target."""
+    refused = []
+    for mount in plan.mounts:
+        if not (mount.kind == "library" or _is_program(container, mount)):
+            continue
+        failures = container.failures(mount.target)
+        if failures:
+            refused.append(Unloadable(mount, failures))
+    return tuple(refused)
+
+
+def _is_program(container: Container, mount: Mount) -> bool:
+    """Return whether it is a program for the loader; a script is its interpreter's business."""
+    located = container.locate(mount.target) if mount.kind == "binary" else None
+    return located is not None and isinstance(located.tree.ident(located.at), ElfIdent)
+
+
+class _Cause(NamedTuple):
+    """One reason for which files of the plan are refused."""
+
+    failure: Failure
+    """The first that says so."""
+    mounts: tuple[Mount, ...]
+    """All that it keeps from loading."""
+    severity: Severity
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the files are called, each once."""
+        return tuple(sorted({basename(mount.target) for mount in self.mounts}))
+
+    @property
+    def are_many(self) -> bool:
+        """Whether the files are counted, not named."""
+        return len(self.names) > 2
+
+
+def _causes(preflight: ImagePreflight, kind: Literal["missing", "version", "stack"]) -> Iterator[_Cause]:
+    """Yield why files of the plan do not load: each cause of *kind* once for an architecture, by library and name."""
+    causes: dict[tuple[str, str, bool], list[tuple[Failure, Mount]]] = {}
+    for library in unloadable(preflight.container, preflight.plan):
+        for failure in library.failures:
+            mount = library.mount
+            if failure.kind == kind and not is_unused(basename(mount.target)):
+                cause = (failure.provider or "", failure.name, mount.capability == "compat32")
+                causes.setdefault(cause, []).append((failure, mount))
+    table = read_table(shipped_liblist("nvliblist.conf"))
+    for _, refused in sorted(causes.items(), key=lambda cause: cause[0]):
+        mounts = tuple(mount for _, mount in refused)
+        yield _Cause(refused[0][0], mounts, worst(_severity(preflight, mount, table) for mount in mounts))
+
+
+def _refused(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional[str]) -> Finding:
+    names = ", ".join(cause.names)
+    told = {"message": cause.failure.message, "names": names, "number": len(cause.names), **facts}
+    return finding(
+        code,
+        subject=cause.failure.name,
+        case=cases,
+        severity=cause.severity,
+        vendor=cause.mounts[0].vendor,
+        where=names,
+        **told,
+    )
+
+
+def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
+    """A DT_NEEDED that neither the plan nor the image has. One finding for each name, with all that need it."""
+    for cause in _causes(preflight, "missing"):
+        mount, name = cause.mounts[0], cause.failure.name
+        drivers, packages = lacking(preflight, name), PACKAGES.get(name)
+        if drivers is not None and drivers.is_told:
+            continue
+        own = drivers.case if drivers is not None else "packaged"
+        cases = cases_of(("many", cause.are_many), (own, drivers or packages))
+        library = f"{name} for {mount.arch}" if mount.capability == "compat32" else name  # another may well be there
+        facts = {"packages": packages, "capability": drivers.capability if drivers is not None else None}
+        found = _refused("library-missing", cause, cases, use=_use(cause.names), library=library, **facts)
+        yield softened(found, unseen_libraries(preflight))
+
+
+def library_version(preflight: ImagePreflight) -> Iterator[Finding]:
+    """A symbol version that the library in the container does not define: what bringing the wrong side's copy does."""
+    for cause in _causes(preflight, "version"):
+        cases = cases_of(("many", cause.are_many))
+        found = _refused("library-version", cause, cases, provider=cause.failure.provider or "")
+        yield softened(found, unseen_libraries(preflight))
+
+
+def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
+    """Yield a library of the plan that dlopen refuses, since glibc 2.41, for the executable stack that it asks for."""
+    if isinstance(preflight, ProgramPreflight) and _has_executable_stack(preflight):
+        return
+    for cause in _causes(preflight, "stack"):
+        yield _refused("executable-stack", cause, ())
+
+
+def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
+    """A library of the plan that is damaged, is something else, or may not be read."""
+    broken: dict[Optional[str], tuple[Mount, str]] = {}
+    for mount in preflight.plan.mounts:
+        why = _why_not_mapped(preflight.host.driver, mount) if mount.kind == "library" else None
+        if why and (mount.source not in broken or basename(mount.target) == mount.soname):
+            broken[mount.source] = (mount, why)
+    for mount, failures in unloadable(preflight.container, preflight.plan) if preflight.container else ():
+        named = [failure for failure in failures if failure.kind == "unreadable"]
+        if named and mount.source not in broken:
+            broken[mount.source] = (mount, named[0].message)
+    for mount, why in broken.values():
+        subject = basename(mount.target)
+        yield finding("library-unreadable", subject=subject, vendor=mount.vendor, where=mount.source, message=why)
+    yield from _passed_over(preflight)
+
+
+def _why_not_mapped(tree: Tree, mount: Mount) -> Optional[str]:
+    """Return why dlopen would refuse the library *mount*, by its own file; None if it would not, or nothing is known.
+
+    Source: glibc `elf/dl-load.c`, `elf/dl-open.c`.
+    """
+    rooted = tree.rooted(mount.source or "")
+    facts = tree.elf(rooted) if rooted is not None else Missing("unrecorded")
+    if isinstance(facts, Missing):
+        return facts.detail or facts.why if facts.why in ("unreadable", "forbidden") else None
+    if facts.ident.type == EXECUTABLE or facts.pie:
+        return "it is a program, and dlopen loads only libraries"
+    name = basename(rooted or "")
+    if facts.soname is not None and driver_version_of(name) and library_stem(facts.soname) != library_stem(name):
+        return f"it is another library: its DT_SONAME is {facts.soname}"
+    return None
+
+
+def _passed_over(preflight: Preflight) -> Iterator[Finding]:
+    """Libraries that the plan lacks because their file is no library, and no other file has their name."""
+    known = {library_stem(basename(mount.target)) for mount in preflight.plan.mounts} | _WITH_FINDING
+    for decision in preflight.plan.decisions:
+        name, stem = decision.subject, library_stem(decision.subject)
+        if decision.rule in _DAMAGED and decision.verdict == "rejected" and stem not in known:
+            known.add(stem)
+            where, why = preflight.host.driver.real(RootedPath(decision.path or "")), decision.detail
+            yield finding("library-unreadable", subject=name, vendor=decision.vendor, where=where, message=why)
+
+
+def _has_executable_stack(preflight: ProgramPreflight) -> bool:
+    """Return whether the program's stack is executable from its start: by itself, or by what it is linked with."""
+    chain = preflight.chain
+    if chain.stop is not None or chain.file is None:
+        return False
+    facts = [file.tree.elf(file.at) for file in preflight.container.load(chain.file.path).files]
+    return any(not isinstance(elf, Missing) and elf.executable_stack for elf in facts)
+
+
+def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Severity:
+    """An error for what was asked for by name and for CUDA itself; a note for what came by default."""
+    name = basename(mount.target)
+    capability = _capability(mount, table)
+    request = preflight.plan.request
+    by_name = request.caps_explicit and capability in request.capabilities
+    if is_minor(name):
+        return "warning" if by_name and not name.startswith(("libnvidia-pkcs11", "libcudadebugger", "nv")) else "note"
+    if by_name or mount.required or name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        return "error"
+    hides = preflight.image.loader.of(mount.arch).find(name) is not None
+    return "warning" if hides or capability in ("compute", "utility") else "note"
+
+
+def _capability(mount: Mount, table: NameTable) -> Optional[Capability]:
+    if mount.capability not in (None, "compat32"):  # which a 32-bit library has beside its own
+        return mount.capability
+    name = basename(mount.target)
+    return capability_of(table.section(name, mount.target), driver_version_of(name))
+
+
+def _use(names: tuple[str, ...]) -> str:
+    """Return what the files are for, if they are all for the same that few jobs need."""
+    uses = {about.use if (about := known(name)) else "" for name in names}
+    use = uses.pop() if len(uses) == 1 else ""
+    return f"; {use}" if use else ""

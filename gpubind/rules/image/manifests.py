@@ -1,0 +1,108 @@
+"""Rules about loader manifests: OpenCL, EGL, Vulkan. Without one a loader does not know that the driver is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Optional, Union
+
+from gpubind.errors import FormatError
+from gpubind.files import Tree
+from gpubind.formats.driver.icd import Icd, parse_icd
+from gpubind.model import Capability, Finding, Missing, Mount
+from gpubind.model.findings import finding
+from gpubind.rules.preflight import ImagePreflight, Preflight
+
+
+class NeutralLoader(NamedTuple):
+    """A vendor-neutral loader, and how it learns of the driver."""
+
+    name: str
+    """The case of the finding that says what comes of a missing manifest."""
+    library: str
+    """The driver's library that it opens."""
+    capability: Capability
+    directories: tuple[str, ...]
+    """Of its manifests."""
+
+
+LOADERS = (
+    NeutralLoader(
+        "EGL", "libEGL_nvidia.so.0", "graphics", ("/usr/share/glvnd/egl_vendor.d/", "/etc/glvnd/egl_vendor.d/")
+    ),
+    NeutralLoader("Vulkan", "libGLX_nvidia.so.0", "graphics", ("/usr/share/vulkan/icd.d/", "/etc/vulkan/icd.d/")),
+    NeutralLoader("OpenCL", "libnvidia-opencl.so.1", "compute", ("/etc/OpenCL/vendors/",)),
+)
+"""Sources: libglvnd icd_enumeration.md, Vulkan-Loader LoaderDriverInterface.md, cl_khr_icd."""
+
+
+def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
+    """A library of the driver is in the plan, but nothing tells the loader of it, nor does the image."""
+    targets = [mount.target for mount in preflight.plan.mounts]
+    libraries = {target.rpartition("/")[2] for target in targets}
+    request = preflight.plan.request
+    for loader in LOADERS:
+        if loader.library not in libraries or any(target.startswith(loader.directories) for target in targets):
+            continue
+        if preflight.image is not None and _has_manifest(preflight.image.tree, loader):
+            continue
+        is_named = request.caps_explicit and loader.capability in request.capabilities
+        yield finding(
+            "manifest-missing",
+            subject=loader.name,
+            case=loader.name,
+            severity="error" if is_named and loader.capability == "graphics" else "note",
+            where=", ".join(loader.directories),
+            library=loader.library,
+        )
+
+
+def _has_manifest(tree: Tree, loader: NeutralLoader) -> bool:
+    """Return whether an image has a manifest of its own that tells *loader* of the driver."""
+    paths = [f"{directory}{name}" for directory in loader.directories for name in tree.names(directory)]
+    icds = (_parsed(tree.read(path)) for path in paths)
+    return any(icd is not None and loader.library in " ".join(icd.libraries) for icd in icds)
+
+
+def manifest_dangling(preflight: ImagePreflight) -> Iterator[Finding]:
+    """A manifest of the plan names a library that the container does not have."""
+    if preflight.image.facts.libc_family != "glibc":
+        return  # nothing of the driver loads there, which another finding says
+    container = preflight.container
+    left = {d.subject for d in preflight.plan.decisions if d.verdict == "left-out" and d.step == "side"}
+    for mount, icd in _manifests(preflight):
+        for library in dict.fromkeys(icd.libraries):
+            found = container.locate(library) if library.startswith("/") else container.find(library)
+            if found is None:
+                name = library.rpartition("/")[2]
+                yield finding(
+                    "manifest-dangling",
+                    subject=mount.target,
+                    severity="note" if name in left else "warning",
+                    where=f"{mount.source or 'generated'}: library_path",
+                    library=library,
+                    name=name,
+                )
+
+
+def _manifests(preflight: Preflight) -> Iterator[tuple[Mount, Icd]]:
+    """Yield the plan's manifests; those that are damaged planning names already."""
+    for mount in preflight.plan.mounts:
+        if mount.target.endswith((".json", ".icd")):
+            icd = _parsed(_content(mount, preflight.host.driver))
+            if icd is not None:
+                yield mount, icd
+
+
+def _content(mount: Mount, driver: Tree) -> Union[bytes, Missing]:
+    if mount.content is not None:
+        return mount.content.encode("utf-8", "surrogateescape")
+    inside = driver.rooted(mount.source or "")
+    return Missing("absent") if inside is None else driver.read(inside)
+
+
+def _parsed(data: Union[bytes, Missing]) -> Optional[Icd]:
+    """Return the manifest in *data*; None if there is none, or it is damaged."""
+    try:
+        return None if isinstance(data, Missing) else parse_icd(data)
+    except FormatError:
+        return None

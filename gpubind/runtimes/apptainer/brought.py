@@ -1,0 +1,171 @@
+"""What a start with Apptainer or SingularityCE brings into the container beside the plan: binds and search paths.
+
+Sources: Apptainer 1.4.5 `internal/pkg/runtime/engine/apptainer/container_linux.go` and `internal/pkg/util/fs/mount/`
+(the order of mounts, and what --contain leaves out), `pkg/runtime/engine/apptainer/config/bind.go`, `mount.go`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from posixpath import basename, join, normpath
+from typing import NamedTuple, Optional
+
+from gpubind.loader.brought import PYTHON_VARIABLES, Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, HostPath
+from gpubind.planner.placement import SINGULARITY
+from gpubind.runtimes.apptainer.options import is_clean, is_contained
+from gpubind.runtimes.apptainer.values import said
+from gpubind.runtimes.cmdline.flags import parse_list
+from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
+
+_UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
+"""Options that bring what cannot be looked at, or change search paths in ways of their own."""
+_SEARCH_PATHS = (
+    ("LD_LIBRARY_PATH", "LD_LIBRARY_PATH", "set"),
+    ("LD_PRELOAD", "LD_PRELOAD", "set"),
+    ("PATH", "PATH", "set"),
+    ("PREPEND_PATH", "PATH", "prepend"),
+    ("APPEND_PATH", "PATH", "append"),
+)
+"""A variable of the user's, the container's variable that it changes, and how."""
+
+
+def brought(start: Start) -> Brought:
+    """Return what *start* brings beside the plan, in the order in which the program mounts it."""
+    options = start.options
+    unseen = [f"--{name} {value}" for name in _UNSEEN for value in options.all(name)]
+    if start.directive("mount hostfs") == "yes" and not is_contained(options):
+        unseen.append("mount hostfs = yes")
+    binds: list[UserBind] = []
+    for spec in _binds(start):
+        if spec.from_image or not spec.target.startswith("/"):
+            unseen.append(f"--bind {spec.source}:{spec.target}")
+        else:
+            source = normpath(join(start.working_directory or "/", spec.source))
+            binds.append(UserBind(HostPath(source), ContainerPath(normpath(spec.target))))
+    env: list[EnvVar] = []
+    for name, changes, op in _SEARCH_PATHS:
+        told = said(start, name)
+        text = told.text if told is not None else None
+        if told is None and name == "LD_PRELOAD" and not is_clean(options):
+            text = start.environ.get(name)  # the caller's own variable goes into the container, too
+        elif told is not None and not told.plain:
+            unseen.append(f"{name}={told.text}" if told.text is not None else f"--env-file ({name})")
+            continue
+        if text is not None:
+            env.append(EnvVar(changes, op, text, ":", "user"))  # type: ignore[arg-type]  # of the table
+    return Brought(tuple(binds), (*env, *_pythons(start)), _working_directory(start), tuple(unseen))
+
+
+def _pythons(start: Start) -> Iterator[EnvVar]:
+    """What decides where Python looks: the user's word, else the caller's own variable where the image has none."""
+    source, _, target = (start.options.last("home") or start.home or "").partition(":")
+    yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
+    for name in PYTHON_VARIABLES:
+        told = said(start, name)
+        if told is not None and told.text is not None:
+            yield EnvVar(name, "set", told.text, None, "user")
+        elif told is None and name in start.environ and not is_clean(start.options):
+            yield EnvVar(name, "default", start.environ[name], None, "caller")
+
+
+def _binds(start: Start) -> Iterator[BindSpec]:
+    """Yield the binds of the site, the program and the user, in the order in which they are mounted."""
+    options, contain = start.options, is_contained(start.options)
+    left_out = options.all("no-mount")
+    yield from _sites(start)
+    if start.directive("mount home", "yes") == "yes":
+        yield from _home(start, left_out)
+    if start.directive("mount tmp", "yes") == "yes" and not contain and "tmp" not in left_out:
+        yield BindSpec("/tmp", "/tmp")
+        yield BindSpec("/var/tmp", "/var/tmp")
+    here = start.working_directory
+    if not contain and "cwd" not in left_out and here and here not in NOT_A_WORKING_DIRECTORY:
+        yield BindSpec(here, here)
+    for library in options.all("containlibs"):
+        source, _, target = library.partition(":")
+        yield BindSpec(source, f"{SINGULARITY.libdir}/{basename(target or source)}")
+    yield from _users(start)
+
+
+def named_binds(start: Start) -> tuple[BindSpec, ...]:
+    """The binds that the site and the user name, those of the site first; their targets are plain absolute paths."""
+    specs = (*_sites(start), *_users(start))
+    return tuple(spec._replace(target=normpath(spec.target)) for spec in specs if spec.target.startswith("/"))
+
+
+def _sites(start: Start) -> Iterator[BindSpec]:
+    left_out = start.options.all("no-mount")
+    if not is_contained(start.options) and "bind-paths" not in left_out:
+        binds = parse_binds(start.site.get("bind path", ()))
+        yield from (spec for spec in binds if spec.target not in left_out)
+
+
+def _users(start: Start) -> Iterator[BindSpec]:
+    if start.directive("user bind control", "yes") == "yes":
+        yield from parse_binds(start.options.all("bind"))
+        yield from parse_mounts(start.options.all("mount"))
+
+
+def _home(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
+    """The caller's home, or what --home puts in its place. With --contain an unnamed home is an empty directory."""
+    named = start.options.last("home")
+    if start.options.has("no-home") or "home" in left_out or (is_contained(start.options) and not named):
+        return
+    source, _, target = (named or start.home or "").partition(":")
+    if source:
+        yield BindSpec(source, target or source)
+
+
+def _working_directory(start: Start) -> Optional[ContainerPath]:
+    """Return where the program starts; None where the container may not have that directory."""
+    named = start.options.last("cwd") or start.options.last("pwd")
+    here = named or (None if is_contained(start.options) else start.working_directory)
+    return ContainerPath(here) if here and here.startswith("/") else None
+
+
+class BindSpec(NamedTuple):
+    """A bind that the user or the site asks for."""
+
+    source: str
+    target: str
+    from_image: bool = False
+    """Whether the source is a file inside another image (`image-src`, `id`)."""
+
+
+def parse_binds(texts: Iterable[str]) -> Iterator[BindSpec]:
+    """Yield the binds of --bind values: `source[:target[:options]]`, separated by commas, as are the options.
+
+    A backslash protects a comma or a colon of the source.
+    """
+    for text in texts:
+        spec: Optional[BindSpec] = None
+        for part in re.split(r"(?<!\\),", text):
+            if spec is not None and re.fullmatch(r"ro|rw|(image-src|id)=.*", part):
+                spec = spec._replace(from_image=spec.from_image or "=" in part)
+                continue
+            if spec is not None and spec.source:
+                yield spec
+            source, _, behind = _unescaped(part)
+            target, _, options = behind.partition(":")
+            spec = BindSpec(source, target or source, "=" in options)
+        if spec is not None and spec.source:
+            yield spec
+
+
+def _unescaped(part: str) -> tuple[str, str, str]:
+    """*part* up to its first colon that no backslash protects, and what follows."""
+    source, colon, behind = re.sub(r"\\:", "\0", part).partition(":")
+    return source.replace("\0", ":").replace("\\,", ","), colon, behind.replace("\0", "\\:")
+
+
+def parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
+    """The binds of --mount values: `type=bind,source=...,destination=...`, CSV; several stand on several lines."""
+    for text in texts:
+        for line in text.split("\n"):
+            fields = {key: value for key, _, value in (field.partition("=") for field in parse_list(line))}
+            source = fields.get("source") or fields.get("src")
+            target = fields.get("destination") or fields.get("dst") or fields.get("target")
+            if source and target:
+                yield BindSpec(source, target, "image-src" in fields or "id" in fields)

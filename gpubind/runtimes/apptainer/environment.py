@@ -1,0 +1,213 @@
+"""How Apptainer and SingularityCE are told a plan's variables: LD_LIBRARY_PATH above all.
+
+Sources: Apptainer 1.4.5 and 1.5 `internal/pkg/util/fs/files/action_script.sh`; reference of `--env` in both user
+guides.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Literal, Optional
+
+from gpubind.files import Tree
+from gpubind.model import ContainerPath, EnvVar, Finding, ImageFacts, Missing, Plan
+from gpubind.model.findings import finding
+from gpubind.planner.placement import SINGULARITY as LAYOUT
+from gpubind.runtimes.apptainer.options import is_clean, is_literal
+from gpubind.runtimes.apptainer.values import Said, is_fixed, said
+from gpubind.runtimes.cmdline.flags import map_word
+from gpubind.runtimes.edits import is_utf8, unsayable_value
+from gpubind.runtimes.start import Start
+
+LIBDIR = LAYOUT.libdir
+ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
+"""Read after all environment files of an image: its name sorts behind 99-base.sh and 99-runtimevars.sh."""
+BASE_SCRIPT = ContainerPath("/.singularity.d/env/99-base.sh")
+"""The last of an image's environment files that is there to be covered."""
+
+_REFERENCE = re.compile(r"(?<!\\)\$(?:LD_LIBRARY_PATH(?![A-Za-z0-9_])|\{LD_LIBRARY_PATH\})")
+_ESCAPED = re.compile(r"[\\$`]")
+_SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
+
+
+def generated(plan: Plan, start: Start, image: Optional[Tree]) -> dict[ContainerPath, str]:
+    """Files of the start itself, beside those of *plan*: their text, by their place in the container.
+
+    Where values are not evaluated, and only a shell can tell the image's LD_LIBRARY_PATH, a script among the image's
+    environment files puts the driver's directory in front: those are shell, whatever happens to values. Where no place
+    can be made for it, it follows the text of the image's last file, in the place of that.
+    """
+    ours = libraries_of(plan)
+    if image is None or plan.image is None or not plan.image.singularity or is_newer(start) or not ours:
+        return {}
+    if said(start, "LD_LIBRARY_PATH") is not None or kept(plan.image, start, ours) is not None:
+        return {}
+    value = f"{shlex.quote(ours)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+    script = f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"
+    if not is_fixed(start):
+        return {ENVIRONMENT_SCRIPT: script}
+    base = image.read_text(BASE_SCRIPT)
+    return {} if isinstance(base, Missing) else {BASE_SCRIPT: f"{base}\n{script}"}
+
+
+def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], list[Finding]]:
+    """The variables that options set, as the program will evaluate them. What the user says for the container stays."""
+    env: list[tuple[str, str]] = []
+    for variable in plan.env:
+        if variable.name != "LD_LIBRARY_PATH":
+            env += _variable(variable, start)
+    ours = libraries_of(plan)
+    if not ours or any(script in start.staged for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT)):
+        return tuple(env), []
+    pair, findings = _library_path(plan.image, start, ours)
+    return (*env, *([pair] if pair else [])), findings
+
+
+def libraries_of(plan: Plan) -> str:
+    """Return the directories that the plan puts in front in LD_LIBRARY_PATH; empty if there are none."""
+    found = (v.value for v in plan.env if v.name == "LD_LIBRARY_PATH" and v.op == "prepend" and v.value)
+    return ":".join(dict.fromkeys(found))
+
+
+def is_newer(start: Start) -> bool:
+    """Return whether the program can be told what to put in front: Apptainer from 1.5 on."""
+    return start.program == "apptainer" and start.version is not None and start.version >= (1, 5)
+
+
+def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
+    value = _to_the_letter(variable.value or "", start)
+    if variable.name == "PATH" and variable.op in ("prepend", "append") and value:
+        name = f"{variable.op.upper()}_PATH"
+        told = said(start, name)
+        parts = [told.text, value] if told is not None and told.text else [value]
+        if told is None or told.text is not None:
+            yield name, ":".join(parts)
+    elif said(start, variable.name) is None and variable.op == "set" and variable.value is not None:
+        yield variable.name, value
+    elif said(start, variable.name) is None and variable.op in ("append", "default") and not is_literal(start.options):
+        yield from _behind(variable, value, start)
+
+
+def _behind(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, str]]:
+    """Yield *value* behind what image or caller have in that variable, or only where they have nothing.
+
+    The container's shell knows the image's value, and that one wins over the caller's. Without evaluation neither can
+    be kept, so nothing is said, as with --nv.
+    """
+    name = variable.name
+    callers = "" if is_clean(start.options) else start.environ.get(name, "")
+    if variable.op == "default":
+        if not callers:
+            yield name, f"${{{name}:-{value}}}"
+    elif callers:
+        # The caller's value stands in the default: there, no backslash protects what is special.
+        if not _SPECIAL_IN_DEFAULT.search(callers):
+            yield name, f"${{{name}:-{callers}}}:{value}"
+    else:
+        yield name, f"${{{name}:+${name}:}}{value}"
+
+
+def _library_path(
+    image: Optional[ImageFacts], start: Start, ours: str
+) -> tuple[Optional[tuple[str, str]], list[Finding]]:
+    """How LD_LIBRARY_PATH gets the user's value first, then *ours*, then the image's; None where nothing is to be said.
+
+    The program itself puts its directory of libraries behind whatever is there in the end.
+    """
+    name = "LD_LIBRARY_PATH"
+    told = said(start, name)
+    if is_newer(start) and told is None:
+        name = "PREPEND_LD_LIBRARY_PATH"
+        told = said(start, name)
+        if told is None or told.text is not None:
+            return (name, f"{told.text}:{ours}" if told is not None and told.text else ours), []
+    is_older = start.version is not None and not is_newer(start)
+    if is_older and image is not None and image.singularity and _sets_none(image):
+        front = _without_programs_own(told, ours)
+        if front is not None:
+            return ((name, front), []) if front else (None, [])
+    if told is None:
+        behind = kept(image, start, ours)
+        return ((name, ours + behind), []) if behind is not None else (None, [_left_last("image", name, ours)])
+    if told.text is None:
+        # Only the program's shell knows the user's value. The program puts its own directory behind it.
+        return None, [] if ours == LIBDIR else [_left_last("env-file", name, ours)]
+    if f":{ours}:" in f":{told.text}:" or f"{ours}${{LD_LIBRARY_PATH" in told.text:
+        return None, []  # a plan in the caller's environment has said it already
+    return (name, _behind_users(told.text, image, start, ours)), []
+
+
+def _without_programs_own(told: Optional[Said], ours: str) -> Optional[str]:
+    """Return what goes before the program's own directory, which is the last of *ours*, where the image has nothing.
+
+    The program adds that directory by itself, so it is named once; an empty value: nothing is to be said. None where
+    that is not enough: another directory is the last, or the user's value is empty or refers to the image's.
+    """
+    users = "" if told is None else told.text
+    if ours.rpartition(":")[2] != LIBDIR or users is None or (told is not None and not users):
+        return None
+    front = ours.rpartition(":")[0]
+    if _REFERENCE.search(users):
+        return None
+    return f"{users}:{front}".strip(":") if front else ""
+
+
+def _behind_users(text: str, image: Optional[ImageFacts], start: Start, ours: str) -> str:
+    """The user's value, then *ours*, then the image's without its empty elements: those mean the current directory.
+
+    Where the user's value itself refers to the image's, *ours* goes before that.
+    """
+    if not text or is_newer(start):
+        return f"{text}:{ours}".lstrip(":")
+    if is_literal(start.options):
+        return f"{text}:{ours}{kept(image, start, ours) or ''}"
+    theirs = f"{ours}:${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
+    referring, count = _REFERENCE.subn(lambda _: theirs, text)
+    return referring if count else f"{text}:{ours}${{LD_LIBRARY_PATH:+:${{LD_LIBRARY_PATH//::/:}}}}"
+
+
+def kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
+    """Return what keeps the image's own value behind ours; None if nothing can.
+
+    The container's shell knows that value best: an image's environment files are shell, and no parser knows what they
+    will say. In it, the program's own directory is the last, and the program adds it once more. The default makes no
+    empty element where nothing is set, and the whole still begins with our directories where a --no-eval that gpubind
+    was not told of takes it literally.
+    """
+    if image is not None and _sets_none(image):
+        return ""
+    if not is_literal(start.options):
+        if image is not None and image.singularity:
+            return f":${{LD_LIBRARY_PATH%:{LIBDIR}}}"
+        return f":${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
+    if image is None or "LD_LIBRARY_PATH" in image.undecided:
+        return None
+    own = image.env.get("LD_LIBRARY_PATH", "")
+    return None if "$" in own else f":{own}"
+
+
+def _sets_none(image: ImageFacts) -> bool:
+    """Return whether *image* surely has no LD_LIBRARY_PATH of its own."""
+    return "LD_LIBRARY_PATH" not in image.undecided and not image.env.get("LD_LIBRARY_PATH")
+
+
+def _left_last(whose: Literal["image", "env-file"], name: str, ours: str) -> Finding:
+    return finding("library-path-last", subject="LD_LIBRARY_PATH", case=whose, where=ours, name=name)
+
+
+def _to_the_letter(value: str, start: Start) -> str:
+    """*value* as it must be written to arrive: the container's shell evaluates it in double quotes, but quotes stay."""
+    return value if is_literal(start.options) else _ESCAPED.sub(r"\\\g<0>", value)
+
+
+def env_word(name: str, value: str) -> str:
+    """Return the value of an --env option. Errors: `RuntimeLimitError` (code `unsayable-value`)."""
+    word = map_word(name, value)
+    why = "it has a carriage return before a newline, which --env changes" if word is None else ""
+    if not is_utf8(value):
+        why = "it is not UTF-8, and this program hands values on as JSON"
+    if word is None or why:
+        raise unsayable_value(name, why, "leave out the CDI device that sets it")
+    return word

@@ -1,0 +1,163 @@
+"""A plan for Apptainer or SingularityCE as lines for a shell: variables that count for every later start."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple, Optional
+
+from gpubind.errors import GpubindError
+from gpubind.host import Host
+from gpubind.model import VENDORS, Plan, Request
+from gpubind.observe import changed
+from gpubind.planner.placement import SINGULARITY as LAYOUT
+from gpubind.runtimes.apptainer.words import bind_word, mount_word, needs_mount
+from gpubind.runtimes.edits import Bind, Words
+from gpubind.runtimes.record import Printed
+
+GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
+"""The variables that say the same as its GPU flags, without their prefix."""
+
+
+class Change(NamedTuple):
+    """What becomes of one variable of the caller's."""
+
+    name: str
+    op: Literal["set", "append", "unset"]
+    """`append`: behind the user's value, unless it is in that already. For Apptainer, a variable's older name counts
+    where the new one is not set, and its value becomes the beginning: Apptainer would not look at it any more."""
+    value: str = ""
+    separator: str = ""
+    references: tuple[str, ...] = ()
+    """Where the user's value has one of these, the first gives way to `value`: it refers to the same, behind ours."""
+
+
+_PLAIN = re.compile(r"[^,:^\\\"\s]*")
+
+
+def render_exports(printed: Printed) -> str:
+    """The lines for the plan that is to be printed, beside what the program's own flag would bind on that host."""
+    return exports(printed.words, printed.start.program.upper(), _own_of(printed))
+
+
+def _own_of(printed: Printed) -> Optional[dict[str, str]]:
+    is_typed = any(word.startswith("--containlibs") for word in printed.start.arguments)
+    return None if is_typed else _own_libraries(printed.host, printed.plan)
+
+
+def _own_libraries(host: Host, plan: Plan) -> dict[str, str]:
+    """The libraries that Apptainer's own flags would bind here: where to, and where from in its own words."""
+    vendors = tuple(vendor for vendor in plan.request.vendors if vendor in VENDORS)
+    if not vendors:
+        return {}
+    from gpubind.planner.like import like_plan  # only where variables are printed
+
+    try:
+        own = like_plan(host, Request(vendors=vendors, like="apptainer-1.4"))
+    except GpubindError:
+        return {}
+    return {mount.target: mount.source for mount in own.mounts if mount.kind == "library" and mount.source}
+
+
+def exports(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> str:
+    """Shell lines that say the same through variables; what the user already has in those stays, and comes first.
+
+    Evaluated twice, the lines change nothing more. *prefix* is APPTAINER or SINGULARITY. *own* has, by their place in
+    the container, the libraries that Apptainer's own flag would bind, as Apptainer writes their paths: a later `--nv`
+    is fatal where two libraries of one name come in by different paths, but not where the paths are the same. With None
+    libraries are bound: an option --containlibs would make the program forget the variable.
+    """
+    lines = []
+    for word, group in groupby(changes(made, prefix, own), key=_shared_word):
+        if word:
+            names = [change.name + (f"={change.value}" if change.op == "set" else "") for change in group]
+            lines.append(" ".join((word, *names)))
+        else:
+            lines += [line for change in group for line in _line(change)]
+    return "\n".join(lines) + "\n"
+
+
+def _shared_word(change: Change) -> str:
+    """Return the shell's word for changes that share a line; empty for one that has lines of its own."""
+    if change.op == "unset":
+        return "unset"
+    return "export" if change.name.endswith(("_NO_NV", "_NO_ROCM")) else ""
+
+
+def changes_for(printed: Printed) -> tuple[Change, ...]:
+    """Return what the lines of `render_exports` do, for a text that is not a shell's."""
+    return changes(printed.words, printed.start.program.upper(), _own_of(printed))
+
+
+def changes(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> tuple[Change, ...]:
+    """Return what becomes of the caller's variables, in this order. The arguments are those of `exports`."""
+    read = dict.fromkeys((prefix, "SINGULARITY"))  # Apptainer knows the older names, too
+    made_of = [Change(f"{known}_{switch}", "unset") for known in read for switch in GPU_SWITCHES]
+    made_of += [Change(f"{prefix}_{name}", "set", "1") for name in ("NO_NV", "NO_ROCM")]
+    libraries = _contained(made.binds, own) if prefix == "APPTAINER" and own is not None else {}
+    if libraries:
+        made_of.append(Change(f"{prefix}_CONTAINLIBS", "append", ",".join(libraries.values()), ","))
+    binds = [bind for bind in made.binds if bind.target not in libraries]
+    plain = ",".join(bind_word(bind) for bind in binds if not needs_mount(bind))
+    if plain:
+        made_of.append(Change(f"{prefix}_BIND", "append", plain, ","))
+    mounts = "\n".join(mount_word(bind) for bind in binds if needs_mount(bind))
+    if mounts:
+        made_of.append(Change(f"{prefix}_MOUNT", "append", mounts, "\n"))
+    made_of += [Change(known, "unset") for name in made.unset for known in (name, f"{prefix}ENV_{name}")]
+    for name, value in made.env:
+        if name.endswith("LD_LIBRARY_PATH"):
+            references = ("$LD_LIBRARY_PATH", "${LD_LIBRARY_PATH}")
+            made_of.append(Change(f"{prefix}ENV_{name}", "append", value, ":", references))
+        else:
+            made_of.append(Change(f"{prefix}ENV_{name}", "set", value))
+    return tuple(made_of)
+
+
+def _contained(binds: Iterable[Bind], own: Mapping[str, str]) -> dict[str, str]:
+    """The libraries of *binds* in the words of CONTAINLIBS, `path` or `path:name`, by their place in the container."""
+    words: dict[str, str] = {}
+    for bind in binds:
+        path = own.get(bind.target, bind.source)
+        if bind.target.startswith(f"{LAYOUT.libdir}/") and _PLAIN.fullmatch(path + bind.target):
+            name = bind.target.rpartition("/")[2]
+            words[bind.target] = path if path.endswith(f"/{name}") else f"{path}:{bind.target}"
+    return words
+
+
+def older_name(name: str) -> Optional[str]:
+    """The name that Apptainer reads where it does not find *name*, one of its own; None for SingularityCE's."""
+    return name.replace("APPTAINER", "SINGULARITY", 1) if name.startswith("APPTAINER") else None
+
+
+def _line(change: Change) -> list[str]:
+    """Return the lines of one change, but for what is unset."""
+    name, quoted = change.name, shlex.quote(change.value)
+    if change.op == "set":
+        return [f"export {name}={quoted}"]
+    older = older_name(name)
+    first = f"${{{name}-{f'${{{older}-}}' if older else ''}}}"
+    replaced = [
+        f"*{word}*) {name}={first}; {name}=${{{name}%%{word}*}}{quoted}${{{name}#*{word}}}; export {name} ;;"
+        for word in map(shlex.quote, change.references)
+    ]
+    return [
+        f'case "{first}" in *{quoted}*) ;;',
+        f'"") export {name}={quoted} ;;',
+        *replaced,
+        f'*) export {name}="{first}{change.separator}"{quoted} ;; esac',
+    ]
+
+
+def without_gpu_switches(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return *environ* without the program's own GPU switches: an older one reads them whatever its options say."""
+    gone = {f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in GPU_SWITCHES}
+    return changed(environ, unset=gone)
+
+
+def without_variables(environ: Mapping[str, str], names: Sequence[str]) -> Mapping[str, str]:
+    """Return *environ* without *names*, by which the caller's own values would come into the container."""
+    gone = {f"{prefix}{name}" for prefix in ("", "APPTAINERENV_", "SINGULARITYENV_") for name in names}
+    return changed(environ, unset=gone)

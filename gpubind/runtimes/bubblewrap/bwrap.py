@@ -1,0 +1,219 @@
+"""bubblewrap: needs a directory and no privilege, and gives a container of its own making.
+
+The image is bound read-only and never written to. Mount points that it lacks are made beside it, as Singularity's
+underlay does: the directory that lacks them is a tmpfs in which everything the image has there is bound again. That is
+cheap at the root and dear in a large directory, so it is done where it must be, and not at all in very large ones.
+
+Source: bwrap(1) 0.8 to 0.12. A device node bound with --ro-bind or --bind cannot be opened (nodev): --dev-bind it is.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from gpubind.files import Tree
+from gpubind.loader.brought import PYTHON_VARIABLES, Brought, UserBind
+from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Plan
+from gpubind.runtimes.bubblewrap.environment import environment, planned
+from gpubind.runtimes.bubblewrap.line import in_line
+from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
+from gpubind.runtimes.bubblewrap.places import (
+    MADE_BY_BWRAP,
+    REBUILD_LIMIT,
+    place_to_rebuild,
+    rebuild_obstacle,
+    rebuilt_words,
+)
+from gpubind.runtimes.edits import Words, edits_of, left_out
+from gpubind.runtimes.record import Call, Command, Limits, Runtime, UserNamespaces
+from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
+
+NETWORK = ("/etc/resolv.conf", "/etc/hosts")
+"""Bound whatever the image has there: without them a name such as `localhost` has no address."""
+FILES = (*NETWORK, "/etc/localtime", "/etc/passwd", "/etc/group")
+SHARED = ("/dev/shm", "/dev/mqueue")
+"""What processes in separate containers share: NCCL, UCX and MPI use /dev/shm."""
+NODES = (
+    "/dev/infiniband",
+    "/dev/gdrdrv",
+    "/dev/nvidia-fs*",
+    "/dev/nvidia-caps-imex-channels",
+    "/dev/hugepages*",
+    "/dev/cxi*",
+    "/dev/hfi1_*",
+    "/dev/knem",
+    "/dev/xpmem",
+)
+"""Of the host's /dev, beside the GPUs, what programs that use several GPUs or nodes open."""
+VIRTUAL = ("/sys", "/proc", "/dev")
+
+
+def words(plan: Plan, start: Start, image: Tree) -> Words:
+    """Return the options that make a container of *image* with *plan* in it, and the shell that reads its environment.
+
+    The user's own options are among them, behind ours: `bwrap WORDS COMMAND`.
+    """
+    given = read_options(start.arguments)
+    edits = edits_of(plan, start.staged, lambda mount, _: rebuild_obstacle(mount, image), given.binds)
+    homes = _user_directories(plan, start)
+    files = _files(start, image)
+    places = [place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
+    places += [place_to_rebuild(image, path, through_links=False) for path in files]
+    rebuilt = sorted({"/", *(place for place in places if place is not None)})
+    made_anew = {*MADE_BY_BWRAP, *files}
+    options = [word for place in rebuilt for word in rebuilt_words(image, place, without=made_anew)]
+    options += ["--proc", "/proc", "--dev", "/dev"]
+    for option, path in _of_host(start, image):
+        options += [option, path, path]
+    for path in homes:
+        options += ["--bind", path, path]
+    if start.working_directory and _is_visible(start.working_directory, homes):
+        options += ["--chdir", start.working_directory]
+    for bind in edits.binds:
+        options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
+    for node in edits.nodes:
+        options += ["--dev-bind", node.source, node.target]
+    made = environment(edits.env, start.environ, given, image)
+    options += [*start.arguments, *made.options]  # a mount point of the user's may have to be made
+    for place in reversed(rebuilt):
+        options += ["--remount-ro", place]
+    findings = tuple(left_out(edits.decisions, plan))
+    return Words((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, findings)
+
+
+def command(call: Call, start: Start, made: Words) -> Command:
+    """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
+    # bubblewrap stays as the parent of the container; without the first word a signal would end it alone.
+    return Command((call.program, "--die-with-parent", *made.options, *call.in_directory), start.environ)
+
+
+def brought(plan: Plan, start: Start, image: Tree) -> Brought:
+    """Return what a container of *image* has beside *plan*: of the host by itself, and by the user's own options."""
+    given = read_options(start.arguments)
+    homes = _user_directories(plan, start)
+    paths = [*(path for _, path in _of_host(start, image)), *homes]
+    own = tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
+    return Brought(
+        (*own, *given.binds), _user_env(plan, start, given), _directory(plan, start, image, given), given.unseen
+    )
+
+
+def _user_env(plan: Plan, start: Start, given: BubblewrapOptions) -> tuple[EnvVar, ...]:
+    users = dict(given.env)
+    operations: list[EnvVar] = []
+    preload = None if given.cleared else start.environ.get("LD_PRELOAD")
+    if preload and "LD_PRELOAD" not in users:
+        operations.append(EnvVar("LD_PRELOAD", "set", preload, None, "caller"))
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"):
+        value = users.get(name)
+        if name in users and value is None:
+            operations.append(EnvVar(name, "unset", None, None, "user"))
+        elif value is not None and name == "LD_LIBRARY_PATH":
+            operations.append(EnvVar(name, "prepend", value, ":", "user"))
+        elif value is not None:
+            front, back = planned(plan.env, name)
+            operations.append(EnvVar(name, "set", ":".join((*front, value, *back)), None, "user"))
+    passed = {} if given.cleared else start.environ
+    for name in ("HOME", *PYTHON_VARIABLES):
+        if name in users:
+            operations.append(EnvVar(name, "set", users[name] or "", None, "user"))
+        elif name in passed:
+            operations.append(EnvVar(name, "default", passed[name], None, "caller"))
+    return tuple(operations)
+
+
+def _directory(plan: Plan, start: Start, image: Tree, given: BubblewrapOptions) -> Optional[ContainerPath]:
+    """Where the program starts: bubblewrap falls back from the caller's directory to the home and to the root."""
+    if given.working_directory is not None:
+        return given.working_directory
+    working, home = start.working_directory, start.environ.get("HOME", "")
+    if working is None:
+        return None
+    if _is_visible(working, _user_directories(plan, start)) or image.has(working):
+        return ContainerPath(working)
+    return ContainerPath(home if home in start.directories else "/")
+
+
+def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
+    """(option, path) of what every container has of the host, at its own path, in the order of the mounts."""
+    found = [("--ro-bind", "/sys"), ("--bind", "/tmp")]
+    if _has(image, "/var/tmp", "dir"):
+        found.append(("--bind-try", "/var/tmp"))
+    found += [("--bind-try", path) for path in SHARED]
+    found += [("--dev-bind", path) for path in start.nodes]
+    return [*found, *(("--ro-bind-try", path) for path in _files(start, image))]
+
+
+def _files(start: Start, image: Tree) -> list[str]:
+    """Return those of the host's `FILES` that a container of *image* has.
+
+    Apptainer makes a place for all but the last two, also where the image has a link: bubblewrap refuses to mount on
+    one. A very large /etc is rebuilt for what a network needs alone.
+    """
+    made: tuple[str, ...] = FILES[:3] if len(image.names("/etc")) <= REBUILD_LIMIT else NETWORK
+    if isinstance(image.readlink("/etc"), str):
+        made = ()
+    return [path for path in start.files if path in made or _has(image, path, "file")]
+
+
+def _has(image: Tree, path: str, kind: FileKind) -> bool:
+    found = image.lstat(path)
+    return not isinstance(found, Missing) and found.kind == kind
+
+
+def _user_directories(plan: Plan, start: Start) -> list[str]:
+    """Return the caller's home and working directory, which are writable at their own paths, as with Apptainer."""
+    paths: list[str] = []
+    for path in (start.environ.get("HOME", ""), start.working_directory or ""):
+        outside = path.startswith("/") and path not in NOT_A_WORKING_DIRECTORY and "\0" not in path
+        if any(_inside(mount.target, [path]) for mount in plan.mounts):
+            continue  # it would hide the mount points that the plan needs
+        if outside and path in start.directories and not _inside(path, [*VIRTUAL, "/tmp", "/var/tmp", *paths]):
+            paths.append(path)
+    return paths
+
+
+def _is_visible(working: str, homes: list[str]) -> bool:
+    """Return whether the caller's working directory is there in the container."""
+    return _inside(working, ["/tmp", *homes])
+
+
+def _inside(path: str, directories: list[str]) -> bool:
+    return any(path == directory or path.startswith(directory + "/") for directory in directories)
+
+
+def _overrides(start: Start, name: str) -> bool:
+    given = read_options(start.arguments)
+    return given.cleared or name in dict(given.env)
+
+
+def _words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+    return None if image is None else words(plan, start, image)
+
+
+def _brought(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+    return None if image is None else brought(plan, start, image)
+
+
+BWRAP = Runtime(
+    name="bwrap",
+    title="bubblewrap",
+    images=("directory",),
+    image_hint="unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer",
+    limits=Limits(
+        user_namespaces=UserNamespaces(
+            helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
+            moves=False,
+            message="it will say `bwrap: No permissions to create new namespace, likely because the kernel does not "
+            "allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
+        ),
+        hides_missing_command=True,
+    ),
+    nodes=NODES,
+    files=FILES,
+    overrides=_overrides,
+    words=_words,
+    in_line=in_line,
+    brought=_brought,
+    command=command,
+)

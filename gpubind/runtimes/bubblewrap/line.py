@@ -1,0 +1,117 @@
+"""A plan in a command line of the user's for bubblewrap, whose options make the container; ours go among them.
+
+bubblewrap has no words for GPUs, and makes mount points only where it can write. Where the user binds an image as the
+root, the root becomes a directory of bubblewrap's own in which everything of that image is bound again, as in
+`bwrap.words`; so nothing is ever made in the image. Our files come behind the user's options, for `--dev /dev` and the
+like would cover them, and before the user's `--remount-ro /`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Optional
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.files import Tree
+from gpubind.model import EnvVar, Mount, Plan
+from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options, split_options
+from gpubind.runtimes.bubblewrap.places import place_to_rebuild, rebuild_obstacle, rebuilt_words
+from gpubind.runtimes.edits import Obstacle, Words, edits_of, left_out
+from gpubind.runtimes.start import Start
+
+_ROOT_BINDS = ("--bind", "--ro-bind", "--dev-bind", "--bind-try", "--ro-bind-try", "--dev-bind-try")
+_FRESH = ("--dev", "--tmpfs", "--proc", "--mqueue", "--dir")
+"""Options that make something new at a path: places can be made in it."""
+
+
+def in_line(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+    """The user's options, with *plan* among them. *image* is what they make the root of; None for a new, empty root.
+
+    Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no place can be made.
+    """
+    options = split_options(start.arguments)
+    given = read_options(start.arguments)
+    at = _root_at(options)
+    if any(option[0] == "--ro-overlay" and option[-1] == "/" for option in options):
+        hint = "use --tmp-overlay / instead: nothing is written to the layers then, either"
+        raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)
+    writable = at is None or not options[at][0].startswith("--ro-")
+    root = image if at is not None else None
+    edits = edits_of(plan, start.staged, lambda mount, _: _obstacle(mount, image, writable=writable), given.binds)
+    words: list[str] = []
+    targets = [bind.target for bind in edits.binds]
+    places = {"/", *(place_to_rebuild(root, path) or "/" for path in targets)} if root is not None else set()
+    ours = [
+        *_dev(options),
+        *(word for b in edits.binds for word in ("--ro-bind" if b.read_only else "--bind", b.source, b.target)),
+        *(word for node in edits.nodes for word in ("--dev-bind", node.source, node.target)),
+    ]
+    env = tuple(_environment(edits.env, start.environ, given))
+    closed = next((i for i, option in enumerate(options) if option == ("--remount-ro", "/")), len(options))
+    for number, option in enumerate(options):
+        if number == closed:
+            words += ours
+        if number == at and root is not None:
+            kind = "--bind" if writable else "--ro-bind"
+            words += [word for place in sorted(places) for word in rebuilt_words(root, place, kind, ())]
+        else:
+            words += option
+    words += ours if closed == len(options) else []
+    for name, value in env:
+        words += ["--setenv", name, value] if value is not None else ["--unsetenv", name]
+    if not writable:
+        words += [word for place in sorted(places, reverse=True) for word in ("--remount-ro", place)]
+    findings = tuple(left_out(edits.decisions, plan))
+    told = tuple((name, value) for name, value in env if value is not None)
+    return Words(tuple(words), edits.binds, told, edits.decisions, findings)
+
+
+def _root_at(options: Sequence[tuple[str, ...]]) -> Optional[int]:
+    """Return which of the options binds the root, if one does."""
+    found = [i for i, option in enumerate(options) if option[0] in _ROOT_BINDS and option[2:3] == ("/",)]
+    return found[-1] if found else None
+
+
+def _dev(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return a /dev of the container's own, where the user makes none: without one no node has a place."""
+    makes = any(option[-1] == "/dev" for option in options if option[0] in (*_FRESH, *_ROOT_BINDS))
+    return () if makes else ("--dev", "/dev")
+
+
+def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optional[Obstacle]:
+    """Return why no place for *mount* is made in the image's root, or in a root of the user's that is *writable*."""
+    if image is None:
+        return None
+    place = place_to_rebuild(image, mount.target)
+    if writable and place not in (None, "/") and not mount.required:
+        return Obstacle(f"{place} of the image lacks it, and what would be made there is made in your files")
+    return rebuild_obstacle(mount, image)
+
+
+def _environment(
+    variables: Sequence[EnvVar], environ: Mapping[str, str], given: BubblewrapOptions
+) -> Iterator[tuple[str, Optional[str]]]:
+    """The plan's variables beside the user's: what --setenv says comes first, then ours, then the caller's own."""
+    users = dict(given.env)
+    made: dict[str, Optional[str]] = {}
+    for variable in variables:
+        name, value, separator = variable.name, variable.value or "", variable.separator or ":"
+        said = users.get(name)
+        if name in users and (said is None or variable.op in ("set", "unset")):
+            continue
+        callers = None if given.cleared or name in users else environ.get(name)
+        before = made.get(name, said if said is not None else callers)
+        if variable.op == "unset":
+            made[name] = None
+        elif variable.op == "default":
+            made[name] = before if before is not None else value
+        elif variable.op == "set":
+            made[name] = value
+        elif variable.op == "append" or said is not None:
+            made[name] = separator.join(part for part in (before, value) if part)
+        else:
+            made[name] = separator.join(part for part in (value, before) if part)
+    for name, made_value in made.items():
+        if name == "PATH" and given.cleared and name not in users:
+            continue  # then execvp(3) looks where it always does
+        yield name, made_value

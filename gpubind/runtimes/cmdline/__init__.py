@@ -1,0 +1,1 @@
+"""Readers of the command lines of other programs."""

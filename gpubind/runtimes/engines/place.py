@@ -1,0 +1,107 @@
+"""Where the daemon of docker or podman is: on this machine, or on another one.
+
+What the program's own options say, before its subcommand, counts before the environment; so does what they say of
+where its files are. Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName),
+`cli/context/store/metadatastore.go`; podman-remote(1) 5.4; both were run, and neither reads the other's variables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
+
+from gpubind.runtimes.cmdline.flags import parse_bool
+
+HERE = "unix://"
+"""How the address of a socket of this machine begins."""
+NO_CONTEXT = ("", "default")
+DOCKER_STORES = ("config", "context", "host")
+PODMAN_STORES = (
+    *("connection", "context", "host", "imagestore", "module", "remote", "root", "runroot", "storage-driver"),
+    *("storage-opt", "url"),
+)
+"""Own options with which the program may have other images than without them."""
+
+
+def remote_podman(
+    environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+) -> Optional[str]:
+    """Return what sends podman to another machine's service: an option of *own*, or a variable; None if nothing does.
+
+    A connection by name, also the default one of --remote, may lead anywhere.
+    """
+    address = own.get("url") or own.get("host")
+    if address:
+        return _unless_here("--url" if own.get("url") else "--host", address, address)
+    for name in ("connection", "context"):
+        if own.get(name):
+            return f"--{name}={own[name]}"
+    address, connection = environ.get("CONTAINER_HOST"), environ.get("CONTAINER_CONNECTION")
+    if address:
+        return _unless_here("CONTAINER_HOST", address, address)
+    if parse_bool(own.get("remote", "")):
+        return "--remote"
+    return f"CONTAINER_CONNECTION={connection}" if connection else None
+
+
+def remote_docker(
+    environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+) -> Optional[str]:
+    """Return what sends docker to another machine's daemon: an option of *own*, a variable, or the context that
+    `docker context use` has chosen; None if nothing does.
+
+    *read* gives the text of a file of this machine, or None.
+    """
+    if own.get("config"):
+        environ = {**environ, "DOCKER_CONFIG": own["config"]}
+    address, context = own.get("host"), own.get("context")
+    if address:
+        return _unless_here("--host", address, address)
+    if context and context not in NO_CONTEXT:
+        return _unless_here("--context", context, _address(context, environ, read))
+    address = environ.get("DOCKER_HOST")
+    if address:
+        return _unless_here("DOCKER_HOST", address, address)
+    context = context or environ.get("DOCKER_CONTEXT")
+    if context:
+        address = HERE if context in NO_CONTEXT else _address(context, environ, read)
+        return _unless_here("DOCKER_CONTEXT", context, address)
+    path = f"{_directory(environ)}/config.json"
+    context = _member(read(path), "currentContext")
+    if not isinstance(context, str) or context in NO_CONTEXT:
+        return None
+    address = _address(context, environ, read)
+    if address is not None and address.startswith(HERE):
+        return None
+    return f"currentContext of {path}: {context}" + (f", {address}" if address else "")
+
+
+def _unless_here(name: str, value: str, address: Optional[str]) -> Optional[str]:
+    """Return *name* with its *value*, unless the *address* to which it leads is a socket of this machine."""
+    return None if (address or "").startswith(HERE) else f"{name}={value}"
+
+
+def _directory(environ: Mapping[str, str]) -> str:
+    return environ.get("DOCKER_CONFIG") or f"{environ.get('HOME', '')}/.docker"
+
+
+def _address(context: str, environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
+    """Return where the daemon of *context* is; None if its file does not tell."""
+    from gpubind.model.sha256 import sha256
+
+    name = sha256(context.encode("utf-8", "surrogateescape")).hexdigest()
+    text = read(f"{_directory(environ)}/contexts/meta/{name}/meta.json")
+    address = _member(text, "Endpoints", "docker", "Host")
+    return address if isinstance(address, str) else None
+
+
+def _member(text: Optional[str], *names: str) -> Any:
+    """Return what the JSON document *text* has by these names; None if it has nothing there, or is no JSON."""
+    try:
+        value = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

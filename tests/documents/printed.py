@@ -1,0 +1,39 @@
+"""A plan as documents with variables take it, and what a shell makes of their lines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+
+import gpubind
+from gpubind.api import plan
+from gpubind.host import Host
+from gpubind.model import HostPath, Plan, Request
+from gpubind.planner.placement import SINGULARITY
+from gpubind.runtimes.apptainer.exports import render_exports
+from gpubind.runtimes.apptainer.words import words
+from gpubind.runtimes.record import Printed
+from gpubind.runtimes.start import Start
+
+HOST = gpubind.open_host("debian13-nvidia550")
+
+
+PLAN = plan(HOST, Request(), layout=SINGULARITY._replace(isolated=False))
+
+
+def printed(made: Plan = PLAN, program: str = "apptainer", on: Host = HOST) -> Printed:
+    staged = {target: HostPath(f"/staged{target}") for target in made.generated}
+    start = Start(program=program, staged=staged)
+    return Printed(words(made, start), start, on, made)
+
+
+def after_exports(environ: Mapping[str, str], item: Printed) -> dict[str, str]:
+    """The variables of Apptainer and SingularityCE once a shell has evaluated the lines of the `-env` format."""
+    done = subprocess.run(
+        ["sh", "-c", f"{render_exports(item)}\nexec env -0"],
+        env={**environ, "PATH": os.environ["PATH"]},
+        capture_output=True,
+    )
+    pairs = (line.partition("=") for line in done.stdout.decode().split("\0"))
+    return {name: value for name, _, value in pairs if name.startswith(("APPTAINER", "SINGULARITY"))}

@@ -1,0 +1,366 @@
+"""AMD's inventory: which ROCm, what it needs, which devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+import gpubind
+from gpubind.api import plan
+from gpubind.errors import NothingToBindError
+from gpubind.formats.text.record import dump_record, parse_record
+from gpubind.host import Host, ListFile
+from gpubind.model import Plan, Request, Vendor
+from gpubind.model.data import read_data
+from tests.support.amd import (
+    BUSES,
+    DESCRIPTION,
+    LIB,
+    RENDER,
+    UNIQUE_IDS,
+    VIDEO,
+    amd_host,
+    cached,
+    debian,
+    drm_device,
+    kernel,
+    kfd_node,
+    merged,
+    mi300x,
+    opt,
+    system,
+)
+from tests.support.amd import rocm as amd_packages
+from tests.support.driver import host as nvidia_host
+from tests.support.driver import kernel as nvidia_kernel
+from tests.support.driver import rhel
+from tests.support.elf import elf
+from tests.support.surveys import survey
+from tests.support.trees import Hidden, Link, Node, Spec, make_tree
+
+AMD: tuple[Vendor, ...] = ("amd",)
+NODES = "/sys/class/kfd/kfd/topology/nodes"
+
+
+def planned(*parts: Spec, environ: Optional[dict[str, str]] = None, **request: Any) -> Plan:
+    return plan(amd_host(*parts, environ=environ), Request(**{"vendors": AMD, **request}))
+
+
+def names(made: Plan) -> set[str]:
+    return {mount.target.rpartition("/")[2] for mount in made.mounts if mount.kind == "library"}
+
+
+def sources(made: Plan) -> dict[str, str]:
+    return {m.target.rpartition("/")[2]: m.source or "" for m in made.mounts if m.kind == "library"}
+
+
+def rules(made: Plan, subject: str) -> list[tuple[str, str]]:
+    return [(d.verdict, d.rule) for d in made.decisions if d.subject == subject]
+
+
+def codes(made: Plan) -> list[str]:
+    return [finding.code for finding in made.findings]
+
+
+# What is planned.
+
+
+def test_what_a_program_links_or_opens_is_planned_with_all_that_it_needs() -> None:
+    made = planned(debian(), kernel())
+    roots = {"libamdhip64.so.5", "libhsa-runtime64.so.1", "libhsakmt.so.1", "libamd_comgr.so.2", "libamdocl64.so"}
+    needed = {"libLLVM-17.so.1", "libelf.so.1", "libz.so.1", "libtinfo.so.6", "libstdc++.so.6", "libgcc_s.so.1"}
+    assert roots | needed <= names(made)
+    assert rules(made, "libLLVM-17.so.1") == [("taken", "closure")]
+    assert rules(made, "libamdhip64.so.5") == [("taken", "liblist")]
+
+
+def test_the_c_library_is_never_planned() -> None:
+    assert not {name for name in names(planned(debian(), kernel())) if name.startswith(("libc.", "libm.", "ld-"))}
+
+
+def test_what_libraries_open_by_path_is_planned_where_they_look_for_it() -> None:
+    targets = {mount.target for mount in planned(debian(), kernel()).mounts}
+    assert {"/usr/share/libdrm/amdgpu.ids", "/etc/OpenCL/vendors/amdocl64.icd"} <= targets
+
+
+def test_a_script_stays_and_a_program_goes() -> None:
+    made = planned(debian(), kernel())
+    assert rules(made, "rocm-smi") == [("left-out", "script")]
+    assert rules(made, "rocminfo") == [("taken", "liblist")]
+
+
+def test_a_dependency_goes_with_the_capability_that_needs_it() -> None:
+    made = planned(debian(), kernel(), caps=("utility",))
+    assert "librocm_smi64.so.1" in names(made)
+    assert "libstdc++.so.6" in names(made)
+    assert not {"libamdhip64.so.5", "libLLVM-17.so.1"} & names(made)
+
+
+def test_what_the_host_lacks_is_named_and_who_needs_it() -> None:
+    spec = {path: item for path, item in debian().items() if path != f"{LIB}/libLLVM-17.so.1"}
+    made = planned(spec, kernel())
+    absent = next(d for d in made.decisions if d.subject == "libLLVM-17.so.1")
+    assert (absent.verdict, absent.named_at) == ("absent", "needed by libamd_comgr.so.2")
+
+
+def test_a_runpath_comes_before_the_cache_and_an_rpath_before_both() -> None:
+    def runtime(**tags: str) -> Spec:
+        spec = merged(
+            system(),
+            {
+                f"{LIB}/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1", needed=("libelf.so.1",), **tags),  # type: ignore[arg-type]
+                "/private/libelf.so.1": elf("libelf.so.1"),
+            },
+        )
+        return {**spec, **cached(spec, LIB)}
+
+    for tags in ({"rpath": "/private"}, {"runpath": "/private"}, {"runpath": "$ORIGIN/../../../private"}):
+        assert sources(planned(runtime(**tags), kernel()))["libelf.so.1"] == "/private/libelf.so.1"
+    assert sources(planned(runtime(), kernel()))["libelf.so.1"] == f"{LIB}/libelf.so.1"
+
+
+def test_a_library_of_another_machine_is_passed_over() -> None:
+    spec = merged(debian(), {"/private/libelf.so.1": elf("libelf.so.1", machine=183)})
+    spec[f"{LIB}/libhsakmt.so.1"] = elf("libhsakmt.so.1", needed=("libelf.so.1",), runpath="/private")
+    assert sources(planned(spec, kernel()))["libelf.so.1"] == f"{LIB}/libelf.so.1"
+
+
+def test_libraries_that_need_each_other_are_planned() -> None:
+    spec = debian()
+    loop = {
+        f"{LIB}/libelf.so.1": elf("libelf.so.1", needed=("libz.so.1",)),
+        f"{LIB}/libz.so.1": elf("libz.so.1", needed=("libelf.so.1",)),
+    }
+    assert {"libelf.so.1", "libz.so.1"} <= names(planned(spec, loop, kernel()))
+
+
+def test_red_hats_directory_serves() -> None:
+    spec = {path.replace(LIB, "/usr/lib64"): item for path, item in debian().items() if "ld" not in path}
+    made = planned(spec, {**cached(spec, "/usr/lib64")}, kernel())
+    assert sources(made)["libamdhip64.so.5"].startswith("/usr/lib64/")
+    assert "libLLVM-17.so.1" in names(made)
+
+
+# Which ROCm.
+
+
+def test_opt_rocm_serves_though_the_ld_cache_does_not_know_it() -> None:
+    made = planned(opt(), kernel())
+    assert sources(made)["libamdhip64.so.6"] == "/opt/rocm-6.2.4/lib/libamdhip64.so.6.2.60204"
+    assert made.drivers[0].driver.version == "6.2.4"
+    assert "librocprofiler-register.so.0" in names(made)
+
+
+def test_of_two_releases_one_serves_and_the_other_is_named() -> None:
+    made = planned(opt("6.1.2", "6.2.4"), kernel())
+    assert made.drivers[0].driver.version == "6.1.2"
+    assert not [source for source in sources(made).values() if "6.2.4" in source]
+    assert rules(made, "/opt/rocm-6.2.4") == [("left-out", "other-rocm")]
+
+
+@pytest.mark.parametrize("path", ["/opt/rocm-6.2.4", "/opt/rocm-6.2.4/"])
+def test_rocm_path_chooses(path: str) -> None:
+    made = planned(opt("6.1.2", "6.2.4"), kernel(), environ={"ROCM_PATH": path})
+    assert made.drivers[0].driver.version == "6.2.4"
+    assert not [source for source in sources(made).values() if "6.1.2" in source]
+
+
+@pytest.mark.parametrize("path", ["/opt/rocm-5.0.0", "opt/rocm", "/etc"])
+def test_a_rocm_path_that_leads_nowhere_is_a_finding_and_another_serves(path: str) -> None:
+    made = planned(opt(), kernel(), environ={"ROCM_PATH": path})
+    assert "rocm-path" in codes(made)
+    assert made.drivers[0].driver.version == "6.2.4"
+
+
+def test_without_opt_rocm_the_newest_release_serves_by_number() -> None:
+    spec = merged(system(), amd_packages("/opt/rocm-6.9.1", "6.9.1"), amd_packages("/opt/rocm-6.10.0", "6.10.0"))
+    assert planned(spec, cached(spec, LIB), kernel()).drivers[0].driver.version == "6.10.0"
+
+
+def test_what_the_loader_finds_first_serves() -> None:
+    spec = merged(opt("6.2.4", "6.1.2"))
+    spec.update(cached(spec, "/opt/rocm-6.1.2/lib", LIB, "/opt/amdgpu/lib/x86_64-linux-gnu"))
+    assert planned(spec, kernel()).drivers[0].driver.version == "6.1.2"
+
+
+def test_a_root_is_a_prefix_for_all_of_it(tmp_path: Path) -> None:
+    make_tree(tmp_path / "node", opt())
+    made = plan(gpubind.LiveHost(str(tmp_path / "node"), str(tmp_path / "node")), Request(vendors=AMD))
+    assert sources(made)["libamdhip64.so.6"] == f"{tmp_path}/node/opt/rocm-6.2.4/lib/libamdhip64.so.6.2.60204"
+    assert sources(made)["libelf.so.1"] == f"{tmp_path}/node{LIB}/libelf.so.1"
+
+
+# Devices.
+
+
+def test_gpus_are_in_the_order_of_the_topology_with_their_ids() -> None:
+    gpus = planned(opt(), kernel()).gpus
+    assert [gpu.index for gpu in gpus] == list(range(8))
+    assert [gpu.uuid for gpu in gpus] == [f"GPU-{unique:016x}" for unique in UNIQUE_IDS]
+    assert [gpu.pci for gpu in gpus] == [f"0000:{bus:02x}:00.0" for bus in BUSES]
+    assert gpus[1].render == "/dev/dri/renderD136"
+    assert gpus[0].model == "aqua_vanjaram (gfx942)"
+
+
+@pytest.mark.parametrize("bmc", [True, False])
+def test_a_bmcs_display_shifts_nothing_and_is_not_planned(bmc: bool) -> None:
+    made = planned(opt(), kernel(gpus=2, bmc=bmc))
+    nodes = {node.target: node.gpu for node in made.devices}
+    cards = ("/dev/dri/card1", "/dev/dri/card9") if bmc else ("/dev/dri/card0", "/dev/dri/card8")
+    assert nodes == {
+        "/dev/kfd": None,
+        "/dev/dri/renderD128": 0,
+        "/dev/dri/renderD136": 1,
+        **dict(zip(cards, (0, 1))),
+    }
+
+
+def test_topology_nodes_count_as_numbers() -> None:
+    parts = [kfd_node(number, 120 + number, bus=number) for number in (9, 10)]
+    nodes = [drm_device(f"0000:{number:02x}:00.0", number, 120 + number) for number in (9, 10)]
+    made = planned(opt(), *parts, *nodes, {"/sys/module/amdgpu/version": "6\n"})
+    assert [gpu.minor for gpu in made.gpus] == [129, 130]
+
+
+def test_without_a_topology_the_pci_bus_tells() -> None:
+    spec = {path: item for path, item in kernel(gpus=2).items() if "kfd" not in path}
+    made = planned(opt(), spec)
+    assert [(gpu.pci, gpu.render, gpu.uuid) for gpu in made.gpus] == [
+        ("0000:05:00.0", "/dev/dri/renderD128", None),
+        ("0000:26:00.0", "/dev/dri/renderD136", None),
+    ]
+
+
+def test_a_chip_without_an_id_has_no_uuid() -> None:
+    assert planned(opt(), kernel(gpus=1), kfd_node(2, 128, bus=5, unique=0)).gpus[0].uuid is None
+
+
+@pytest.mark.parametrize("text", ["nonsense\n", Hidden()])
+def test_a_node_that_cannot_be_read_is_no_gpu_and_a_finding_of_check(text: Any) -> None:
+    host = amd_host(opt(), kernel(gpus=2), {f"{NODES}/2/properties": text})
+    made = plan(host, Request(vendors=AMD))
+    assert [gpu.pci for gpu in made.gpus] == ["0000:26:00.0"]
+    assert "kfd-hidden" in [finding.code for finding in gpubind.check(host, made)]
+
+
+@pytest.mark.parametrize(
+    ("groups", "findings"),
+    [
+        ((VIDEO, RENDER), []),
+        ((RENDER,), [("note", "/dev/dri/card1", "video")]),
+        (
+            (VIDEO,),
+            [("error", "/dev/dri/renderD128", "render"), ("error", "/dev/kfd", "render")],
+        ),
+    ],
+)
+def test_a_missing_group_is_a_finding_that_names_it(
+    groups: tuple[int, ...], findings: list[tuple[str, str, str]]
+) -> None:
+    made = plan(amd_host(opt(), kernel(gpus=1), groups=(1000, *groups)), Request(vendors=AMD))
+    found = [finding for finding in made.findings if finding.code == "device-permission"]
+    assert [(f.severity, f.subject) for f in found] == [(severity, node) for severity, node, _ in findings]
+    assert all(f"group `{group}`" in (f.hint or "") for f, (_, _, group) in zip(found, findings))
+
+
+def test_a_node_with_another_number_than_the_kernels_is_an_error() -> None:
+    made = planned(opt(), kernel(gpus=1), {"/dev/kfd": Node("char", 235, 0)})
+    finding = next(f for f in made.findings if f.code == "device-number")
+    assert (finding.severity, finding.vendor, "udevadm" in (finding.command or "")) == ("error", "amd", True)
+
+
+@pytest.mark.parametrize(("version", "told"), [("6.8.5", "6.8.5"), (None, "Linux 6.12.0")])
+def test_the_kernel_driver_is_in_the_plan(version: Optional[str], told: str) -> None:
+    assert planned(opt(), kernel(version=version)).drivers[0].driver.kernel_version == told
+
+
+def test_without_the_kernel_driver_the_user_space_is_planned_and_an_error_found() -> None:
+    made = planned(opt())
+    assert made.drivers[0].driver.kernel_version is None
+    assert [f.code for f in made.findings if f.severity == "error"] == ["driver-not-loaded"]
+
+
+# Whose host it is.
+
+
+def test_a_host_with_neither_is_nothing_to_bind() -> None:
+    for vendors in ((), AMD):
+        with pytest.raises(NothingToBindError):
+            planned(system(), vendors=vendors)
+
+
+def test_libdrm_and_libnuma_alone_are_no_rocm() -> None:
+    made = planned(system(), {**cached(system(), LIB)}, kernel())
+    assert names(made) == set()
+    assert rules(made, "libnuma.so.1") == [("left-out", "no-rocm")]
+    assert "/dev/kfd" in {node.target for node in made.devices}
+
+
+def test_what_a_list_that_is_the_law_names_is_wanted_and_nothing_else() -> None:
+    law = ListFile("/etc/gpubind/rocmliblist.conf", b"libnuma.so\n", shipped=False)
+    made = plan(amd_host(system(), cached(system(), LIB), kernel()), Request(vendors=AMD), law)
+    assert names(made) == {"libnuma.so.1"}
+    made = plan(amd_host(opt(), kernel()), Request(vendors=AMD), law)
+    assert names(made) == {"libnuma.so.1"}
+    assert rules(made, "libamdhip64.so.6") == [("left-out", "not-in-list")]
+
+
+def test_no_vendor_named_means_every_vendor_found() -> None:
+    both = merged(rhel(), nvidia_kernel(), opt(), kernel())
+    assert planned(both, vendors=()).request.vendors == ("nvidia", "amd")
+    assert planned(opt(), kernel(), vendors=()).request.vendors == ("amd",)
+    assert planned(opt(), vendors=()).request.vendors == ("amd",)
+    # ROCm's libraries come with many a distribution: on NVIDIA's host they say nothing.
+    assert planned(merged(rhel(), nvidia_kernel(), opt()), vendors=()).request.vendors == ("nvidia",)
+
+
+def test_both_vendors_are_one_plan() -> None:
+    made = planned(merged(rhel(), nvidia_kernel(), opt(), kernel(gpus=1)), vendors=("nvidia", "amd"))
+    assert {"libcuda.so.1", "libamdhip64.so.6"} <= names(made)
+    assert {"/dev/nvidia0", "/dev/kfd", "/dev/dri/renderD128"} <= {node.target for node in made.devices}
+    assert [planned.driver.vendor for planned in made.drivers] == ["nvidia", "amd"]
+
+
+def test_a_vendor_that_was_asked_for_and_is_not_there_is_an_error_finding() -> None:
+    made = plan(nvidia_host(rhel(), nvidia_kernel()), Request(vendors=("nvidia", "amd")))
+    assert [(f.code, f.vendor) for f in made.findings if f.severity == "error"] == [("nothing-to-bind", "amd")]
+
+
+def test_nvidias_plan_is_the_same_beside_amds() -> None:
+    alone = planned(merged(rhel(), nvidia_kernel()), vendors=("nvidia",))
+    beside = planned(merged(opt(), kernel(), rhel(), nvidia_kernel()), vendors=("nvidia",))
+    assert [m.target for m in alone.mounts] == [m.target for m in beside.mounts]
+
+
+def test_a_link_out_of_the_root_and_a_loop_do_no_harm() -> None:
+    spec = merged(opt(), {"/opt/rocm-7.0.0": Link("rocm-7.0.0"), "/opt/rocm-8.0.0": Link("../../..")})
+    assert planned(spec, kernel()).drivers[0].driver.version == "6.2.4"
+
+
+def test_a_damaged_library_is_planned_without_what_it_may_need() -> None:
+    spec = merged(debian(), {f"{LIB}/libamd_comgr.so.2": b"\x7fELF" + bytes(60)})
+    assert "libamdhip64.so.5" in names(planned(spec, kernel()))
+
+
+# Records.
+
+
+def again(host: Host) -> Host:
+    """*host*, recorded and read back."""
+    from gpubind.host.recorded import RecordedHost
+
+    return RecordedHost(parse_record(dump_record(survey(host), "1").encode()), "test")
+
+
+@pytest.mark.parametrize("spec", [opt("6.2.4", "6.1.2"), debian()], ids=["amd", "debian"])
+def test_a_record_gives_the_plan_of_its_host(spec: Spec) -> None:
+    host = amd_host(spec, kernel())
+    assert plan(again(host), Request(vendors=AMD)) == plan(host, Request(vendors=AMD))
+
+
+def test_the_host_that_ships_is_what_its_builder_makes_and_says_that_it_is_made_up() -> None:
+    shipped = parse_record(read_data("model/data/hosts/mi300x-rocm62.json"))
+    assert shipped == parse_record(gpubind.record(mi300x(), DESCRIPTION).encode())
+    assert "Made up" in shipped.description

@@ -1,0 +1,592 @@
+"""CDI as a source: which specs count, what their devices and hooks become, what is stale."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Optional
+
+import jsonschema
+import pytest
+
+import gpubind
+from gpubind.api import plan
+from gpubind.documents.plan.json import render_json
+from gpubind.errors import HostReadError, UsageError
+from gpubind.formats.text.record import RecordedDirectory, RecordedEntry, parse_record
+from gpubind.host import Host
+from gpubind.host.recorded import RecordedHost
+from gpubind.inventory.cdi_specs import choose, read_registry
+from gpubind.model import Finding, PassedOver, Plan, Request, Stat
+from gpubind.model.data import read_data
+from tests.support.driver import V, debian, host, kernel, libraries, rhel, ubuntu
+from tests.support.elf import elf
+from tests.support.trees import Dir, Item, Link, Node, Socket, Spec
+
+DATA = Path(__file__).parent.parent.parent / "data" / "cdi"
+REAL = "debian13-nvidia550"
+LAYOUTS = {"ubuntu": ubuntu, "rhel": rhel, "debian": debian}
+GPU = "nvidia.com/gpu"
+
+
+def spec(*devices: str, kind: str = GPU, version: str = "0.7.0", **edits: Any) -> str:
+    """A spec with these devices, each with nodes of its own, and *edits* of the file."""
+    made = [{"name": name, "containerEdits": {"deviceNodes": nodes(name)}} for name in devices or ("0", "1", "all")]
+    return json.dumps({"cdiVersion": version, "kind": kind, "devices": made, "containerEdits": edits})
+
+
+def nodes(name: str) -> list[dict[str, Any]]:
+    numbers = [int(name)] if name.isdigit() else [0, 1]
+    return [{"path": f"/dev/nvidia{number}"} for number in numbers]
+
+
+def mounts(*paths: str) -> list[dict[str, Any]]:
+    options = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+    return [{"hostPath": path, "containerPath": path, "options": options} for path in paths]
+
+
+def driver(parts: Spec) -> list[dict[str, Any]]:
+    """The mounts of the libraries in *parts*, as nvidia-ctk would write them."""
+    return mounts(*(path for path, item in parts.items() if path.endswith(V) and isinstance(item, bytes)))
+
+
+def hook(*words: str, path: str = "/usr/bin/nvidia-cdi-hook") -> dict[str, Any]:
+    return {"hookName": "createContainer", "path": path, "args": [path.rpartition("/")[2], *words]}
+
+
+def made(on: Host, *devices: str, **request: Any) -> Plan:
+    return plan(on, Request(source="cdi", cdi_devices=devices, **request))
+
+
+def decided(of: Plan, subject: str) -> list[tuple[str, str]]:
+    return [(d.verdict, d.rule) for d in of.decisions if d.subject == subject and d.named_by == "cdi"]
+
+
+def findings(of: Plan, code: str) -> list[Finding]:
+    return [finding for finding in of.findings if finding.code == code]
+
+
+# Which specs count.
+
+
+@pytest.mark.parametrize(
+    ("files", "usable"),
+    [
+        ({"/etc/cdi/a.json": spec("0")}, {"0": "/etc/cdi/a.json"}),
+        ({"/etc/cdi/a.yaml": "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: []\n"}, {}),
+        ({"/etc/cdi/a.yml": spec("0")}, {}),
+        ({"/etc/cdi/a.JSON": spec("0")}, {}),
+        ({"/etc/cdi/a": spec("0")}, {}),
+        ({"/etc/cdi/sub/a.json": spec("0")}, {}),
+        ({"/etc/cdi/a.json": Dir()}, {}),
+        ({"/etc/cdi/.json": spec("0")}, {"0": "/etc/cdi/.json"}),
+        ({"/etc/cdi/a.json": Link("/srv/b"), "/srv/b": spec("0")}, {"0": "/etc/cdi/a.json"}),
+        ({"/etc/cdi/a.json": Link("/srv/b")}, {}),
+        ({"/etc/cdi": Link("/srv"), "/srv/a.json": spec("0")}, {"0": "/etc/cdi/a.json"}),
+        ({"/run/cdi/a.json": spec("0"), "/var/run": Link("/run")}, {"0": "/var/run/cdi/a.json"}),
+        # Another directory: the later one wins.
+        ({"/etc/cdi/a.json": spec("0"), "/var/run/cdi/a.json": spec("0")}, {"0": "/var/run/cdi/a.json"}),
+        (
+            {"/etc/cdi/a.json": spec("0", "1"), "/var/run/cdi/b.json": spec("1")},
+            {"0": "/etc/cdi/a.json", "1": "/var/run/cdi/b.json"},
+        ),
+        # The same directory: neither.
+        ({"/etc/cdi/a.json": spec("0", "1"), "/etc/cdi/b.json": spec("1")}, {"0": "/etc/cdi/a.json"}),
+        # A conflict stays one, whatever comes later.
+        ({"/etc/cdi/a.json": spec("0"), "/etc/cdi/b.json": spec("0"), "/var/run/cdi/c.json": spec("0")}, {}),
+        # A file that counts for nothing is in no conflict.
+        ({"/etc/cdi/a.json": spec("0"), "/etc/cdi/b.json": spec("0", version="0.1.0")}, {"0": "/etc/cdi/a.json"}),
+        ({"/etc/cdi/a.json": spec("0"), "/etc/cdi/b.json": spec("0", kind="x.y/gpu")}, {"0": "/etc/cdi/a.json"}),
+    ],
+)
+def test_specs_count_by_name_directory_and_content(files: dict[str, Item], usable: dict[str, str]) -> None:
+    registry = read_registry(host(files))
+    found = {name: loaded.path for name, (loaded, _) in registry.devices.items() if name.startswith(GPU)}
+    assert found == {f"{GPU}={name}": path for name, path in usable.items()}
+
+
+def test_directories_of_ones_own_take_the_place_of_the_usual_ones() -> None:
+    on = host({"/etc/cdi/a.json": spec("0"), "/b/x.json": spec("1"), "/c/x.json": spec("1")})
+    assert list(read_registry(on, ("/b",)).devices) == [f"{GPU}=1"]
+    assert read_registry(on, ("/c", "/b")).devices[f"{GPU}=1"][0].path == "/b/x.json"
+
+
+def test_what_counts_for_nothing_is_said() -> None:
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel())), "/etc/cdi/b.json": "{"})
+    (finding,) = findings(made(on), "bad-cdi")
+    assert (finding.subject, finding.severity) == ("/etc/cdi/b.json", "warning")
+    assert "line 2, column 1" in (finding.why or "")
+
+
+# Which devices are meant.
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        ({"/etc/cdi/a.json": spec()}, ["all"]),
+        ({"/etc/cdi/a.json": spec("1", "0")}, ["0", "1"]),
+        ({}, "absent"),
+        ({"/etc/cdi/a.json": spec(kind="amd.com/gpu")}, "no-device"),
+        ({"/etc/cdi/a.json": "nonsense"}, "no-device"),
+        ({"/etc/cdi/a.json": spec("all"), "/etc/cdi/b.json": spec("all")}, "no-device"),
+    ],
+)
+def test_without_a_name_every_gpu_is_meant(files: dict[str, Item], names: Any) -> None:
+    answer = choose(host(files), Request(source="cdi"))
+    if isinstance(answer, PassedOver):
+        assert answer.code == names
+    else:
+        assert [name.device for name in answer.names] == names
+
+
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [
+        (f"{GPU}=7", ""),
+        (f"{GPU}=twice", "in both /etc/cdi/a.json and /etc/cdi/b.json"),
+        ("vendor.com/net=eth0", ""),
+    ],
+)
+def test_a_device_that_is_named_must_be_there(device: str, why: str) -> None:
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec("0", "twice"), "/etc/cdi/b.json": spec("twice")})
+    with pytest.raises(UsageError) as caught:
+        made(on, device)
+    assert caught.value.code == "unknown-cdi-device"
+    assert why in caught.value.why
+    assert f"known: {GPU}=0" in caught.value.hint
+
+
+def test_a_device_of_which_nothing_is_left_is_an_error_not_every_gpu() -> None:
+    gone = mounts("/usr/lib64/libcuda.so.535.54.03")
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=gone)})
+    with pytest.raises(HostReadError) as caught:
+        made(on, f"{GPU}=0")
+    assert caught.value.code == "stale-cdi-device"
+    (passed,) = made(on).drivers[0].source.passed_over
+    assert passed.code == "no-library"
+
+
+def test_nodes_are_left_out_even_where_the_driver_tells_of_no_gpu() -> None:
+    parts = {path: item for path, item in kernel().items() if "/proc/driver" not in path}
+    on = host(rhel(), parts, {"/etc/cdi/a.json": spec(mounts=driver(rhel()))})
+    targets = [node.target for node in made(on, f"{GPU}=0").devices]
+    assert ("/dev/nvidia0" in targets, "/dev/nvidia1" in targets) == (True, False)
+
+
+def test_a_device_needs_a_qualified_name() -> None:
+    with pytest.raises(UsageError) as caught:
+        made(host(rhel(), kernel()), "0")
+    assert caught.value.code == "bad-cdi-name"
+
+
+def test_the_list_serves_where_no_spec_does() -> None:
+    on = host(rhel(), kernel())
+    (passed,) = made(on).drivers[0].source.passed_over
+    assert (passed.source, passed.code) == ("cdi", "absent")
+    assert made(on).drivers[0].source.served == "liblist"
+    assert [finding.severity for finding in findings(made(on), "source-failed")] == ["warning"]
+    assert made(on).digest == plan(on, Request()).digest
+
+
+@pytest.mark.parametrize("source", ["auto", "liblist", "driver"])
+def test_nobody_asks_specs_unasked(source: str) -> None:
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": "nonsense"})
+    assert not [d for d in plan(on, Request(source=source)).decisions if d.named_by == "cdi"]
+
+
+ODD: Spec = {path.replace("/usr/lib64", "/srv/driver"): item for path, item in libraries("/usr/lib64").items()}
+"""A driver where nobody looks."""
+
+
+@pytest.mark.parametrize("source", ["auto", "liblist"])
+def test_specs_are_asked_if_nobody_else_finds_libcuda(source: str) -> None:
+    on = host(ODD, kernel(), {"/etc/cdi/nvidia.json": spec(mounts=driver(ODD))})
+    of = plan(on, Request(source=source))
+    has = "/srv/driver/libcuda.so." + V in [mount.source for mount in of.mounts]
+    served = of.drivers[0].source.served
+    assert (has, served) == ((True, "cdi") if source == "auto" else (False, "liblist"))
+    passed = {passed.source: passed.code for passed in of.drivers[0].source.passed_over}
+    assert (passed.get("liblist") == "no-libcuda") is has
+    assert bool(findings(of, "no-libcuda")) is not has
+
+
+def test_specs_that_know_no_better_change_nothing() -> None:
+    on = host(kernel(), {"/etc/cdi/nvidia.json": spec(mounts=driver(ODD))})
+    assert plan(on, Request()) == plan(host(kernel()), Request())
+
+
+# The driver: the same container, whoever names the files.
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("module", [V, None], ids=["module", "no-module"])
+@pytest.mark.parametrize("age", ["new", "old"])
+def test_the_digest_is_the_same_with_cdi(layout: str, module: Optional[str], age: str) -> None:
+    parts = LAYOUTS[layout]()
+    named = [mount for mount in driver(parts) if age == "new" or "libcuda" in mount["hostPath"]]
+    on = host(parts, kernel(module), {"/etc/cdi/nvidia.json": spec(mounts=named)})
+    assert made(on).drivers[0].source.served == "cdi"
+    assert made(on).digest == plan(on, Request(source="liblist")).digest
+    assert {mount.rule for mount in made(on).mounts if mount.soname == "libcuda.so.1"} == {"cdi"}
+
+
+def real(name: str) -> RecordedHost:
+    """The bundled host, with the spec that nvidia-ctk wrote on it."""
+    record = parse_record(read_data(f"model/data/hosts/{REAL}.json"))
+    (file,) = (DATA / name).iterdir()
+    data = file.read_bytes()
+    directories = dict(record.driver.directories)
+    entry = RecordedEntry(Stat("file", 0o644, 0, 0, len(data)), body=data)
+    directories["/etc/cdi"] = RecordedDirectory({file.name: entry}, (), True)
+    etc = directories["/etc"]
+    entries = {**etc.entries, "cdi": RecordedEntry(Stat("dir", 0o755, 0, 0, 0))}
+    directories["/etc"] = etc._replace(entries=entries)
+    return RecordedHost(record._replace(driver=record.driver._replace(directories=directories)), REAL)
+
+
+SPECS = ("nvml", "nvml-json", "management")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_real_spec_gives_the_plan_of_every_other_source(name: str) -> None:
+    usual = plan(gpubind.open_host(REAL), Request())
+    of = made(real(name))
+    assert of.drivers[0].source.served == "cdi"
+    assert (of.digest, of.devices, of.gpus) == (usual.digest, usual.devices, usual.gpus)
+    assert [(m.source, m.target) for m in of.mounts] == [(m.source, m.target) for m in usual.mounts]
+    assert {finding.code for finding in of.findings} == {"vendor-neutral-left-out"}
+
+
+CURRENT = "/usr/lib/x86_64-linux-gnu/nvidia/current"
+NOT_IN_THE_SPEC = {
+    f"{CURRENT}/libnvidia-api.so.1": "its name carries no driver version, by which nvidia-ctk looks",
+    f"{CURRENT}/nvidia/wine/_nvngx.dll": "for Windows programs: nvidia-ctk knows no such files",
+    f"{CURRENT}/nvidia/wine/nvngx.dll": "for Windows programs: nvidia-ctk knows no such files",
+    "/usr/share/nvidia/nvidia-application-profiles-550.163.01-rc": "nvidia-ctk makes none of these a mount",
+}
+"""Files of the live plan that the real spec lacks, and why."""
+NOT_IN_THE_NODES = {
+    "/dev/dri/card0": "nvidia-ctk found no DRM node of the stand-in GPU: the rig's /sys has no such PCI device",
+    "/dev/dri/renderD128": "the same",
+    "/dev/nvidia-caps/nvidia-cap1": "capability nodes are for MIG devices, and for the management spec",
+    "/dev/nvidia-caps/nvidia-cap2": "the same",
+}
+ONLY_IN_MANAGEMENT = {
+    "/etc/OpenCL/vendors/nvidia.icd",
+    "/usr/lib/x86_64-linux-gnu/libnvidia-egl-gbm.so.1.1.2",
+    "/usr/lib/x86_64-linux-gnu/libnvidia-egl-wayland.so.1.1.18",
+    f"{CURRENT}/nvoptix.bin",
+    "/usr/share/egl/egl_external_platform.d/10_nvidia_wayland.json",
+    "/usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json",
+    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+    "/usr/share/vulkan/icd.d/nvidia_icd.json",
+    "/usr/share/vulkan/implicit_layer.d/nvidia_layers.json",
+}
+"""What the management spec lacks beside: manifests, and libraries without a driver version in their names."""
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_what_a_real_spec_names_is_what_the_live_plan_has_but_for_these(name: str) -> None:
+    on = real(name)
+    registry = read_registry(on)
+    (loaded,) = registry.specs
+    device = next(device for device in loaded.spec.devices if device.name == "all")
+    paths = [mount.host_path for edits in (loaded.spec.edits, device.edits) for mount in edits.mounts]
+    named = {on.driver.real(found) for path in paths if isinstance(found := on.driver.resolve(path), str)}
+    usual = plan(gpubind.open_host(REAL), Request())
+    missing = {*NOT_IN_THE_SPEC, *(ONLY_IN_MANAGEMENT if name == "management" else ())}
+    assert len(named) == len(set(paths))
+    assert named - {mount.source for mount in usual.mounts} == set()
+    assert {mount.source for mount in usual.mounts} - named == missing
+    has = {node.path for edits in (loaded.spec.edits, device.edits) for node in edits.nodes}
+    lacks = {path for path in NOT_IN_THE_NODES if name != "management" or "/dri/" in path}
+    assert {node.target for node in usual.devices} - has == lacks
+    assert has <= {node.target for node in usual.devices}
+
+
+def test_without_completion_a_real_spec_gives_the_plan_but_for_these() -> None:
+    usual = {(mount.source, mount.target) for mount in plan(gpubind.open_host(REAL), Request()).mounts}
+    of = {(mount.source, mount.target) for mount in made(real("nvml"), completion=False).mounts}
+    # nvidia-ctk puts Vulkan's manifests into /etc/vulkan; the loader reads both places.
+    vulkan = {f"/usr/share/vulkan/{path}" for path in ("icd.d/nvidia_icd.json", "implicit_layer.d/nvidia_layers.json")}
+    assert of - usual == {(path, path.replace("/usr/share", "/etc")) for path in vulkan}
+    assert {source for source, _ in usual - of} == {*NOT_IN_THE_SPEC, *vulkan}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_plan_of_a_real_spec_fits_the_schema(name: str) -> None:
+    schema = json.loads(read_data("model/data/plan.schema.json"))
+    jsonschema.Draft202012Validator(schema).validate(json.loads(render_json(made(real(name)))))
+
+
+def test_a_driver_that_lives_elsewhere_is_found_there() -> None:
+    root = "/run/nvidia/driver"
+    named = [{**mount, "hostPath": root + mount["hostPath"]} for mount in driver(rhel())]
+    device: dict[str, Item] = {**kernel(), "/etc/cdi/nvidia.json": spec(mounts=named)}
+    of = made(host(rhel(), dev=device, root=root))
+    usual = plan(host(rhel(), dev=device, root=root), Request())
+    assert (of.drivers[0].source.served, of.digest) == ("cdi", usual.digest)
+    assert stale(of) == {}
+    assert f"{root}/usr/lib64/libcuda.so.{V}" in [mount.source for mount in of.mounts]
+
+
+def test_files_that_stay_on_the_host_stay_there() -> None:
+    firmware = f"/lib/firmware/nvidia/{V}/gsp_ga10x.bin"
+    xorg = "/usr/lib64/xorg/modules/extensions/libglxserver_nvidia.so"
+    more: Spec = {firmware: b"x", xorg: elf("libglxserver_nvidia.so")}
+    on = host(rhel(), kernel(), more, {"/etc/cdi/a.json": spec(mounts=[*driver(rhel()), *mounts(firmware, xorg)])})
+    assert made(on).digest == plan(host(rhel(), kernel()), Request()).digest
+    assert decided(made(on), firmware) == decided(made(on), xorg) == [("left-out", "host-only")]
+
+
+def test_a_file_of_the_sites_own_comes_along() -> None:
+    site = {"hostPath": "/opt/site/tool.conf", "containerPath": "/etc/tool.conf"}
+    more: Spec = {"/opt/site/tool.conf": "x"}
+    on = host(rhel(), kernel(), more, {"/etc/cdi/a.json": spec(mounts=[*driver(rhel()), site])})
+    assert ("/opt/site/tool.conf", "/etc/tool.conf") in [(m.source, m.target) for m in made(on).mounts]
+
+
+# Choosing among GPUs.
+
+
+@pytest.mark.parametrize(
+    ("devices", "left"),
+    [
+        ((), {"/dev/nvidia0", "/dev/nvidia1"}),
+        ((f"{GPU}=all",), {"/dev/nvidia0", "/dev/nvidia1"}),
+        ((f"{GPU}=0",), {"/dev/nvidia0"}),
+        ((f"{GPU}=1",), {"/dev/nvidia1"}),
+        ((f"{GPU}=0", f"{GPU}=1"), {"/dev/nvidia0", "/dev/nvidia1"}),
+        ((f"{GPU}=0", f"{GPU}=all"), {"/dev/nvidia0", "/dev/nvidia1"}),
+    ],
+)
+def test_a_device_brings_its_own_nodes_and_no_others(devices: tuple[str, ...], left: set[str]) -> None:
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()))})
+    of = made(on, *devices)
+    assert {node.target for node in of.devices if node.gpu is not None} == left
+    assert {"/dev/nvidiactl", "/dev/nvidia-uvm"} <= {node.target for node in of.devices}
+    assert [gpu.chosen for gpu in of.gpus] == [f"/dev/nvidia{n}" in left for n in (0, 1)]
+    gone = {"/dev/nvidia0", "/dev/nvidia1"} - left
+    assert {d.subject for d in of.decisions if d.rule == "not-chosen"} == gone
+
+
+def test_a_part_of_a_gpu_brings_its_capability_nodes_and_no_others() -> None:
+    caps: Spec = {f"/dev/nvidia-caps/nvidia-cap{n}": Node("char", 234, n, 0o444) for n in (12, 13, 21, 22)}
+    part = {"path": "/dev/nvidia-caps/nvidia-cap12"}, {"path": "/dev/nvidia-caps/nvidia-cap13"}
+    document = json.loads(spec("0", mounts=driver(rhel())))
+    document["devices"] = [{"name": "0:0", "containerEdits": {"deviceNodes": [*nodes("0"), *part]}}]
+    on = host(rhel(), kernel(), caps, {"/etc/cdi/a.json": json.dumps(document)})
+    targets = {node.target for node in made(on, f"{GPU}=0:0").devices}
+    assert {path for path in targets if "caps" in path} == {node["path"] for node in part}
+    assert "/dev/nvidia1" not in targets
+
+
+# Hooks.
+
+HOOKS = {
+    "create-symlinks": (hook("create-symlinks", "--link", "a::/b"), ("taken", "cdi-hook")),
+    "update-ldcache": (hook("update-ldcache", "--folder", "/usr/lib64"), ("taken", "cdi-hook")),
+    "chmod": (hook("chmod", "--mode", "755", "--path", "/dev/dri"), ("left-out", "cdi-hook-not-run")),
+    "enable-cuda-compat": (hook("enable-cuda-compat", "--host-driver-version=1"), ("left-out", "cdi-hook-not-run")),
+    "disable-device-node-modification": (
+        hook("disable-device-node-modification"),
+        ("left-out", "cdi-hook-not-run"),
+    ),
+    "update-application-profile": (hook("update-application-profile"), ("left-out", "cdi-hook-not-run")),
+    "make-coffee": (hook("make-coffee"), ("left-out", "cdi-hook-unknown")),
+    "setup.sh": (hook("create-symlinks", path="/opt/site/setup.sh"), ("left-out", "cdi-hook-unknown")),
+    "nvidia-ctk": (hook(path="/usr/bin/nvidia-ctk"), ("left-out", "cdi-hook-unknown")),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_each_hook_is_done_or_said_not_to_be(name: str) -> None:
+    made_hook, outcome = HOOKS[name]
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()), hooks=[made_hook])})
+    assert decided(made(on), name) == [outcome]
+    assert bool(findings(made(on), "cdi-hook")) is (outcome[1] == "cdi-hook-unknown")
+
+
+def test_the_toolkits_older_form_of_a_hook_is_the_same() -> None:
+    old = hook("hook", "update-ldcache", "--folder", "/usr/lib64", path="/usr/bin/nvidia-ctk")
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()), hooks=[old])})
+    assert decided(made(on), "update-ldcache") == [("taken", "cdi-hook")]
+
+
+def test_a_link_of_a_hook_is_a_name_of_the_library() -> None:
+    links = hook(
+        "create-symlinks",
+        *("--link", f"libcuda.so.{V}::/usr/lib64/libcuda.so.1"),
+        "--link=libcuda.so.1::/usr/lib64/libcuda-of-the-site.so",
+        *("--link", "nothing.so::/usr/lib64/libnothing.so"),
+    )
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()), hooks=[links])})
+    sources = {m.target.rpartition("/")[2]: m.source for m in made(on).mounts}
+    assert sources["libcuda-of-the-site.so"] == sources["libcuda.so.1"] == f"/usr/lib64/libcuda.so.{V}"
+    assert "libnothing.so" not in sources
+
+
+# Variables.
+
+
+def test_what_speaks_to_nvidias_runtime_is_not_set() -> None:
+    env = [
+        "NVIDIA_VISIBLE_DEVICES=void",
+        "NVIDIA_CTK_LIBCUDA_DIR=/x",
+        "SITE=1",
+        "SITE=2",
+        "LD_LIBRARY_PATH=/site",
+        "a.b=c",
+    ]
+    of = made(host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()), env=env)}))
+    ours = [(v.name, v.op, v.value) for v in of.env if v.rule == "cdi"]
+    # The user's own search path is kept.
+    assert ours == [("SITE", "set", "2"), ("LD_LIBRARY_PATH", "prepend", "/site")]
+    assert decided(of, "NVIDIA_VISIBLE_DEVICES") == [("left-out", "cdi-env")]
+    assert decided(of, "a.b") == [("rejected", "cdi-env")]
+
+
+# Other kinds.
+
+OTHER: dict[str, Any] = {
+    "cdiVersion": "1.1.0",
+    "kind": "vendor.com/accelerator",
+    "devices": [
+        {
+            "name": "0",
+            "containerEdits": {
+                "deviceNodes": [
+                    {"path": "/dev/acc", "hostPath": "/dev/acc0", "type": "c", "major": 240, "minor": 7},
+                    {"path": "/dev/gone"},
+                    {"path": "/dev/file", "hostPath": "/etc/acc.conf"},
+                ]
+            },
+        }
+    ],
+    "containerEdits": {
+        "env": ["ACC_MODE=fast"],
+        "mounts": [
+            {"hostPath": "/opt/acc/lib", "containerPath": "/usr/lib/acc", "options": ["ro", "rbind"]},
+            {"hostPath": "/etc/acc.conf", "containerPath": "/etc/acc.conf", "options": ["ro", "nosuid", "nodev"]},
+            {"hostPath": "/run/acc.sock", "containerPath": "/run/acc.sock", "options": ["rbind", "nosuid"]},
+            {"hostPath": "/opt/acc/gone", "containerPath": "/opt/acc/gone"},
+            {"hostPath": "tmpfs", "containerPath": "/scratch", "type": "tmpfs"},
+            {"hostPath": "/opt/acc", "containerPath": "/usr"},
+            {"hostPath": "/opt/../etc", "containerPath": "/x"},
+            {"hostPath": "/dev/acc0", "containerPath": "/y"},
+        ],
+        "hooks": [
+            hook("create-symlinks", "--link", "libacc.so.1.2::/usr/lib/acc/libacc.so.1"),
+            hook("create-symlinks", "--link", "acc.conf::/etc/acc2.conf", "--link", "/bin/sh::/bin/accsh"),
+            hook("update-ldcache", "--folder", "/usr/lib/acc"),
+        ],
+        "netDevices": [{"hostInterfaceName": "e0", "name": "e1"}],
+        "additionalGids": [0, 44],
+    },
+}
+ACCELERATOR: Spec = {
+    "/etc/cdi/acc.json": json.dumps(OTHER),
+    "/etc/acc.conf": "x",
+    "/opt/acc/lib/libacc.so.1.2": elf("libacc.so.1"),
+    "/dev/acc0": Node("char", 241, 0, 0o660, 0, 44),
+    "/run/acc.sock": Socket(),
+    "/etc/group": "video:x:44:\n",
+}
+
+
+def test_a_device_of_any_kind_is_done_to_the_letter() -> None:
+    of = made(host(ACCELERATOR), "vendor.com/accelerator=0")
+    assert {(m.source, m.target, m.kind, m.options) for m in of.mounts} == {
+        ("/opt/acc/lib", "/usr/lib/acc", "directory", ("ro",)),
+        ("/etc/acc.conf", "/etc/acc.conf", "file", ("ro", "nosuid", "nodev")),
+        ("/etc/acc.conf", "/etc/acc2.conf", "file", ("ro", "nosuid", "nodev")),
+        ("/run/acc.sock", "/run/acc.sock", "socket", ("nosuid",)),
+        ("/opt/acc/lib/libacc.so.1.2", "/usr/lib/acc/libacc.so.1", "file", ("ro",)),
+    }
+    # A bind has the numbers of now, whatever the spec remembers.
+    (node,) = of.devices
+    assert (node.source, node.target, node.major, node.minor, node.group) == ("/dev/acc0", "/dev/acc", 241, 0, "video")
+    assert [(v.name, v.op, v.value) for v in of.env] == [
+        ("LD_LIBRARY_PATH", "prepend", "/usr/lib/acc"),
+        ("ACC_MODE", "set", "fast"),
+    ]
+    rejected = {d.subject: d.rule for d in of.decisions if d.verdict in ("rejected", "left-out")}
+    assert rejected == {
+        "/opt/acc/gone": "dangling",
+        "/scratch": "cdi-mount",
+        "/usr": "system-directory",
+        "/x": "unclean-path",
+        "/y": "special-file",
+        "/bin/accsh": "cdi-link",
+        "/dev/gone": "dangling",
+        "/dev/file": "no-device",
+    }
+    subjects = {finding.subject for finding in findings(of, "cdi-edit")}
+    assert subjects == {"the network interface e0", "the groups 44", "a mount of type tmpfs at /scratch"}
+
+
+def test_devices_of_several_kinds_are_one_plan() -> None:
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()))}, ACCELERATOR)
+    of = made(on, f"{GPU}=0", "vendor.com/accelerator=0")
+    assert [planned.driver.vendor for planned in of.drivers] == ["nvidia", "other"]
+    assert {"/dev/nvidia0", "/dev/acc"} <= {node.target for node in of.devices}
+    schema = json.loads(read_data("model/data/plan.schema.json"))
+    jsonschema.Draft202012Validator(schema).validate(json.loads(render_json(of)))
+
+
+# Stale specs.
+
+
+def stale(of: Plan) -> dict[str, str]:
+    return {finding.subject: finding.where or "" for finding in findings(of, "stale-cdi")}
+
+
+def test_files_that_are_gone_are_named_each() -> None:
+    gone = [f"/usr/lib64/libnvidia-gone.so.{V}", "/usr/bin/nvidia-gone"]
+    of = made(host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=[*driver(rhel()), *mounts(*gone)])}))
+    assert stale(of) == {"/etc/cdi/a.json": f"/etc/cdi/a.json: {', '.join(gone)}"}
+    assert [decided(of, path) for path in gone] == [[("rejected", "dangling")]] * 2
+
+
+def test_another_driver_version_is_named() -> None:
+    old = {**rhel(), **{path.replace(V, "535.54.03"): item for path, item in rhel("535.54.03").items()}}
+    of = made(
+        host(
+            old,
+            rhel(),
+            kernel(),
+            {"/etc/cdi/a.json": spec(mounts=driver(rhel()) + mounts("/usr/lib64/libcuda.so.535.54.03"))},
+        )
+    )
+    (finding,) = findings(of, "stale-cdi")
+    assert "for driver 535.54.03, the kernel module is 550.54.14" in finding.what
+    assert finding.severity == "error"
+    assert of.digest == plan(host(old, rhel(), kernel()), Request()).digest
+
+
+def test_a_node_with_another_number_is_named() -> None:
+    uvm = {"path": "/dev/nvidia-uvm", "major": 511, "minor": 0}
+    same = {"path": "/dev/nvidiactl", "major": 195, "minor": 255}
+    now = {"path": "/dev/nvidia-modeset"}
+    on = host(rhel(), kernel(), {"/etc/cdi/a.json": spec(mounts=driver(rhel()), deviceNodes=[uvm, same, now])})
+    assert stale(made(on)) == {"/dev/nvidia-uvm": "/etc/cdi/a.json: /dev/nvidia-uvm"}
+
+
+def test_gpus_that_are_gone_are_named() -> None:
+    known, gone = "GPU-00000000-1111-2222-3333-444444444444", "GPU-dead"
+    document = spec("0", "1", "2", known, gone, "all", mounts=driver(rhel()))
+    assert stale(made(host(rhel(), kernel(), {"/etc/cdi/a.json": document}), f"{GPU}=0")) == {
+        "/dev/nvidia2": "/etc/cdi/a.json: /dev/nvidia2",
+        gone: f"/etc/cdi/a.json: {gone}, 2",
+    }
+
+
+def test_gpus_that_are_new_are_named() -> None:
+    document = spec("0", "all", mounts=driver(rhel()))
+    assert stale(made(host(rhel(), kernel(), {"/etc/cdi/a.json": document}))) == {"1": "/etc/cdi/a.json: 1"}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_real_spec_is_not_stale_on_its_host(name: str) -> None:
+    assert stale(made(real(name))) == {}

@@ -1,0 +1,87 @@
+"""The words before a runtime's program, and what they change for it."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from gpubind.errors import UsageError
+from gpubind.launch.wrap.command import Wrapped, parse_command, rewritten
+
+
+def wrapped(line: str, **environ: str) -> Wrapped:
+    answer = parse_command(shlex.split(line), environ)
+    assert isinstance(answer, Wrapped)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("line", "programs", "where"),
+    [
+        ("singularity exec --nv i c", [], "here"),
+        ("time nice -n 5 numactl -N 0 singularity exec --nv i c", ["time", "nice", "numactl"], "here"),
+        ("env A=b singularity exec --nv i c", ["env"], "changed"),
+        ("sudo srun -n1 singularity exec --nv i c", ["sudo", "srun"], "elsewhere"),
+        ("salloc srun time singularity exec --nv i c", ["salloc", "srun", "time"], "elsewhere"),
+    ],
+)
+def test_each_program_before_the_runtime_is_named_and_where_it_starts_it(
+    line: str, programs: list[str], where: str
+) -> None:
+    answer = wrapped(line)
+    assert [prefix.program for prefix in answer.prefix] == programs
+    assert answer.where == where
+    assert [word for prefix in answer.prefix for word in prefix.words] == shlex.split(line)[: answer.program_at]
+
+
+def test_env_sets_and_clears_what_the_runtime_is_told() -> None:
+    line = "env -u APPTAINER_ROCM APPTAINER_NV=1 apptainer exec i c"
+    answer = wrapped(line, APPTAINER_ROCM="1")
+    assert answer.gpus.said_by == ("APPTAINER_NV",)
+    assert answer.prefix[0].sets == (("APPTAINER_ROCM", None), ("APPTAINER_NV", "1"))
+    assert wrapped("env - APPTAINER_NV=1 apptainer exec i c", APPTAINER_ROCM="1").prefix[0].clears
+
+
+@pytest.mark.parametrize(("line", "said"), [("sudo", False), ("sudo -E", True), ("sudo APPTAINER_NV=1", True)])
+def test_sudo_takes_the_callers_variables_away_unless_it_is_told_to_keep_them(line: str, said: bool) -> None:
+    answer = parse_command([*line.split(), "apptainer", "exec", "i", "c"], {"APPTAINER_NV": "1"})
+    assert isinstance(answer, Wrapped) == said
+
+
+@pytest.mark.parametrize("option", ["--own", "--own=x", "--own x", "-y"])
+def test_an_option_of_a_launchers_plugin_is_stepped_over_where_a_known_program_follows(option: str) -> None:
+    assert wrapped(f"srun {option} singularity exec --nv i c").prefix[0].words == ("srun", *option.split())
+
+
+def test_an_option_that_no_launcher_guesses_is_refused() -> None:
+    with pytest.raises(UsageError, match="wrap-option"):
+        wrapped("timeout --own 5 singularity exec --nv i c")
+
+
+def test_getopt_takes_the_beginning_of_a_long_option() -> None:
+    assert wrapped("timeout --kill 5 10 singularity exec --nv i c").prefix[0].words == ("timeout", "--kill", "5", "10")
+
+
+def test_an_option_that_shares_its_word_cannot_be_taken_out() -> None:
+    answer = wrapped("crun run -db /b c1")
+    with pytest.raises(UsageError, match="wrap-option"):
+        rewritten(answer, without=("bundle",))
+    assert rewritten(wrapped("runc run -d -b /b c1"), ("--bundle", "/n"), without=("bundle",)) == (
+        *("runc", "run", "-d", "--bundle", "/n", "c1"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "posix", "command"),
+    [
+        ("ch-run img ls -w", "", ["ls"]),
+        ("ch-run img ls -w", "1", ["ls", "-w"]),
+        ("ch-run img -- ls -w", "", ["ls", "-w"]),
+    ],
+)
+def test_ch_run_takes_options_behind_the_image_unless_getopt_is_told_not_to(
+    line: str, posix: str, command: list[str]
+) -> None:
+    answer = wrapped(line, **({"POSIXLY_CORRECT": posix} if posix else {}))
+    assert list(answer.command) == command

@@ -1,0 +1,42 @@
+"""What the environment chooses, on every host of the table of cases: laws beside its rows."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+
+from gpubind.formats.driver.gpu_variables import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
+from gpubind.model import Inventory
+from gpubind.planner.gpus.choice import Choice, usable
+from gpubind.planner.gpus.environment import chosen_by_environment
+from tests.planner.gpus.hosts import HOSTS
+
+INVENTORIES = [(inventory, inventories) for inventories in HOSTS.values() for inventory in inventories]
+VALUES = ("0", "1,0", "0,99", "all", "none", "void", "", "-1", "GPU-00000001", "MIG-aaaa", "0:1", "nvidia.com/gpu=0")
+
+
+def chosen(choice: Choice, inventory: Inventory) -> set[object]:
+    return {gpu.index for gpu in usable(inventory)} if choice.gpus is None else {one.gpu.index for one in choice.gpus}
+
+
+def test_an_environment_without_a_variable_chooses_nothing() -> None:
+    for inventory, inventories in INVENTORIES:
+        assert chosen_by_environment(inventory, inventories, {"PATH": "/usr/bin"}) == Choice()
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("cuda", [None, *VALUES])
+def test_what_a_container_may_have_at_most_never_adds_a_gpu(cuda: Optional[str], value: str) -> None:
+    environ = {} if cuda is None else {CUDA_VISIBLE_DEVICES: cuda}
+    for inventory, inventories in INVENTORIES:
+        before = chosen(chosen_by_environment(inventory, inventories, environ), inventory)
+        limited = chosen_by_environment(inventory, inventories, {**environ, NVIDIA_VISIBLE_DEVICES: value})
+        assert chosen(limited, inventory) <= before
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_each_gpu_is_chosen_once(value: str) -> None:
+    for inventory, inventories in INVENTORIES:
+        gpus = chosen_by_environment(inventory, inventories, {CUDA_VISIBLE_DEVICES: f"{value},{value}"}).gpus or ()
+        assert len({one.gpu for one in gpus}) == len(gpus)

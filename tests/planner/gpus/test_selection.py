@@ -1,0 +1,88 @@
+"""Choosing GPUs: each row of the table gives these devices, variables and findings."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpubind.model import Request
+from gpubind.planner import make_plan
+from gpubind.planner.gpus.lists import lists_of
+from gpubind.planner.gpus.selection import Selection, select
+from tests.planner.gpus.cases import ALL, ERRORS, ROWS, Row
+from tests.planner.gpus.hosts import HOSTS, hexid, nvidia, uuid
+
+
+def chosen(row: Row) -> tuple[Selection, ...]:
+    return select(HOSTS[row.host], row.gpus, row.environ, isolated=row.isolated)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.devices not in ERRORS])
+def test_a_choice_gives_these_devices_variables_and_findings(name: str) -> None:
+    row = ROWS[name]
+    made = chosen(row)
+    devices = [node.target[len("/dev/") :] for selection in made for node in selection.inventory.devices]
+    every = [node.target[len("/dev/") :] for inventory in HOSTS[row.host] for node in inventory.devices]
+    assert sorted(devices) == sorted(every if row.devices == ALL else row.devices.split())
+    env = [variable for selection in made for variable in selection.env]
+    assert {variable.name: variable.value for variable in env} == row.env
+    assert len({variable.name for variable in env}) == len(env)
+    assert all((variable.op == "unset") == (variable.value is None) for variable in env)
+    findings = [f"{f.severity} {f.code}" for selection in made for f in selection.inventory.findings]
+    assert findings == ([row.findings] if row.findings else [])
+    assert all(f.hint and f.where for selection in made for f in selection.inventory.findings)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.devices not in ERRORS])
+def test_every_node_is_planned_or_has_a_reason_and_gpus_say_whether_they_are_chosen(name: str) -> None:
+    for before, made in zip(HOSTS[ROWS[name].host], chosen(ROWS[name])):
+        left = [decision.subject for decision in made.decisions]
+        assert {decision.rule for decision in made.decisions} <= {"not-chosen"}
+        assert sorted([*left, *(node.target for node in made.inventory.devices)]) == sorted(
+            node.target for node in before.devices
+        )
+        with_nodes = {node.gpu for node in made.inventory.devices if node.gpu is not None}
+        told = [gpu for gpu in made.inventory.gpus if gpu.vendor == "amd" or gpu.minor is not None]
+        assert {gpu.index for gpu in told if gpu.chosen} == with_nodes
+
+
+def test_there_are_rows_enough() -> None:
+    assert len(ROWS) >= 60
+    assert {row.host for row in ROWS.values()} == set(HOSTS)
+
+
+def test_a_gpu_of_which_mig_devices_are_chosen_has_those_in_the_plan() -> None:
+    (made,) = select(HOSTS["mig"], "0:2/0", {}, isolated=True)
+    assert [(device.gi, device.ci) for device in made.inventory.gpus[0].mig] == [(2, 0)]
+
+
+def test_findings_about_nodes_that_are_left_out_do_not_count() -> None:
+    from gpubind.model import Finding
+
+    about = tuple(Finding("device-permission", "error", "nvidia", f"/dev/nvidia{n}", "x") for n in range(2))
+    (made,) = select((nvidia(2)._replace(findings=about),), "1", {}, isolated=True)
+    assert [finding.subject for finding in made.inventory.findings] == ["/dev/nvidia1"]
+
+
+def test_an_equal_choice_on_equal_nodes_has_an_equal_digest() -> None:
+    first = make_plan(HOSTS["both"], Request(gpus=f"{uuid(1)},{hexid(0)}"))
+    by_number = make_plan(HOSTS["both"], Request(gpus="minor:1,renderD128"))
+    assert by_number.digest == make_plan(HOSTS["both"], Request(gpus="0000:02:00.0,renderD128")).digest
+    gpus = [
+        tuple(
+            gpu._replace(uuid=f"GPU-{'a' if gpu.vendor == 'amd' else 'b'}{gpu.index}ff{'0' * 12}")
+            for gpu in inventory.gpus
+        )
+        for inventory in HOSTS["both"]
+    ]
+    other = tuple(inventory._replace(gpus=ours) for inventory, ours in zip(HOSTS["both"], gpus))
+    second = make_plan(other, Request(gpus=f"{gpus[0][1].uuid},{gpus[1][0].uuid}"))
+    assert [e.value for e in first.env] != [e.value for e in second.env]
+    assert first.digest == second.digest
+    assert first.digest != make_plan(HOSTS["both"], Request(gpus=f"{uuid(0)},{hexid(0)}")).digest
+
+
+def test_each_variable_is_read_by_its_own_name_whatever_the_order_of_the_rules() -> None:
+    names = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+    found = lists_of(next(iter(HOSTS.values()))[0], dict.fromkeys((*names, "SLURM_JOB_GPUS"), "0"))
+    variables = {field: one.variable for field, one in found._asdict().items() if one is not None}
+    assert variables == dict(zip(("cuda", "rocr", "hip", "nvidia"), names), slurm="SLURM_JOB_GPUS")

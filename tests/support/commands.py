@@ -1,0 +1,38 @@
+"""Run gpubind as a user does: in a process of its own, with a bare environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Optional
+
+from gpubind.model.data import HOSTS
+from tests.support.forked import run_forked
+from tests.support.images import glibc
+from tests.support.trees import make_tree
+
+HOST = HOSTS[0]
+
+
+BARE = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "GPUBIND_MEMO": "off"}
+
+
+def gpubind(
+    *arguments: str, env: Optional[dict[str, str]] = None, cwd: Optional[Path] = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, with a bare environment plus *env*."""
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "GPUBIND_MEMO": "off",
+        **(env or {}),
+    }
+    return run_forked(arguments, environ, cwd)
+
+
+def images(tmp_path: Path) -> str:
+    """A directory with an image for CUDA 99."""
+    spec = {**glibc(), "/usr/local/cuda/version.json": '{"cuda": {"version": "99.0.0"}}'}
+    return str(make_tree(tmp_path / "image", spec).root)

@@ -1,0 +1,99 @@
+"""A command in a process of its own, without a new interpreter for it: a server that has loaded gpubind forks.
+
+As a program: the server. What only a new interpreter shows (what is imported when, the locale, early interrupts) has
+tests that start one: test_startup.py, test_docs.py, test_interrupt.py.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import IO, NoReturn, Optional, cast
+
+
+def run_forked(
+    words: Sequence[str], environ: Mapping[str, str], cwd: Optional[Path] = None, module: str = "gpubind.__main__"
+) -> subprocess.CompletedProcess[str]:
+    """Run the `main` of *module* with *words* in a process of its own: as `subprocess.run`, with its output as text."""
+    requests, answers, place = _server()
+    request = [module, list(words), dict(environ), str(cwd or os.getcwd()), place]
+    requests.write(json.dumps(request) + "\n")
+    requests.flush()
+    status = int(answers.readline())
+    said = [Path(place, name).read_bytes().decode("utf-8", "surrogateescape") for name in ("out", "err")]
+    return subprocess.CompletedProcess(["gpubind", *words], status, *said)
+
+
+@lru_cache(maxsize=1)
+def _server() -> tuple[IO[str], IO[str], str]:
+    """Start the server of this process; return where it is asked, where it answers, and where output lies."""
+    place = tempfile.TemporaryDirectory(prefix="forked")
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.forked"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environ,
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+
+    def end() -> None:
+        server.communicate()
+        place.cleanup()
+
+    atexit.register(end)
+    return server.stdin, server.stdout, place.name
+
+
+def _serve() -> tuple[str, list[str]]:
+    """Answer requests until there are no more; return in each child, with the module and the words that it is for."""
+    import gpubind
+
+    for info in pkgutil.walk_packages(gpubind.__path__, "gpubind."):
+        import_module(info.name)
+    gc.collect()
+    gc.freeze()  # no child copies it only to look for cycles
+    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    for line in requests:
+        module, words, environ, cwd, place = json.loads(line)
+        import_module(module)
+        child = os.fork()
+        if not child:
+            requests.close()
+            answers.close()
+            for number, name in ((1, "out"), (2, "err")):
+                os.dup2(os.open(f"{place}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+            os.environ.clear()
+            os.environ.update(environ)
+            os.chdir(cwd)
+            return module, cast("list[str]", words)
+        answers.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
+        answers.flush()
+    os._exit(0)
+
+
+def _main() -> NoReturn:
+    module, words = _serve()
+    sys.argv = ["gpubind", *words]
+    status = import_module(module).main(words)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # taking apart what the server has loaded would be half of the work
+
+
+if __name__ == "__main__":
+    _main()
