@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import pytest
-
 from tests.live.machine import CHECKOUT, PYTHON_ENV, RIG, Bind, Machine
 
 RUNTIMES = ("crun", "runc")
@@ -51,12 +49,6 @@ class Started(NamedTuple):
 
 
 ALL = [Started(runtime, suite, user) for runtime in RUNTIMES for suite in SUITES for user in (False, True)]
-
-
-@pytest.fixture(scope="session")
-def bundles(trixie: Machine) -> Iterator[Bind]:
-    with made_bundles(trixie, ALL) as bind:
-        yield bind
 
 
 @contextmanager

@@ -11,12 +11,13 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.live import c_library
-from tests.live.bundle_starts import ALL, RIG_SCRIPTS, RUNTIMES, STATE, Started, exec_words, shell, start
+from tests.live.bundle_starts import ALL, RIG_SCRIPTS, RUNTIMES, STATE, Started, exec_words, made_bundles, shell, start
 from tests.live.containers import PROBE
 from tests.live.machine import RIG, Bind, Machine
 from tests.live.table import Shows
@@ -39,6 +40,12 @@ rm /tmp/said.$$
 
 
 SOME = [case for case in ALL if case.suite == "bookworm"]
+
+
+@pytest.fixture(scope="session")
+def bundles(trixie: Machine) -> Iterator[Bind]:
+    with made_bundles(trixie, ALL) as bind:
+        yield bind
 
 
 def cases(listed: list[Started]) -> pytest.MarkDecorator:

@@ -31,7 +31,7 @@ SCRIPTS = {
 }
 TOOLS = {
     "compiled": "cd /tmp; echo 'int main(void) { return 7; }' > x.c; gcc x.c -o x && ./x; echo $?",
-    "debugged": f"{GDB} {INSIDE}/program 2>&1 | grep -v -e LWP -e process",
+    "debugged": f"{GDB} {INSIDE}/program 2>&1 | grep -v -e LWP -e process -e 'controlling terminal'",
 }
 SIDES = ("image", "host")
 RUN = """
