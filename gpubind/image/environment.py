@@ -60,5 +60,5 @@ def of_interest(exports: Exports) -> tuple[dict[str, str], tuple[str, ...]]:
     }
     if env.get("PATH") == DEFAULT_PATH:
         del env["PATH"]
-    names = exports.unknown | (SEARCH_PATHS if exports.clouded else frozenset())
+    names = exports.unknown | (SEARCH_PATHS if exports.lost else frozenset())
     return env, tuple(sorted(name for name in names if name not in exports.env))

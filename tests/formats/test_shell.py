@@ -44,13 +44,15 @@ def test_a_condition_clouds_what_it_does_not_name() -> None:
 
 
 def test_a_later_plain_assignment_decides_again_what_does_not_build_on_doubt() -> None:
-    exports = parse_exports(". /etc/env.sh\nV=/a\nW=$L/b\nU=$V/c\n", KNOWN)
+    exports = parse_exports("V=$(pwd)\nW=$V/b\nV=/a\nU=$V/c\n", KNOWN)
     assert (exports.env["V"], exports.env["U"]) == ("/a", "/a/c")
     assert not exports.decided("W")
 
 
-def test_nothing_is_known_again_after_a_function() -> None:
-    exports = parse_exports("export() { unset V; }\n", KNOWN)
+@pytest.mark.parametrize("script", ["export() { unset V; }\n", ". /etc/env.sh\n", "if a; then b; fi\n"])
+def test_nothing_is_known_again_after_a_statement_that_is_not_plain(script: str) -> None:
+    exports = parse_exports(script + "export V=1\n", KNOWN)
+    assert not exports.decided("V")
     assert not parse_exports("export V=1", exports).decided("V")
 
 
