@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from posixpath import basename, dirname
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, NamedTuple, Optional
 
 from gpubind.errors import like
 from gpubind.formats.elf.elf import ElfIdent
-from gpubind.formats.text.env_arguments import EnvError, parse_env_arguments
 from gpubind.loader.container import Container, Located
 from gpubind.model import Missing
 from gpubind.model.arch import architecture
@@ -23,6 +22,7 @@ LINE_LIMIT = 256
 PLACES_LIMIT = 128
 """Directories in which a program is looked for that is not where it was said to be."""
 
+_ENV_SPLITS = re.compile(r"-S[ \t]*([^-\s'\"\\$=#][^\s'\"\\$=]*)(?:\s.*)?", re.DOTALL)
 _LIBRARY_NAME = re.compile(r"\.so(\.\d\w*)*$")
 
 
@@ -103,13 +103,21 @@ def follow(container: Container, program: str, path: str, caller: Caller) -> Cha
         line = _first_line(file)
         if line is None or len(names) > SCRIPTS_LIMIT:
             return Chain(tuple(names), file, Stop("format", f"{names[-1]}: Exec format error (126)"))
-        following, argument = line
-        if basename(following) == "env":
-            after = _after_env(container, [*names, following], argument, path, caller)
-            if isinstance(after, Chain):
-                return after
-            following, path = after
-        names.append(following)
+        interpreter, argument = line
+        env = _find(container, interpreter, path, caller) if basename(interpreter) == "env" else None
+        runs = env is not None and _stop(container, [*names, interpreter], env, caller) is None
+        started = started_by_env(argument)
+        if env is not None and basename(env.at) == "busybox" and started != argument:
+            started = None  # it does not split
+        names.append(started if runs and started else interpreter)
+
+
+def started_by_env(argument: str) -> Optional[str]:
+    """Return the program that env starts for a script: `env NAME` or `env -S NAME ...`; None if it is not known."""
+    splits = _ENV_SPLITS.fullmatch(argument)
+    if splits:
+        return splits.group(1)
+    return None if not argument or argument.startswith("-") or "=" in argument else argument
 
 
 def nearest_program(container: Container, name: str, path: str) -> str:
@@ -148,22 +156,6 @@ def _with_loader(container: Container, names: list[str], file: Located, caller: 
     if loader is not None and not caller.may_execute(loader):
         return Chain((*names, loader.path), loader, Stop("mode", f"{names[-1]}: Permission denied (126)"))
     return Chain(tuple(names), file, None)
-
-
-def _after_env(
-    container: Container, names: list[str], argument: str, path: str, caller: Caller
-) -> Union[tuple[str, str], Chain]:
-    """Return what env starts, and the PATH that it has then; or where it ends."""
-    env = _find(container, names[-1], path, caller)
-    stop = _stop(container, names, env, caller)
-    if stop is not None or env is None:
-        return Chain(tuple(names), env, stop)
-    call = parse_env_arguments([argument] if argument else [], busybox=basename(env.at) == "busybox")
-    if isinstance(call, EnvError):
-        return Chain(tuple(names), env, Stop("format", f"env: {call.message} (125)"))
-    if call.command is None:
-        return Chain(tuple(names), env, Stop("format", f"{names[-2]} starts itself, without end"))
-    return call.command, path if call.path is None else call.path
 
 
 def _stop(container: Container, names: list[str], file: Optional[Located], caller: Caller) -> Optional[Stop]:

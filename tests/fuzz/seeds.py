@@ -70,6 +70,5 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "gpu-ids": (b"0,1:2,GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,MIG-GPU-1/2/3", b"all"),
     "kfd": (b"cpu_cores_count 0\nsimd_count 1216\ngfx_target_version 90402\n",),
     "cpuinfo": (b"vendor_id : GenuineIntel\nflags : avx2 fma\n\n",),
-    "env-words": (b"-i\nA=b\n-S\ncmd -a 'b c'\n-u\nB\n--chdir=/\ncmd",),
     "printable": ("libcuda\u202e.so\x9b".encode(),),
 }

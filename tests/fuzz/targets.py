@@ -49,7 +49,6 @@ from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
 from gpubind.formats.elf.elf import parse_ident
 from gpubind.formats.elf.ldcache import parse_ldcache
 from gpubind.formats.elf.stub import is_stub
-from gpubind.formats.text.env_arguments import parse_env_arguments
 from gpubind.formats.text.ldsoconf import parse_ldsoconf
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.formats.text.shell import Exports, parse_exports
@@ -170,12 +169,6 @@ def _tar(data: bytes) -> None:
         assert member.offset >= 0
 
 
-def _env_words(data: bytes) -> None:
-    words = data.decode("utf-8", "surrogateescape").split("\n")
-    parse_env_arguments(words)
-    parse_env_arguments(words, busybox=True)
-
-
 SMALL_TAR = tar({"/etc/ld.so.conf": "/opt\n", "/lib": Link("usr/lib"), "/" + "n" * 200: "x", "/a": Link("t" * 200)})
 LISTS = (read_data("etc/nvliblist.conf"), b"[libs]\nlibcuda.so\n")
 
@@ -223,7 +216,6 @@ PARSERS: dict[str, Target] = {
     "gpu-ids": _of_seeds("gpu-ids", _text(_gpu_ids)),
     "kfd": _of_seeds("kfd", _text(parse_properties)),
     "cpuinfo": _of_seeds("cpuinfo", _text(parse_cpuinfo)),
-    "env-words": _of_seeds("env-words", _env_words),
     "printable": _of_seeds("printable", _text(lambda text: _encoded(printable(text))), weight=2),
 }
 
