@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from gpubind.host.recorded import RecordedHost as RecordedHost
     from gpubind.image import Image as Image
     from gpubind.image import open_image as open_image
+    from gpubind.launch.recording import record as record
     from gpubind.model import Capability as Capability
     from gpubind.model import ContainerPath as ContainerPath
     from gpubind.model import CudaNote as CudaNote
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
     from gpubind.model import SourceUsed as SourceUsed
     from gpubind.model import Vendor as Vendor
     from gpubind.planner.placement import Layout as Layout
-    from gpubind.recording import record as record
     from gpubind.runtimes.edits import Bind as Bind
     from gpubind.runtimes.edits import Words as Words
     from gpubind.runtimes.start import Start as Start
@@ -95,7 +95,7 @@ _NAMES = {
         SourceUsed Vendor
     """,
     "gpubind.planner.placement": "Layout",
-    "gpubind.recording": "record",
+    "gpubind.launch.recording": "record",
     "gpubind.runtimes.edits": "Bind Words",
     "gpubind.runtimes.start": "Start",
     "gpubind.version": "__version__",

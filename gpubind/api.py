@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.errors import NothingToBindError, UsageError, one_of
+from gpubind.errors import UsageError, one_of
 from gpubind.formats.driver.gpu_variables import GPU_VARIABLES
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
-from gpubind.inventory.vendors import read_inventories
-from gpubind.model import Finding, Plan, Request, Severity
-from gpubind.model.findings import finding
+from gpubind.model import Finding, Plan, Request
 from gpubind.model.verb import verb
-from gpubind.planner import make_plan
-from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.planner.request import checked
+from gpubind.planner.placement import Layout
+from gpubind.planner.planning import Query, plan_host
 
 if TYPE_CHECKING:
-    from gpubind.host.base import Untrusted
     from gpubind.image import Image
     from gpubind.runtimes.edits import Words
     from gpubind.runtimes.start import Start
@@ -75,68 +71,11 @@ def plan(
     `NothingToBindError` when the host has no driver library and no device of any vendor that is asked for;
     `FormatError` (with the file named) for a malformed list file; `HostReadError`.
     """
-    request = checked(request, has_list=listfile is not None)
-    for directory in request.cdi_directories:
-        host.dev.list(directory)  # a record that does not cover what is named cannot answer
     if start is not None:
         from gpubind.launch.preparation import host_for, layout_of
 
         host, layout = host_for(host, start, image), layout or layout_of(start, image)
-    trust = tuple(trust_findings(host, request, listfile))
-    if request.like is not None:
-        from gpubind.planner.like import like_plan
-
-        made = like_plan(host, request)
-        return made._replace(findings=(*made.findings, *trust, *_unseen(host, image)))
-    try:
-        found = read_inventories(host, request, listfile)
-    except NothingToBindError as error:
-        ignored = (one.what for one in trust if one.severity == "warning")
-        error.why = "; ".join(filter(None, (error.why, *ignored)))
-        raise
-    request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
-    fit = None
-    if image is not None:
-        from gpubind.loader.fit import fit_compat, fit_files
-
-        files = [file for inventory in found.inventories for file in inventory.files]
-        asked = request.userspace if "amd" in request.vendors else None
-        fit = fit_files(host.driver, files, image.loader, image.facts, asked)
-        if request.libc != "image" or fit.lacks_glibc:
-            from gpubind.planner.libc import with_libc
-
-            fit = with_libc(host.driver, files, image.loader, fit, request)
-        if image.facts.compat and "nvidia" in request.vendors:
-            fit = fit_compat(host.driver, files, image.loader, fit)
-    # Devices that are named choose for themselves.
-    environ = {} if request.cdi_devices else host.environ
-    findings = (*found.findings, *trust, *_unseen(host, image))
-    return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=findings)
-
-
-def trust_findings(
-    host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None
-) -> Iterator[Finding]:
-    """Yield a finding for each path that root's command ignores or uses although other users could change it."""
-    below = (*request.library_path, *request.cdi_directories) if request is not None else ()
-    yield from map(trust_finding, host.untrusted(below, () if listfile is None else (listfile.label,)))
-
-
-def trust_finding(one: Untrusted) -> Finding:
-    """Return the finding about *one*."""
-    severity: Severity = "note" if one.kind in ("cache", "programs") else "warning"
-    case = "secret" if one.is_secret else one.kind
-    return finding(
-        "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
-    )
-
-
-def _unseen(host: Host, image: Optional[Image]) -> Iterator[Finding]:
-    """Yield what could not be looked at, and the plan does without."""
-    if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
-        from gpubind.host.unseen import not_looked_at
-
-        yield from not_looked_at(host, image.tree if image is not None else None)
+    return plan_host(host, Query(request, listfile), image, layout)
 
 
 @verb
@@ -261,28 +200,13 @@ def check(
     is what will run, as the image has it. Errors: `UsageError` (codes `program-without-image`, `unknown-backend`,
     `incomplete-argument`; `other-host` for a plan whose driver is not on *host*).
     """
-    _need_its_host(host, plan)
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
-    from gpubind.launch.preparation import preflight_of, start_on
-    from gpubind.rules.table import check as check_start
+    from gpubind.launch.preparation import check_plan
     from gpubind.runtimes import known_runtime
 
     runtime = known_runtime(backend) if backend is not None else None
-    is_started = runtime is not None and plan.request.like is None
-    start = start_on(host, runtime, tuple(arguments)) if runtime is not None and is_started else None
-    if start is not None:
-        start = start._replace(allow_writable=allow_writable)
-    return check_start(preflight_of(host, plan, image, runtime, start, program))
-
-
-def _need_its_host(host: Host, plan: Plan) -> None:
-    """Errors: `UsageError` (code `other-host`) where *host* surely lacks a file without which *plan* is of no use."""
-    for mount in plan.mounts:
-        path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
-        if path is not None and host.lenient.driver.lacks(path):
-            what, why = "the plan is for another host, or for this one as it was", "it does not exist here"
-            raise UsageError("other-host", what, where=path, why=why, hint="plan again on this host")
+    return check_plan(host, plan, image, runtime, tuple(arguments), allow_writable=allow_writable, program=program)
 
 
 @verb

@@ -29,7 +29,6 @@ ROOMS = (
     "documents",
     "launch",
     "api",
-    "recording",
     "cli",
     "__main__",
 )

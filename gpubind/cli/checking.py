@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
-from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of, vendors_of
+from gpubind.cli.options import PlanOptions, open_host_of, open_image_of, query_of
 from gpubind.cli.settings import ignored_findings, known_codes
 from gpubind.documents.check.report import Checked, Reasons, Report, checked_in, report_of
-from gpubind.errors import GpubindError, NothingToBindError, RuntimeLimitError
+from gpubind.errors import GpubindError, RuntimeLimitError
 from gpubind.model import Finding
 from gpubind.model.findings import finding
 from gpubind.rules.table import applying
@@ -143,10 +143,9 @@ def _preflight(
     options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: CheckRequest
 ) -> Preflight:
     """Return what the rules look at: the plan for these options, or an empty one where there is nothing to bind."""
-    from gpubind.inventory.vendors import nothing_to_bind
     from gpubind.launch.preparation import host_for, layout_of, preflight_of, start_on
-    from gpubind.planner import empty_plan
     from gpubind.planner.placement import GPUBIND
+    from gpubind.planner.planning import plan_or_empty
     from gpubind.runtimes.start import Start
 
     start, runtime = None, _runtime(asked.backend, options, reference)
@@ -155,11 +154,7 @@ def _preflight(
         start = start_on(host, runtime, asked.arguments)._replace(allow_writable=asked.allow_writable)
         host = host_for(host, start, image)
         layout = layout_of(start, image)
-    try:
-        plan = make_plan(options, host=host, like=asked.like, image=image, layout=layout)
-    except NothingToBindError as error:
-        plan = empty_plan(layout, image.facts if image else None, vendors_of(options))
-        plan = plan._replace(findings=(nothing_to_bind(error),))
+    plan = plan_or_empty(host, query_of(options, asked.like), image, layout)
     return preflight_of(host, plan, image, runtime, start, asked.program)
 
 

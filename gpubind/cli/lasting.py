@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
+from gpubind.cli.options import PlanOptions, open_host_of, open_image_of, query_of
 from gpubind.documents import LASTING
 from gpubind.errors import HostReadError, UsageError
 from gpubind.model import ContainerPath, HostPath
@@ -39,6 +39,7 @@ def plan_to_last(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan", 
 def _as_mounts(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan", str]:
     """Return a plan whose libraries lie where every loader looks: the document can add to no search path."""
     from gpubind.planner.placement import cdi_layout
+    from gpubind.planner.planning import plan_host
 
     hook = asked.cdi_hook
     if options.libdir is not None and hook is None:
@@ -56,7 +57,7 @@ def _as_mounts(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan", st
     if hook is not None:
         where = ContainerPath("/.gpubind/libs")
         layout = layout._replace(libdir=where, more_libdirs=(), searched=False)
-    made = make_plan(options, host=host, image=opened, layout=layout)
+    made = plan_host(host, query_of(options), opened, layout)
     more = (HostPath(hook),) if hook else ()
     return made, LASTING[asked.format].document.render(made, _staged(made.generated, asked, {}), *more)
 
@@ -78,6 +79,7 @@ def _as_variables(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan",
     from gpubind.launch.caller import begin
     from gpubind.launch.execute import callers_environ, find_program
     from gpubind.launch.preparation import host_for, layout_of, without_choice, words_of
+    from gpubind.planner.planning import plan_host
     from gpubind.runtimes import RUNTIMES
     from gpubind.runtimes.record import Printed
 
@@ -94,7 +96,7 @@ def _as_variables(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan",
         options, host = _for_every_job(options), without_choice(host)  # each job's own stay as they are
     else:
         host = host_for(host, start, opened)
-    made = make_plan(options, host=host, image=opened, layout=layout_of(start, opened))
+    made = plan_host(host, query_of(options), opened, layout_of(start, opened))
     contents = {**made.generated, **RUNTIMES[start.program].generated(made, start, opened.tree if opened else None)}
     start = start._replace(staged=_staged(contents, asked, callers))
     words = words_of(start, made, opened)

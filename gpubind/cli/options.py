@@ -13,7 +13,7 @@ from gpubind.cli.values import capabilities, choices_of_gpus, flavours, hosts, s
 from gpubind.documents import LASTING
 from gpubind.errors import UsageError
 from gpubind.model import CAPABILITIES, VENDORS, Capability, ContainerPath, Request, RootedPath, Vendor
-from gpubind.planner.request import SOURCES, checked
+from gpubind.planner.request import SOURCES
 from gpubind.runtimes import KEPT
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpubind.host.base import Untrusted
     from gpubind.image import Image
     from gpubind.model import Plan
-    from gpubind.planner.placement import Layout
+    from gpubind.planner.planning import Query
 
 Like = Annotated[
     Optional[str],
@@ -245,8 +245,8 @@ def _without_untrusted(options: PlanOptions, origins: Mapping[str, Origin], comm
             left: dict[str, Any] = {given[one.variable]: defaults.get(given[one.variable]) for one in ignored}
             options = options._replace(**left)
         if ignored and options.host is not None:  # a recorded host has no findings about this machine
-            from gpubind.api import trust_finding
             from gpubind.cli.output import report
+            from gpubind.planner.planning import trust_finding
 
             report(map(trust_finding, ignored), brief=True)
     return options
@@ -279,7 +279,7 @@ def _where(origins: Mapping[str, Origin], option: str) -> str:
 
 def open_host_of(options: PlanOptions) -> "Host":
     """Return the host that the options name."""
-    from gpubind.api import open_host
+    from gpubind.host.open import open_host
 
     return open_host(options.host, options.root, options.dev_root)
 
@@ -293,30 +293,19 @@ def open_image_of(image: Optional[str], host: "Host") -> Optional["Image"]:
     return open_image(image, host.uname.machine)
 
 
-def make_plan(
-    options: PlanOptions,
-    *,
-    host: Optional["Host"] = None,
-    like: Optional[str] = None,
-    image: Optional["Image"] = None,
-    layout: Optional["Layout"] = None,
+def plan_of(
+    options: PlanOptions, host: "Host", *, like: Optional[str] = None, image: Optional["Image"] = None
 ) -> "Plan":
-    """The plan that the options ask for. Errors: `UsageError` for values that cannot be, and what planning raises."""
-    from gpubind.api import plan
+    """Return the plan that the options ask for. Errors: as `plan_host`."""
+    from gpubind.planner.planning import plan_host
 
-    fixed = layout.libdir if layout is not None and layout.libdir.startswith("/.singularity.d/") else None
-    request = request_of(options, like, fixed)
-    host = host or open_host_of(options)
-    listfile = None
-    if options.list_ is not None:
-        from gpubind.host.open import read_listfile
-
-        listfile = read_listfile(options.list_)
-    return plan(host, request, listfile, image, layout)
+    return plan_host(host, query_of(options, like), image)
 
 
-def request_of(options: PlanOptions, like: Optional[str] = None, fixed_libdir: Optional[str] = None) -> Request:
-    """The request that the options come to. Errors: `UsageError` for values that cannot be."""
+def query_of(options: PlanOptions, like: Optional[str] = None) -> "Query":
+    """Return what the options ask of a plan."""
+    from gpubind.planner.planning import Query
+
     request = Request(
         vendors=vendors_of(options),
         caps=_caps(options.caps),
@@ -333,7 +322,7 @@ def request_of(options: PlanOptions, like: Optional[str] = None, fixed_libdir: O
         cuda_compat=options.cuda_compat,  # type: ignore[arg-type]
         libc=options.libc,  # type: ignore[arg-type]
     )
-    return checked(request, has_list=options.list_ is not None, fixed_libdir=fixed_libdir, spelled=_option)
+    return Query(request, options.list_, _option)
 
 
 _OPTIONS = {

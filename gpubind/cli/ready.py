@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Optional, TypeVar
 
-from gpubind.cli.options import PlanOptions, make_plan, open_host_of, vendors_of
+from gpubind.cli.options import PlanOptions, open_host_of, query_of
 from gpubind.cli.output import complain, report, warn
 from gpubind.errors import (
     BoundError,
@@ -16,7 +16,6 @@ from gpubind.errors import (
     FormatError,
     GpubindError,
     HostReadError,
-    NothingToBindError,
     NotStoredError,
     UnseenError,
     UsageError,
@@ -203,31 +202,28 @@ def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Star
     made = preflight(ready.host, plan, image, backend=name, start=start, program=first, brought=brought, words=words)
     if wanted.check:
         _checked(made, wanted)
-    elif hides:
+        return
+    findings = [*plan.findings, *words.findings, *(order_findings(made) if image is not None else ())]
+    if not (plan.drivers or wanted.quiet):
+        report(findings, brief=not wanted.verbose)
+    if hides:
         _need_command(made)
-    if not (wanted.check or wanted.quiet):
-        order = order_findings(made) if image is not None else ()
-        report([*plan.findings, *words.findings, *order], brief=not wanted.verbose)
+    if plan.drivers and not wanted.quiet:
+        report(findings, brief=not wanted.verbose)
 
 
 def _plan(
     options: PlanOptions, host: "Host", image: Optional["Image"], layout: "Layout", wanted: StartRequest
 ) -> "Plan":
     """The plan, or an empty one where there is nothing to bind and nobody needs a GPU. Errors: also `CheckError`."""
-    from gpubind.inventory.vendors import nothing_to_bind
-    from gpubind.planner import empty_plan
+    from gpubind.planner.planning import plan_host, plan_or_empty
 
-    try:
-        plan = make_plan(options, host=host, image=image, layout=layout)
-    except NothingToBindError as error:
-        if wanted.require_gpu or _asks_by_name(options):
-            raise
-        plan = empty_plan(layout, image.facts if image else None, vendors_of(options))
-        told = nothing_to_bind(error)
-        if wanted.check:
-            plan = plan._replace(findings=(told,))
-        elif not wanted.quiet:
-            report([told._replace(severity="warning")], brief=not wanted.verbose)
+    if wanted.require_gpu or _asks_by_name(options):
+        plan = plan_host(host, query_of(options), image, layout)
+    else:
+        plan = plan_or_empty(host, query_of(options), image, layout)
+    if not (plan.drivers or wanted.check):
+        plan = plan._replace(findings=tuple(finding._replace(severity="warning") for finding in plan.findings))
     if wanted.require_gpu:
         _need_gpu(plan)
     return plan

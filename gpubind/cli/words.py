@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.cli.options import PlanOptions, make_plan, open_host_of, open_image_of
+from gpubind.cli.options import PlanOptions, open_host_of, open_image_of, query_of
 
 if TYPE_CHECKING:
     from gpubind.model import Plan
@@ -31,6 +31,7 @@ def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -
     from gpubind.launch.caller import begin
     from gpubind.launch.execute import callers_environ, find_program
     from gpubind.launch.preparation import NOT_LATER, Later, host_for, layout_of, rendered
+    from gpubind.planner.planning import plan_host
     from gpubind.runtimes import KEPT, runtime_of_format
 
     runtime = runtime_of_format(wanted.chosen)
@@ -43,6 +44,6 @@ def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -
     program = find_program(runtime.name, environ) if options.host is None else None
     start = begin(runtime, program, wanted.arguments, environ, host)._replace(allow_writable=wanted.allow_writable)
     host = host_for(host, start, opened)
-    made = make_plan(options, host=host, image=opened, layout=layout_of(start, opened))
+    made = plan_host(host, query_of(options), opened, layout_of(start, opened))
     later = Later(wanted.chosen, wanted.stage_dir) if wanted.chosen in KEPT else NOT_LATER
     return rendered(wanted.chosen, start, host, made, opened, quoted=wanted.quoted, later=later)

@@ -19,7 +19,7 @@ from gpubind.launch.caller import begin, image_form, writable_files
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.stage import stage, stage_alone, stage_in, stage_skeleton
 from gpubind.loader.brought import Brought
-from gpubind.model import ContainerPath, HostPath, ImageFacts, Plan
+from gpubind.model import ContainerPath, Finding, HostPath, ImageFacts, Plan
 from gpubind.model.answers import why_absent
 from gpubind.planner.placement import Layout
 from gpubind.runtimes import RUNTIMES, runtime_of_format
@@ -295,6 +295,35 @@ def preflight_of(
         hint = "install it, or name another with --backend"
         made = made._replace(limit=RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint))
     return made
+
+
+def check_plan(
+    host: Host,
+    plan: Plan,
+    image: Optional[Image] = None,
+    runtime: Optional[Runtime] = None,
+    arguments: tuple[str, ...] = (),
+    *,
+    allow_writable: bool = False,
+    program: Optional[str] = None,
+) -> tuple[Finding, ...]:
+    """Return what will not work with *plan* on *host*; errors first. Errors: `UsageError` (code `other-host`)."""
+    from gpubind.rules.table import check
+
+    _need_its_host(host, plan)
+    start = None
+    if runtime is not None and plan.request.like is None:
+        start = start_on(host, runtime, arguments)._replace(allow_writable=allow_writable)
+    return check(preflight_of(host, plan, image, runtime, start, program))
+
+
+def _need_its_host(host: Host, plan: Plan) -> None:
+    """Errors: `UsageError` (code `other-host`) where *host* surely lacks a file that *plan* requires."""
+    for mount in plan.mounts:
+        path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
+        if path is not None and host.lenient.driver.lacks(path):
+            what, why = "the plan is for another host, or for this one as it was", "it does not exist here"
+            raise UsageError("other-host", what, where=path, why=why, hint="plan again on this host")
 
 
 def _usually_brought(plan: Plan, host: Host) -> Optional[Brought]:

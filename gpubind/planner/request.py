@@ -1,4 +1,4 @@
-"""What a request may hold: asked of every request before anything is read, whoever made it."""
+"""Check a request, before anything is read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Optional, get_args
 
 from gpubind.errors import FormatError, UsageError, one_of
 from gpubind.model import CAPABILITIES, VENDORS, ContainerPath, Request, RootedPath, Side
+from gpubind.planner.placement import SINGULARITY, Layout
 
 SOURCES = ("auto", "nvidia-container-cli", "liblist", "driver", "cdi")
 _SIDES = ("vendor_neutral", "userspace", "cuda_compat", "libc")
@@ -16,13 +17,13 @@ def checked(
     request: Request,
     *,
     has_list: bool = False,
-    fixed_libdir: Optional[str] = None,
+    layout: Optional[Layout] = None,
     spelled: Callable[[str], str] = str,
 ) -> Request:
     """Return *request* with every value in its one form, if it can be answered.
 
-    *has_list*: whether a list file takes the place of the one in force. *fixed_libdir*: where libraries land, if the
-    layout has no other place for them. *spelled*: how the caller says the name of a field, in messages.
+    *has_list*: whether a list file replaces the one in force. *layout* places the files. *spelled* returns the
+    caller's name of a field, for messages.
     Errors: `UsageError` with the codes `wrong-type`, `unknown-vendor`, `unknown-capability`, `unknown-source`,
     `unknown-side`, `cdi-with-source`, `cdi-with-gpus`, `bad-cdi-name`, `bad-gpus`, `like-with-gpus`, `fixed-libdir`,
     `list-with-source`, `list-for-two`, `not-absolute`.
@@ -50,9 +51,9 @@ def checked(
             hint = one_of((*CAPABILITIES, "all"), unknown or "")
             raise UsageError("unknown-capability", what, hint=hint).about("caps")
         request = request._replace(caps=tuple(cap for cap in CAPABILITIES if cap in caps))
-    if request.libdir is not None and fixed_libdir is not None:
+    if request.libdir is not None and layout is not None and layout.name == SINGULARITY.name:
         why = "Apptainer and SingularityCE have one directory for libraries from outside"
-        raise UsageError("fixed-libdir", f"{spelled('libdir')} cannot move {fixed_libdir}", why=why)
+        raise UsageError("fixed-libdir", f"{spelled('libdir')} cannot move {layout.libdir}", why=why)
     if has_list:
         request = _with_list(request, spelled)
     _need_gpus(request, spelled)

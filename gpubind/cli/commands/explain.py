@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Annotated, Optional
 
 from gpubind.cli.declare import Argument, Option
-from gpubind.cli.options import ImageOption, Like, PlanOptions, make_plan, open_host_of, open_image_of, planning
+from gpubind.cli.options import ImageOption, Like, PlanOptions, open_host_of, open_image_of, plan_of, planning
 from gpubind.cli.values import every_code
 from gpubind.errors import NothingToBindError, UsageError
 
@@ -67,7 +67,7 @@ def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Option
 
     host = open_host_of(options)
     try:
-        made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
+        made = plan_of(options, host, like=like, image=open_image_of(image, host))
         report((one for one in made.findings if one.code in _ABOUT_THE_LOOK), brief=True)
     except NothingToBindError:
         is_line = " " in name.strip()

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from gpubind.cli.declare import Option
-from gpubind.cli.options import PlanOptions, open_host_of, planning, request_of
+from gpubind.cli.options import PlanOptions, open_host_of, planning, query_of
 
 TAKEN = ("nv", "rocm", "gpus", "host", "root", "dev_root")
 
@@ -17,16 +17,16 @@ def gpus(
     Each with its model, UUID, PCI address, MIG devices and render node, and what you may do with its device nodes. All
     is read from files: no driver library and no program of the driver's is asked.
     """
-    from gpubind.api import trust_findings
     from gpubind.cli.output import has_colour, report, table_width, write_document
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
     from gpubind.host.unseen import not_looked_at
     from gpubind.inventory.vendors import read_inventories
     from gpubind.planner.gpus.selection import select
+    from gpubind.planner.planning import trust_findings
 
     host = open_host_of(options)
     report(trust_findings(host), brief=True)
-    found = read_inventories(host, request_of(options))
+    found = read_inventories(host, query_of(options).checked())
     report(not_looked_at(host), brief=True)
     selections = select(found.inventories, options.gpus, host.environ, isolated=True)
     about_gpus = (finding for selection in selections for finding in selection.inventory.findings)

@@ -13,9 +13,9 @@ from gpubind.cli.options import (
     Output,
     PlanOptions,
     StageDir,
-    make_plan,
     open_host_of,
     open_image_of,
+    plan_of,
     planning,
 )
 from gpubind.cli.values import plan_formats
@@ -81,7 +81,7 @@ def plan(
             made, text = plan_in_words(options, image, words)
         else:
             host = open_host_of(options)
-            made = make_plan(options, host=host, like=like, image=open_image_of(image, host))
+            made = plan_of(options, host, like=like, image=open_image_of(image, host))
             text = _render(made, chosen, output, verbose=bool(verbose))
     write_document(text, output)
     if not quiet and chosen != "json":

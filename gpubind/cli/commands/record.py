@@ -4,7 +4,7 @@ import os
 from typing import Annotated
 
 from gpubind.cli.declare import Option
-from gpubind.cli.options import PlanOptions, open_host_of, planning, request_of
+from gpubind.cli.options import PlanOptions, open_host_of, planning, query_of
 
 TAKEN = ("root", "dev_root", "library_path", "cdi_dir", "list_")
 
@@ -26,16 +26,16 @@ def record(
     CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES, NVIDIA_IMEX_CHANNELS, ROCR_VISIBLE_DEVICES,
     HIP_VISIBLE_DEVICES, SLURM_STEP_GPUS, SLURM_JOB_GPUS.
     """
-    from gpubind.api import trust_findings
     from gpubind.cli.output import report, write_document
-    from gpubind.host.open import read_listfile
     from gpubind.host.unseen import not_looked_at
-    from gpubind.recording import record as record_host
+    from gpubind.launch.recording import record as record_host
+    from gpubind.planner.planning import trust_findings
 
     name = os.uname().nodename if hostname else None
     host = open_host_of(options)
-    listfile = read_listfile(options.list_) if options.list_ is not None else None
-    request = request_of(options._replace(list_=None))
+    query = query_of(options)
+    listfile = query.read_listfile()
+    request = query._replace(listfile=None).checked()
     text = record_host(host, description, name, request=request, listfile=listfile)
     report((*trust_findings(host, request, listfile), *not_looked_at(host)), brief=True)
     write_document(text, output)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
-from gpubind.api import check, plan
 from gpubind.errors import BoundError, GpubindError, HostReadError, NothingToBindError, UsageError
 from gpubind.files.recorded import RecordedTree
 from gpubind.formats.driver.liblist import parse_liblist
@@ -29,6 +28,7 @@ from gpubind.host.survey import look_around
 from gpubind.host.surveyed import SurveyedHost, is_in_a_home
 from gpubind.image.facts import Image, read_image
 from gpubind.inventory.cdi_specs import read_registry
+from gpubind.launch.preparation import check_plan
 from gpubind.model import CAPABILITIES, VENDORS, HostPath, Request, Stat
 from gpubind.model.arch import Architecture, architecture
 from gpubind.model.budget import renew
@@ -36,6 +36,7 @@ from gpubind.model.verb import verb
 from gpubind.planner import empty_plan
 from gpubind.planner.like.flavours import FLAVOURS
 from gpubind.planner.placement import GPUBIND
+from gpubind.planner.planning import Query, plan_host
 from gpubind.planner.request import SOURCES, checked
 from gpubind.runtimes import RUNTIMES
 from gpubind.version import __version__
@@ -133,7 +134,7 @@ def _answer(host: Host, question: Question) -> str:
     """What *host* answers, as a text. Errors: `BoundError`; `HostReadError` where the host could not be looked at."""
     renew(RECORD_TIMES)
     try:
-        made = plan(host, question.request, question.listfile, question.image)
+        made = plan_host(host, Query(question.request, question.listfile), question.image)
         texts = [made.to_json()]
     except NothingToBindError as error:
         made = empty_plan(GPUBIND, None, question.request.vendors)
@@ -142,8 +143,8 @@ def _answer(host: Host, question: Question) -> str:
         if isinstance(error, BoundError) or error.code == "unreadable-file":
             raise
         return _told(error)
-    for backend in (None, *question.backends):
-        texts += map(str, check(host, made, question.image, backend=backend))
+    for runtime in (None, *map(RUNTIMES.__getitem__, question.backends)):
+        texts += map(str, check_plan(host, made, question.image, runtime))
     return "\n".join(texts)
 
 

@@ -1,0 +1,121 @@
+"""Plan for a host: read its inventories, fit its files to the image, and make the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+
+from gpubind.errors import NothingToBindError
+from gpubind.host import Host, ListFile
+from gpubind.host.open import read_listfile
+from gpubind.inventory.vendors import nothing_to_bind, read_inventories
+from gpubind.model import Finding, Inventory, Plan, Request, Severity
+from gpubind.model.findings import finding
+from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.planner.plan import empty_plan, make_plan
+from gpubind.planner.request import checked
+
+if TYPE_CHECKING:
+    from gpubind.host.base import Untrusted
+    from gpubind.image import Image
+    from gpubind.loader.verdict import ImageFit
+
+
+class Query(NamedTuple):
+    """A request, and what belongs to it."""
+
+    request: Request = Request()
+    """As the caller gives it: `plan_host` checks it."""
+    listfile: Union[ListFile, str, None] = None
+    """The list file that replaces the one in force, or its path."""
+    spelled: Callable[[str], str] = str
+    """Returns the caller's name of a field of `Request`, for messages."""
+
+    def checked(self, layout: Optional[Layout] = None) -> Request:
+        """Return the request with each value in its one form. Errors: as `gpubind.planner.request.checked`."""
+        return checked(self.request, has_list=self.listfile is not None, layout=layout, spelled=self.spelled)
+
+    def read_listfile(self) -> Optional[ListFile]:
+        """Return the list file. Errors: `HostReadError` (code `unreadable-file`)."""
+        return read_listfile(self.listfile) if isinstance(self.listfile, str) else self.listfile
+
+
+def plan_host(host: Host, query: Query, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:
+    """Return the plan for containers of *image* on *host*; *layout* places its files there.
+
+    Errors: `UsageError` for a request that cannot be answered (`gpubind.planner.request.checked`);
+    `NothingToBindError` where the host has no driver library and no device of any requested vendor; `FormatError` for a
+    malformed list file; `HostReadError`.
+    """
+    request, listfile = query.checked(layout), query.read_listfile()
+    for directory in request.cdi_directories:
+        host.dev.list(directory)  # a record that does not cover what is named cannot answer
+    trust = tuple(trust_findings(host, request, listfile))
+    if request.like is not None:
+        from gpubind.planner.like import like_plan
+
+        plan = like_plan(host, request)
+        return plan._replace(findings=(*plan.findings, *trust, *_unseen(host, image)))
+    try:
+        found = read_inventories(host, request, listfile)
+    except NothingToBindError as error:
+        ignored = (one.what for one in trust if one.severity == "warning")
+        error.why = "; ".join(filter(None, (error.why, *ignored)))
+        raise
+    request = request._replace(vendors=tuple(inventory.driver.vendor for inventory in found.inventories))
+    fit = _fit(host, found.inventories, request, image) if image is not None else None
+    # Devices that are named choose for themselves.
+    environ = {} if request.cdi_devices else host.environ
+    findings = (*found.findings, *trust, *_unseen(host, image))
+    return make_plan(found.inventories, request, layout or GPUBIND, fit, environ=environ, found=findings)
+
+
+def plan_or_empty(host: Host, query: Query, image: Optional[Image] = None, layout: Optional[Layout] = None) -> Plan:
+    """Return the plan as `plan_host`; where there is nothing to bind, an empty one with a finding."""
+    try:
+        return plan_host(host, query, image, layout)
+    except NothingToBindError as error:
+        facts = image.facts if image is not None else None
+        plan = empty_plan(layout or GPUBIND, facts, query.request.vendors)
+        return plan._replace(findings=(nothing_to_bind(error),))
+
+
+def trust_findings(
+    host: Host, request: Optional[Request] = None, listfile: Optional[ListFile] = None
+) -> Iterator[Finding]:
+    """Yield a finding for each path that root's command ignores or uses although other users could change it."""
+    below = (*request.library_path, *request.cdi_directories) if request is not None else ()
+    yield from map(trust_finding, host.untrusted(below, () if listfile is None else (listfile.label,)))
+
+
+def trust_finding(one: Untrusted) -> Finding:
+    """Return the finding about *one*."""
+    severity: Severity = "note" if one.kind in ("cache", "programs") else "warning"
+    case = "secret" if one.is_secret else one.kind
+    return finding(
+        "writable-by-others", subject=one.path, case=case, severity=severity, part=one.part, variable=one.variable
+    )
+
+
+def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image: Image) -> ImageFit:
+    """Return which files of *inventories* the programs of *image* can load."""
+    from gpubind.loader.fit import fit_compat, fit_files
+
+    files = [file for inventory in inventories for file in inventory.files]
+    userspace = request.userspace if "amd" in request.vendors else None
+    fit = fit_files(host.driver, files, image.loader, image.facts, userspace)
+    if request.libc != "image" or fit.lacks_glibc:
+        from gpubind.planner.libc import with_libc
+
+        fit = with_libc(host.driver, files, image.loader, fit, request)
+    if image.facts.compat and "nvidia" in request.vendors:
+        fit = fit_compat(host.driver, files, image.loader, fit)
+    return fit
+
+
+def _unseen(host: Host, image: Optional[Image]) -> Iterator[Finding]:
+    """Yield a finding for each file that could not be inspected; the plan is made without it."""
+    if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
+        from gpubind.host.unseen import not_looked_at
+
+        yield from not_looked_at(host, image.tree if image is not None else None)
