@@ -14,6 +14,8 @@ from gpubind.documents import explanation
 from gpubind.documents.explained import unmarked
 from gpubind.documents.explanation import (
     Message,
+    codes,
+    error_rows,
     explain,
     explain_code,
     explain_message,
@@ -25,10 +27,12 @@ from gpubind.documents.explanation import (
 from gpubind.documents.text import render_explanation
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.model import Request
+from gpubind.model.data import read_data
 from gpubind.model.findings import texts
 from tests.support.commands import gpubind
 from tests.support.driver import host, kernel, rhel
 from tests.support.measure import is_less_work, piece_of_work
+from tests.support.page import hold
 
 PLAN = plan(host(rhel(), kernel()), Request())
 
@@ -58,6 +62,42 @@ def test_a_file_is_found_by_its_path_and_by_where_it_lands() -> None:
 def test_every_subject_has_all_its_decisions() -> None:
     for subject, decisions in explain(PLAN, "*").subjects:
         assert decisions == tuple(one for one in PLAN.decisions if one.subject == subject)
+
+
+def test_no_page_of_the_docs_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def read(name: str) -> bytes:
+        asked.append(name)
+        return read_data(name)
+
+    monkeypatch.setattr(explanation, "read_data", read)
+    for cached in (messages, explanation.explanations):
+        cached.cache_clear()
+    assert codes()
+    assert explain_code("amd-groups")
+    assert explain_code("bad-require")
+    assert explain_message("uvm was not loaded")[0] is None
+    assert {*asked} == {"model/data/explanations.json", "model/data/messages.json"}
+
+
+def test_every_code_has_what_the_data_says_of_it() -> None:
+    assert {code: kind for code, kind in codes() if code in texts()} == {
+        code: f"{', '.join(text['severity'])}; {text['needs']}" for code, text in texts().items()
+    }
+
+
+def test_the_pages_of_findings_and_errors_are_what_the_data_gives(update_golden: bool) -> None:
+    sections = "\n".join(f"## {explain_code(code)}" for code in texts())
+    hold("findings.md", "findings", f"\n{sections}\n", update=update_golden)
+    rows = [f'| <a id="{code}"></a>`{code}` | {status} | {means} |\n' for code, status, means in error_rows()]
+    hold(
+        "errors.md",
+        "error codes",
+        "| code | exit | meaning |\n| --- | --- | --- |\n" + "".join(rows),
+        update=update_golden,
+    )
+    assert [code for code, _, _ in error_rows()] == sorted(code for code, _, _ in error_rows())
 
 
 @pytest.mark.parametrize("code", texts())

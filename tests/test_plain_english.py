@@ -42,5 +42,11 @@ def test_no_sentence_has_what_stopped_readers(pattern: str) -> None:
 def test_the_sentences_of_every_kind_are_looked_at() -> None:
     found = list(sentences())
     assert len(found) > 1500
-    for place in ("gpubind plan --help", "data/findings.json: ", "data/messages.json: ", "docs/errors.md", "gpubind/"):
+    for place in (
+        "gpubind plan --help",
+        "data/findings.json: ",
+        "data/messages.json: ",
+        "data/explanations.json",
+        "gpubind/",
+    ):
         assert any(where.startswith(place) for where, _ in found)

@@ -21,8 +21,8 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package in a zip with its list files beside its data, as in a wheel."""
     made = tmp_path_factory.mktemp("packed") / "gpubind.pyz"
     with zipfile.ZipFile(made, "w") as archive:
-        for base, name in ((PACKAGE, ""), (PACKAGE.parent / "etc", "etc/"), (PACKAGE.parent / "docs", "docs/")):
-            for file in sorted(path for path in base.rglob("*") if path.suffix in (".py", ".json", ".conf", ".md")):
+        for base, name in ((PACKAGE, ""), (PACKAGE.parent / "etc", "etc/")):
+            for file in sorted(path for path in base.rglob("*") if path.suffix in (".py", ".json", ".conf")):
                 archive.write(file, f"gpubind/{name}{file.relative_to(base)}")
         archive.writestr("__main__.py", "from gpubind.__main__ import main\nraise SystemExit(main())\n")
     return made

@@ -1,7 +1,7 @@
 """What `gpubind explain` answers: why a file is in the plan or not, what a code means, what a message means.
 
-A file has its Decisions, a code its page in docs/, a message its row in data/messages.json, with the findings that
-foretell it.
+A file has its Decisions, a code its page in data/explanations.json, a message its row in data/messages.json, with the
+findings that foretell it. docs/findings.md, docs/errors.md and docs/messages.md are written from the same data.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.model import Decision, Plan
 from gpubind.model.data import read_data
+from gpubind.model.findings import texts
 from gpubind.model.verb import verb
 
 _MISSING = re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
@@ -73,12 +74,23 @@ def explain(plan: Plan, name: str) -> Explanation:
 
 
 def explain_code(code: str) -> Optional[str]:
-    """Return the section of docs/findings.md about *code*, or the row of docs/errors.md; None if there is neither."""
+    """Return what *code*, of a finding or an error, means, in Markdown; None if there is no such code."""
     code = code.lower()
-    if code in _findings_pages():
-        return _findings_pages()[code]
-    row = next((row for row in _errors() if row[0] == code), None)
-    return None if row is None else f"{code}\n\nan error, exit {row[1]}\n\n{row[2]}\n"
+    known = explanations()
+    if code in known["findings"]:
+        return finding_page(code)
+    error = known["errors"].get(code)
+    return None if error is None else f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}\n"
+
+
+def finding_page(code: str) -> str:
+    """Return the section of docs/findings.md about the finding *code*, with the code as its first line."""
+    return "\n\n".join((code, f"*{_kind(code)}*", *explanations()["findings"][code])) + "\n"
+
+
+def error_rows() -> tuple[tuple[str, int, str], ...]:
+    """Return code, exit status and meaning of each error, by code."""
+    return tuple((code, error["exit"], error["means"]) for code, error in explanations()["errors"].items())
 
 
 @lru_cache(maxsize=1)
@@ -107,8 +119,8 @@ def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
             return message, message.codes
     is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
     quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
-    pages = _findings_pages() if is_quotable and len(seen) >= 3 else {}
-    return None, tuple(code for code, page in pages.items() if quoted.search(page.replace("`", "")))
+    pages = explanations()["findings"] if is_quotable and len(seen) >= 3 else {}
+    return None, tuple(code for code in pages if quoted.search(finding_page(code).replace("`", "")))
 
 
 def heading(message: str, seen: str) -> str:
@@ -130,9 +142,9 @@ def nearest_message(seen: str) -> Optional[str]:
 
 
 def codes() -> tuple[tuple[str, str], ...]:
-    """Every code of a finding or an error, sorted, with what it may be: `error, warning; image`, `exit 2`."""
-    found = {code: page.split("*")[1] for code, page in _findings_pages().items()}
-    return tuple(sorted({**{code: f"exit {status}" for code, status, _ in _errors()}, **found}.items()))
+    """Return every code of a finding or an error, sorted, with its kind: `error, warning; image`, `exit 2`."""
+    kinds = {code: f"exit {status}" for code, status, _ in error_rows()}
+    return tuple(sorted({**kinds, **{code: _kind(code) for code in explanations()["findings"]}}.items()))
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -144,18 +156,17 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple(folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.75))
 
 
+def _kind(code: str) -> str:
+    """Return the severities of the finding *code*, and what it needs: `error, warning; image`."""
+    text = texts()[code]
+    return f"{', '.join(text['severity'])}; {text['needs']}"
+
+
 @lru_cache(maxsize=1)
-def _findings_pages() -> dict[str, str]:
-    """Return the sections of docs/findings.md by code, each with the code as its first line."""
-    page = read_data("docs/findings.md").decode("utf-8")
-    sections = re.findall(r"^## ([a-z].*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
-    return {section.partition("\n")[0]: section.rstrip() + "\n" for section in sections}
-
-
-def _errors() -> list[tuple[str, str, str]]:
-    """Return the rows of docs/errors.md: code, exit status, meaning."""
-    page = read_data("docs/errors.md").decode("utf-8")
-    return re.findall(r'^\| <a id="(.*?)"></a>`.*?` \| (\d+) \| (.*) \|$', page, re.MULTILINE)
+def explanations() -> dict[str, Any]:
+    """Return data/explanations.json: the paragraphs of each finding; exit status and meaning of each error."""
+    loaded: dict[str, Any] = json.loads(read_data("model/data/explanations.json"))
+    return loaded
 
 
 def _texts(decision: Decision) -> list[str]:

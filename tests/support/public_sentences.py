@@ -31,9 +31,8 @@ def _sentences() -> Iterator[tuple[str, str]]:
             yield f"gpubind {command} --help", text
     for name in ("findings", "messages", "names"):
         yield from _of_json(f"data/{name}.json", json.loads(read_data(f"model/data/{name}.json")))
-    for line in (ROOT / "docs" / "errors.md").read_text().splitlines():
-        if line.startswith("| <a id="):
-            yield "docs/errors.md", line.rpartition(" | ")[2]
+    explained = json.loads(read_data("model/data/explanations.json"))
+    yield from _of_json("data/explanations.json", explained["errors"])
     for module in sorted(PACKAGE.rglob("*.py")):
         yield from _of_module(module)
 
