@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from gpubind.planner.placement import Layout as Layout
     from gpubind.runtimes.edits import Bind as Bind
     from gpubind.runtimes.edits import Words as Words
-    from gpubind.runtimes.start import Start as Start
+    from gpubind.runtimes.runtime import Start as Start
     from gpubind.version import __version__ as __version__
 
 _NAMES = {
@@ -97,7 +97,7 @@ _NAMES = {
     "gpubind.planner.placement": "Layout",
     "gpubind.launch.recording": "record",
     "gpubind.runtimes.edits": "Bind Words",
-    "gpubind.runtimes.start": "Start",
+    "gpubind.runtimes.runtime": "Start",
     "gpubind.version": "__version__",
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -17,7 +17,7 @@ from gpubind.planner.planning import Query, plan_host
 if TYPE_CHECKING:
     from gpubind.image import Image
     from gpubind.runtimes.edits import Words
-    from gpubind.runtimes.start import Start
+    from gpubind.runtimes.runtime import Start
 
 __all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "render", "words"]
 
@@ -89,7 +89,7 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[W
     """
     from gpubind.launch.preparation import layout_of, staged, words_of
 
-    _held_against(layout_of(start, plan.image), plan, start.program)
+    _held_against(layout_of(start, plan.image), plan, start.runtime.name)
     return words_of(staged(start, plan, image, write=True), plan, image)
 
 
@@ -126,8 +126,8 @@ def render(
 
     host = host or open_host()
     runtime = runtime_of_format(form)
-    if start is not None and not is_of_kind(start.program, form):
-        what = f"`{form}` is not a format of {start.program}, which the start is by"
+    if start is not None and not is_of_kind(start.runtime.name, form):
+        what = f"`{form}` is not a format of {start.runtime.name}, which the start is by"
         hint = f"plan and render with start=open_runtime(host, {runtime.name!r})"
         raise UsageError("other-runtime", what, hint=hint)
     start = start or start_on(host, runtime, ())

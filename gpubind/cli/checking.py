@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpubind.host import Host
     from gpubind.image import Image
     from gpubind.rules.preflight import Preflight
-    from gpubind.runtimes.record import Runtime
+    from gpubind.runtimes.runtime import Runtime
 
 
 class CheckRequest(NamedTuple):
@@ -146,10 +146,10 @@ def _preflight(
     from gpubind.launch.preparation import host_for, layout_of, preflight_of, start_on
     from gpubind.planner.placement import GPUBIND
     from gpubind.planner.planning import plan_or_empty
-    from gpubind.runtimes.start import Start
+    from gpubind.runtimes.runtime import Start
 
     start, runtime = None, _runtime(asked.backend, options, reference)
-    layout = GPUBIND if runtime is None else runtime.layout(Start(runtime.name))
+    layout = GPUBIND if runtime is None else runtime.layout(Start(runtime))
     if runtime is not None and asked.like is None:
         start = start_on(host, runtime, asked.arguments)._replace(allow_writable=asked.allow_writable)
         host = host_for(host, start, image)

@@ -81,14 +81,14 @@ def _as_variables(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan",
     from gpubind.launch.preparation import host_for, layout_of, without_choice, words_of
     from gpubind.planner.planning import plan_host
     from gpubind.runtimes import RUNTIMES
-    from gpubind.runtimes.record import Printed
+    from gpubind.runtimes.runtime import Printed
 
     row = LASTING[asked.format]
     callers = callers_environ()
     programs = {name: find_program(name, callers) for name in READERS if options.host is None}
     name = next((name for name, program in programs.items() if program), READERS[0])
     # A module is for every caller: what this one's environment says is not in it.
-    environ = {} if row.is_kept else RUNTIMES[name].forms[f"{name}-env"].environ_of(callers)
+    environ = {} if row.is_kept else RUNTIMES[name].environ_of(f"{name}-env", callers)
     host = open_host_of(options)
     start = begin(RUNTIMES[name], programs.get(name), (), environ, host)
     opened = open_image_of(asked.image, host)
@@ -97,7 +97,7 @@ def _as_variables(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan",
     else:
         host = host_for(host, start, opened)
     made = plan_host(host, query_of(options), opened, layout_of(start, opened))
-    contents = {**made.generated, **RUNTIMES[start.program].generated(made, start, opened.tree if opened else None)}
+    contents = {**made.generated, **start.runtime.generated(made, start, opened.tree if opened else None)}
     start = start._replace(staged=_staged(contents, asked, callers))
     words = words_of(start, made, opened)
     assert words is not None

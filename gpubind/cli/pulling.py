@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpubind.errors import HostReadError
 
 if TYPE_CHECKING:
-    from gpubind.runtimes.record import Pull
+    from gpubind.runtimes.runtime import Pull
 
 
 def pulled(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> str:

@@ -21,7 +21,6 @@ from gpubind.errors import (
     UsageError,
 )
 from gpubind.model.answers import exists, is_directory, is_file, lexists
-from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.host import Host
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from gpubind.planner.placement import Layout
     from gpubind.rules.preflight import Preflight
     from gpubind.runtimes.edits import Words
-    from gpubind.runtimes.record import Runtime
-    from gpubind.runtimes.start import Start
+    from gpubind.runtimes.runtime import Runtime, Start
 
 WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
 """Errors with which no GPU works in a container."""
@@ -179,7 +177,7 @@ def ready_for(
     words, has_arguments = line_words_of(start, plan, image) if in_line else (words_of(start, plan, image), False)
     assert words is not None
     words = words._replace(options=(*words.options, *looked.more))
-    return Ready(RUNTIMES[start.program], host, start, plan, words, has_arguments)
+    return Ready(start.runtime, host, start, plan, words, has_arguments)
 
 
 def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: StartRequest) -> None:
@@ -277,9 +275,8 @@ def _look_into_store(
     more: tuple[str, ...] = ()
     if wanted.own.keys() & set(runtime.other_stores) or remote_of(runtime, environ) is not None:
         return looked
-    assert runtime.pull is not None
-    options = runtime.options_of(runtime.name, wanted.arguments, environ)
-    pull = runtime.pull(runtime.name, options, wanted.own, image)
+    options = runtime.options_of(wanted.arguments, environ)
+    pull = runtime.pull(options, wanted.own, image)
     when = pull.when if may_pull and not wanted.dry_run else "never"
     if when in ("always", "newer"):
         image, more = pulled(pull, looked.program, image, environ), pull.no_more

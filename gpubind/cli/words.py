@@ -40,7 +40,7 @@ def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -
     callers = callers_environ()
     if options.host is not None:  # the same host, the same words: whoever asks, and wherever
         callers = {name: value for name, value in callers.items() if name in PLACES}
-    environ = runtime.forms[wanted.chosen].environ_of(callers)
+    environ = runtime.environ_of(wanted.chosen, callers)
     program = find_program(runtime.name, environ) if options.host is None else None
     start = begin(runtime, program, wanted.arguments, environ, host)._replace(allow_writable=wanted.allow_writable)
     host = host_for(host, start, opened)

@@ -17,10 +17,8 @@ from gpubind.image.bundle import is_bundle
 from gpubind.launch.execute import probe_version
 from gpubind.model import HostPath, Plan
 from gpubind.model.answers import answer_in, could_not_look, exists, facts, is_directory, may, tried
-from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.cmdline.flags import Options
-from gpubind.runtimes.record import ImageForm, Runtime
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import ImageForm, Runtime, Start
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 TEXT_LIMIT = 1 << 20
@@ -61,17 +59,16 @@ def begin(
     version, site = None, None
     is_live = host.local is not None
     is_here = program is not None and is_live
-    if program is not None and program.startswith("/") and runtime.identify is not None:
-        identity = runtime.identify(probe_version(program))
-        runtime, version = RUNTIMES[identity.name], identity.version
+    if program is not None and program.startswith("/") and runtime.asks_version:
+        runtime, version = runtime.identify(probe_version(program))
         if runtime.site is not None and exists(runtime.site):
             site = runtime.parse_site(_text(read_file(runtime.site, TEXT_LIMIT)))
-    options = runtime.options_of(runtime.name, arguments, environ)
+    options = runtime.options_of(arguments, environ)
     _need_whole(options)
     here = _working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
     return Start(
-        program=runtime.name,
+        runtime=runtime,
         version=version,
         arguments=arguments,
         environ=environ,
@@ -103,7 +100,7 @@ def _matches(tree: Optional[Tree], patterns: Iterable[str]) -> tuple[HostPath, .
 
 def remote_of(runtime: Runtime, environ: Mapping[str, str], own: Mapping[str, str] = NO_OPTIONS) -> Optional[str]:
     """Return what sends *runtime* to another machine's daemon; None if nothing does. *own*: as for `begin`."""
-    return runtime.remote_of(environ, _text_if_there, own)
+    return runtime.remote(environ, _text_if_there, own)
 
 
 def _text_if_there(path: str) -> Optional[str]:

@@ -24,8 +24,7 @@ from gpubind.model.answers import why_absent
 from gpubind.planner.placement import Layout
 from gpubind.runtimes import RUNTIMES, runtime_of_format
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.record import STAGED_DIRECTORY, STORES, Command, ImageForm, Printed, Runtime
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, STORES, Command, ImageForm, Printed, Runtime, Start
 
 if TYPE_CHECKING:
     from gpubind.rules.preflight import Preflight
@@ -128,10 +127,7 @@ def layout_of(start: Start, image: Union[Image, ImageFacts, None]) -> Layout:
 
     Of *image* it counts only whether one is known.
     """
-    runtime = RUNTIMES[start.program]
-    if image is None and runtime.blind_layout is not None and start.machine is not None:
-        return runtime.blind_layout(start.machine)
-    return runtime.layout(start)
+    return start.runtime.layout(start, is_blind=image is None)
 
 
 def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
@@ -142,8 +138,7 @@ def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
     """
     facts = image.facts if image is not None else None
     images = {*facts.env, *facts.undecided}.intersection(LIBRARY_VARIABLES) if facts is not None else ()
-    overrides = RUNTIMES[start.program].overrides
-    if host.local is None or not (images or any(overrides(start, name) for name in GPU_VARIABLES)):
+    if host.local is None or not (images or any(start.runtime.overrides(start, name) for name in GPU_VARIABLES)):
         return host
     return without_choice(host)
 
@@ -194,7 +189,7 @@ def staged(start: Start, plan: Plan, image: Optional[Image], *, write: bool, lat
 
     Errors: as `write_generated`.
     """
-    runtime = RUNTIMES[start.program]
+    runtime = start.runtime
     contents = {**plan.generated, **runtime.generated(plan, start, _tree(image))}
     places_of_files = runtime.skeleton(plan, start, _tree(image))
     if write:
@@ -223,7 +218,7 @@ def words_of(start: Start, plan: Plan, image: Optional[Image]) -> Optional[Words
 
     Errors: `RuntimeLimitError` for what the runtime cannot say.
     """
-    return RUNTIMES[start.program].words(plan, start, _tree(image))
+    return start.runtime.words(plan, start, _tree(image))
 
 
 def rendered(
@@ -250,24 +245,19 @@ def rendered(
         what = f"--format {form} edits what an image has, and no such image is given"
         raise UsageError("format-without-image", what, hint=f"give --image: {runtime.image_hint}")
     plan = plan._replace(findings=(*plan.findings, *words.findings))
-    made = runtime.forms[form]
-    render = made.quoted if quoted and made.quoted else made.render
-    return plan, render(Printed(words, start, host, plan))
+    return plan, runtime.render(form, Printed(words, start, host, plan), quoted=quoted)
 
 
 def line_words_of(start: Start, plan: Plan, image: Optional[Image]) -> tuple[Optional[Words], bool]:
     """*plan* in words for a command line of the user's, whose options are those of *start*; whether these are among
     the words, else they stay in front of them. Errors: as `words_of`.
     """
-    in_line = RUNTIMES[start.program].in_line
-    if in_line is None:
-        return words_of(start, plan, image), False
-    return in_line(plan, start, _tree(image)), True
+    return start.runtime.in_line(plan, start, _tree(image)), start.runtime.reads_line
 
 
 def brought_by(start: Start, plan: Plan, image: Optional[Image]) -> Optional[Brought]:
     """Return what *start* brings into the container beside *plan*; None if that is not known."""
-    return RUNTIMES[start.program].brought(plan, start, _tree(image))
+    return start.runtime.brought(plan, start, _tree(image))
 
 
 def preflight_of(

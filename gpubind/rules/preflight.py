@@ -19,8 +19,7 @@ from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missin
 from gpubind.planner.plan import wanted_capabilities
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import NO_MOUNT_POINT, Words
-from gpubind.runtimes.record import Limits
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Limits, Start
 
 Needs = Literal["host", "image", "runtime", "program"]
 
@@ -144,7 +143,7 @@ def preflight(
     limit = None
     if start is not None and words is None:
         try:
-            words = RUNTIMES[start.program].words(plan, start, None if image is None else image.tree)
+            words = start.runtime.words(plan, start, None if image is None else image.tree)
         except RuntimeLimitError as error:
             limit = error
     made = Preflight(host.lenient, plan, backend=backend, brought=brought, words=words, limit=limit, start=start)

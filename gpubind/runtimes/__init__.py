@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpubind.errors import UsageError, one_of
 
 if TYPE_CHECKING:
-    from gpubind.runtimes.record import Runtime
+    from gpubind.runtimes.runtime import Runtime
 
 __all__ = ["KEPT", "PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "is_of_kind", "known_runtime", "runtime_of_format"]
 

@@ -19,19 +19,18 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
-from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8, left_out
-from gpubind.runtimes.record import (
+from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8
+from gpubind.runtimes.runtime import (
     STAGED_DIRECTORY,
     Call,
     Command,
-    Form,
     Limits,
     Printed,
     Runtime,
     StagedFile,
+    Start,
     UserNamespaces,
 )
-from gpubind.runtimes.start import Start
 
 CONFIG = "config.json"
 OURS = GPUBIND.libdir.rpartition("/")[0]
@@ -46,67 +45,83 @@ RUN_OPTIONS = {
 """The options of `run`, and whether each takes a value; all others come before that word."""
 
 
-def words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
-    """Return the config.json of the bundle with *plan* in it; None without a bundle.
-
-    Errors: `RuntimeLimitError` for a path or a value that JSON cannot say (`unsayable-path`, `unsayable-value`), and
-    for a root file system in which no mount point can be made (`read-only-rootfs`).
-    """
-    bundle = start.bundle
-    if bundle is None or image is None:
-        return None
-    edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, source, bundle, image))
-    directories = {mount.target for mount in plan.mounts if mount.kind == "directory"}
-    mounts = tuple(_mount(bind, bind.target in directories) for bind in edits.binds)
-    if any(_inside(bind.target, OURS) for bind in edits.binds):
-        _need_place(bundle, image)
-        mounts = (PLACE, *mounts)
-    nodes = tuple(node for node in edits.nodes if node.target not in (*bundle.nodes, *_destinations(bundle)))
-    is_rootless = bundle.has_user_namespace or not start.is_root
-    if is_rootless:
-        mounts += tuple(BundleMount(node.target, node.source, "bind", NODE_OPTIONS) for node in nodes)
-    is_ruled = start.is_root or bundle.has_device_rules or not bundle.has_user_namespace
-    env = tuple(_environment(edits.env, bundle))
-    made = BundleEdits(mounts, () if is_rootless else nodes, edits.nodes if is_ruled else (), env)
-    _need_utf8(made)
-    known = tuple((name, value) for name, value in env if value is not None)
-    findings = tuple(left_out(edits.decisions, plan))
-    return Words((), edits.binds, known, edits.decisions, findings, document=edited(bundle, made))
-
-
-def command(call: Call, start: Start, made: Words) -> Command:
-    """The whole command line. The edited config.json stands in a directory of its own, by the same name: runc knows no
-    other. The container's name has to be another one than that of every container of the same user's.
-
-    Errors: `RuntimeLimitError` (code `unsayable-value`) for a word of the command that is not UTF-8.
-    """
-    bundle, argv = start.bundle, call.argv
-    assert bundle is not None
-    if call.action == "run":
-        argv = (*bundle.args, *argv)
-    elif call.action == "shell":
-        argv = (call.shell, *argv)
-    for word in (*argv, bundle.directory):
-        if not is_utf8(word):
-            raise _unsayable("unsayable-value", "a word cannot be said in JSON", word)
-    ahead, behind = _split(start.arguments)
-    name = f"gpubind-{call.token}"
-    text = for_start(made.document, bundle, Process(argv, call.terminal))
-    run = ("run", "--bundle", STAGED_DIRECTORY, *behind, name)
-    return Command((call.program, *ahead, *run), start.environ, StagedFile(CONFIG, text))
-
-
-def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
-    """Return what the bundle mounts of the host, and where its process starts. Its variables are the image's own."""
-    bundle = start.bundle
-    if bundle is None:
-        return None
-    binds = tuple(
-        UserBind(HostPath(absolute(bundle, mount.source)), ContainerPath(mount.destination))
-        for mount in bundle.mounts
-        if mount.is_bind and mount.source
+class BundleRuntime(Runtime):
+    images = ("bundle",)
+    limits = Limits(
+        user_namespaces=UserNamespaces(
+            helpers=(), moves=False, message="it will say that it may not make a user namespace"
+        ),
+        hides_missing_command=True,
     )
-    return Brought(binds, (), ContainerPath(bundle.working_directory))
+
+    def __init__(self, name: str) -> None:
+        self.name = self.title = name
+        self.image_hint = (
+            f"a bundle is a directory with a config.json: `{name} spec` writes one, "
+            "root.path names the image's directory"
+        )
+
+    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+        """Return the config.json of the bundle with *plan* in it; None without a bundle.
+
+        Errors: `RuntimeLimitError` for a path or a value that JSON cannot express (`unsayable-path`,
+        `unsayable-value`), and for a root file system without room for a mount point (`read-only-rootfs`).
+        """
+        bundle = start.bundle
+        if bundle is None or image is None:
+            return None
+        edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, source, bundle, image))
+        directories = {mount.target for mount in plan.mounts if mount.kind == "directory"}
+        mounts = tuple(_mount(bind, bind.target in directories) for bind in edits.binds)
+        if any(_inside(bind.target, OURS) for bind in edits.binds):
+            _need_place(bundle, image)
+            mounts = (PLACE, *mounts)
+        nodes = tuple(node for node in edits.nodes if node.target not in (*bundle.nodes, *_destinations(bundle)))
+        is_rootless = bundle.has_user_namespace or not start.is_root
+        if is_rootless:
+            mounts += tuple(BundleMount(node.target, node.source, "bind", NODE_OPTIONS) for node in nodes)
+        is_ruled = start.is_root or bundle.has_device_rules or not bundle.has_user_namespace
+        env = tuple(_environment(edits.env, bundle))
+        made = BundleEdits(mounts, () if is_rootless else nodes, edits.nodes if is_ruled else (), env)
+        _need_utf8(made)
+        known = tuple((name, value) for name, value in env if value is not None)
+        return Words((), edits.binds, known, edits.decisions, edits.findings, document=edited(bundle, made))
+
+    def command(self, call: Call, start: Start, words: Words) -> Command:
+        """Return the whole command line. The edited config.json has the same name, in a directory of gpubind's: runc
+        reads no other. The container's name must differ from that of every other container of the user.
+
+        Errors: `RuntimeLimitError` (code `unsayable-value`) for a word of the command that is not UTF-8.
+        """
+        bundle, argv = start.bundle, call.argv
+        assert bundle is not None
+        if call.action == "run":
+            argv = (*bundle.args, *argv)
+        elif call.action == "shell":
+            argv = (call.shell, *argv)
+        for word in (*argv, bundle.directory):
+            if not is_utf8(word):
+                raise _unsayable("unsayable-value", "a word cannot be said in JSON", word)
+        ahead, behind = _split(start.arguments)
+        name = f"gpubind-{call.token}"
+        text = for_start(words.document, bundle, Process(argv, call.terminal))
+        run = ("run", "--bundle", STAGED_DIRECTORY, *behind, name)
+        return Command((call.program, *ahead, *run), start.environ, StagedFile(CONFIG, text))
+
+    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+        """Return what the bundle mounts of the host, and where its process starts. Its variables are the image's."""
+        bundle = start.bundle
+        if bundle is None:
+            return None
+        binds = tuple(
+            UserBind(HostPath(absolute(bundle, mount.source)), ContainerPath(mount.destination))
+            for mount in bundle.mounts
+            if mount.is_bind and mount.source
+        )
+        return Brought(binds, (), ContainerPath(bundle.working_directory))
+
+    def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
+        return printed.words.document
 
 
 def _obstacle(mount: Mount, source: HostPath, bundle: Bundle, image: Tree) -> Optional[Obstacle]:
@@ -207,29 +222,5 @@ def _inside(path: str, directory: str) -> bool:
     return path.startswith(directory + "/")
 
 
-def _render(printed: Printed) -> str:
-    return printed.words.document
-
-
-def _record(name: str) -> Runtime:
-    return Runtime(
-        name=name,
-        title=name,
-        images=("bundle",),
-        image_hint=f"a bundle is a directory with a config.json: `{name} spec` writes one, root.path names the image's "
-        "directory",
-        limits=Limits(
-            user_namespaces=UserNamespaces(
-                helpers=(), moves=False, message="it will say that it may not make a user namespace"
-            ),
-            hides_missing_command=True,
-        ),
-        words=words,
-        brought=brought,
-        command=command,
-        forms={"oci": Form(_render)},
-    )
-
-
-CRUN = _record("crun")
-RUNC = _record("runc")
+CRUN = BundleRuntime("crun")
+RUNC = BundleRuntime("runc")

@@ -17,7 +17,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.loader.brought import Brought, UserBind
-from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Missing, Mount, Plan
+from gpubind.model import ContainerPath, EnvVar, HostPath, Missing, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.cmdline import tables
@@ -28,17 +28,13 @@ from gpubind.runtimes.edits import (
     Obstacle,
     Words,
     edits_of,
-    left_out,
     own_binds,
     shared_dev,
     unsayable_path,
     unsayable_value,
 )
-from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import known
-from gpubind.runtimes.record import Call, Command, Limits, ProgramIdentity, Runtime, UserNamespaces
-from gpubind.runtimes.start import Start
-from gpubind.runtimes.write_access import writable_findings
+from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start, UserNamespaces
 
 OVERLAY_VERSION = (0, 32)
 """The first that has -W."""
@@ -48,15 +44,9 @@ SHARED = ("/dev", "/proc", "/sys", "/tmp")
 """Directories of the host that every container has."""
 ENVIRONMENT = "/ch/environment"
 """What an image of Charliecloud's sets, where the user asks for that: `NAME=VALUE` on each line."""
+GPUBIND_ROOT = ContainerPath("/.gpubind")
 LAYOUT = GPUBIND._replace(isolated=False)
-
 FLAGS = flags_of(tables.CH_RUN)
-
-
-def identify(text: str) -> ProgramIdentity:
-    """`0.38` -> ch-run, (0, 38). Without $USER it says nothing."""
-    match = re.search(r"(\d+)\.(\d+)", text)
-    return ProgramIdentity("ch-run", tuple(int(part) for part in match.groups()) if match else None)
 
 
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
@@ -67,49 +57,85 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
     return Options(by_name(line.given), env, line.unknown, line.rest, line.incomplete)
 
 
-def skeleton(plan: Plan, start: Start, image: Optional[Tree]) -> tuple[ContainerPath, ...]:
-    """The files for which the image has no place, and one can be made."""
-    if not _makes_places(start) and not _has(image, GPUBIND_ROOT):
-        return ()
-    return tuple(mount.target for mount in plan.mounts if _missing_place(image, mount.target) and _is_file(mount))
-
-
-def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-    """Return the options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say."""
-    edits = edits_of(
-        plan,
-        start.staged,
-        lambda mount, source: _obstacle(mount, source, start, image),
-        own_binds(start.options.all("bind")),
+class Charliecloud(Runtime):
+    name = "ch-run"
+    title = "Charliecloud"
+    images = ("directory",)
+    image_hint = "a directory: `ch-convert IMAGE DIR` makes one of what Charliecloud has"
+    limits = Limits(
+        user_namespaces=UserNamespaces(
+            helpers=(), moves=False, message="it will say `can't init user+mount namespaces: Operation not permitted`"
+        ),
+        no_read_only_bind=True,
+        hides_missing_command=True,
     )
-    _need_places(plan, edits, start, image)
-    targets = {bind.target: _place(image, bind.target) for bind in edits.binds}
-    made = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
-    binds = (
-        *(Bind(f"{start.skeleton}{top}", _place(image, top), True) for top in made if start.skeleton),
-        *(bind._replace(target=targets[bind.target]) for bind in edits.binds),
-    )
-    overlay = any(not _has(image, top) for top in made)
-    options = ["-W"] if overlay and not start.options.has("write-fake") else []
-    for bind in binds:
-        _need_sayable(bind, overlay or start.options.has("write-fake"))
-        options += ["-b", f"{bind.source}:{bind.target}"]
-    env = _environment(plan, start, image)
-    return Words(
-        (*options, *_env_words(env, start)),
-        binds,
-        known(env),
-        edits.decisions,
-        (*_findings(plan, edits, start), *left_out(edits.decisions, plan)),
-    )
+    asks_version = True
 
+    def identify(self, text: str) -> ProgramVersion:
+        """`0.38` -> (0, 38). Without $USER it says nothing."""
+        match = re.search(r"(\d+)\.(\d+)", text)
+        return ProgramVersion(self, tuple(int(part) for part in match.groups()) if match else None)
 
-GPUBIND_ROOT = ContainerPath("/.gpubind")
+    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+        return read_options(self.name, arguments, environ)
 
+    def overrides(self, start: Start, name: str) -> bool:
+        return name in start.options.env or name in start.options.all("unset-env")
 
-def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
-    yield from shared_dev(plan, "always")
-    yield from writable_findings(edits, plan, start, "Charliecloud")
+    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
+        return LAYOUT
+
+    def skeleton(self, plan: Plan, start: Start, image: Optional[Tree]) -> tuple[ContainerPath, ...]:
+        """Return the files for which the image has no place, and one can be made."""
+        if not _makes_places(start) and not _has(image, GPUBIND_ROOT):
+            return ()
+        return tuple(mount.target for mount in plan.mounts if _missing_place(image, mount.target) and _is_file(mount))
+
+    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+        own = own_binds(start.options.all("bind"))
+        edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, source, start, image), own)
+        _need_places(plan, edits, start, image)
+        targets = {bind.target: _place(image, bind.target) for bind in edits.binds}
+        made = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
+        binds = (
+            *(Bind(f"{start.skeleton}{top}", _place(image, top), True) for top in made if start.skeleton),
+            *(bind._replace(target=targets[bind.target]) for bind in edits.binds),
+        )
+        overlay = any(not _has(image, top) for top in made)
+        options = ["-W"] if overlay and not start.options.has("write-fake") else []
+        for bind in binds:
+            _need_sayable(bind, overlay or start.options.has("write-fake"))
+            options += ["-b", f"{bind.source}:{bind.target}"]
+        env = _environment(plan, start, image)
+        findings = (*shared_dev(plan, "always"), *self.write_access(edits, plan, start), *edits.findings)
+        return Words((*options, *_env_words(env, start)), binds, known(env), edits.decisions, findings)
+
+    def command(self, call: Call, start: Start, words: Words) -> Command:
+        """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`): -W hides the image."""
+        if "-W" in words.options or start.options.has("write-fake"):
+            path = call.image if call.image.startswith("/") else f"{start.working_directory or ''}/{call.image}"
+            _need_visible(path)
+        environ = start.environ
+        if "USER" not in environ:
+            # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
+            name = environ.get("LOGNAME") or (start.home or "/user").rpartition("/")[2] or "user"
+            environ = changed(environ, values={"USER": name})
+        return Command((call.program, *start.arguments, *words.options, call.image, "--", *call.in_directory), environ)
+
+    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+        options = start.options
+        shared = [path for path in SHARED if path != "/tmp" or not options.has("private-tmp")]
+        binds = [UserBind(HostPath(path), ContainerPath(path)) for path in shared]
+        binds += own_binds(options.all("bind"))
+        path = options.env.get("PATH", start.environ.get("PATH", ""))
+        env = [EnvVar("PATH", "set", path if "/bin" in path.split(":") else f"{path}:/bin".lstrip(":"), None, "user")]
+        libraries = options.env.get("LD_LIBRARY_PATH", start.environ.get("LD_LIBRARY_PATH"))
+        if libraries:
+            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", libraries, ":", "user"))
+        if start.environ.get("LD_PRELOAD"):
+            env.append(EnvVar("LD_PRELOAD", "set", start.environ["LD_PRELOAD"], None, "caller"))
+        working = options.last("cd") or "/"
+        return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
 
 
 def _makes_places(start: Start) -> bool:
@@ -261,63 +287,4 @@ def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
         yield f"--set-env={name}={whole}"
 
 
-def command(call: Call, start: Start, made: Words) -> Command:
-    """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`) for an image that -W hides."""
-    if "-W" in made.options or start.options.has("write-fake"):
-        path = call.image if call.image.startswith("/") else f"{start.working_directory or ''}/{call.image}"
-        _need_visible(path)
-    environ = start.environ
-    if "USER" not in environ:
-        # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
-        name = environ.get("LOGNAME") or (start.home or "/user").rpartition("/")[2] or "user"
-        environ = changed(environ, values={"USER": name})
-    return Command((call.program, *start.arguments, *made.options, call.image, "--", *call.in_directory), environ)
-
-
-def _overrides(start: Start, name: str) -> bool:
-    return name in start.options.env or name in start.options.all("unset-env")
-
-
-def _layout(start: Start) -> Layout:
-    return LAYOUT
-
-
-def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-    """Return what a container has beside *plan*: of the host by itself, and by the user's own options."""
-    options = start.options
-    shared = [path for path in SHARED if path != "/tmp" or not options.has("private-tmp")]
-    binds = [UserBind(HostPath(path), ContainerPath(path)) for path in shared]
-    binds += own_binds(start.options.all("bind"))
-    path = options.env.get("PATH", start.environ.get("PATH", ""))
-    env = [EnvVar("PATH", "set", path if "/bin" in path.split(":") else f"{path}:/bin".lstrip(":"), None, "user")]
-    libraries = options.env.get("LD_LIBRARY_PATH", start.environ.get("LD_LIBRARY_PATH"))
-    if libraries:
-        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", libraries, ":", "user"))
-    if start.environ.get("LD_PRELOAD"):
-        env.append(EnvVar("LD_PRELOAD", "set", start.environ["LD_PRELOAD"], None, "caller"))
-    working = options.last("cd") or "/"
-    return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
-
-
-CH_RUN = Runtime(
-    name="ch-run",
-    title="Charliecloud",
-    images=("directory",),
-    image_hint="a directory: `ch-convert IMAGE DIR` makes one of what Charliecloud has",
-    limits=Limits(
-        user_namespaces=UserNamespaces(
-            helpers=(), moves=False, message="it will say `can't init user+mount namespaces: Operation not permitted`"
-        ),
-        no_read_only_bind=True,
-        hides_missing_command=True,
-    ),
-    identify=identify,
-    options_of=read_options,
-    overrides=_overrides,
-    layout=_layout,
-    skeleton=skeleton,
-    words=words,
-    brought=brought,
-    command=command,
-    forms={"ch-run": form_of("ch-run")},
-)
+CH_RUN = Charliecloud()

@@ -46,6 +46,8 @@ class Edits(NamedTuple):
     env: tuple[EnvVar, ...]
     decisions: tuple[Decision, ...]
     """About the mounts that have no place in the container."""
+    findings: tuple[Finding, ...]
+    """About the same."""
 
 
 class Words(NamedTuple):
@@ -95,7 +97,8 @@ def edits_of(
             planned.append(Bind(source, mount.target, "ro" in mount.options, mount.required))
         elif found.why is not None:
             decisions.append(_no_mount_point(mount, found.why))
-    return Edits(tuple(planned), plan.devices, plan.env, tuple(decisions))
+    findings = tuple(_left_out(decisions, plan))
+    return Edits(tuple(planned), plan.devices, plan.env, tuple(decisions), findings)
 
 
 def covered(mount: Mount, source: HostPath, binds: Iterable[UserBind]) -> Optional[Obstacle]:
@@ -162,7 +165,7 @@ def shared_dev(plan: Plan, case: Optional[str] = None) -> Iterator[Finding]:
         yield finding("devices-not-isolated", subject="/dev", case=case, vendor=vendor_of(plan))
 
 
-def left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
+def _left_out(decisions: Iterable[Decision], plan: Plan) -> Iterator[Finding]:
     """The finding about mounts of *plan* that have no place in the container, if there are any.
 
     A note if all of them are for capabilities that came by default: nobody asked for them by name. An error if the

@@ -16,27 +16,19 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.loader.brought import Brought
+from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Plan
 from gpubind.runtimes.cmdline import tables
 from gpubind.runtimes.cmdline.flags import Options, assigned, by_name, flags_of, parse_command_line
-from gpubind.runtimes.edits import Words, edits_of, left_out, nothing_else, own_binds, unsayable_value
-from gpubind.runtimes.lines import form_of
+from gpubind.runtimes.edits import Words, edits_of, nothing_else, own_binds, unsayable_value
 from gpubind.runtimes.plain_environment import Values, compose, known
-from gpubind.runtimes.record import Call, Command, Limits, ProgramIdentity, Runtime
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start
 
 AUTOPIPE_VERSION = (256,)
 """From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
 CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 """What nspawn refuses in a variable: control characters, and what is not UTF-8."""
 FLAGS = flags_of(tables.SYSTEMD_NSPAWN)
-
-
-def identify(text: str) -> ProgramIdentity:
-    """`systemd 257 (257.13-1)` -> systemd-nspawn, (257,)."""
-    match = re.search(r"systemd (\d+)", text)
-    return ProgramIdentity("systemd-nspawn", (int(match[1]),) if match else None)
 
 
 def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
@@ -47,30 +39,68 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
     return Options(values, env, line.unknown, line.rest, line.incomplete)
 
 
-def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say, and for
-    callers other than root (code `not-root`).
-    """
-    if start.uid:
-        raise RuntimeLimitError(
-            "not-root",
-            "systemd-nspawn starts containers only for root",
-            why="it says `Need to be root.`, or that unprivileged operation is not supported",
-            hint="use --backend bwrap, or start it as root",
-        )
-    edits = edits_of(
-        plan, start.staged, nothing_else, own_binds((*start.options.all("bind"), *start.options.all("bind-ro")))
-    )
-    options = [*_container(start)]
-    for bind in edits.binds:
-        options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")
-    for node in edits.nodes:
-        options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
-    env = compose(plan, Values(start.options.env, {}, {"PATH": DEFAULT_PATH}))
-    for name, value in known(env):
-        if start.options.env.get(name) != value:
-            options.append(f"--setenv={name}={_sayable(name, value)}")
-    return Words(tuple(options), edits.binds, known(env), edits.decisions, tuple(left_out(edits.decisions, plan)))
+class Nspawn(Runtime):
+    name = "systemd-nspawn"
+    title = "systemd-nspawn"
+    images = ("directory",)
+    image_hint = "unpack it, or use --backend apptainer"
+    limits = Limits(hides_missing_command=True)
+    asks_version = True
+
+    def identify(self, text: str) -> ProgramVersion:
+        """`systemd 257 (257.13-1)` -> (257,)."""
+        match = re.search(r"systemd (\d+)", text)
+        return ProgramVersion(self, (int(match[1]),) if match else None)
+
+    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+        return read_options(self.name, arguments, environ)
+
+    def overrides(self, start: Start, name: str) -> bool:
+        """nspawn passes nothing on, but for what the user names without a value."""
+        return start.options.env.get(name) != start.environ.get(name, "")
+
+    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+        """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, and for callers other
+        than root (code `not-root`).
+        """
+        if start.uid:
+            raise RuntimeLimitError(
+                "not-root",
+                "systemd-nspawn starts containers only for root",
+                why="it says `Need to be root.`, or that unprivileged operation is not supported",
+                hint="use --backend bwrap, or start it as root",
+            )
+        edits = edits_of(plan, start.staged, nothing_else, _own_binds(start))
+        options = [*_container(start)]
+        for bind in edits.binds:
+            options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")
+        for node in edits.nodes:
+            options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
+        env = compose(plan, Values(start.options.env, {}, {"PATH": DEFAULT_PATH}))
+        for name, value in known(env):
+            if start.options.env.get(name) != value:
+                options.append(f"--setenv={name}={_sayable(name, value)}")
+        return Words(tuple(options), edits.binds, known(env), edits.decisions, edits.findings)
+
+    def command(self, call: Call, start: Start, words: Words) -> Command:
+        """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
+        # By default it is called as the image is, and two of one name cannot be there at once.
+        name = () if start.pid is None or start.options.all("machine") else (f"--machine=gpubind-{start.pid}",)
+        options = ("-q", *name, *start.arguments, *words.options, f"--directory={call.image}")
+        return Command((call.program, *options, "--", *call.in_directory), start.environ)
+
+    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+        options = start.options
+        env = [EnvVar("PATH", "set", options.env.get("PATH", DEFAULT_PATH), None, "user")]
+        if "LD_LIBRARY_PATH" in options.env:
+            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", options.env["LD_LIBRARY_PATH"], ":", "user"))
+        names = ("overlay", "overlay-ro", "tmpfs")
+        unseen = tuple(f"--{name}={value}" for name in names for value in options.all(name))
+        return Brought(_own_binds(start), tuple(env), ContainerPath(options.last("chdir") or "/"), unseen)
+
+
+def _own_binds(start: Start) -> tuple[UserBind, ...]:
+    return own_binds((*start.options.all("bind"), *start.options.all("bind-ro")))
 
 
 def _container(start: Start) -> Iterator[str]:
@@ -99,45 +129,4 @@ def _sayable(name: str, value: str) -> str:
     return value
 
 
-def command(call: Call, start: Start, made: Words) -> Command:
-    """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
-    # By default it is called as the image is, and two of one name cannot be there at once.
-    name = () if start.pid is None or start.options.all("machine") else (f"--machine=gpubind-{start.pid}",)
-    options = ("-q", *name, *start.arguments, *made.options, f"--directory={call.image}")
-    return Command((call.program, *options, "--", *call.in_directory), start.environ)
-
-
-def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-    """Return what a container has beside *plan*: what the user's own options bring."""
-    options = start.options
-    env = [EnvVar("PATH", "set", options.env.get("PATH", DEFAULT_PATH), None, "user")]
-    if "LD_LIBRARY_PATH" in options.env:
-        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", options.env["LD_LIBRARY_PATH"], ":", "user"))
-    unseen = tuple(f"--{name}={value}" for name in ("overlay", "overlay-ro", "tmpfs") for value in options.all(name))
-    return Brought(
-        own_binds((*start.options.all("bind"), *start.options.all("bind-ro"))),
-        tuple(env),
-        ContainerPath(options.last("chdir") or "/"),
-        unseen,
-    )
-
-
-def _overrides(start: Start, name: str) -> bool:
-    """nspawn passes nothing on, but for what the user names without a value."""
-    return start.options.env.get(name) != start.environ.get(name, "")
-
-
-SYSTEMD_NSPAWN = Runtime(
-    name="systemd-nspawn",
-    title="systemd-nspawn",
-    images=("directory",),
-    image_hint="unpack it, or use --backend apptainer",
-    limits=Limits(hides_missing_command=True),
-    identify=identify,
-    options_of=read_options,
-    overrides=_overrides,
-    words=words,
-    brought=brought,
-    command=command,
-    forms={"systemd-nspawn": form_of("systemd-nspawn")},
-)
+SYSTEMD_NSPAWN = Nspawn()

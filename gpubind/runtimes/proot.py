@@ -8,33 +8,20 @@ Source: `proot --help` of 5.1.0, which was run; `src/path/binding.c` (a colon al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from posixpath import normpath
 from typing import Optional
 
 from gpubind.files import Tree
 from gpubind.loader.brought import Brought, UserBind
-from gpubind.model import ContainerPath, EnvVar, Finding, HostPath, Mount, Plan
+from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.cmdline import tables
 from gpubind.runtimes.cmdline.flags import Options, valued
-from gpubind.runtimes.edits import (
-    Bind,
-    Edits,
-    Obstacle,
-    Words,
-    edits_of,
-    left_out,
-    own_binds,
-    shared_dev,
-    unsayable_path,
-)
-from gpubind.runtimes.lines import quoted, raw
+from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, own_binds, shared_dev, unsayable_path
 from gpubind.runtimes.plain_environment import Values, compose, known
-from gpubind.runtimes.record import Call, Command, Form, Limits, Printed, Runtime
-from gpubind.runtimes.start import Start
-from gpubind.runtimes.write_access import writable_findings
+from gpubind.runtimes.runtime import Call, Command, Limits, Printed, Runtime, Start, one_line
 
 SHARED = ("/dev", "/proc", "/sys", "/tmp")
 """Directories of the host that every container has."""
@@ -64,25 +51,52 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
     return Options(values, image=tuple(rest), incomplete=incomplete)
 
 
-def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-    """Return the options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say."""
-    edits = edits_of(plan, start.staged, _obstacle, own_binds(start.options.all("bind")))
-    options = [word for bind in edits.binds for word in ("-b", _bind_word(bind))]
-    env = compose(plan, Values({}, start.environ, {}))
-    return Words(
-        tuple(options),
-        edits.binds,
-        known(env),
-        edits.decisions,
-        tuple(_findings(plan, edits, start)),
-        tuple(name for name, value in env.items() if value is None and name in start.environ),
-    )
+class Proot(Runtime):
+    name = "proot"
+    title = "PRoot"
+    images = ("directory",)
+    image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
+    limits = Limits(no_read_only_bind=True, hides_missing_command=True)
 
+    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+        return read_options(self.name, arguments, environ)
 
-def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
-    yield from left_out(edits.decisions, plan)
-    yield from shared_dev(plan, "always")
-    yield from writable_findings(edits, plan, start, "PRoot")
+    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
+        return LAYOUT
+
+    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+        edits = edits_of(plan, start.staged, _obstacle, own_binds(start.options.all("bind")))
+        options = [word for bind in edits.binds for word in ("-b", _bind_word(bind))]
+        env = compose(plan, Values({}, start.environ, {}))
+        findings = (*edits.findings, *shared_dev(plan, "always"), *self.write_access(edits, plan, start))
+        unset = tuple(name for name, value in env.items() if value is None and name in start.environ)
+        return Words(tuple(options), edits.binds, known(env), edits.decisions, findings, unset)
+
+    def command(self, call: Call, start: Start, words: Words) -> Command:
+        """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
+        place = () if start.options.last("cwd") is not None else ("-w", _directory(start, call.tree))
+        argv = (call.program, "-R", call.image, *place, *start.arguments, *words.options, *call.in_directory)
+        return Command(argv, changed(start.environ, unset=words.unset, values=dict(words.env)))
+
+    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+        home = start.environ.get("HOME", "")
+        paths = (*SHARED, *FROM_HOST, *([home] if home in start.directories else ()))
+        binds = [UserBind(HostPath(path), ContainerPath(path)) for path in paths]
+        binds += own_binds(start.options.all("bind"))
+        env = [EnvVar("PATH", "set", start.environ.get("PATH", ""), None, "user")]
+        if start.environ.get("LD_LIBRARY_PATH"):
+            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", start.environ["LD_LIBRARY_PATH"], ":", "user"))
+        if start.environ.get("LD_PRELOAD"):
+            env.append(EnvVar("LD_PRELOAD", "set", start.environ["LD_PRELOAD"], None, "caller"))
+        working = start.options.last("cwd") or _directory(start, image)
+        return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
+
+    def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
+        """Return the words that take the place of `proot`: a command line has no other way to set a variable."""
+        words = printed.words
+        variables = (*(f"--unset={name}" for name in words.unset), *(f"{name}={value}" for name, value in words.env))
+        options = ("env", *variables, self.name, *words.options)
+        return one_line(words._replace(options=options, unset=()), self.name, quoted=quoted)
 
 
 def _obstacle(mount: Mount, source: HostPath) -> Optional[Obstacle]:
@@ -101,13 +115,6 @@ def _bind_word(bind: Bind) -> str:
     return f"{bind.source}:{bind.target}"
 
 
-def command(call: Call, start: Start, made: Words) -> Command:
-    """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
-    place = () if start.options.last("cwd") is not None else ("-w", _directory(start, call.tree))
-    words = (call.program, "-R", call.image, *place, *start.arguments, *made.options, *call.in_directory)
-    return Command(words, changed(start.environ, unset=made.unset, values=dict(made.env)))
-
-
 def _directory(start: Start, image: Optional[Tree]) -> str:
     """Return where the program starts: the caller's directory, if the container has it."""
     working, home = start.working_directory or "/", start.environ.get("HOME", "")
@@ -115,50 +122,4 @@ def _directory(start: Start, image: Optional[Tree]) -> str:
     return normpath(working) if inside or (image is not None and image.has(working)) else "/"
 
 
-def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-    """Return what a container has beside *plan*: of the host by itself, and by the user's own options."""
-    home = start.environ.get("HOME", "")
-    paths = (*SHARED, *FROM_HOST, *([home] if home in start.directories else ()))
-    binds = [UserBind(HostPath(path), ContainerPath(path)) for path in paths]
-    binds += own_binds(start.options.all("bind"))
-    env = [EnvVar("PATH", "set", start.environ.get("PATH", ""), None, "user")]
-    if start.environ.get("LD_LIBRARY_PATH"):
-        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", start.environ["LD_LIBRARY_PATH"], ":", "user"))
-    if start.environ.get("LD_PRELOAD"):
-        env.append(EnvVar("LD_PRELOAD", "set", start.environ["LD_PRELOAD"], None, "caller"))
-    working = start.options.last("cwd") or _directory(start, image)
-    return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
-
-
-def _layout(start: Start) -> Layout:
-    return LAYOUT
-
-
-def _raw(printed: Printed) -> str:
-    return raw(printed.words._replace(options=_with_environment(printed), unset=()), "proot")
-
-
-def _quoted(printed: Printed) -> str:
-    return quoted(printed.words._replace(options=_with_environment(printed), unset=()), "proot")
-
-
-def _with_environment(printed: Printed) -> tuple[str, ...]:
-    """The words that stand in place of `proot`: a command line has no other way to set a variable."""
-    words = printed.words
-    unset = tuple(f"--unset={name}" for name in words.unset)
-    return ("env", *unset, *(f"{name}={value}" for name, value in words.env), "proot", *words.options)
-
-
-PROOT = Runtime(
-    name="proot",
-    title="PRoot",
-    images=("directory",),
-    image_hint="unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer",
-    limits=Limits(no_read_only_bind=True, hides_missing_command=True),
-    options_of=read_options,
-    layout=_layout,
-    words=words,
-    brought=brought,
-    command=command,
-    forms={"proot": Form(_raw, _quoted)},
-)
+PROOT = Proot()

@@ -25,7 +25,6 @@ from gpubind.runtimes.edits import (
     Edits,
     Words,
     edits_of,
-    left_out,
     nothing_else,
     own_binds,
     shared_dev,
@@ -33,11 +32,8 @@ from gpubind.runtimes.edits import (
     unsayable_value,
     vendor_of,
 )
-from gpubind.runtimes.lines import form_of
 from gpubind.runtimes.plain_environment import Values, compose, known
-from gpubind.runtimes.record import Call, Command, Limits, Runtime
-from gpubind.runtimes.start import Start
-from gpubind.runtimes.write_access import writable_findings
+from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
 
 MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 """The mode of containers for which `udocker setup` says none."""
@@ -65,26 +61,70 @@ def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, s
     return Options(values, env, image=tuple(rest), incomplete=incomplete)
 
 
-def tools(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Any of these will do: the PRoot that the environment names, the tools that `udocker install` brought, or a
-    configuration, which may say where others are.
-    """
-    home = environ.get("UDOCKER_DIR") or f"{environ.get('HOME', '')}/.udocker"
-    configured = ("/etc/udocker.conf", f"{home}/udocker.conf")
-    named = environ.get(PROOT, "UDOCKER")
-    if named == "UDOCKER":
-        return (f"{environ.get('UDOCKER_LIB') or f'{home}/lib'}/VERSION", *configured)
-    return (named,) if named else tuple(f"{path}/proot" for path in environ.get("PATH", "").split(":"))
+class Udocker(Runtime):
+    name = "udocker"
+    title = "udocker"
+    images = ("reference",)
+    image_hint = "`udocker create --name=NAME IMAGE` makes a container of it; then give NAME"
+    limits = Limits(no_read_only_bind=True)
+
+    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+        return read_options(self.name, arguments, environ)
+
+    def tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the PRoot that the environment names, the tools that `udocker install` has brought, or a
+        configuration, which may say where others are: any of them will do.
+        """
+        home = environ.get("UDOCKER_DIR") or f"{environ.get('HOME', '')}/.udocker"
+        configured = ("/etc/udocker.conf", f"{home}/udocker.conf")
+        named = environ.get(PROOT, "UDOCKER")
+        if named == "UDOCKER":
+            return (f"{environ.get('UDOCKER_LIB') or f'{home}/lib'}/VERSION", *configured)
+        return (named,) if named else tuple(f"{path}/proot" for path in environ.get("PATH", "").split(":"))
+
+    def overrides(self, start: Start, name: str) -> bool:
+        """udocker passes nothing of the caller's on, but for what the user names, or all with --hostenv."""
+        if "--hostenv" in start.options.values and name not in start.options.env:
+            return False
+        return start.options.env.get(name) != start.environ.get(name, "")
+
+    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
+        """As a CDI spec, which cannot add to the image's search paths either: where every loader looks, and in
+        /usr/bin.
+        """
+        return cdi_layout(start.machine or ARCHITECTURES[0].name)._replace(isolated=False)
+
+    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+        """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, for an R mode (code
+        `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
+        """
+        own = own_binds((*start.options.all("--volume"), *start.options.all("-v")))
+        edits = edits_of(plan, start.staged, nothing_else, own)
+        _need_mode(start.environ.get(MODE, ""), plan, edits)
+        options = [f"--volume={_volume(bind)}" for bind in edits.binds]
+        env = compose(plan, Values(start.options.env, {}, {}))
+        for name, value in known(env):
+            if start.options.env.get(name) != value:
+                options.append(f"--env={name}={_sayable(name, value)}")
+        findings = (*self._findings(plan, edits, start), *self.write_access(edits, plan, start))
+        return Words(tuple(options), edits.binds, known(env), edits.decisions, findings)
+
+    def _findings(self, plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
+        if start.tools == ():
+            yield finding("udocker-tools", subject="udocker", where=", ".join(self.tools(start.environ)))
+        yield from (*edits.findings, *shared_dev(plan, "always"))
+        if edits.binds:
+            yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
+
+    def command(self, call: Call, start: Start, words: Words) -> Command:
+        """Return the whole command line; `run` starts what the image runs by default, `shell` a shell."""
+        argv = ("/bin/sh", *call.argv) if call.action == "shell" else call.argv
+        line = (call.program, "run", "--nobanner", *start.arguments, *words.options, call.image, *argv)
+        return Command(line, start.environ)
 
 
-def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-    """The options that bring *plan* into a container. Errors: `RuntimeLimitError` for what they cannot say, for an R
-    mode (code `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
-    """
-    edits = edits_of(
-        plan, start.staged, nothing_else, own_binds((*start.options.all("--volume"), *start.options.all("-v")))
-    )
-    mode = start.environ.get(MODE, "")
+def _need_mode(mode: str, plan: Plan, edits: Edits) -> None:
+    """Errors: `RuntimeLimitError` (codes `file-binds`, `fixed-loader`) for a *mode* that cannot have the plan."""
     if mode.startswith("F") and any(mount.rule == "libc" for mount in plan.mounts):
         raise RuntimeLimitError(
             "fixed-loader",
@@ -101,28 +141,6 @@ def words(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
             why="in the R modes it says `engine does not support file mounting`",
             hint="use mode P1: `udocker setup --execmode=P1 NAME`",
         )
-    options = [f"--volume={_volume(bind)}" for bind in edits.binds]
-    env = compose(plan, Values(start.options.env, {}, {}))
-    for name, value in known(env):
-        if start.options.env.get(name) != value:
-            options.append(f"--env={name}={_sayable(name, value)}")
-    return Words(
-        tuple(options),
-        edits.binds,
-        known(env),
-        edits.decisions,
-        tuple(_findings(plan, edits, start)),
-    )
-
-
-def _findings(plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
-    if start.tools == ():
-        yield finding("udocker-tools", subject="udocker", where=", ".join(tools(start.environ)))
-    yield from left_out(edits.decisions, plan)
-    yield from shared_dev(plan, "always")
-    if edits.binds:
-        yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
-    yield from writable_findings(edits, plan, start, "udocker")
 
 
 def _volume(bind: Bind) -> str:
@@ -141,36 +159,4 @@ def _sayable(name: str, value: str) -> str:
     return value
 
 
-def command(call: Call, start: Start, made: Words) -> Command:
-    """Return the whole command line; `run` starts what the image runs by default, `shell` a shell."""
-    argv = ("/bin/sh", *call.argv) if call.action == "shell" else call.argv
-    words = (call.program, "run", "--nobanner", *start.arguments, *made.options, call.image, *argv)
-    return Command(words, start.environ)
-
-
-def _overrides(start: Start, name: str) -> bool:
-    """udocker passes nothing of the caller's on, but for what the user names, or all with --hostenv."""
-    if "--hostenv" in start.options.values and name not in start.options.env:
-        return False
-    return start.options.env.get(name) != start.environ.get(name, "")
-
-
-def _layout(start: Start) -> Layout:
-    """As a CDI spec, which cannot add to the image's search paths either: where every loader looks, and in /usr/bin."""
-    return cdi_layout(start.machine or ARCHITECTURES[0].name)._replace(isolated=False)
-
-
-UDOCKER = Runtime(
-    name="udocker",
-    title="udocker",
-    images=("reference",),
-    image_hint="`udocker create --name=NAME IMAGE` makes a container of it; then give NAME",
-    limits=Limits(no_read_only_bind=True),
-    options_of=read_options,
-    overrides=_overrides,
-    tools=tools,
-    layout=_layout,
-    words=words,
-    command=command,
-    forms={"udocker": form_of("udocker")},
-)
+UDOCKER = Udocker()

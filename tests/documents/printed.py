@@ -13,8 +13,8 @@ from gpubind.model import HostPath, Plan, Request
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.exports import render_exports
 from gpubind.runtimes.apptainer.words import words
-from gpubind.runtimes.record import Printed
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Printed
+from tests.support.starts import start_by
 
 HOST = gpubind.open_host("debian13-nvidia550")
 
@@ -24,7 +24,7 @@ PLAN = plan(HOST, Request(), layout=SINGULARITY._replace(isolated=False))
 
 def printed(made: Plan = PLAN, program: str = "apptainer", on: Host = HOST) -> Printed:
     staged = {target: HostPath(f"/staged{target}") for target in made.generated}
-    start = Start(program=program, staged=staged)
+    start = start_by(program, staged=staged)
     return Printed(words(made, start), start, on, made)
 
 

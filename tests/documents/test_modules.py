@@ -19,7 +19,7 @@ from gpubind.documents.modules.modules import render_lmod, render_tcl
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import SINGULARITY
-from gpubind.runtimes.record import Printed
+from gpubind.runtimes.runtime import Printed
 from tests.documents.printed import PLAN, after_exports, printed
 from tests.support.driver import host, kernel, rhel
 from tests.support.hostile_names import HOSTILE, IN_A_LIST, UNSAYABLE

@@ -63,7 +63,7 @@ from gpubind.model import CudaNote, Plan, Request
 from gpubind.model.budget import one_command
 from gpubind.model.data import read_data
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Start
 from tests.fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS
 from tests.support.driver import V, cache, kernel, libraries
 from tests.support.elf import elf
@@ -291,7 +291,7 @@ def _write(made: Plan, image: Optional[Image] = None) -> None:
                 _encoded(lasting.document.render(made, staged))
     for name in RUNTIMES:
         with contextlib.suppress(GpubindError):
-            said = words_of(Start(name, staged=staged), made, image)  # type: ignore[arg-type]
+            said = words_of(Start(RUNTIMES[name], staged=staged), made, image)  # type: ignore[arg-type]
             _encoded(" ".join((*said.options, said.document)) if said is not None else "")
 
 

@@ -8,13 +8,12 @@ from typing import Optional
 from gpubind.image import Image
 from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, CudaNote, HostPath
-from gpubind.runtimes.start import Start
 from tests.rules.situations import Case, Situation, without
 from tests.support.c_library import LIBRARIES, c_library
 from tests.support.driver import V, kernel, rhel
 from tests.support.elf import elf, stub
 from tests.support.images import GLIBC, GLVND, MUSL, glibc, image, sandbox
-from tests.support.starts import start
+from tests.support.starts import start, start_by
 from tests.support.trees import Dir, File, Link, Spec, recorded_tree
 
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -313,20 +312,20 @@ RUNTIMES: dict[str, Case] = {
         Situation(HOST, image(glibc(), LIBS), backend="apptainer", start=start()),
     ),
     "no-read-only-bind": Case(
-        Situation(HOST, image(glibc()), backend="proot", start=Start(program="proot")),
-        Situation(HOST, image(glibc()), backend="systemd-nspawn", start=Start(program="systemd-nspawn")),
+        Situation(HOST, image(glibc()), backend="proot", start=start_by("proot")),
+        Situation(HOST, image(glibc()), backend="systemd-nspawn", start=start_by("systemd-nspawn")),
     ),
     "runtime-limit": Case(
         Situation((rhel(), kernel()), facts={"root": "/mnt/a:b"}, backend="apptainer", start=start()),
         Situation((rhel(), kernel()), facts={"root": "/mnt/a-b"}, backend="apptainer", start=start()),
     ),
     "udocker-container": Case(
-        Situation(HOST, backend="udocker", start=Start(program="udocker")),
-        Situation(HOST, backend="podman", start=Start(program="podman")),
+        Situation(HOST, backend="udocker", start=start_by("udocker")),
+        Situation(HOST, backend="podman", start=start_by("podman")),
     ),
     "udocker-tools": Case(
-        Situation(HOST, backend="udocker", start=Start(program="udocker", tools=())),
-        Situation(HOST, backend="udocker", start=Start(program="udocker", tools=(HostPath("/usr/bin/proot"),))),
+        Situation(HOST, backend="udocker", start=start_by("udocker", tools=())),
+        Situation(HOST, backend="udocker", start=start_by("udocker", tools=(HostPath("/usr/bin/proot"),))),
     ),
 }
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline.flags import Options
-from gpubind.runtimes.start import Start
 from tests.rules import cases_amd, cases_host, cases_image
 from tests.rules.cases_host import NIX, WHOLE_LIST, healthy, site_list
 from tests.rules.cases_image import LIB, cuda, program, runs
@@ -18,7 +17,7 @@ from tests.rules.situations import Case, Situation
 from tests.support.driver import kernel, rhel
 from tests.support.elf import elf
 from tests.support.images import GLVND, glibc, image
-from tests.support.starts import start
+from tests.support.starts import start, start_by
 from tests.support.trees import File, Spec, recorded_tree
 
 CASES: dict[str, Case] = {**cases_host.CASES, **cases_image.CASES, **cases_amd.CASES}
@@ -72,7 +71,7 @@ FOLLOWED: dict[str, Followed] = {
     "amd-groups": Followed(
         "--group-add keep-groups",
         cases_amd.amd(backend="podman", image=cases_amd.WITH_ROCM)._replace(
-            start=Start(program="podman", options=Options({"group-add": ("keep-groups",)}))
+            start=start_by("podman", options=Options({"group-add": ("keep-groups",)}))
         ),
     ),
     "compat-harmful": with_request("compat-harmful", "--cuda-compat host", cuda_compat="host"),

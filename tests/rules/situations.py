@@ -19,7 +19,7 @@ from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY
 from gpubind.rules.preflight import Preflight, preflight
 from gpubind.rules.table import check
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Start
 from tests.support.driver import host, in_cgroup
 from tests.support.trees import Item, Spec
 

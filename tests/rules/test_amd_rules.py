@@ -6,12 +6,12 @@ import pytest
 
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.host.recorded import RecordedHost
-from gpubind.runtimes.start import Start
 from tests.rules.cases_amd import CASES, amd
 from tests.rules.situations import Situation, found, without
 from tests.support.amd import RENDER, VIDEO, kernel, opt
 from tests.support.driver import host
 from tests.support.images import glibc, image
+from tests.support.starts import start_by
 from tests.support.surveys import survey
 from tests.support.trees import Node
 
@@ -57,8 +57,10 @@ def test_nodes_that_everybody_may_use_need_no_group() -> None:
 
 def test_a_start_that_keeps_the_callers_groups_needs_none_by_number() -> None:
     situation = amd(backend="podman", image=image(glibc()))
-    assert "amd-groups" in [finding.code for finding in found(situation._replace(start=Start("podman", uid=0)))]
-    assert "amd-groups" not in [finding.code for finding in found(situation._replace(start=Start("podman", uid=1000)))]
+    assert "amd-groups" in [finding.code for finding in found(situation._replace(start=start_by("podman", uid=0)))]
+    assert "amd-groups" not in [
+        finding.code for finding in found(situation._replace(start=start_by("podman", uid=1000)))
+    ]
 
 
 def test_rules_about_amd_are_silent_on_others_hosts() -> None:

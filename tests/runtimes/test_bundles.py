@@ -17,12 +17,12 @@ from gpubind.formats.archive.bundle import Bundle, parse_bundle
 from gpubind.image import Image, open_image
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.bundles import NODE_OPTIONS, OURS, command, words
+from gpubind.runtimes.bundles import CRUN, NODE_OPTIONS, OURS
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.record import STAGED_DIRECTORY, Call, Command
-from gpubind.runtimes.start import Action, Start
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Start
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
+from tests.support.starts import start_by
 from tests.support.trees import Dir, Spec
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
@@ -52,12 +52,12 @@ def planned(opened: Optional[Image] = None) -> Plan:
 
 
 def start(own: Bundle, **facts: Any) -> Start:
-    return Start(**{"program": "crun", "staged": STAGED, "bundle": own, **facts})
+    return start_by("crun", **{"staged": STAGED, "bundle": own, **facts})
 
 
 def make(own: Optional[Bundle] = None, made: Optional[Plan] = None, more: Spec = NOTHING, **facts: Any) -> Words:
     opened = image(glibc(), more)
-    found = words(made or planned(opened), start(own or bundle(), **facts), opened.tree)
+    found = CRUN.words(made or planned(opened), start(own or bundle(), **facts), opened.tree)
     assert found is not None
     return found
 
@@ -256,7 +256,7 @@ def test_a_value_that_is_not_utf8_cannot_be_said() -> None:
 
 def test_the_command_runs_a_bundle_of_its_own() -> None:
     own = bundle()
-    made = command(call("exec", "ls", "-l", token="7-ab", terminal=True), start(own), make(own))
+    made = CRUN.command(call("exec", "ls", "-l", token="7-ab", terminal=True), start(own), make(own))
     assert made.argv == ("/usr/bin/crun", "run", "--bundle", STAGED_DIRECTORY, "gpubind-7-ab")
     process = started(made)["process"]
     assert (process["args"], process["terminal"]) == (["ls", "-l"], True)
@@ -265,20 +265,20 @@ def test_the_command_runs_a_bundle_of_its_own() -> None:
 
 def test_run_starts_what_the_bundle_runs_and_shell_a_shell() -> None:
     own, made = bundle(), make()
-    assert started(command(call("run", "-l"), start(own), made))["process"]["args"] == ["sh", "-l"]
-    assert started(command(call("shell"), start(own), made))["process"]["args"] == ["/bin/sh"]
+    assert started(CRUN.command(call("run", "-l"), start(own), made))["process"]["args"] == ["sh", "-l"]
+    assert started(CRUN.command(call("shell"), start(own), made))["process"]["args"] == ["/bin/sh"]
     bash = call("shell", "-l", more={"/usr/bin/bash": ""})
-    assert started(command(bash, start(own), made))["process"]["args"] == ["/bin/bash", "-l"]
+    assert started(CRUN.command(bash, start(own), made))["process"]["args"] == ["/bin/bash", "-l"]
 
 
 def test_a_word_of_the_command_that_is_not_utf8_cannot_be_said() -> None:
     with pytest.raises(RuntimeLimitError):
-        command(call("exec", "\udcff"), start(bundle()), make())
+        CRUN.command(call("exec", "\udcff"), start(bundle()), make())
 
 
 def test_the_users_words_stand_where_the_runtime_reads_them() -> None:
     arguments = ("--root", "/r", "--no-pivot", "--pid-file", "/p", "--debug", "--preserve-fds=3")
-    made = command(call("exec", "x"), start(bundle(), arguments=arguments), make())
+    made = CRUN.command(call("exec", "x"), start(bundle(), arguments=arguments), make())
     options = ("--no-pivot", "--pid-file", "/p", "--preserve-fds=3", "gpubind-ID")
     assert made.argv[1:] == ("--root", "/r", "--debug", "run", "--bundle", STAGED_DIRECTORY, *options)
 

@@ -15,16 +15,16 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.brought import Brought
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND as LAYOUT
-from gpubind.runtimes.bubblewrap.bwrap import FILES, brought, command, words
+from gpubind.runtimes.bubblewrap.bwrap import BWRAP, FILES
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.bubblewrap.places import REBUILD_LIMIT
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.record import Call
-from gpubind.runtimes.start import Action, Start
+from gpubind.runtimes.runtime import Action, Call
 from tests.support.driver import host, kernel, rhel
 from tests.support.elf import elf
 from tests.support.images import glibc, image, sandbox
+from tests.support.starts import start_by, words
 from tests.support.trees import Dir, File, Link, Spec
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
@@ -34,7 +34,7 @@ STAGED = {ICD: HostPath("/cache/icd.json")}
 def make(opened: Optional[Image] = None, **facts: Any) -> Words:
     opened = opened or image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
-    return words(made, Start(**{"program": "bwrap", "staged": STAGED, **facts}), opened.tree)
+    return words(made, start_by("bwrap", **{"staged": STAGED, **facts}), opened.tree)
 
 
 def pairs(made: Words, option: str) -> list[tuple[str, str]]:
@@ -238,7 +238,9 @@ def test_a_file_that_the_host_lacks_is_the_images_own() -> None:
 def brings(*arguments: str, **facts: Any) -> Brought:
     opened = facts.pop("opened", None) or image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
-    return brought(made, Start("bwrap", arguments=arguments, **facts), opened.tree)
+    found = BWRAP.brought(made, start_by("bwrap", arguments=arguments, **facts), opened.tree)
+    assert found is not None
+    return found
 
 
 def test_what_a_start_brings_is_said_in_the_order_of_its_mounts() -> None:
@@ -290,7 +292,9 @@ NO_WORDS = Words(())
 
 def started(action: Action, opened: Image, *argv: str, made: Words = NO_WORDS) -> tuple[str, ...]:
     """The command line of a start."""
-    return command(Call("/usr/bin/bwrap", action, "/images/test", opened.tree, argv), Start("bwrap"), made).argv
+    return BWRAP.command(
+        Call("/usr/bin/bwrap", action, "/images/test", opened.tree, argv), start_by("bwrap"), made
+    ).argv
 
 
 def test_the_command_follows_a_double_dash() -> None:
@@ -311,7 +315,7 @@ def test_run_starts_the_images_runscript_and_shell_its_shell() -> None:
 def test_the_chosen_gpu_is_said_and_its_node_alone_is_there() -> None:
     opened = image(glibc())
     made = plan(host(rhel(), kernel()), Request(gpus="1"), image=opened, layout=LAYOUT)
-    said = words(made, Start(program="bwrap", staged=STAGED), opened.tree)
+    said = words(made, start_by("bwrap", staged=STAGED), opened.tree)
     assert ("CUDA_VISIBLE_DEVICES", "0") in pairs(said, "--setenv")
     nodes = [target for _, target in pairs(said, "--dev-bind")]
     assert "/dev/nvidia1" in nodes
@@ -323,5 +327,5 @@ def test_a_variable_that_has_to_go_is_unset() -> None:
     part = {"/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access": ""}
     on = host(rhel(), kernel(), part, environ={"CUDA_VISIBLE_DEVICES": "0"})
     made = plan(on, Request(gpus="all"), image=opened, layout=LAYOUT)
-    options = words(made, Start(program="bwrap", staged=STAGED), opened.tree).options
+    options = words(made, start_by("bwrap", staged=STAGED), opened.tree).options
     assert "CUDA_VISIBLE_DEVICES" in [options[i + 1] for i, word in enumerate(options) if word == "--unsetenv"]

@@ -13,9 +13,9 @@ from gpubind.model import ContainerPath, HostPath, Request
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.bubblewrap.line import in_line
 from gpubind.runtimes.bubblewrap.options import split_options
-from gpubind.runtimes.start import Start
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
+from tests.support.starts import start_by
 from tests.support.trees import Dir, Spec
 
 ICD = ContainerPath("/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json")
@@ -30,7 +30,7 @@ def options_of(
 ) -> tuple[tuple[str, ...], ...]:
     opened: Optional[Image] = image(glibc(), spec or {}) if rooted else None
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=GPUBIND)
-    start = Start(**{"program": "bwrap", "staged": STAGED, "arguments": arguments, **facts})
+    start = start_by("bwrap", **{"staged": STAGED, "arguments": arguments, **facts})
     return split_options(in_line(made, start, opened.tree if opened else None).options)
 
 

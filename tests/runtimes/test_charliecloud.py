@@ -10,12 +10,12 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image import Image
 from gpubind.model import EnvVar, HostPath, Plan, Request
-from gpubind.runtimes.charliecloud import LAYOUT, command, identify, read_options, skeleton, words
+from gpubind.runtimes.charliecloud import CH_RUN, LAYOUT, read_options
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.record import Call
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Call, Start
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
+from tests.support.starts import start_by
 from tests.support.trees import Dir, Link
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
@@ -29,13 +29,13 @@ def started(*arguments: str, **facts: Any) -> Start:
     environ = facts.setdefault("environ", {})
     options = read_options("ch-run", arguments, environ)
     skeleton_at = HostPath("/cache/skeleton")
-    return Start(**{"program": "ch-run", "arguments": arguments, "options": options, "skeleton": skeleton_at, **facts})
+    return start_by("ch-run", **{"arguments": arguments, "options": options, "skeleton": skeleton_at, **facts})
 
 
 def make(*arguments: str, opened: Optional[Image] = None, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
     opened = opened or image(glibc())
     made = planned(opened)
-    return words(made._replace(env=(*made.env, *env)), started(*arguments, **facts), opened.tree)
+    return CH_RUN.words(made._replace(env=(*made.env, *env)), started(*arguments, **facts), opened.tree)
 
 
 def binds(made: Words) -> list[str]:
@@ -56,7 +56,7 @@ def test_a_directory_of_empty_files_is_bound_before_each_file_onto_its_own() -> 
 
 def test_each_place_that_the_image_lacks_has_an_empty_file() -> None:
     opened = image(glibc())
-    made = skeleton(planned(opened), started(), opened.tree)
+    made = CH_RUN.skeleton(planned(opened), started(), opened.tree)
     assert "/.gpubind/libs/libcuda.so.1" in made
     assert {"/.gpubind/libs/libcuda.so.1"} <= {bind.target for bind in make().binds}
 
@@ -94,7 +94,9 @@ def test_what_an_overlay_hides_is_named() -> None:
     opened = image(glibc())
     for name, where in (("/srv/ct/x", "/srv"), ("ct/x", "/srv")):
         with pytest.raises(RuntimeLimitError, match="would not find"):
-            command(Call("ch-run", "exec", name, opened.tree, ("true",)), started(working_directory=where), make())
+            CH_RUN.command(
+                Call("ch-run", "exec", name, opened.tree, ("true",)), started(working_directory=where), make()
+            )
 
 
 def test_a_source_with_a_colon_is_refused_and_named() -> None:
@@ -151,19 +153,19 @@ def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() 
 
 
 def test_without_an_image_only_our_own_directory_has_a_place() -> None:
-    made = words(planned(None), started(staged={ICD: "/cache/icd.json"}), None)
+    made = CH_RUN.words(planned(None), started(staged={ICD: "/cache/icd.json"}), None)
     assert {bind.target.split("/")[1] for bind in made.binds} == {".gpubind"}
 
 
 def test_a_user_is_named_for_ch_run_does_not_start_without() -> None:
     opened = image(glibc())
     call = Call("/usr/bin/ch-run", "exec", "/images/x", opened.tree, ("true",))
-    made = command(call, started("-v", home="/home/me"), make("-v"))
+    made = CH_RUN.command(call, started("-v", home="/home/me"), make("-v"))
     assert made.environ["USER"] == "me"
     assert made.argv[:2] == ("/usr/bin/ch-run", "-v")
     assert made.argv[-3:] == ("/images/x", "--", "true")
 
 
 def test_versions_are_read() -> None:
-    assert identify("0.38\n").version == (0, 38)
-    assert identify("").version is None
+    assert CH_RUN.identify("0.38\n").version == (0, 38)
+    assert CH_RUN.identify("").version is None

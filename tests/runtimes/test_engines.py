@@ -20,13 +20,14 @@ from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.cmdline.flags import parse_list
 from gpubind.runtimes.edits import Bind, Words
-from gpubind.runtimes.engines.engines import INITS, brought, command, identify, mount_word, overrides, words
+from gpubind.runtimes.engines.engines import DOCKER, INITS, PODMAN, mount_word
 from gpubind.runtimes.engines.options import FLAGS, read_env_file, read_options, users_places
 from gpubind.runtimes.engines.place import remote_docker
-from gpubind.runtimes.record import Call, Command
-from gpubind.runtimes.start import Action, Start
+from gpubind.runtimes.runtime import Action, Call, Command, Start
+from tests.support import starts
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
+from tests.support.starts import words
 from tests.support.trees import File, Spec, recorded_tree
 
 BOTH = pytest.mark.parametrize("program", ["docker", "podman"])
@@ -43,8 +44,7 @@ def with_env(*parts: Spec, **env: str) -> Image:
 
 
 def begun(program: str, *arguments: str, **facts: Any) -> Start:
-    start = Start(**{"program": program, "staged": STAGED, "uid": 0, **facts, "arguments": arguments})
-    return start._replace(options=read_options(program, arguments, start.environ))
+    return starts.start(*arguments, program=program, **{"version": None, "staged": STAGED, "uid": 0, **facts})
 
 
 def planned(opened: Optional[Image] = PLAIN, **asked: Any) -> Plan:
@@ -63,8 +63,8 @@ def values(made: Words, option: str) -> list[str]:
 
 
 def started(start: Start, action: Action, name: str, *argv: str, opened: Image = PLAIN) -> Command:
-    call = Call(f"/usr/bin/{start.program}", action, name, opened.tree, argv)
-    return command(call, start, Words(("--env", "OURS=1"), unset=("GONE",)))
+    call = Call(f"/usr/bin/{start.runtime.name}", action, name, opened.tree, argv)
+    return start.runtime.command(call, start, Words(("--env", "OURS=1"), unset=("GONE",)))
 
 
 @BOTH
@@ -114,7 +114,8 @@ def test_without_an_image_nothing_takes_the_place_of_its_variables(program: str)
     assert dict(made.env) == {"NVIDIA_VISIBLE_DEVICES": "void"}
     assert any(",target=/usr/lib/x86_64-linux-gnu/libcuda.so.1,readonly" in word for word in values(made, "--mount"))
     assert [finding.code for finding in made.findings] == ["image-unknown"]
-    assert RUNTIMES[program].blind_layout is not None
+    start = begun(program, machine="x86_64")
+    assert start.runtime.layout(start, is_blind=True) == cdi_layout("x86_64")
 
 
 @BOTH
@@ -130,8 +131,8 @@ def test_the_users_own_value_is_never_said_anew(program: str) -> None:
         begun(program, env_files={"CUDA_VISIBLE_DEVICES": "1"}),
     ):
         assert "CUDA_VISIBLE_DEVICES" not in dict(make(start, gpus="1").env)
-        assert overrides(start, "CUDA_VISIBLE_DEVICES")
-    assert not overrides(begun(program, environ={"CUDA_VISIBLE_DEVICES": "1"}), "CUDA_VISIBLE_DEVICES")
+        assert DOCKER.overrides(start, "CUDA_VISIBLE_DEVICES")
+    assert not DOCKER.overrides(begun(program, environ={"CUDA_VISIBLE_DEVICES": "1"}), "CUDA_VISIBLE_DEVICES")
 
 
 @BOTH
@@ -164,7 +165,7 @@ def test_what_is_handed_on_is_counted_as_the_caller_counts(program: str) -> None
     ("podman", {"CONTAINER_HOST": "ssh://node7/run/x.sock"}), ("podman", {"CONTAINER_CONNECTION": "node7"}),
 ])  # fmt: skip
 def test_a_daemon_on_another_machine_is_refused(program: str, environ: dict[str, str]) -> None:
-    place = RUNTIMES[program].remote_of(environ, NO_FILES.get, {})
+    place = RUNTIMES[program].remote(environ, NO_FILES.get, {})
     assert place == "=".join(*environ.items())
     with pytest.raises(RuntimeLimitError, match="remote-engine"):
         make(begun(program, remote=place))
@@ -172,9 +173,9 @@ def test_a_daemon_on_another_machine_is_refused(program: str, environ: dict[str,
 
 def test_neither_reads_the_others_variables() -> None:
     dockers = {"DOCKER_HOST": "ssh://node7", "DOCKER_CONTEXT": "node7"}
-    assert RUNTIMES["podman"].remote_of(dockers, NO_FILES.get, {}) is None
+    assert RUNTIMES["podman"].remote(dockers, NO_FILES.get, {}) is None
     podmans = {"CONTAINER_HOST": "ssh://node7", "CONTAINER_CONNECTION": "node7"}
-    assert RUNTIMES["docker"].remote_of(podmans, NO_FILES.get, {}) is None
+    assert RUNTIMES["docker"].remote(podmans, NO_FILES.get, {}) is None
 
 
 def test_a_daemon_behind_a_socket_of_this_machine_is_not_remote() -> None:
@@ -207,7 +208,7 @@ def test_a_context_counts_that_docker_itself_was_told_to_use(
     environ: dict[str, str], current: str, remote: Optional[str]
 ) -> None:
     files = contexts("/home/me/.docker", current, node7="ssh://node7", rootless="unix:///run/user/1000/docker.sock")
-    assert RUNTIMES["docker"].remote_of({"HOME": "/home/me", **environ}, files.get, {}) == remote
+    assert RUNTIMES["docker"].remote({"HOME": "/home/me", **environ}, files.get, {}) == remote
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"currentContext": 7}', '{"currentContext": ""}'])
@@ -217,7 +218,7 @@ def test_a_configuration_of_dockers_that_names_no_context_changes_nothing(text: 
 
 def test_podman_knows_no_contexts_of_dockers() -> None:
     files = contexts("/h/.docker", "node7", node7="ssh://node7")
-    assert RUNTIMES["podman"].remote_of({"HOME": "/h"}, files.get, {}) is None
+    assert RUNTIMES["podman"].remote({"HOME": "/h"}, files.get, {}) is None
 
 
 SOCKET = "unix:///run/user/1000/docker.sock"
@@ -246,7 +247,7 @@ def test_an_option_of_the_programs_own_counts_before_its_variable(
 ) -> None:
     files = contexts("/h/.docker", "node7", node7="ssh://node7", rootless=SOCKET)
     files.update(contexts("/h/other", "far", far="ssh://far"))
-    assert RUNTIMES[program].remote_of({"HOME": "/h", **environ}, files.get, own) == remote
+    assert RUNTIMES[program].remote({"HOME": "/h", **environ}, files.get, own) == remote
 
 
 HOSTILE = (
@@ -316,7 +317,7 @@ def test_places_of_the_users_are_read_as_the_programs_read_them() -> None:
     arguments = ("-v", "name:/a", "-v/b", "--mount", '"type=bind","source=/s,t",dst=/c/', "--tmpfs=/d:size=1m")
     start = begun("docker", *arguments, "--volume=./rel:/e:ro", working_directory="/here")
     assert users_places(start) == ("/a", "/b", "/e", "/c", "/d")
-    found = brought(planned(), start, None)
+    found = DOCKER.brought(planned(), start, None)
     assert found.binds == (
         UserBind(HostPath("/here/rel"), ContainerPath("/e")),
         UserBind(HostPath("/s,t"), ContainerPath("/c")),
@@ -434,8 +435,8 @@ def test_an_ordinary_users_podman_starts_no_directory_of_anothers() -> None:
 
 
 def test_a_docker_that_is_podmans_is_podman() -> None:
-    assert identify("Docker version 26.1.5+dfsg1, build a72d7cd") == ("docker", (26, 1, 5))
-    assert identify("podman version 5.4.2") == ("podman", (5, 4, 2))
+    assert DOCKER.identify("Docker version 26.1.5+dfsg1, build a72d7cd") == (DOCKER, (26, 1, 5))
+    assert DOCKER.identify("podman version 5.4.2") == (PODMAN, (5, 4, 2))
 
 
 @BOTH
@@ -457,7 +458,7 @@ def test_a_file_of_variables_is_read_to_the_letter() -> None:
 
 def test_what_the_user_says_of_search_paths_is_known() -> None:
     start = begun("docker", "-e", "LD_LIBRARY_PATH=/u", "-e", "PATH=/p", "-e", "LD_PRELOAD=/l.so", "-w", "/work")
-    found = brought(planned(), start, None)
+    found = DOCKER.brought(planned(), start, None)
     assert [(v.name, v.op, v.value) for v in found.env] == [
         ("LD_LIBRARY_PATH", "prepend", "/u"), ("LD_PRELOAD", "set", "/l.so"), ("PATH", "set", "/p:/.gpubind/bin"),
     ]  # fmt: skip

@@ -10,11 +10,11 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Request
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.nspawn import SYSTEMD_NSPAWN, command, escaped, identify, read_options, words
-from gpubind.runtimes.record import Call
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.nspawn import SYSTEMD_NSPAWN, escaped, read_options
+from gpubind.runtimes.runtime import Call
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
+from tests.support.starts import start_by
 
 
 def make(*arguments: str, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
@@ -22,8 +22,8 @@ def make(*arguments: str, script: str = "", env: tuple[EnvVar, ...] = (), **fact
     made = plan(host(rhel(), kernel()), Request(), image=opened)
     environ = facts.setdefault("environ", {})
     options = read_options("systemd-nspawn", arguments, environ)
-    start = Start("systemd-nspawn", **{"arguments": arguments, "options": options, "uid": 0, **facts})
-    return words(made._replace(env=(*made.env, *env)), start, opened.tree)
+    start = start_by("systemd-nspawn", **{"arguments": arguments, "options": options, "uid": 0, **facts})
+    return SYSTEMD_NSPAWN.words(made._replace(env=(*made.env, *env)), start, opened.tree)
 
 
 def test_files_are_read_only_and_nodes_are_not() -> None:
@@ -55,7 +55,7 @@ def test_the_search_paths_are_whole() -> None:
 
 def test_a_variable_named_without_a_value_is_the_callers() -> None:
     assert read_options("systemd-nspawn", ["-E", "A", "--setenv=B"], {"A": "1"}).env == {"A": "1"}
-    assert SYSTEMD_NSPAWN.overrides(Start("systemd-nspawn", environ={"A": "1"}), "A")
+    assert SYSTEMD_NSPAWN.overrides(start_by("systemd-nspawn", environ={"A": "1"}), "A")
 
 
 def test_the_users_own_variable_wins() -> None:
@@ -86,18 +86,21 @@ def test_only_root_starts_it() -> None:
 def test_options_end_before_the_command() -> None:
     opened = image(glibc())
     call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", opened.tree, ("-x",))
-    made = command(call, Start("systemd-nspawn", arguments=("--uuid=1",)), make())
+    made = SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", arguments=("--uuid=1",)), make())
     assert made.argv[:3] == ("/usr/bin/systemd-nspawn", "-q", "--uuid=1")
     assert made.argv[-3:] == ("--directory=/images/x", "--", "-x")
 
 
 def test_two_containers_of_one_image_have_names_of_their_own() -> None:
     call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", None, ("true",))
-    assert "--machine=gpubind-7" in command(call, Start("systemd-nspawn", pid=7), make()).argv
+    assert "--machine=gpubind-7" in SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", pid=7), make()).argv
     options = read_options("systemd-nspawn", ["-M", "mine"], {})
-    assert "--machine=gpubind-7" not in command(call, Start("systemd-nspawn", pid=7, options=options), make()).argv
+    assert (
+        "--machine=gpubind-7"
+        not in SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", pid=7, options=options), make()).argv
+    )
 
 
 def test_versions_are_read() -> None:
-    assert identify("systemd 257 (257.13-1~deb13u1)\n+PAM").version == (257,)
-    assert identify("").version is None
+    assert SYSTEMD_NSPAWN.identify("systemd 257 (257.13-1~deb13u1)\n+PAM").version == (257,)
+    assert SYSTEMD_NSPAWN.identify("").version is None

@@ -10,11 +10,11 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.proot import LAYOUT, PROOT, command, read_options, words
-from gpubind.runtimes.record import Call, Printed
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.proot import LAYOUT, PROOT, read_options
+from gpubind.runtimes.runtime import Call, Printed
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
+from tests.support.starts import start_by
 
 ICD = "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json"
 
@@ -26,7 +26,7 @@ def planned(script: str = "") -> Plan:
 
 def make(*, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
     made = planned(script)
-    return words(made._replace(env=(*made.env, *env)), Start("proot", **facts), None)
+    return PROOT.words(made._replace(env=(*made.env, *env)), start_by("proot", **facts), None)
 
 
 def test_files_are_bound_and_nodes_need_nothing() -> None:
@@ -60,18 +60,18 @@ def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() 
 
 def test_variables_stand_in_proots_own_environment() -> None:
     env = (EnvVar("A", "set", "1", None, "gpus"), EnvVar("B", "unset", None, None, "gpus"))
-    start = Start("proot", environ={"B": "2", "C": "3"}, working_directory="/nowhere")
+    start = start_by("proot", environ={"B": "2", "C": "3"}, working_directory="/nowhere")
     made = make(environ=start.environ, env=env)
-    ran = command(Call("/usr/bin/proot", "exec", "/images/x", None, ("true",)), start, made)
+    ran = PROOT.command(Call("/usr/bin/proot", "exec", "/images/x", None, ("true",)), start, made)
     assert ran.argv[:5] == ("/usr/bin/proot", "-R", "/images/x", "-w", "/")
     assert ran.argv[-1] == "true"
     assert {name: ran.environ.get(name) for name in "ABC"} == {"A": "1", "B": None, "C": "3"}
 
 
 def test_the_printed_words_hold_the_variables() -> None:
-    start = Start("proot", environ={"B": "2"})
+    start = start_by("proot", environ={"B": "2"})
     made = make(environ=start.environ, env=(EnvVar("B", "unset", None, None, "gpus"),))
-    text = PROOT.forms["proot"].render(Printed(made, start, host(rhel(), kernel()), planned()))
+    text = PROOT.render("proot", Printed(made, start, host(rhel(), kernel()), planned()))
     assert text.startswith("env --unset=B ")
     assert " LD_LIBRARY_PATH=/.gpubind/libs " in text
     assert " proot -b " in text
@@ -80,8 +80,8 @@ def test_the_printed_words_hold_the_variables() -> None:
 def test_a_container_starts_where_the_caller_is_if_it_has_that_directory() -> None:
     opened = image(glibc(), {"/data/x": ""})
     for here, there in (("/home/me/x", "/home/me/x"), ("/data", "/data"), ("/scratch", "/"), ("/tmp/a", "/tmp/a")):
-        start = Start("proot", environ={"HOME": "/home/me"}, working_directory=here)
-        made = command(Call("proot", "shell", "/i", opened.tree, ()), start, Words(()))
+        start = start_by("proot", environ={"HOME": "/home/me"}, working_directory=here)
+        made = PROOT.command(Call("proot", "shell", "/i", opened.tree, ()), start, Words(()))
         assert made.argv[:5] == ("proot", "-R", "/i", "-w", there)
 
 

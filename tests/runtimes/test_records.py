@@ -11,7 +11,10 @@ import gpubind
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, runtime_of_format
 from gpubind.runtimes.cmdline.flags import Options
 from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.edits import Words
+from gpubind.runtimes.runtime import Printed
+from tests.documents.printed import HOST, PLAN
+from tests.support.starts import start_by
 
 PACKAGE = Path(gpubind.__file__).parent
 
@@ -31,18 +34,15 @@ def test_each_record_has_the_name_of_its_row(name: str) -> None:
 
 
 @pytest.mark.parametrize("chosen", PLAN_FORMATS)
-def test_each_format_is_one_of_its_runtimes_forms(chosen: str) -> None:
-    form = runtime_of_format(chosen).forms[chosen]
-    assert (form.quoted is not None) == (chosen in QUOTABLE)
-
-
-def test_no_runtime_has_a_form_that_is_not_offered() -> None:
-    assert {form for runtime in RUNTIMES.values() for form in runtime.forms} == set(PLAN_FORMATS)
+def test_each_format_that_is_quoted_says_so_in_the_table(chosen: str) -> None:
+    printed = Printed(Words(("--a", "b c"), document="{}"), start_by(runtime_of_format(chosen).name), HOST, PLAN)
+    text = runtime_of_format(chosen).render(chosen, printed, quoted=True)
+    assert ("--a 'b c'" in text) == (chosen in QUOTABLE)
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_a_runtime_of_which_no_option_is_known_has_a_layout(name: str) -> None:
-    assert RUNTIMES[name].layout(Start(name)).libdir.startswith("/")
+    assert RUNTIMES[name].layout(start_by(name)).libdir.startswith("/")
 
 
 def test_the_command_line_of_each_runtime_is_read() -> None:
@@ -51,7 +51,8 @@ def test_the_command_line_of_each_runtime_is_read() -> None:
 
 
 def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:
-    for mapping in (Start().environ, Start().site, Start().env_files, Start().staged, Options().values, Options().env):
+    start = start_by("apptainer")
+    for mapping in (start.environ, start.site, start.env_files, start.staged, Options().values, Options().env):
         with pytest.raises(TypeError):
             mapping["x"] = "y"  # type: ignore[index]
 

@@ -19,12 +19,10 @@ from gpubind.model import CAPABILITIES, HostPath, Plan, Request
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
 from gpubind.runtimes.apptainer.exports import exports, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
-from gpubind.runtimes.apptainer.singularity import command, identify
+from gpubind.runtimes.apptainer.singularity import APPTAINER, SINGULARITY
 from gpubind.runtimes.apptainer.words import LAYOUT, NO_GPU_FLAGS, bind_word, layout_of, mount_word, needs_mount, words
 from gpubind.runtimes.edits import Bind, Words
-from gpubind.runtimes.lines import quoted, raw
-from gpubind.runtimes.record import Call
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Call, Start, one_line
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import start as begin
@@ -367,14 +365,14 @@ def test_an_optional_file_whose_place_is_in_the_image_is_bound_with_writable_too
 def test_the_command_has_the_users_words_before_ours_and_the_image_after() -> None:
     begun = start("--contain")
     call = Call("/usr/bin/apptainer", "exec", "img.sif", None, ("cmd", "-x"))
-    line = command(call, begun, words(make(), begun)).argv
+    line = APPTAINER.command(call, begun, words(make(), begun)).argv
     assert line[:3] == ("/usr/bin/apptainer", "exec", "--contain")
     assert line[-3:] == ("img.sif", "cmd", "-x")
 
 
 def test_raw_words_survive_an_unquoted_substitution() -> None:
     made = words(make(), start())
-    line = raw(made, "apptainer").strip()
+    line = one_line(made, "apptainer", quoted=False).strip()
     done = subprocess.run(["sh", "-c", 'printf "%s\\n" $(cat)'], input=line, capture_output=True, text=True, check=True)
     assert tuple(done.stdout.splitlines()) == made.options
 
@@ -383,7 +381,7 @@ def test_quoted_words_survive_eval() -> None:
     made = words(make(root="/a b'c"), start())
     script = 'eval "set -- $(cat)"; printf "%s\\n" "$@"'
     done = subprocess.run(
-        ["sh", "-c", script], input=quoted(made, "apptainer"), capture_output=True, text=True, check=True
+        ["sh", "-c", script], input=one_line(made, "apptainer", quoted=True), capture_output=True, text=True, check=True
     )
     assert tuple(done.stdout.splitlines()) == made.options
 
@@ -391,7 +389,7 @@ def test_quoted_words_survive_eval() -> None:
 @pytest.mark.parametrize("root", ["/a b", "/a'b", '/a"b', "/a\\b", "/a*b", "/a?b", "/a[b", "/a\nb"])
 def test_a_word_that_a_shell_would_not_leave_whole_is_refused_and_named(root: str) -> None:
     with pytest.raises(RuntimeLimitError) as caught:
-        raw(words(make(root=root), start()), "apptainer")
+        one_line(words(make(root=root), start()), "apptainer", quoted=False)
     assert caught.value.exit_code == 6
     assert root in caught.value.where.replace('""', '"')  # CSV doubles a quote
 
@@ -550,15 +548,15 @@ def test_of_an_environment_file_what_only_a_shell_can_tell_is_not_known() -> Non
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("apptainer version 1.4.5-2\n", ("apptainer", (1, 4, 5))),
-        ("apptainer version 1.5.0\n", ("apptainer", (1, 5, 0))),
-        ("singularity-ce version 4.1.0\n", ("singularity", (4, 1, 0))),
-        ("singularity version 3.8.7-1.el8\n", ("singularity", (3, 8, 7))),
-        ("", ("singularity", None)),
+        ("apptainer version 1.4.5-2\n", (APPTAINER, (1, 4, 5))),
+        ("apptainer version 1.5.0\n", (APPTAINER, (1, 5, 0))),
+        ("singularity-ce version 4.1.0\n", (SINGULARITY, (4, 1, 0))),
+        ("singularity version 3.8.7-1.el8\n", (SINGULARITY, (3, 8, 7))),
+        ("", (SINGULARITY, None)),
     ],
 )
 def test_the_version_tells_the_program_behind_a_name(text: str, expected: Any) -> None:
-    assert identify(text) == expected
+    assert APPTAINER.identify(text) == expected
 
 
 def test_the_sites_configuration_is_directives_and_values() -> None:
@@ -568,7 +566,7 @@ def test_the_sites_configuration_is_directives_and_values() -> None:
 
 
 def test_quoting_uses_the_shells_own_rules() -> None:
-    assert shlex.split(quoted(Words(("a b", "c'd")), "apptainer")) == ["a b", "c'd"]
+    assert shlex.split(one_line(Words(("a b", "c'd")), "apptainer", quoted=True)) == ["a b", "c'd"]
 
 
 # Choosing GPUs.
@@ -582,7 +580,7 @@ UNTOLD = {
 def test_the_chosen_gpu_is_said_by_the_hosts_number() -> None:
     made = words(make(gpus="1"), start())
     assert env(made)["CUDA_VISIBLE_DEVICES"] == "1"
-    assert "CUDA_VISIBLE_DEVICES=1" in raw(made, "apptainer").split()
+    assert "CUDA_VISIBLE_DEVICES=1" in one_line(made, "apptainer", quoted=False).split()
 
 
 def test_the_chosen_gpu_is_said_by_its_uuid_where_it_was_asked_for_so() -> None:
@@ -615,9 +613,9 @@ def test_a_variable_that_has_to_go_is_unset_where_that_can_be_said() -> None:
     made = words(plan(on, Request(gpus="0:1/0"), layout=LAYOUT), start())
     assert made.unset == ("CUDA_VISIBLE_DEVICES",)
     assert "unset CUDA_VISIBLE_DEVICES APPTAINERENV_CUDA_VISIBLE_DEVICES" in exports(made, "APPTAINER", {}).split("\n")
-    for say in (raw, quoted):
+    for quoted in (False, True):
         with pytest.raises(RuntimeLimitError, match="unsayable-unset"):
-            say(made, "apptainer")
+            one_line(made, "apptainer", quoted=quoted)
     environ = {"A": "1", "CUDA_VISIBLE_DEVICES": "0", "SINGULARITYENV_CUDA_VISIBLE_DEVICES": "1"}
     assert without_variables(environ, made.unset) == {"A": "1"}
 

@@ -10,19 +10,19 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, HostPath, Request
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.record import Call
-from gpubind.runtimes.start import Start
-from gpubind.runtimes.udocker import UDOCKER, command, read_options, tools, words
+from gpubind.runtimes.runtime import Call
+from gpubind.runtimes.udocker import UDOCKER, read_options
 from tests.support.c_library import c_library
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
+from tests.support.starts import start_by
 
 
 def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
-    made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(Start("udocker")))
+    made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(start_by("udocker")))
     environ = facts.setdefault("environ", {})
     options = read_options("udocker", arguments, environ)
-    return words(made._replace(env=(*made.env, *env)), Start("udocker", options=options, **facts), None)
+    return UDOCKER.words(made._replace(env=(*made.env, *env)), start_by("udocker", options=options, **facts), None)
 
 
 def test_files_are_volumes_and_nodes_need_nothing() -> None:
@@ -40,13 +40,13 @@ def test_files_are_volumes_and_nodes_need_nothing() -> None:
 def test_a_mode_with_a_loader_of_its_own_takes_no_other_c_library(mode: str, libc: str, refused: bool) -> None:
     machine = host(rhel(), kernel(), c_library("2.41"))
     opened = image(glibc("2.36"), c_library("2.36"), {"/etc/ld.so.cache": b""})
-    made = plan(machine, Request(libc=libc), image=opened, layout=UDOCKER.layout(Start("udocker")))  # type: ignore[arg-type]
-    start = Start("udocker", environ={"UDOCKER_DEFAULT_EXECUTION_MODE": mode})
+    made = plan(machine, Request(libc=libc), image=opened, layout=UDOCKER.layout(start_by("udocker")))  # type: ignore[arg-type]
+    start = start_by("udocker", environ={"UDOCKER_DEFAULT_EXECUTION_MODE": mode})
     if refused:
         with pytest.raises(RuntimeLimitError, match="fixed-loader"):
-            words(made, start, opened.tree)
+            UDOCKER.words(made, start, opened.tree)
     else:
-        assert words(made, start, opened.tree).binds
+        assert UDOCKER.words(made, start, opened.tree).binds
 
 
 def test_a_mode_that_binds_directories_alone_is_refused() -> None:
@@ -61,10 +61,10 @@ def test_no_search_path_of_the_images_is_replaced() -> None:
 
 @pytest.mark.parametrize("path", ["/home/a:b/libcuda.so.1", "/home/x!"])
 def test_a_path_that_udocker_would_split_is_refused_and_named(path: str) -> None:
-    made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(Start("udocker")))
+    made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(start_by("udocker")))
     mounts = (made.mounts[0]._replace(source=HostPath(path)),)
     with pytest.raises(RuntimeLimitError) as caught:
-        words(made._replace(mounts=mounts), Start("udocker"), None)
+        UDOCKER.words(made._replace(mounts=mounts), start_by("udocker"), None)
     assert (caught.value.code, caught.value.where) == ("unsayable-path", path)
 
 
@@ -79,7 +79,7 @@ def test_the_callers_variables_stay_outside_unless_the_user_says_otherwise() -> 
 
     def overrides(*arguments: str) -> bool:
         options = read_options("udocker", arguments, environ)
-        return UDOCKER.overrides(Start("udocker", environ=environ, options=options), "A")
+        return UDOCKER.overrides(start_by("udocker", environ=environ, options=options), "A")
 
     assert overrides()
     assert overrides("--hostenv", "--env=A=2")
@@ -88,10 +88,10 @@ def test_the_callers_variables_stay_outside_unless_the_user_says_otherwise() -> 
 
 
 def test_a_container_is_run_by_its_name() -> None:
-    start = Start("udocker", arguments=("--hostauth",))
-    made = command(Call("/usr/bin/udocker", "exec", "mine", None, ("true",)), start, Words(("--volume=/a:/b",)))
+    start = start_by("udocker", arguments=("--hostauth",))
+    made = UDOCKER.command(Call("/usr/bin/udocker", "exec", "mine", None, ("true",)), start, Words(("--volume=/a:/b",)))
     assert made.argv == ("/usr/bin/udocker", "run", "--nobanner", "--hostauth", "--volume=/a:/b", "mine", "true")
-    made = command(Call("udocker", "shell", "mine", None, ()), start, Words(()))
+    made = UDOCKER.command(Call("udocker", "shell", "mine", None, ()), start, Words(()))
     assert made.argv[-2:] == ("mine", "/bin/sh")
 
 
@@ -112,7 +112,7 @@ def test_an_option_without_its_value_is_noticed() -> None:
     ],
 )
 def test_the_tools_are_looked_for_where_udocker_does(environ: dict[str, str], first: str) -> None:
-    assert tools(environ)[0] == first
+    assert UDOCKER.tools(environ)[0] == first
 
 
 def test_missing_tools_are_said_before_the_start() -> None:

@@ -37,8 +37,7 @@ from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.launch.preparation import ChosenRuntime
-    from gpubind.runtimes.record import Command, Runtime
-    from gpubind.runtimes.start import Action
+    from gpubind.runtimes.runtime import Action, Command, Runtime
 
 HELP = {
     "exec": "Plan, then run CMD in a container of IMAGE.",
@@ -99,7 +98,7 @@ def _starter(action: Any) -> Callable[..., None]:
 def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wanted: StartRequest) -> None:
     from gpubind.launch.execute import callers_environ, execute, need_program
     from gpubind.launch.preparation import written
-    from gpubind.runtimes.record import Call, Command
+    from gpubind.runtimes.runtime import Call, Command
 
     tell_of_memo(wanted=wanted.verbose > 1)
     environ = callers_environ()
@@ -161,7 +160,7 @@ def _own_flags(runtime: "Runtime", options: PlanOptions) -> tuple[str, ...]:
 
 def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
     """The command line *words*, for a reader and a shell: an option a line, then IMAGE and the command in the last."""
-    from gpubind.runtimes.lines import an_option_a_line
+    from gpubind.runtimes.runtime import an_option_a_line
 
     behind = len(words) - len(command) if command and words[-len(command) :] == command else len(words)
     for before in ("--", image):

@@ -29,8 +29,7 @@ from gpubind.observe import has_command
 if TYPE_CHECKING:
     from gpubind.launch.wrap.command import Wrapped
     from gpubind.launch.wrap.gpus import GpuRequest
-    from gpubind.runtimes.record import Command
-    from gpubind.runtimes.start import Action
+    from gpubind.runtimes.runtime import Action, Command
 
 HELP = """Start a runtime's own command line, with the plan in it.
 
@@ -133,7 +132,7 @@ def _planned(
     from gpubind.launch.caller import remote_of
     from gpubind.launch.wrap.command import rewritten
     from gpubind.launch.wrap.gpus import as_written, with_image
-    from gpubind.runtimes.record import STAGED_DIRECTORY, Call, Command
+    from gpubind.runtimes.runtime import STAGED_DIRECTORY, Call, Command
 
     facts = looked.image.facts if looked.image is not None else None
     if made.gpus.image_decides and facts is None and remote_of(looked.runtime, environ, wanted.own) is not None:

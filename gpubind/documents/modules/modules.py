@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpubind.documents.mounts.fragment import heading, need_sayable_path, need_sayable_value, unsayable_path
 from gpubind.documents.text import printable, summary
-from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.apptainer.exports import Change, changes_for
 from gpubind.runtimes.apptainer.words import needs_mount
-from gpubind.runtimes.record import Printed
+from gpubind.runtimes.runtime import Printed
 
 WHAT = "a list of binds in a variable"
 
@@ -65,7 +64,7 @@ def need_plain_binds(printed: Printed) -> None:
 
 
 def _title(printed: Printed) -> str:
-    return printable(f"GPU driver for {RUNTIMES[printed.start.program].title}: {summary(printed.plan)}")
+    return printable(f"GPU driver for {printed.start.runtime.title}: {summary(printed.plan)}")
 
 
 def _text(lines: Iterable[str]) -> str:

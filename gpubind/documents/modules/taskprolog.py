@@ -16,7 +16,7 @@ from gpubind.documents.mounts.fragment import need_sayable_value
 from gpubind.documents.text import printable
 from gpubind.errors import RuntimeLimitError
 from gpubind.runtimes.apptainer.exports import Change, changes_for, older_name
-from gpubind.runtimes.record import Printed
+from gpubind.runtimes.runtime import Printed
 
 LINE_LENGTH = 4094
 """Bytes of a line with its end: `fgets` gets one less than the buffer, and keeps one for the end of the string."""

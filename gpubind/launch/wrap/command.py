@@ -25,7 +25,7 @@ from gpubind.launch.wrap.prefix import HINT, Place, Prefix, read_prefix
 from gpubind.runtimes.cmdline.flags import parse_bool
 from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS, Program, StartCommand
 from gpubind.runtimes.cmdline.reader import GivenOption, Line, Trouble, TroubleKind, read_options
-from gpubind.runtimes.lines import an_option_a_line
+from gpubind.runtimes.runtime import an_option_a_line
 
 Why = Literal["other-subcommand", "help", "no-gpu-flag", "running-container", "instance", "host-files", "not-read"]
 """Why a line is passed through: its subcommand starts no container, or none that the line describes; it asks for help;

@@ -17,7 +17,7 @@ from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.options import is_clean, is_contained
 from gpubind.runtimes.apptainer.values import said
 from gpubind.runtimes.cmdline.flags import parse_list
-from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
+from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Start
 
 _UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
 """Options that bring what cannot be looked at, or change search paths in ways of their own."""

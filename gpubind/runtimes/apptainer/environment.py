@@ -19,7 +19,7 @@ from gpubind.runtimes.apptainer.options import is_clean, is_literal
 from gpubind.runtimes.apptainer.values import Said, is_fixed, said
 from gpubind.runtimes.cmdline.flags import map_word
 from gpubind.runtimes.edits import is_utf8, unsayable_value
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Start
 
 LIBDIR = LAYOUT.libdir
 ENVIRONMENT_SCRIPT = ContainerPath("/.singularity.d/env/99-zz-gpubind.sh")
@@ -73,7 +73,7 @@ def libraries_of(plan: Plan) -> str:
 
 def is_newer(start: Start) -> bool:
     """Return whether the program can be told what to put in front: Apptainer from 1.5 on."""
-    return start.program == "apptainer" and start.version is not None and start.version >= (1, 5)
+    return start.runtime.name == "apptainer" and start.version is not None and start.version >= (1, 5)
 
 
 def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:

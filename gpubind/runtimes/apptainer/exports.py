@@ -15,7 +15,7 @@ from gpubind.observe import changed
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.apptainer.words import bind_word, mount_word, needs_mount
 from gpubind.runtimes.edits import Bind, Words
-from gpubind.runtimes.record import Printed
+from gpubind.runtimes.runtime import Printed
 
 GPU_SWITCHES = ("NV", "NVCCLI", "ROCM")
 """The variables that say the same as its GPU flags, without their prefix."""
@@ -39,7 +39,7 @@ _PLAIN = re.compile(r"[^,:^\\\"\s]*")
 
 def render_exports(printed: Printed) -> str:
     """The lines for the plan that is to be printed, beside what the program's own flag would bind on that host."""
-    return exports(printed.words, printed.start.program.upper(), _own_of(printed))
+    return exports(printed.words, printed.start.runtime.name.upper(), _own_of(printed))
 
 
 def _own_of(printed: Printed) -> Optional[dict[str, str]]:
@@ -88,7 +88,7 @@ def _shared_word(change: Change) -> str:
 
 def changes_for(printed: Printed) -> tuple[Change, ...]:
     """Return what the lines of `render_exports` do, for a text that is not a shell's."""
-    return changes(printed.words, printed.start.program.upper(), _own_of(printed))
+    return changes(printed.words, printed.start.runtime.name.upper(), _own_of(printed))
 
 
 def changes(made: Words, prefix: str, own: Optional[Mapping[str, str]]) -> tuple[Change, ...]:

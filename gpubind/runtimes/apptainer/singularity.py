@@ -7,75 +7,88 @@ A program called singularity may be Apptainer: what it says of itself counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Optional
 
 from gpubind.files import Tree
 from gpubind.loader.brought import Brought
-from gpubind.model import Plan
+from gpubind.model import ContainerPath, Plan
 from gpubind.model.layouts import STARTER_PREFIXES
+from gpubind.planner.placement import Layout
 from gpubind.runtimes.apptainer.brought import brought
 from gpubind.runtimes.apptainer.environment import generated
 from gpubind.runtimes.apptainer.exports import render_exports, without_gpu_switches, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file, read_options
 from gpubind.runtimes.apptainer.values import overrides
 from gpubind.runtimes.apptainer.words import layout_of, words
+from gpubind.runtimes.cmdline.flags import Options
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.lines import form_of
-from gpubind.runtimes.record import Call, Command, Form, Limits, ProgramIdentity, Runtime, UserNamespaces
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Call, Command, Limits, Printed, ProgramVersion, Runtime, Start, UserNamespaces
 
 
-def identify(text: str) -> ProgramIdentity:
-    """`apptainer version 1.4.5` -> apptainer, (1, 4, 5); `singularity-ce version 4.1.0` -> singularity, (4, 1, 0)."""
-    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
-    version = tuple(int(part) for part in match.groups(default="0")) if match else None
-    return ProgramIdentity("apptainer" if "apptainer" in text else "singularity", version)
+class Apptainer(Runtime):
+    name = "apptainer"
+    title = "Apptainer"
+    images = ("directory", "file", "layout", "archive", "registry", "source")
+    asks_version = True
+    gpu_flags = MappingProxyType({"nvidia": "--nv", "amd": "--rocm"})
+
+    def __init__(self) -> None:
+        helpers = tuple(f"{prefix}/{self.name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
+        message = "it will say `Failed to create user namespace`"
+        self.limits = Limits(user_namespaces=UserNamespaces(helpers, moves=True, message=message))
+        self.site = f"/etc/{self.name}/{self.name}.conf"
+
+    def identify(self, text: str) -> ProgramVersion:
+        """`apptainer version 1.4.5` -> `APPTAINER`, (1, 4, 5); `singularity-ce version 4.1.0` -> `SINGULARITY`."""
+        match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+        version = tuple(int(part) for part in match.groups(default="0")) if match else None
+        return ProgramVersion(APPTAINER if "apptainer" in text else SINGULARITY, version)
+
+    def parse_site(self, text: str) -> Mapping[str, tuple[str, ...]]:
+        return parse_site(text)
+
+    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+        return read_options(self.name, arguments, environ)
+
+    def read_env_file(self, text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
+        return read_env_file(text, environ)
+
+    def overrides(self, start: Start, name: str) -> bool:
+        return overrides(start, name)
+
+    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
+        return layout_of(start)
+
+    def generated(self, plan: Plan, start: Start, image: Optional[Tree]) -> Mapping[ContainerPath, str]:
+        return generated(plan, start, image)
+
+    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+        return words(plan, start, image)
+
+    def command(self, call: Call, start: Start, words: Words) -> Command:
+        """Return the whole command line: the user's own options first, so that ours are not taken back by accident."""
+        argv = (call.program, call.action, *start.arguments, *words.options, call.image, *call.argv)
+        return Command(argv, without_variables(without_gpu_switches(start.environ), words.unset))
+
+    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+        return brought(start)
+
+    def environ_of(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """Return *environ* without the values that the lines for a shell read themselves, when they are evaluated."""
+        if form == self.name:
+            return environ
+        return without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
+
+    def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
+        return super().render(form, printed, quoted=quoted) if form == self.name else render_exports(printed)
 
 
-def command(call: Call, start: Start, made: Words) -> Command:
-    """Return the whole command line: the user's own options first, so that ours are not taken back by accident."""
-    argv = (call.program, call.action, *start.arguments, *made.options, call.image, *call.argv)
-    return Command(argv, without_variables(without_gpu_switches(start.environ), made.unset))
+class Singularity(Apptainer):
+    name = "singularity"
+    title = "SingularityCE"
 
 
-def _without_library_paths(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return *environ* without the values that the lines for a shell look at themselves, when they are evaluated."""
-    return without_variables(environ, ("LD_LIBRARY_PATH", "PREPEND_LD_LIBRARY_PATH"))
-
-
-def _brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-    return brought(start)
-
-
-def _record(name: str, title: str) -> Runtime:
-    helpers = tuple(f"{prefix}/{name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
-    message = "it will say `Failed to create user namespace`"
-    forms = {
-        name: form_of(name),
-        f"{name}-env": Form(render_exports, environ_of=_without_library_paths),
-    }
-    return Runtime(
-        name=name,
-        title=title,
-        images=("directory", "file", "layout", "archive", "registry", "source"),
-        limits=Limits(user_namespaces=UserNamespaces(helpers, moves=True, message=message)),
-        identify=identify,
-        site=f"/etc/{name}/{name}.conf",
-        parse_site=parse_site,
-        options_of=read_options,
-        read_env_file=read_env_file,
-        overrides=overrides,
-        layout=layout_of,
-        generated=generated,
-        words=words,
-        brought=_brought,
-        command=command,
-        forms=MappingProxyType(forms),
-        gpu_flags=MappingProxyType({"nvidia": "--nv", "amd": "--rocm"}),
-    )
-
-
-APPTAINER = _record("apptainer", "Apptainer")
-SINGULARITY = _record("singularity", "SingularityCE")
+APPTAINER = Apptainer()
+SINGULARITY = Singularity()

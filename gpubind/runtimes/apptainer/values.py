@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, Optional
 
 from gpubind.runtimes.apptainer.options import PREFIXES, is_clean, is_contained, is_literal
 from gpubind.runtimes.edits import is_utf8
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Start
 
 _EVALUATED = frozenset("$`\\")
 """What makes the container's shell change a value."""
@@ -34,7 +34,7 @@ def said(start: Start, name: str) -> Optional[Said]:
     elif start.has_unread_env_files:
         text = None
     else:
-        variables = (f"{prefix}ENV_{name}" for prefix in PREFIXES.get(start.program, ()))
+        variables = (f"{prefix}ENV_{name}" for prefix in PREFIXES.get(start.runtime.name, ()))
         text = next((start.environ[variable] for variable in variables if variable in start.environ), None)
         if text is None:
             return None

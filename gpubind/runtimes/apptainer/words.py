@@ -25,12 +25,11 @@ from gpubind.runtimes.edits import (
     Words,
     edits_of,
     is_utf8,
-    left_out,
     shared_dev,
     unsayable_path,
     vendor_of,
 )
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Start
 
 LAYOUT = SINGULARITY
 LIBDIR = SINGULARITY.libdir
@@ -76,7 +75,7 @@ def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
         binds=binds,
         env=env,
         decisions=edits.decisions,
-        findings=(*_start_findings(plan, start), *env_findings, *left_out(edits.decisions, plan)),
+        findings=(*_start_findings(plan, start), *env_findings, *edits.findings),
         unset=tuple(v.name for v in edits.env if v.op == "unset" and said(start, v.name) is None),
     )
 
@@ -106,7 +105,7 @@ def _sayable(bind: Bind, start: Start) -> Bind:
         why = "it is not UTF-8, and this program hands paths on as JSON"
     elif "\r\n" in bind.source or "\r\n" in bind.target:
         why = "it has a carriage return before a newline, which --mount changes"  # Go's encoding/csv
-    elif start.program == "apptainer" and ":" in bind.source and bind.target.startswith(f"{LIBDIR}/"):
+    elif start.runtime.name == "apptainer" and ":" in bind.source and bind.target.startswith(f"{LIBDIR}/"):
         why = "Apptainer splits the source of a library at a colon, even one that --mount protects"
     if why is not None:
         raise unsayable_path(bind.source, why)

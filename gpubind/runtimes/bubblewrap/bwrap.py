@@ -24,9 +24,8 @@ from gpubind.runtimes.bubblewrap.places import (
     rebuild_obstacle,
     rebuilt_words,
 )
-from gpubind.runtimes.edits import Words, edits_of, left_out
-from gpubind.runtimes.record import Call, Command, Limits, Runtime, UserNamespaces
-from gpubind.runtimes.start import NOT_A_WORKING_DIRECTORY, Start
+from gpubind.runtimes.edits import Words, edits_of
+from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Start, UserNamespaces
 
 NETWORK = ("/etc/resolv.conf", "/etc/hosts")
 """Bound whatever the image has there: without them a name such as `localhost` has no address."""
@@ -48,54 +47,79 @@ NODES = (
 VIRTUAL = ("/sys", "/proc", "/dev")
 
 
-def words(plan: Plan, start: Start, image: Tree) -> Words:
-    """Return the options that make a container of *image* with *plan* in it, and the shell that reads its environment.
-
-    The user's own options are among them, behind ours: `bwrap WORDS COMMAND`.
-    """
-    given = read_options(start.arguments)
-    edits = edits_of(plan, start.staged, lambda mount, _: rebuild_obstacle(mount, image), given.binds)
-    homes = _user_directories(plan, start)
-    files = _files(start, image)
-    places = [place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
-    places += [place_to_rebuild(image, path, through_links=False) for path in files]
-    rebuilt = sorted({"/", *(place for place in places if place is not None)})
-    made_anew = {*MADE_BY_BWRAP, *files}
-    options = [word for place in rebuilt for word in rebuilt_words(image, place, without=made_anew)]
-    options += ["--proc", "/proc", "--dev", "/dev"]
-    for option, path in _of_host(start, image):
-        options += [option, path, path]
-    for path in homes:
-        options += ["--bind", path, path]
-    if start.working_directory and _is_visible(start.working_directory, homes):
-        options += ["--chdir", start.working_directory]
-    for bind in edits.binds:
-        options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
-    for node in edits.nodes:
-        options += ["--dev-bind", node.source, node.target]
-    made = environment(edits.env, start.environ, given, image)
-    options += [*start.arguments, *made.options]  # a mount point of the user's may have to be made
-    for place in reversed(rebuilt):
-        options += ["--remount-ro", place]
-    findings = tuple(left_out(edits.decisions, plan))
-    return Words((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, findings)
-
-
-def command(call: Call, start: Start, made: Words) -> Command:
-    """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
-    # bubblewrap stays as the parent of the container; without the first word a signal would end it alone.
-    return Command((call.program, "--die-with-parent", *made.options, *call.in_directory), start.environ)
-
-
-def brought(plan: Plan, start: Start, image: Tree) -> Brought:
-    """Return what a container of *image* has beside *plan*: of the host by itself, and by the user's own options."""
-    given = read_options(start.arguments)
-    homes = _user_directories(plan, start)
-    paths = [*(path for _, path in _of_host(start, image)), *homes]
-    own = tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
-    return Brought(
-        (*own, *given.binds), _user_env(plan, start, given), _directory(plan, start, image, given), given.unseen
+class Bubblewrap(Runtime):
+    name = "bwrap"
+    title = "bubblewrap"
+    images = ("directory",)
+    image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
+    limits = Limits(
+        user_namespaces=UserNamespaces(
+            helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
+            moves=False,
+            message="it will say `bwrap: No permissions to create new namespace, likely because the kernel does not "
+            "allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
+        ),
+        hides_missing_command=True,
     )
+    nodes = NODES
+    files = FILES
+    reads_line = True
+
+    def overrides(self, start: Start, name: str) -> bool:
+        given = read_options(start.arguments)
+        return given.cleared or name in dict(given.env)
+
+    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+        """Return the options that make a container of *image* with *plan* in it, and the shell for its environment.
+
+        The user's own options are among them, after ours: `bwrap WORDS COMMAND`.
+        """
+        if image is None:
+            return None
+        given = read_options(start.arguments)
+        edits = edits_of(plan, start.staged, lambda mount, _: rebuild_obstacle(mount, image), given.binds)
+        homes = _user_directories(plan, start)
+        files = _files(start, image)
+        places = [place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
+        places += [place_to_rebuild(image, path, through_links=False) for path in files]
+        rebuilt = sorted({"/", *(place for place in places if place is not None)})
+        made_anew = {*MADE_BY_BWRAP, *files}
+        options = [word for place in rebuilt for word in rebuilt_words(image, place, without=made_anew)]
+        options += ["--proc", "/proc", "--dev", "/dev"]
+        for option, path in _of_host(start, image):
+            options += [option, path, path]
+        for path in homes:
+            options += ["--bind", path, path]
+        if start.working_directory and _is_visible(start.working_directory, homes):
+            options += ["--chdir", start.working_directory]
+        for bind in edits.binds:
+            options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
+        for node in edits.nodes:
+            options += ["--dev-bind", node.source, node.target]
+        made = environment(edits.env, start.environ, given, image)
+        options += [*start.arguments, *made.options]  # a mount point of the user's may have to be made
+        for place in reversed(rebuilt):
+            options += ["--remount-ro", place]
+        return Words((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, edits.findings)
+
+    def in_line(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+        return in_line(plan, start, image)
+
+    def command(self, call: Call, start: Start, words: Words) -> Command:
+        """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
+        # bubblewrap stays as the parent of the container; without the first word a signal would end it alone.
+        return Command((call.program, "--die-with-parent", *words.options, *call.in_directory), start.environ)
+
+    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+        if image is None:
+            return None
+        given = read_options(start.arguments)
+        homes = _user_directories(plan, start)
+        paths = [*(path for _, path in _of_host(start, image)), *homes]
+        own = tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
+        return Brought(
+            (*own, *given.binds), _user_env(plan, start, given), _directory(plan, start, image, given), given.unseen
+        )
 
 
 def _user_env(plan: Plan, start: Start, given: BubblewrapOptions) -> tuple[EnvVar, ...]:
@@ -182,38 +206,4 @@ def _inside(path: str, directories: list[str]) -> bool:
     return any(path == directory or path.startswith(directory + "/") for directory in directories)
 
 
-def _overrides(start: Start, name: str) -> bool:
-    given = read_options(start.arguments)
-    return given.cleared or name in dict(given.env)
-
-
-def _words(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
-    return None if image is None else words(plan, start, image)
-
-
-def _brought(plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
-    return None if image is None else brought(plan, start, image)
-
-
-BWRAP = Runtime(
-    name="bwrap",
-    title="bubblewrap",
-    images=("directory",),
-    image_hint="unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer",
-    limits=Limits(
-        user_namespaces=UserNamespaces(
-            helpers=("/usr/bin/bwrap", "/usr/local/bin/bwrap"),
-            moves=False,
-            message="it will say `bwrap: No permissions to create new namespace, likely because the kernel does not "
-            "allow non-privileged user namespaces`, or `bwrap: setting up uid map: Permission denied`",
-        ),
-        hides_missing_command=True,
-    ),
-    nodes=NODES,
-    files=FILES,
-    overrides=_overrides,
-    words=_words,
-    in_line=in_line,
-    brought=_brought,
-    command=command,
-)
+BWRAP = Bubblewrap()

@@ -16,8 +16,8 @@ from gpubind.files import Tree
 from gpubind.model import EnvVar, Mount, Plan
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options, split_options
 from gpubind.runtimes.bubblewrap.places import place_to_rebuild, rebuild_obstacle, rebuilt_words
-from gpubind.runtimes.edits import Obstacle, Words, edits_of, left_out
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.edits import Obstacle, Words, edits_of
+from gpubind.runtimes.runtime import Start
 
 _ROOT_BINDS = ("--bind", "--ro-bind", "--dev-bind", "--bind-try", "--ro-bind-try", "--dev-bind-try")
 _FRESH = ("--dev", "--tmpfs", "--proc", "--mqueue", "--dir")
@@ -61,9 +61,8 @@ def in_line(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
         words += ["--setenv", name, value] if value is not None else ["--unsetenv", name]
     if not writable:
         words += [word for place in sorted(places, reverse=True) for word in ("--remount-ro", place)]
-    findings = tuple(left_out(edits.decisions, plan))
     told = tuple((name, value) for name, value in env if value is not None)
-    return Words(tuple(words), edits.binds, told, edits.decisions, findings)
+    return Words(tuple(words), edits.binds, told, edits.decisions, edits.findings)
 
 
 def _root_at(options: Sequence[tuple[str, ...]]) -> Optional[int]:

@@ -9,8 +9,8 @@ Sources: reference of `docker run`; podman-run(1) 5.4; docker/cli 26.1 `opts/mou
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from posixpath import join, normpath
-from types import MappingProxyType
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
@@ -19,15 +19,25 @@ from gpubind.loader.brought import PYTHON_VARIABLES, Brought
 from gpubind.model import ContainerPath, DeviceNode, EnvVar, Missing, Plan
 from gpubind.model.findings import finding
 from gpubind.observe import changed
-from gpubind.planner.placement import Layout, cdi_layout
-from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, left_out, nothing_else, unsayable_path
+from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
+from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, nothing_else, unsayable_path
 from gpubind.runtimes.engines.environment import environment, joined
 from gpubind.runtimes.engines.options import own_mounts, read_env_file, read_options, said, users_binds, users_places
 from gpubind.runtimes.engines.place import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.engines.pull import pull
-from gpubind.runtimes.lines import form_of
-from gpubind.runtimes.record import Call, Command, Limits, ProgramIdentity, Runtime, UserNamespaces
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import (
+    Call,
+    Command,
+    ImageForm,
+    Limits,
+    ProgramVersion,
+    Pull,
+    Runtime,
+    Start,
+    Store,
+    UserNamespaces,
+)
 
 PLAINER = "give it a plainer path"
 SHARED = "/dev/shm"
@@ -35,39 +45,161 @@ INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-s
 """Programs that can be the first in a container: it would ignore SIGTERM and SIGINT otherwise."""
 
 
-def identify(text: str) -> ProgramIdentity:
-    """`Docker version 26.1.5, build a72d7cd` -> docker; a `docker` of podman's says `podman version 5.4.2`."""
-    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
-    version = tuple(int(part) for part in match.groups(default="0")) if match else None
-    return ProgramIdentity("podman" if "podman" in text else "docker", version)
+class Docker(Runtime):
+    name = "docker"
+    title = "docker"
+    images: tuple[ImageForm, ...] = ("reference",)
+    image_hint = "`docker load -i FILE`, `docker import FILE NAME`, or use --backend podman for a directory"
+    limits = Limits(drops_groups=True, systemd_cgroups=True)
+    asks_version = True
+    inits = INITS
+    store: Optional[Store] = "docker"
+    other_stores: tuple[str, ...] = DOCKER_STORES
+
+    def identify(self, text: str) -> ProgramVersion:
+        """`Docker version 26.1.5, build a72d7cd` -> docker; a `docker` of podman's says `podman version 5.4.2`."""
+        match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+        version = tuple(int(part) for part in match.groups(default="0")) if match else None
+        return ProgramVersion(PODMAN if "podman" in text else DOCKER, version)
+
+    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+        return read_options(self.name, arguments, environ)
+
+    def read_env_file(self, text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
+        return read_env_file(text, environ)
+
+    def remote(
+        self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+    ) -> Optional[str]:
+        return remote_docker(environ, read, own)
+
+    def pull(self, options: Options, own: Mapping[str, str], image: str) -> Pull:
+        return pull(self.name, options, own, image)
+
+    def overrides(self, start: Start, name: str) -> bool:
+        """Return whether the user's own words say that variable for the container."""
+        return said(start, name) is not None or start.has_unread_env_files
+
+    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
+        """Return the layout of a CDI spec for an unknown image: an option would replace its LD_LIBRARY_PATH."""
+        return cdi_layout(start.machine) if is_blind and start.machine is not None else GPUBIND
+
+    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+        """Return the options for *plan*: `podman run WORDS IMAGE`.
+
+        A node goes by --device: one that is bound is refused by the device cgroup. Errors: `RuntimeLimitError` for a
+        path or a value that no option can say, and for a daemon on another machine.
+        """
+        _need_local(start)
+        edits = edits_of(plan, start.staged, nothing_else, own_mounts(start))
+        made = environment(plan, start)
+        options: list[str] = []
+        for bind in edits.binds:
+            options += ["--mount", mount_word(bind)]
+        for node in edits.nodes:
+            options += _device_words(node, start)
+        for name, value in made.env:
+            options += ["--env", f"{name}={value}"]
+        for name in made.unset:
+            options += [self.unset_option, name]
+        options += self.group_words(edits.nodes, start)
+        if start.has_selinux and not any("label" in value for value in start.options.all("security-opt")):
+            options += ["--security-opt", "label=disable"]
+        findings = edits.findings
+        if plan.mounts and plan.image is None:
+            findings += (finding("image-unknown", subject="image"),)
+        unset = made.unset if self.unset_option == "--env" else ()
+        return Words(tuple(options), edits.binds, made.env, edits.decisions, findings, unset)
+
+    unset_option = "--env"
+    """Takes a variable of the image away: docker's --env does where its own environment lacks the variable."""
+
+    def group_words(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
+        """Return the option with which an ordinary user's container opens a node that is open only to a group."""
+        return []
+
+    def init_words(self, start: Start) -> list[str]:
+        """Return the option that puts a program in front of the container's, for signals."""
+        return ["--init"] if any(path.endswith("docker-init") for path in start.inits) else []
+
+    def command(self, call: Call, start: Start, words: Words) -> Command:
+        """Return the whole command line. Errors: `RuntimeLimitError` for a directory that podman cannot start.
+
+        The defaults stand before the user's own options, which can take each of them back; the plan's follow them.
+        """
+        given, argv = start.options, call.argv
+        is_directory = is_path(call.image)
+        line = ["--rm"] if not given.values.get("rm") and not given.all("restart") else []
+        if not given.has("detach"):
+            line += [] if given.values.get("interactive") else ["--interactive"]
+            line += ["--tty"] if start.has_terminal and not given.values.get("tty") else []
+        line += _shm_words(start)
+        if call.action != "run" and start.inits and not given.values.get("init") and not given.all("pid"):
+            line += self.init_words(start)
+        if call.action == "shell":
+            line += ["--entrypoint", call.shell]
+        elif call.action == "exec":
+            line += ["--entrypoint", ""]
+        elif is_directory:
+            argv = call.in_directory
+        image = ["--rootfs", _rootfs(call, start)] if is_directory else [call.image]
+        line = [*line, *start.arguments, *words.options, *image, *argv]
+        return Command((call.program, "run", *line), changed(start.environ, unset=words.unset))
+
+    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+        env = []
+        users = said(start, "LD_LIBRARY_PATH")
+        if users:
+            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", users, ":", "user"))
+        users = said(start, "LD_PRELOAD")
+        if users:
+            env.append(EnvVar("LD_PRELOAD", "set", users, ":", "user"))
+        users = said(start, "PATH")
+        if users:
+            env.append(EnvVar("PATH", "set", joined("PATH", plan, users, None), None, "user"))
+        for name in ("HOME", *PYTHON_VARIABLES):
+            users = said(start, name)
+            if users is not None:
+                env.append(EnvVar(name, "set", users, None, "user"))
+        directory = start.options.last("workdir")
+        unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in start.options.all(name))
+        return Brought(tuple(users_binds(start)), tuple(env), ContainerPath(directory) if directory else None, unseen)
 
 
-def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
-    """Return the options that bring *plan* into a container: `podman run WORDS IMAGE`.
+class Podman(Docker):
+    name = "podman"
+    title = "podman"
+    images = ("reference", "registry", "directory", "layout", "archive")
+    image_hint = "`podman load -i FILE`, or `podman import FILE NAME`"
+    limits = Limits(
+        user_namespaces=UserNamespaces(
+            helpers=(),
+            moves=False,
+            message="it will say `cannot clone: Operation not permitted` or `cannot re-exec process`",
+        ),
+        drops_groups=True,
+        keep_groups="keep-groups",
+        systemd_cgroups=True,
+    )
+    asks_version = False
+    store = "podman"
+    other_stores = PODMAN_STORES
+    unset_option = "--unsetenv"
 
-    A node goes by --device: one that is bound is refused by the device cgroup. Errors: `RuntimeLimitError` for a path
-    or a value that no option can say, and for a daemon on another machine.
-    """
-    _need_local(start)
-    edits = edits_of(plan, start.staged, nothing_else, own_mounts(start))
-    made = environment(plan, start)
-    options: list[str] = []
-    for bind in edits.binds:
-        options += ["--mount", mount_word(bind)]
-    for node in edits.nodes:
-        options += _device_words(node, start)
-    for name, value in made.env:
-        options += ["--env", f"{name}={value}"]
-    for name in made.unset:
-        options += ["--unsetenv", name] if start.program == "podman" else ["--env", name]
-    options += _group_words(edits.nodes, start)
-    if start.has_selinux and not any("label" in value for value in start.options.all("security-opt")):
-        options += ["--security-opt", "label=disable"]
-    findings = [*left_out(edits.decisions, plan)]
-    if plan.mounts and plan.image is None:
-        findings.append(finding("image-unknown", subject="image"))
-    unset = () if start.program == "podman" else made.unset
-    return Words(tuple(options), edits.binds, made.env, edits.decisions, tuple(findings), unset)
+    def remote(
+        self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+    ) -> Optional[str]:
+        return remote_podman(environ, read, own)
+
+    def group_words(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
+        for_groups = any(node.mode & 0o006 != 0o006 and node.uid != start.uid for node in nodes)
+        is_rootless = start.uid not in (None, 0)
+        return (
+            ["--group-add", "keep-groups"] if is_rootless and for_groups and not start.options.all("group-add") else []
+        )
+
+    def init_words(self, start: Start) -> list[str]:
+        return ["--init"] if "catatonit" in start.inits[0] else ["--init", "--init-path", start.inits[0]]
 
 
 def _need_local(start: Start) -> None:
@@ -75,7 +207,7 @@ def _need_local(start: Start) -> None:
     if start.remote is not None:
         raise RuntimeLimitError(
             "remote-engine",
-            f"{start.program} would start the container on another machine",
+            f"{start.runtime.name} would start the container on another machine",
             where=start.remote,
             why="a plan names the files of this machine",
             hint="plan on that machine, or have the program use this one's",
@@ -110,41 +242,6 @@ def _device_words(node: DeviceNode, start: Start) -> list[str]:
     return ["--device", str(node.source) if str(node.source) == node.target else f"{node.source}:{node.target}"]
 
 
-def _group_words(nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
-    """What lets an ordinary user's podman open a node that is open to a group alone. The user's own groups win."""
-    is_rootless = start.program == "podman" and start.uid not in (None, 0)
-    for_groups = any(node.mode & 0o006 != 0o006 and node.uid != start.uid for node in nodes)
-    return ["--group-add", "keep-groups"] if is_rootless and for_groups and not start.options.all("group-add") else []
-
-
-def command(call: Call, start: Start, made: Words) -> Command:
-    """Return the whole command line. Errors: `RuntimeLimitError` for a directory that podman cannot start.
-
-    The defaults stand before the user's own options, which can take each of them back; the plan's stand behind them.
-    """
-    given, argv = start.options, call.argv
-    is_directory = is_path(call.image)
-    words = ["--rm"] if not given.values.get("rm") and not given.all("restart") else []
-    if not given.has("detach"):
-        words += [] if given.values.get("interactive") else ["--interactive"]
-        words += ["--tty"] if start.has_terminal and not given.values.get("tty") else []
-    words += _shm_words(start)
-    if call.action != "run":
-        words += _init_words(start)
-    if call.action == "shell":
-        words += ["--entrypoint", call.shell]
-    elif call.action == "exec":
-        words += ["--entrypoint", ""]
-    elif is_directory:
-        argv = call.in_directory
-    image = ["--rootfs", _rootfs(call, start)] if is_directory else [call.image]
-    words = [*words, *start.arguments, *made.options, *image, *argv]
-    return Command(
-        (call.program, "run", *words),
-        changed(start.environ, unset=made.unset),
-    )
-
-
 def _shm_words(start: Start) -> list[str]:
     """What makes /dev/shm as large as the host's mostly is, half of the memory: workers of a DataLoader share it.
 
@@ -153,15 +250,6 @@ def _shm_words(start: Start) -> list[str]:
     given = any(start.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
     is_covered = any(f"{SHARED}/".startswith(f"{place.rstrip('/')}/") for place in users_places(start))
     return [] if given or is_covered else ["--tmpfs", SHARED]
-
-
-def _init_words(start: Start) -> list[str]:
-    given = start.options
-    if not start.inits or given.values.get("init") or given.all("pid"):
-        return []
-    if start.program == "docker":
-        return ["--init"] if any(path.endswith("docker-init") for path in start.inits) else []
-    return ["--init"] if "catatonit" in start.inits[0] else ["--init", "--init-path", start.inits[0]]
 
 
 def is_path(image: str) -> bool:
@@ -193,76 +281,5 @@ def _owner(image: Optional[Tree]) -> Optional[int]:
     return next((stat.uid for stat in found if not isinstance(stat, Missing)), None)
 
 
-def brought(plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-    """Return what the user's own options bring beside *plan*. Nothing of the host comes by itself."""
-    env = []
-    users = said(start, "LD_LIBRARY_PATH")
-    if users:
-        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", users, ":", "user"))
-    users = said(start, "LD_PRELOAD")
-    if users:
-        env.append(EnvVar("LD_PRELOAD", "set", users, ":", "user"))
-    users = said(start, "PATH")
-    if users:
-        env.append(EnvVar("PATH", "set", joined("PATH", plan, users, None), None, "user"))
-    for name in ("HOME", *PYTHON_VARIABLES):
-        users = said(start, name)
-        if users is not None:
-            env.append(EnvVar(name, "set", users, None, "user"))
-    directory = start.options.last("workdir")
-    unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in start.options.all(name))
-    return Brought(tuple(users_binds(start)), tuple(env), ContainerPath(directory) if directory else None, unseen)
-
-
-def overrides(start: Start, name: str) -> bool:
-    """Return whether the user's own words say that variable for the container."""
-    return said(start, name) is not None or start.has_unread_env_files
-
-
-def _blind(machine: str) -> Layout:
-    """Return where a plan lands whose image is not known: an option would take the place of its LD_LIBRARY_PATH."""
-    return cdi_layout(machine)
-
-
-DOCKER = Runtime(
-    name="docker",
-    title="docker",
-    images=("reference",),
-    image_hint="`docker load -i FILE`, `docker import FILE NAME`, or use --backend podman for a directory",
-    limits=Limits(drops_groups=True, systemd_cgroups=True),
-    identify=identify,
-    options_of=read_options,
-    read_env_file=read_env_file,
-    inits=INITS,
-    overrides=overrides,
-    blind_layout=_blind,
-    words=words,
-    brought=brought,
-    command=command,
-    forms=MappingProxyType({"docker": form_of("docker")}),
-    store="docker",
-    pull=pull,
-    remote_of=remote_docker,
-    other_stores=DOCKER_STORES,
-)
-PODMAN = DOCKER._replace(
-    name="podman",
-    title="podman",
-    images=("reference", "registry", "directory", "layout", "archive"),
-    image_hint="`podman load -i FILE`, or `podman import FILE NAME`",
-    limits=Limits(
-        user_namespaces=UserNamespaces(
-            helpers=(),
-            moves=False,
-            message="it will say `cannot clone: Operation not permitted` or `cannot re-exec process`",
-        ),
-        drops_groups=True,
-        keep_groups="keep-groups",
-        systemd_cgroups=True,
-    ),
-    identify=None,
-    forms=MappingProxyType({"podman": form_of("podman")}),
-    store="podman",
-    remote_of=remote_podman,
-    other_stores=PODMAN_STORES,
-)
+DOCKER = Docker()
+PODMAN = Podman()

@@ -14,7 +14,7 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import Plan
 from gpubind.runtimes.edits import is_utf8, unsayable_value
 from gpubind.runtimes.engines.options import said
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Start
 
 NO_HOOK = "void"
 """With this value NVIDIA's own runtime and its hook bring nothing, where they are the default."""

@@ -14,7 +14,7 @@ from gpubind.loader.brought import UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline import tables
 from gpubind.runtimes.cmdline.flags import Options, assigned, by_name, flags_of, parse_command_line, parse_list
-from gpubind.runtimes.start import Start
+from gpubind.runtimes.runtime import Start
 
 FLAGS = {"docker": flags_of(tables.DOCKER_RUN), "podman": flags_of(tables.PODMAN_RUN, tables.PODMAN_ANYWHERE)}
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gpubind.runtimes.cmdline.flags import Options
-from gpubind.runtimes.record import Pull
+from gpubind.runtimes.runtime import Pull
 
 When = Literal["missing", "always", "newer", "never"]
 _POLICIES: Mapping[str, Mapping[str, When]] = {

@@ -11,11 +11,10 @@ from gpubind.api import plan
 from gpubind.documents.mounts.cdi import render_cdi
 from gpubind.model import Request
 from gpubind.planner.placement import GPUBIND, SINGULARITY, cdi_layout
-from gpubind.runtimes.apptainer import words as singularity_words
-from gpubind.runtimes.bubblewrap import bwrap
-from gpubind.runtimes.start import Start
+from gpubind.runtimes import RUNTIMES
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
+from tests.support.starts import start_by
 from tests.support.trees import Spec
 
 PATHS = ["PATH=/opt/vendor/bin", "LD_LIBRARY_PATH=/opt/vendor/lib"]
@@ -54,11 +53,12 @@ def test_search_paths_of_a_device_go_before_all_others(program: str) -> None:
     opened = image(glibc())
     request = Request(source="cdi", cdi_devices=("vendor.com/x=all",))
     made = plan(on, request, image=opened, layout=GPUBIND if program == "bwrap" else SINGULARITY)
+    words = RUNTIMES[program].words(made, start_by(program), opened.tree)
+    assert words is not None
+    env = dict(words.env)
     if program == "bwrap":
-        env = dict(bwrap.words(made, Start(program), opened.tree).env)
         assert env["PATH"].startswith("/opt/vendor/bin:/usr")
         assert env["LD_LIBRARY_PATH"] == "/opt/vendor/lib"
     else:
-        env = dict(singularity_words.words(made, Start(), opened.tree).env)
         assert env["PREPEND_PATH"] == "/opt/vendor/bin"
         assert env["LD_LIBRARY_PATH"].split(":")[0] == "/opt/vendor/lib"

@@ -1,0 +1,395 @@
+"""A runtime, `Runtime`: the base class of each, with everything that the rest of gpubind asks of one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional, get_args
+
+from gpubind.errors import RuntimeLimitError
+from gpubind.files import Tree
+from gpubind.host import Host
+from gpubind.model import ContainerPath, Finding, HostPath, Plan, Vendor
+from gpubind.model.findings import counted, finding
+from gpubind.planner.placement import GPUBIND, Layout
+from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.edits import Edits, Words, vendor_of
+
+if TYPE_CHECKING:
+    from gpubind.formats.archive.bundle import Bundle
+    from gpubind.loader.brought import Brought
+
+Action = Literal["exec", "run", "shell"]
+NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
+"""Working directories that Apptainer does not bind, for the image's own would be hidden: container_linux.go,
+addCwdMount."""
+
+ImageForm = Literal["directory", "file", "bundle", "layout", "archive", "reference", "registry", "source"]
+"""How an image is given to a runtime: a directory, a file that holds a file system (SIF, squashfs), an OCI bundle; an
+OCI layout (`oci:DIR`), an archive (`oci-archive:FILE`, `docker-archive:FILE`); a name of a store's, a registry's
+(`docker://`), another source's (`library://`, `oras://`, `instance://`)."""
+
+Store = Literal["podman", "docker"]
+STORES: tuple[Store, ...] = get_args(Store)
+
+
+class UserNamespaces(NamedTuple):
+    """A runtime that an ordinary user starts in a user namespace."""
+
+    helpers: tuple[str, ...]
+    """Its set-user-id programs: with one of them it needs no user namespace."""
+    moves: bool
+    """Whether the runtime is often in a module tree, with its set-user-id program elsewhere."""
+    message: str
+    """What it says where the kernel allows none."""
+
+
+class Limits(NamedTuple):
+    """What a runtime cannot do, and does otherwise than its caller may think."""
+
+    user_namespaces: Optional[UserNamespaces] = None
+    """None: it needs none."""
+    drops_groups: bool = False
+    """Whether a container gets other groups than its caller's."""
+    keep_groups: Optional[str] = None
+    """What its --group-add takes to keep them all; None: each must be given by number."""
+    systemd_cgroups: bool = False
+    """Whether systemd manages the device cgroups of its containers."""
+    no_read_only_bind: bool = False
+    """Whether whatever it binds is as writable as it is for its caller."""
+    hides_missing_command: bool = False
+    """Whether its exit code does not tell a command that is not there (127) or is no program (126)."""
+
+
+class ProgramVersion(NamedTuple):
+    """The answer of a program to `--version`."""
+
+    runtime: Runtime
+    """Of that program, whatever it is called."""
+    version: Optional[tuple[int, ...]]
+
+
+RUNSCRIPT = "/.singularity.d/runscript"
+"""What an image of Apptainer's or SingularityCE's runs by default."""
+
+
+class Call(NamedTuple):
+    """What is to be started."""
+
+    program: str
+    """The runtime's own: a path, or a name."""
+    action: Action
+    image: str
+    """As the user gives it."""
+    tree: Optional[Tree]
+    """The files of the image, if they could be looked at."""
+    argv: tuple[str, ...]
+    """The command in the container, with its arguments."""
+    token: str = "ID"
+    """What no other start has in its name."""
+    terminal: Optional[bool] = False
+    """Whether standard input is one."""
+
+    @property
+    def shell(self) -> str:
+        """The image's shell: bash, if it has that."""
+        return "/bin/bash" if self.tree is not None and self.tree.has("/bin/bash") else "/bin/sh"
+
+    @property
+    def in_directory(self) -> tuple[str, ...]:
+        """What runs in a container of a plain directory: for `run` its runscript, as Apptainer's images have one; for
+        `shell`, or where nothing is named, its shell.
+        """
+        if self.action == "run" and self.tree is not None and self.tree.has(RUNSCRIPT):
+            return (RUNSCRIPT, *self.argv)
+        return (self.shell, *self.argv) if self.action == "shell" or not self.argv else self.argv
+
+
+class Pull(NamedTuple):
+    """How a runtime gets an image that it starts, by the user's own options."""
+
+    when: Literal["missing", "always", "newer", "never"]
+    """`always`, `newer`: before each start; `missing`: where its store does not have the image."""
+    words: tuple[str, ...]
+    """The command line, behind the program."""
+    prints_name: bool
+    """Whether it prints on standard output the image's ID or name alone, last, and its progress on standard error."""
+    no_more: tuple[str, ...]
+    """Options that keep a start behind it from pulling again."""
+
+
+STAGED_DIRECTORY = "<generated>"
+"""The word of a command that stands for the directory in which its file is."""
+
+
+class StagedFile(NamedTuple):
+    """A file that the runtime reads when it starts."""
+
+    name: str
+    content: str
+
+
+class Command(NamedTuple):
+    """What this process becomes."""
+
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    file: Optional[StagedFile] = None
+    """What must be written first, to a directory of its own; that takes the place of the word `STAGED_DIRECTORY`."""
+
+
+class Start(NamedTuple):
+    """One start of a container, as far as the runtime's words depend on it."""
+
+    runtime: Runtime
+    """The runtime that will read the words; its program may go by another one's name."""
+    version: Optional[tuple[int, ...]] = None
+    """Its version; None if it could not be asked."""
+    arguments: tuple[str, ...] = ()
+    """The user's own options for the runtime."""
+    environ: Mapping[str, str] = MappingProxyType({})
+    """The caller's environment."""
+    options: Options = Options()
+    """What the arguments and the environment ask of a program that reads options as `flags` does."""
+    site: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The runtime's configuration file: directive -> values."""
+    env_files: Mapping[str, Optional[str]] = MappingProxyType({})
+    """What the files of the user's --env-file options set; None for a value that only a shell can tell."""
+    has_unread_env_files: bool = False
+    """Whether such a file could not be looked at, so that it may set any variable that `env_files` does not have."""
+    staged: Mapping[ContainerPath, HostPath] = MappingProxyType({})
+    """Where generated content was written: container path -> host path."""
+    skeleton: Optional[HostPath] = None
+    """The directory that holds an empty file for each place of the runtime's `skeleton`."""
+    writable: frozenset[str] = frozenset()
+    """Those sources of the plan that the caller may write; known for a runtime without a read-only bind."""
+    allow_writable: bool = False
+    """Whether the user accepts that a container may write them."""
+    directories: frozenset[str] = frozenset()
+    """Those of the caller's home and working directory that are there."""
+    machine: Optional[str] = None
+    """What uname says of the host that is planned for."""
+    pid: Optional[int] = None
+    """The process that becomes the runtime."""
+    home: Optional[str] = None
+    """The caller's home, as the user database has it."""
+    working_directory: Optional[str] = None
+    """Where the caller is; None if that directory is gone."""
+    nodes: tuple[HostPath, ...] = ()
+    """What this host's /dev has of the runtime's `nodes`."""
+    files: tuple[HostPath, ...] = ()
+    """What this host has of the runtime's `files`; of a recorded one, all."""
+    bundle: Optional[Bundle] = None
+    """The configuration of the image, if that is an OCI bundle."""
+    is_root: bool = True
+    """Whether the caller is root of the host; of a recorded one, who recorded it."""
+    inits: tuple[HostPath, ...] = ()
+    """What this host has of the runtime's `inits`."""
+    tools: Optional[tuple[HostPath, ...]] = None
+    """What this host has of the runtime's `tools`; None if nobody looked."""
+    uid: Optional[int] = None
+    """The caller's; None if nobody starts anything here."""
+    remote: Optional[str] = None
+    """What sends the runtime to another machine's daemon; None if nothing does."""
+    has_selinux: bool = False
+    """Whether this host's kernel enforces SELinux's rules."""
+    has_terminal: bool = False
+    """Whether the caller's standard input, output and errors are a terminal."""
+
+    def directive(self, name: str, default: str = "") -> str:
+        """Return the value of directive *name* of the site's configuration; the first one counts."""
+        return self.site.get(name, (default,))[0]
+
+
+class Printed(NamedTuple):
+    """A plan that is to be printed for a runtime."""
+
+    words: Words
+    start: Start
+    host: Host
+    plan: Plan
+
+
+class Runtime(ABC):
+    """A container runtime. Its methods are pure: the facts of this machine that they need are in `Start`."""
+
+    name: str
+    """The word for --backend, and the name of its program."""
+    title: str
+    """The name that people use."""
+    images: tuple[ImageForm, ...]
+    """The forms of image that it starts, for `--backend auto`."""
+    image_hint = ""
+    """What to do with an image in another form."""
+    limits = Limits()
+    asks_version = False
+    """Whether its version makes a difference: only then is the program asked."""
+    site: Optional[str] = None
+    """Its configuration file."""
+    nodes: tuple[str, ...] = ()
+    """Patterns of the nodes in /dev that it provides in addition to the plan's."""
+    files: tuple[str, ...] = ()
+    """Files of the host that it provides in addition to the plan's."""
+    inits: tuple[str, ...] = ()
+    """Programs that it can make the first of a container, by the place where packages have them."""
+    store: Optional[Store] = None
+    """The program whose own store has the images that it starts by a plain name."""
+    other_stores: tuple[str, ...] = ()
+    """Options before the subcommand with which it may have other images than `store` has."""
+    gpu_flags: Mapping[Vendor, str] = MappingProxyType({})
+    """Its own flag for the GPUs of a vendor, for a start on a host that cannot be inspected."""
+    reads_line = False
+    """Whether `in_line` returns the user's own options, too, with the plan among them."""
+
+    @property
+    def fetches(self) -> bool:
+        """Return whether it finds images by itself: one that is not a file here may still be right."""
+        return self.store is None and ("reference" in self.images or "registry" in self.images)
+
+    def identify(self, text: str) -> ProgramVersion:
+        """Return the runtime and the version in *text*, which `PROGRAM --version` printed."""
+        return ProgramVersion(self, None)
+
+    def parse_site(self, text: str) -> Mapping[str, tuple[str, ...]]:
+        """Return the directives in the text of its configuration file."""
+        return {}
+
+    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+        """Return the options that the user's *arguments* and the caller's environment give."""
+        return Options()
+
+    def read_env_file(self, text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
+        """Return the variables that the text of a file of --env-file sets."""
+        return {}
+
+    def tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the files of which one must exist in addition to its program."""
+        return ()
+
+    def remote(
+        self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
+    ) -> Optional[str]:
+        """Return what sends it to another machine: a variable, a file of the caller's, or an option of *own*, those
+        before its subcommand. None if nothing does. *read* returns the text of a file of this machine, or None.
+        """
+        return None
+
+    def pull(self, options: Options, own: Mapping[str, str], image: str) -> Pull:
+        """Return how it gets *image* into its store, with the user's options and *own*, those before its subcommand."""
+        raise NotImplementedError(self.name)
+
+    def overrides(self, start: Start, name: str) -> bool:
+        """Return whether the caller's own value of variable *name* does not reach the container."""
+        return False
+
+    def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
+        """Return where a plan lands, and whether the container's /dev will hold only the planned nodes.
+
+        *is_blind*: no image is known.
+        """
+        return GPUBIND
+
+    def generated(self, plan: Plan, start: Start, image: Optional[Tree]) -> Mapping[ContainerPath, str]:
+        """Return the texts of the files that it adds to the plan's, by their place in the container."""
+        return {}
+
+    def skeleton(self, plan: Plan, start: Start, image: Optional[Tree]) -> tuple[ContainerPath, ...]:
+        """Return the places that need an empty file in a directory of gpubind's, to be mounted on."""
+        return ()
+
+    @abstractmethod
+    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+        """Return *plan* in its arguments; None where an image would be needed for that. Errors: `RuntimeLimitError`."""
+
+    def in_line(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+        """Return *plan* in arguments for the user's own command line. Errors: `RuntimeLimitError`."""
+        return self.words(plan, start, image)
+
+    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+        """Return what a start mounts and sets in addition to *plan*; None where that is not known."""
+        return None
+
+    @abstractmethod
+    def command(self, call: Call, start: Start, words: Words) -> Command:
+        """Return the whole command line."""
+
+    def write_access(self, edits: Edits, plan: Plan, start: Start) -> Iterator[Finding]:
+        """Yield the finding about files that it binds as writable as they are, having no read-only bind.
+
+        A container of an ordinary user's cannot write a driver file that root owns, whatever the bind says. Root's can.
+        Errors: `RuntimeLimitError` (code `writable-bind`) for a file that the caller can write, unless that is allowed.
+        """
+        sources = [bind.source for bind in edits.binds if bind.read_only]
+        writable = [source for source in sources if source in start.writable]
+        if writable and not start.allow_writable:
+            raise RuntimeLimitError(
+                "writable-bind",
+                f"a program in the container could write {counted(len(writable), 'file')} of the driver",
+                where=writable[0],
+                why=f"{self.title} has no read-only bind, and the caller may write the file",
+                hint="start it as an ordinary user, use another runtime, or accept that with --allow-writable",
+            )
+        if sources:
+            yield finding(
+                "no-read-only-bind",
+                subject="mounts",
+                case="writable" if writable else "protected",
+                severity="warning" if writable else "note",
+                vendor=vendor_of(plan),
+                runtime=self.title,
+                files=counted(len(writable or sources), "file"),
+            )
+
+    def environ_of(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the part of the caller's *environ* for a plan in *form*: a text may read the rest when evaluated."""
+        return environ
+
+    def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
+        """Return a plan as `plan --format FORM` prints it; *quoted*: for a shell's `eval`. Errors: as `one_line`."""
+        return one_line(printed.words, self.name, quoted=quoted)
+
+
+_NOT_RAW = re.compile(r"[\s\"'\\*?\[\]]")
+
+
+def one_line(words: Words, program: str, *, quoted: bool) -> str:
+    """Return the options of *words* on one line: *quoted* for `eval`, or plain, to be split by a shell as in
+    `singularity exec $(gpubind plan ...) image cmd`.
+
+    Errors: `RuntimeLimitError` (`unsayable-unset`) where the caller's variable has to go: --env can only set. Code
+    `not-raw` for an option that a shell would not leave whole: it splits what a substitution gives, and unquotes none.
+    """
+    if words.unset:
+        raise RuntimeLimitError(
+            "unsayable-unset",
+            f"no option of {program} keeps {words.unset[0]} out of the container",
+            why="the plan takes it away, and set to nothing it would hide every GPU",
+            hint=f"unset it yourself, or use `gpubind exec` or `--format {program}-env`",
+        )
+    for word in words.options if not quoted else ():
+        if _NOT_RAW.search(word):
+            raise RuntimeLimitError(
+                "not-raw",
+                "an argument of this plan does not survive an unquoted substitution",
+                where=word,
+                why="it holds white space, a quote, a backslash or a wildcard",
+                hint=f"use `gpubind exec`, `eval` with `--format {program} --format sh`, or `--format {program}-env`",
+            )
+    return " ".join(map(shlex.quote, words.options) if quoted else words.options) + "\n"
+
+
+def an_option_a_line(words: Sequence[str], first: int, last: int) -> str:
+    """*words* quoted for a shell, each option among them with its value on a line of its own.
+
+    What stands before *first* is one line, and so is what stands from *last* on.
+    """
+    lines = [list(words[:first])]
+    for word in words[first:last]:
+        if word.startswith("-"):
+            lines.append([])
+        lines[-1].append(word)
+    lines.append(list(words[last:]))
+    return " \\\n  ".join(shlex.join(line) for line in lines if line) + "\n"
