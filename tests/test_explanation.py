@@ -15,7 +15,7 @@ from gpubind.documents.explained import unmarked
 from gpubind.documents.explanation import (
     Message,
     codes,
-    error_rows,
+    errors,
     explain,
     explain_code,
     explain_message,
@@ -72,13 +72,13 @@ def test_no_page_of_the_docs_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         return read_data(name)
 
     monkeypatch.setattr(explanation, "read_data", read)
-    for cached in (messages, explanation.explanations):
+    for cached in (messages, errors):
         cached.cache_clear()
     assert codes()
     assert explain_code("amd-groups")
     assert explain_code("bad-require")
     assert explain_message("uvm was not loaded")[0] is None
-    assert {*asked} == {"model/data/explanations.json", "model/data/messages.json"}
+    assert {*asked} == {"model/data/errors.json", "model/data/messages.json"}
 
 
 def test_every_code_has_what_the_data_says_of_it() -> None:
@@ -90,14 +90,16 @@ def test_every_code_has_what_the_data_says_of_it() -> None:
 def test_the_pages_of_findings_and_errors_are_what_the_data_gives(update_golden: bool) -> None:
     sections = "\n".join(f"## {explain_code(code)}" for code in texts())
     hold("findings.md", "findings", f"\n{sections}\n", update=update_golden)
-    rows = [f'| <a id="{code}"></a>`{code}` | {status} | {means} |\n' for code, status, means in error_rows()]
+    rows = [
+        f'| <a id="{code}"></a>`{code}` | {error["exit"]} | {error["means"]} |\n' for code, error in errors().items()
+    ]
     hold(
         "errors.md",
         "error codes",
         "| code | exit | meaning |\n| --- | --- | --- |\n" + "".join(rows),
         update=update_golden,
     )
-    assert [code for code, _, _ in error_rows()] == sorted(code for code, _, _ in error_rows())
+    assert [*errors()] == sorted(errors())
 
 
 @pytest.mark.parametrize("code", texts())

@@ -46,7 +46,7 @@ def test_the_sentences_of_every_kind_are_looked_at() -> None:
         "gpubind plan --help",
         "data/findings.json: ",
         "data/messages.json: ",
-        "data/explanations.json",
+        "data/errors.json",
         "gpubind/",
     ):
         assert any(where.startswith(place) for where, _ in found)

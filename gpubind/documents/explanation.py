@@ -1,7 +1,8 @@
 """What `gpubind explain` answers: why a file is in the plan or not, what a code means, what a message means.
 
-A file has its Decisions, a code its page in data/explanations.json, a message its row in data/messages.json, with the
-findings that foretell it. docs/findings.md, docs/errors.md and docs/messages.md are written from the same data.
+A file has its Decisions, a code its page in data/findings.json or data/errors.json, a message its row in
+data/messages.json with the findings that predict it. docs/findings.md, docs/errors.md and docs/messages.md are written
+from the same data.
 """
 
 from __future__ import annotations
@@ -76,21 +77,17 @@ def explain(plan: Plan, name: str) -> Explanation:
 def explain_code(code: str) -> Optional[str]:
     """Return what *code*, of a finding or an error, means, in Markdown; None if there is no such code."""
     code = code.lower()
-    known = explanations()
-    if code in known["findings"]:
-        return finding_page(code)
-    error = known["errors"].get(code)
+    if code in texts():
+        return "\n\n".join((code, f"*{_kind(code)}*", *texts()[code]["page"])) + "\n"
+    error = errors().get(code)
     return None if error is None else f"{code}\n\nan error, exit {error['exit']}\n\n{error['means']}\n"
 
 
-def finding_page(code: str) -> str:
-    """Return the section of docs/findings.md about the finding *code*, with the code as its first line."""
-    return "\n\n".join((code, f"*{_kind(code)}*", *explanations()["findings"][code])) + "\n"
-
-
-def error_rows() -> tuple[tuple[str, int, str], ...]:
-    """Return code, exit status and meaning of each error, by code."""
-    return tuple((code, error["exit"], error["means"]) for code, error in explanations()["errors"].items())
+@lru_cache(maxsize=1)
+def errors() -> dict[str, Any]:
+    """Return data/errors.json: exit status and meaning of each error, by code."""
+    loaded: dict[str, Any] = json.loads(read_data("model/data/errors.json"))
+    return loaded
 
 
 @lru_cache(maxsize=1)
@@ -119,8 +116,8 @@ def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
             return message, message.codes
     is_quotable = " " in seen or re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[0-9]{3}", seen)
     quoted = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(seen)}(?![A-Za-z0-9_])", re.IGNORECASE)
-    pages = explanations()["findings"] if is_quotable and len(seen) >= 3 else {}
-    return None, tuple(code for code in pages if quoted.search(finding_page(code).replace("`", "")))
+    pages = texts() if is_quotable and len(seen) >= 3 else {}
+    return None, tuple(code for code in pages if quoted.search((explain_code(code) or "").replace("`", "")))
 
 
 def heading(message: str, seen: str) -> str:
@@ -143,8 +140,8 @@ def nearest_message(seen: str) -> Optional[str]:
 
 def codes() -> tuple[tuple[str, str], ...]:
     """Return every code of a finding or an error, sorted, with its kind: `error, warning; image`, `exit 2`."""
-    kinds = {code: f"exit {status}" for code, status, _ in error_rows()}
-    return tuple(sorted({**kinds, **{code: _kind(code) for code in explanations()["findings"]}}.items()))
+    kinds = {code: f"exit {error['exit']}" for code, error in errors().items()}
+    return tuple(sorted({**kinds, **{code: _kind(code) for code in texts()}}.items()))
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -160,13 +157,6 @@ def _kind(code: str) -> str:
     """Return the severities of the finding *code*, and what it needs: `error, warning; image`."""
     text = texts()[code]
     return f"{', '.join(text['severity'])}; {text['needs']}"
-
-
-@lru_cache(maxsize=1)
-def explanations() -> dict[str, Any]:
-    """Return data/explanations.json: the paragraphs of each finding; exit status and meaning of each error."""
-    loaded: dict[str, Any] = json.loads(read_data("model/data/explanations.json"))
-    return loaded
 
 
 def _texts(decision: Decision) -> list[str]:

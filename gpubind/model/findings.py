@@ -11,6 +11,7 @@ The file has an entry for each code:
 - `follows`: the codes of findings that are its cause: beside one of those, check does not tell it.
 - `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.
 - `cases`: for a finding that has several causes, by name: what differs from the above.
+- `page`: the paragraphs of its section in docs/findings.md, which `gpubind explain CODE` prints.
 """
 
 from __future__ import annotations

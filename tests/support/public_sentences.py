@@ -29,10 +29,8 @@ def _sentences() -> Iterator[tuple[str, str]]:
         texts = (*page.text, *(text for _, rows in page.sections for _, text in rows), page.end)
         for text in (*texts, *(text for text, _ in page.examples), *(text for _, text in page.exit_codes)):
             yield f"gpubind {command} --help", text
-    for name in ("findings", "messages", "names"):
+    for name in ("findings", "messages", "names", "errors"):
         yield from _of_json(f"data/{name}.json", json.loads(read_data(f"model/data/{name}.json")))
-    explained = json.loads(read_data("model/data/explanations.json"))
-    yield from _of_json("data/explanations.json", explained["errors"])
     for module in sorted(PACKAGE.rglob("*.py")):
         yield from _of_module(module)
 
