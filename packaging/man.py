@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any
-
-import typer
 
 from gpubind import __version__
-from gpubind.cli.app import application
-from gpubind.cli.help import Page, Rows, overview_of, page_of
+from gpubind.cli.commands import MODULES, command_of
+from gpubind.cli.declarations import Rows
+from gpubind.cli.help import Page, overview, page_of
 
 
 def main(out: str) -> None:
@@ -21,20 +19,16 @@ def main(out: str) -> None:
 
 def man_page() -> str:
     """The page, in the macros of man(7)."""
-    group: Any = typer.main.get_command(application(()))
-    context = group.make_context("gpubind", [], resilient_parsing=True)
-    overview = overview_of(group, context)
+    top = overview()
     lines = [f'.TH GPUBIND 1 "" "gpubind {__version__}" "User Commands"', ".SH NAME"]
-    lines += [_text(f"gpubind - {overview.text[0][0].lower()}{overview.text[0][1:].rstrip('.')}"), ".SH SYNOPSIS"]
+    lines += [_text(f"gpubind - {top.text[0][0].lower()}{top.text[0][1:].rstrip('.')}"), ".SH SYNOPSIS"]
     lines += [".B gpubind", r"[\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGS\fR]"]
-    for title, rows in overview.sections:
+    for title, rows in top.sections:
         lines += [f".SH {_text(title.upper())}", *_rows(rows)]
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        page = page_of(command, command.make_context(f"gpubind {name}", [], resilient_parsing=True))
-        lines += [f".SH GPUBIND {_text(name.upper())}", *_command(page)]
-    lines += [".SH EXAMPLES", *_examples(overview.examples), ".SH EXIT STATUS", *_rows(overview.exit_codes)]
-    return "\n".join([*lines, ".SH SEE ALSO", _text(overview.end)]) + "\n"
+    for name in MODULES:
+        lines += [f".SH GPUBIND {_text(name.upper())}", *_command(page_of(command_of(name)))]
+    lines += [".SH EXAMPLES", *_examples(top.examples), ".SH EXIT STATUS", *_rows(top.exit_codes)]
+    return "\n".join([*lines, ".SH SEE ALSO", _text(top.end)]) + "\n"
 
 
 def _command(page: Page) -> list[str]:

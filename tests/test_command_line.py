@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 from unittest import mock
@@ -12,16 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpubind.cli.app import application_of
 from gpubind.cli.commands import MODULES, command_of
-from gpubind.cli.declare import Option, Origin, Subcommand
-from gpubind.cli.quick import COMPLETION, ParsedLine, read_line, run_if_plain
+from gpubind.cli.declarations import COMPLETION, HELP, Origin, Subcommand
+from gpubind.cli.reader import ParsedLine, read_line, run_line
+from gpubind.cli.settings import defaults_for
+from gpubind.cli.typer_app import typer_command
 from gpubind.errors import UsageError
 
-SPELLINGS = sorted({word for name in MODULES for p in command_of(name).parameters for word in p.spellings})
-VARIABLES = sorted(
-    {p.says.envvar for n in MODULES for p in command_of(n).parameters if isinstance(p.says, Option) and p.says.envvar}
-)
+SPELLINGS = sorted({word for name in MODULES for option in command_of(name).options for word in option.spellings})
+VARIABLES = sorted({o.variable for name in MODULES for o in command_of(name).options if o.variable})
 VALUES = ("all", "image.sif", "0,1", "a=b", "", "-", "--", "-1", "json", "é", "exec", "--x", "-vq", "--json=1", "-oF")
 CONFIG = """caps = "utility"
 completion = false
@@ -39,28 +39,27 @@ _words = st.lists(
 _environs = st.dictionaries(st.sampled_from(VARIABLES), st.sampled_from(("", "1", "all", "false", "a b")), max_size=2)
 
 
+ORIGINS: dict[str, Origin] = {"COMMANDLINE": "line", "ENVIRONMENT": "variable", "DEFAULT_MAP": "settings"}
+
+
 def by_typer(command: Subcommand, words: list[str]) -> Optional[ParsedLine]:
     """What typer reads; None where it refuses."""
-    seen: list[ParsedLine] = []
-
-    def remember(values: dict[str, Any], origins: Mapping[str, Origin]) -> None:
-        seen.append(ParsedLine(values, dict(origins)))
-
-    app = application_of([command._replace(run=remember)])
     try:
-        app(args=[command.name, *words], prog_name="gpubind", standalone_mode=False)
-    except UsageError:
-        return None
+        context: Any = typer_command(command).make_context(command.name, [*words], default_map=defaults_for(command))
     except Exception as error:
+        if type(error).__name__ == "Exit":
+            return ParsedLine({HELP.parameter: True}, {})
         if not hasattr(error, "format_message"):  # typer's own have it
             raise
         return None
-    return seen[0] if seen else None
+    sources = {option.parameter: context.get_parameter_source(option.parameter).name for option in command.options}
+    return ParsedLine(context.params, {name: ORIGINS.get(source, "default") for name, source in sources.items()})
 
 
 def compared(line: ParsedLine) -> ParsedLine:
     """*line*; no values are no values, however they are said."""
-    return line._replace(values={name: None if value in ([], ()) else value for name, value in line.values.items()})
+    values = {name: [*value] if isinstance(value, tuple) else value for name, value in line.values.items()}
+    return line._replace(values={name: None if value == [] else value for name, value in values.items()})
 
 
 @pytest.mark.parametrize("config", ["", CONFIG], ids=["no-config", "config"])
@@ -75,10 +74,15 @@ def test_what_is_read_without_typer_is_what_typer_reads(
     without = {key: value for key, value in os.environ.items() if not key.startswith("GPUBIND_")}
     with mock.patch.dict(os.environ, {**without, **environ, "XDG_CONFIG_HOME": str(tmp_path)}, clear=True):
         command = command_of(name)
-        line = read_line(command, words, os.environ)
-        if line is not None:
+        try:
+            line = read_line(command, words, os.environ)
+        except UsageError as error:
+            assert error.code == "given-twice"
+            return
+        with contextlib.redirect_stdout(io.StringIO()):
             typers = by_typer(command, words)
-            assert typers is not None, words
+        assert (line is None) == (typers is None), words
+        if line is not None and typers is not None:
             assert compared(line) == compared(typers), words
 
 
@@ -109,30 +113,56 @@ def test_the_lines_of_the_pages_are_plain(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "",
-        "--help",
-        "-h",
         "pln",
-        "plan --help",
+        "--bogus",
         "plan --nv=1",
         "plan IMAGE",
         "plan --caps",
-        "plan --caps=",
-        "plan --caps --nv",
-        "plan --caps a --caps b",
         "exec",
-        "plan -qv",
+        "exec -x IMAGE",
+        "plan -q-v",
+        "record",
+        "completion",
     ],
 )
-def test_what_is_not_plain_is_left_to_typer(line: str) -> None:
-    assert not run_if_plain(line.split())
+def test_a_line_that_is_wrong_is_refused(line: str) -> None:
+    with pytest.raises(UsageError):
+        run_line(line.split())
 
 
-def test_a_variable_that_switches_something_on_is_left_to_typer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("line", ["plan --caps a --caps b", "plan --caps=a -q --caps a", "plan -oa -ob"])
+def test_an_option_with_one_value_is_refused_where_it_is_given_twice(line: str) -> None:
+    name, *words = line.split()
+    with pytest.raises(UsageError, match="given-twice"):
+        read_line(command_of(name), words, {})
+
+
+def test_a_variable_that_says_neither_yes_nor_no_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUBIND_STRICT", "maybe")
-    assert not run_if_plain(["plan"])
+    with pytest.raises(UsageError, match="boolean"):
+        run_line(["plan"])
 
 
-def test_a_shell_that_asks_for_completions_asks_typer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_options_may_share_a_word() -> None:
+    line = read_line(command_of("plan"), ["-qvvoFILE"], {})
+    assert line is not None
+    assert [line.values[name] for name in ("quiet", "verbose", "output")] == [True, 2, "FILE"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_parameters_of_a_command_have_names_of_their_own(name: str) -> None:
+    command = command_of(name)
+    names = [each.parameter for each in command.options] + [each.parameter for each in command.arguments]
+    assert len(names) == len(set(names))
+    assert set(command.common) <= {option.name for option in command.options}
+
+
+def test_a_shell_that_asks_for_completions_asks_typer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv(COMPLETION, "complete_bash")
-    assert not run_if_plain(["plan"])
+    monkeypatch.setenv("COMP_WORDS", "gpubind comp")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit):
+        run_line(["plan"])
+    assert capsys.readouterr().out == "completion\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpubind.cli.quick import COMPLETION
-from gpubind.cli.values import SHELLS
+from gpubind.cli.commands.completion import SHELLS
+from gpubind.cli.declarations import COMPLETION
 from gpubind.model import CAPABILITIES
 from gpubind.model.data import HOSTS
 from tests.support.commands import gpubind

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from gpubind.cli import main, quick
+from gpubind.cli import main, reader
 
 WORDS = ("plan", "--json", "--nv", "--host", "debian13-nvidia550")
 BEGUN = """
@@ -69,6 +69,6 @@ def test_an_interrupt_that_python_has_wrapped_is_one(
                 raise RuntimeError("Error calling __set_name__") from error
             raise OSError("while it was handled")  # noqa: B904
 
-    monkeypatch.setattr(quick, "run_if_plain", interrupt)
+    monkeypatch.setattr(reader, "run_line", interrupt)
     assert main.main(list(WORDS)) == 130
     assert capfd.readouterr() == ("", "")

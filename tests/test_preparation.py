@@ -10,7 +10,7 @@ import pytest
 
 from gpubind.api import open_host
 from gpubind.cli.commands.start import _automatic
-from gpubind.cli.options import PlanOptions
+from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.words import WordsOf, plan_in_words
 from gpubind.errors import HostReadError, RuntimeLimitError
 from gpubind.host import Host

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import gpubind
 from gpubind.model.data import HOSTS
 
@@ -70,13 +72,14 @@ def test_every_name_of_the_facade_loads() -> None:
 
 
 def test_a_command_line_builds_the_options_of_its_own_command_alone() -> None:
-    from gpubind.cli.app import application
+    from gpubind.cli.typer_app import application
 
-    assert len(application(["plan", "--nv"]).registered_commands) == 1
+    assert len(application(["plan", "--nv"]).commands) == 1
     own = ("check", "gpus", "exec", "run", "shell", "wrap", "explain")
-    assert [len(application([name]).registered_commands) for name in own] == [1] * len(own)
-    assert len(application(["pln"]).registered_commands) == 10
+    assert [len(application([name]).commands) for name in own] == [1] * len(own)
+    assert len(application(["pln"]).commands) == 10
 
 
-def test_the_version_needs_no_parser() -> None:
-    assert "typer" not in modules_after("--version")
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["exec", "--help"], ["plan", "-qv", "--host", HOSTS[0]]])
+def test_a_line_that_is_right_needs_no_typer(words: list[str]) -> None:
+    assert "typer" not in modules_after(*words)

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
-from gpubind.cli.options import PlanOptions, open_host_of, open_image_of, query_of
+from gpubind.cli.declarations import PlanOptions
+from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.cli.settings import ignored_findings, known_codes
 from gpubind.documents.check.report import Checked, Reasons, Report, checked_in, report_of
 from gpubind.errors import GpubindError, RuntimeLimitError

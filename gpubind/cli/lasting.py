@@ -4,7 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.cli.options import PlanOptions, open_host_of, open_image_of, query_of
+from gpubind.cli.declarations import PlanOptions
+from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents import LASTING
 from gpubind.errors import HostReadError, UsageError
 from gpubind.model import ContainerPath, HostPath

@@ -16,6 +16,7 @@ from gpubind.errors import (
     EXIT_BUG,
     EXIT_INTERRUPTED,
     EXIT_NOT_STARTED,
+    EXIT_OK,
     EXIT_UNREADABLE,
     GpubindError,
     OutputError,
@@ -30,26 +31,17 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
     """Run `gpubind` with *argv*, while *recorder* looks on; the exit code. Never lets an exception out."""
     words = sys.argv[1:] if argv is None else argv
 
-    def run() -> object:
+    def run() -> int:
         if words[:1] == ["wrap"]:
             from gpubind.launch.wrap.passing import pass_through
 
             pass_through(words)
         with recorder or nullcontext():
-            if words in (["--version"], ["-V"]):  # who asks for that needs no parser
-                from gpubind.cli.output import write_version
-
-                write_version()
-                return None
-            from gpubind.cli.quick import run_if_plain
+            from gpubind.cli.reader import run_line
             from gpubind.model.budget import VARIABLE, one_command, times_of
 
             with one_command(times_of(os.environ.get(VARIABLE))):
-                if run_if_plain(words):
-                    return None
-                from gpubind.cli.app import application
-
-                return application(words)(args=argv, prog_name="gpubind", standalone_mode=False)
+                return run_line(words)
 
     return _guarded(run, words)
 
@@ -70,11 +62,10 @@ def finish(answer: Unfinished) -> int:
     return _guarded(rest, [])
 
 
-def _guarded(work: Callable[[], object], words: list[str]) -> int:
+def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
     """Do *work* for the command line *words*; the exit code. Every error is told here, and none gets out."""
     try:
-        status = work()
-        return status if isinstance(status, int) else 0
+        return work() or EXIT_OK
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     except StdoutClosedError as error:
@@ -101,10 +92,6 @@ def _guarded(work: Callable[[], object], words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback
         if _is_interrupt(error):
             return EXIT_INTERRUPTED
-        if hasattr(error, "format_message"):  # typer's own, of whatever module its version has
-            from gpubind.cli.wrong_use import wrong_use
-
-            return _told(wrong_use(error, words), words)
         _complain(_bug(error))
         return EXIT_BUG
 

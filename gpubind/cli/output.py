@@ -35,13 +35,6 @@ def write_document(text: str, path: Optional[str]) -> None:
         _to_file(data, path)
 
 
-def write_version() -> None:
-    """Which gpubind this is. Errors: as `write_document`."""
-    from gpubind.version import __version__
-
-    write_document(f"gpubind {__version__}\n", None)
-
-
 def is_terminal() -> bool:
     """Return whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()

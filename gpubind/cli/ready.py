@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Optional, TypeVar
 
-from gpubind.cli.options import PlanOptions, open_host_of, query_of
+from gpubind.cli.declarations import PlanOptions
+from gpubind.cli.options import open_host_of, query_of
 from gpubind.cli.output import complain, report, warn
 from gpubind.errors import (
     BoundError,

@@ -9,36 +9,16 @@ from collections.abc import Iterable
 from typing import Any, Optional
 
 from gpubind.cli.commands import STARTS
+from gpubind.cli.declarations import CONFIGURABLE, Kind, Subcommand
 from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, UsageError, like, one_of
 
 SIZE_LIMIT = 256 << 10
 DOTS_LIMIT = 500
 """Dots in a line: reading a key of many parts (`a.a.a`) takes quadratic time."""
 
-KEYS: dict[str, type] = {
-    "backend": str,
-    "caps": str,
-    "cdi-dir": list,
-    "check": bool,
-    "completion": bool,
-    "cuda-compat": str,
-    "dev-root": str,
-    "format": str,
-    "gpus": str,
-    "ignore": dict,
-    "library-path": list,
-    "libc": str,
-    "libdir": str,
-    "list": str,
-    "require-gpu": bool,
-    "root": str,
-    "source": str,
-    "strict": bool,
-    "userspace": str,
-    "vendor-neutral": str,
-}
-"""What a configuration file may set: option names, and the type of each."""
-
+_TYPE_OF: dict[Kind, type] = {"flag": bool, "switch": bool, "value": str, "list": list}
+KEYS = {**{option.key: _TYPE_OF[option.kind] for option in CONFIGURABLE}, "format": str, "ignore": dict}
+"""What a configuration file may set: names of options, and the type of each."""
 
 _TYPES: dict[type, str] = {
     bool: "true or false",
@@ -59,7 +39,7 @@ def read_settings() -> dict[str, Any]:
     return settings
 
 
-def defaults_for(command: str) -> dict[str, Any]:
+def defaults_for(command: Subcommand) -> dict[str, Any]:
     """Return what configuration files set for the options of *command*, by the names of its parameters.
 
     Errors: as `read_settings`; with the exit code of a start that failed, for a command that starts a container.
@@ -67,15 +47,12 @@ def defaults_for(command: str) -> dict[str, Any]:
     try:
         settings = read_settings()
     except GpubindError as error:
-        if command in (*STARTS, "wrap"):
+        if command.name in (*STARTS, "wrap"):
             error.exit_code = EXIT_NOT_STARTED
         raise
-    settings.pop("ignore", None)  # check asks for it itself: options add to it
-    formats = settings.pop("format", None)
-    defaults = {{"list": "list_"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
-    if formats is not None and command == "plan":
-        defaults["format_"] = [formats]
-    return defaults
+    set_here = [option for option in command.options if option.preset == "settings" and option.key in settings]
+    defaults = {option.parameter: settings[option.key] for option in set_here}
+    return {name: [value] if name == "format_" else value for name, value in defaults.items()}
 
 
 def file_of(key: str) -> str:
@@ -181,7 +158,7 @@ def _read(path: str) -> dict[str, Any]:
     for key, value in settings.items():
         kind = KEYS.get(key)
         if kind is None:
-            raise _malformed(path, f"unknown key `{key}`", one_of(KEYS, key))
+            raise _malformed(path, f"unknown key `{key}`", one_of(sorted(KEYS), key))
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if not isinstance(value, kind) or not all(isinstance(item, str) for item in items):
             raise _malformed(path, f"`{key}` is not {_TYPES[kind]}")

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.cli.options import PlanOptions, open_host_of, open_image_of, query_of
+from gpubind.cli.declarations import PlanOptions
+from gpubind.cli.options import open_host_of, open_image_of, query_of
 
 if TYPE_CHECKING:
     from gpubind.model import Plan

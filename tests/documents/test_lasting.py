@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.lasting import DocumentRequest, plan_to_last
-from gpubind.cli.options import PlanOptions
 from gpubind.documents import LASTING
 from gpubind.errors import HostReadError
 from tests.support.driver import kernel, rhel

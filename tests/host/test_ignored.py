@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.cli.options import PlanOptions
+from gpubind.cli.declarations import PLAN_OPTIONS, PlanOptions
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import regular_files as files
 from gpubind.host import directories, programs
@@ -117,9 +117,8 @@ def named(environ: dict[str, str], *roots: str) -> list[tuple[str, str, bool]]:
 
 
 def test_every_option_that_names_a_place_by_a_variable_is_held_against_trust() -> None:
-    annotations = PlanOptions.__annotations__.values()
-    says = [kind.__metadata__[0] for kind in annotations]
-    by_variable = {one.envvar for one in says if one.metavar in ("FILE", "DIR") and one.envvar is not None}
+    assert PlanOptions._fields == tuple(option.parameter for option in PLAN_OPTIONS)
+    by_variable = {option.variable for option in PLAN_OPTIONS if option.metavar in ("FILE", "DIR") and option.variable}
     in_the_container = {"GPUBIND_LIBDIR"}
     assert by_variable - in_the_container <= set(PATH_VARIABLES)
 

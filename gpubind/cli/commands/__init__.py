@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpubind.cli.declare import Subcommand
+    from gpubind.cli.declarations import Subcommand
 
 STARTS = ("exec", "run", "shell")
 MODULES = {

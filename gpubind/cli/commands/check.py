@@ -1,78 +1,60 @@
-"""check: the preflight. No `from __future__ import annotations`: see options.py."""
+"""check: the preflight."""
 
-from typing import TYPE_CHECKING, Annotated, Optional
+from __future__ import annotations
 
-from gpubind.cli.declare import Option
-from gpubind.cli.options import (
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Optional
+
+from gpubind.cli.declarations import (
+    ALLOW_WRITABLE,
+    BACKEND,
+    BACKEND_ARGUMENTS,
+    EXIT_CODES,
     HOST_HELP,
+    IMAGE,
     IMAGE_HELP,
+    JSON,
+    LIKE,
     MEMO_HELP,
-    AllowWritable,
-    BackendArguments,
-    Like,
-    Output,
+    OUTPUT,
+    QUIET,
+    STRICT,
+    VERBOSE,
+    Option,
     PlanOptions,
-    planning,
+    Subcommand,
 )
-from gpubind.cli.values import check_formats, findings, hosts, runtimes
+from gpubind.cli.options import planning
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
 from gpubind.errors import EXIT_FINDING, UsageError, one_of
+from gpubind.model.data import HOSTS
 from gpubind.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
     from gpubind.documents.check.report import Report
 
-Texts = Optional[list[str]]
-_EACH = " Repeatable: each image is checked on each host."
-Backend = Annotated[
-    Optional[str],
-    Option(
-        metavar="RUNTIME",
-        envvar="GPUBIND_BACKEND",
-        autocompletion=runtimes,
-        help="What will start the container: " + ", ".join(RUNTIMES) + ". [not known]",
-    ),
-]
-Format = Annotated[
-    Optional[str],
-    Option(
-        "--format",
-        metavar="FORMAT",
-        autocompletion=check_formats,
-        help="What to print: " + ", ".join(CHECK_FORMATS) + ". [text]",
-    ),
-]
-Only = Annotated[Texts, Option(metavar="CODE", autocompletion=findings, help="Count only these findings. Repeatable.")]
-Ignore = Annotated[
-    Texts,
-    Option(metavar="CODE[:SUBJECT][=REASON]", autocompletion=findings, help="Do not count these findings. Repeatable."),
-]
+Texts = Optional[Sequence[str]]
 
 
 def check(
     options: PlanOptions,
-    image: Annotated[Texts, Option(metavar="IMAGE", help=IMAGE_HELP + _EACH)] = None,
-    host: Annotated[Texts, Option(metavar="FILE|NAME", autocompletion=hosts, help=HOST_HELP + _EACH)] = None,
-    like: Like = None,
-    backend: Backend = None,
-    backend_arg: BackendArguments = None,
-    allow_writable: AllowWritable = False,
-    program: Annotated[
-        Optional[str],
-        Option(metavar="PATH", help="Also check the program that will run, as it is found in the container."),
-    ] = None,
-    as_user: Annotated[
-        Optional[str],
-        Option("--as-user", metavar="NAME", help="Whether this user may open the device nodes and files. [you]"),
-    ] = None,
-    format_: Format = None,
-    json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
-    output: Output = None,
-    only: Only = None,
-    ignore: Ignore = None,
-    strict: Annotated[bool, Option("--strict", envvar="GPUBIND_STRICT", help="Exit 1 on a warning, too.")] = False,
-    quiet: Annotated[bool, Option("-q", "--quiet", help="Print the verdict and its codes only.")] = False,
-    verbose: Annotated[int, Option("-v", "--verbose", count=True, help=f"Show notes in full. {MEMO_HELP}")] = 0,
+    *,
+    image: Texts,
+    host: Texts,
+    like: Optional[str],
+    backend: Optional[str],
+    backend_arg: Texts,
+    allow_writable: bool,
+    program: Optional[str],
+    as_user: Optional[str],
+    format_: Optional[str],
+    json: bool,
+    output: Optional[str],
+    only: Texts,
+    ignore: Texts,
+    strict: bool,
+    quiet: bool,
+    verbose: int,
 ) -> None:
     """Say before a job starts what will not work, and what to do.
 
@@ -107,7 +89,7 @@ def _format(asked: Optional[str], *, json: bool, quiet: bool) -> str:
     return chosen
 
 
-def _rendered(chosen: str, reports: list["Report"], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
+def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
     from gpubind.cli.output import has_colour, is_terminal, width
     from gpubind.documents.check.checked import WIDTH, render_check_text
     from gpubind.documents.check.report import verdict_line
@@ -123,7 +105,7 @@ def _rendered(chosen: str, reports: list["Report"], output: Optional[str], *, qu
     return render_check_text(report, verbose=verbose, width=columns, colour=has_colour(output))
 
 
-def _several(chosen: str, reports: list["Report"], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
+def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
     from gpubind.cli.output import has_colour, table_width
     from gpubind.documents.check.several import (
         render_several,
@@ -145,4 +127,81 @@ def _several(chosen: str, reports: list["Report"], output: Optional[str], *, qui
     return table + render_unchecked(reports) + "-v shows each check in full\n"
 
 
-COMMANDS = {"check": planning(check)}
+def _codes() -> Sequence[str]:
+    from gpubind.rules.table import RULES
+
+    return sorted(rule.code for rule in RULES)
+
+
+_EACH = " Repeatable: each image is checked on each host."
+COMMANDS = {
+    "check": planning(
+        Subcommand(
+            "check",
+            check,
+            check.__doc__ or "",
+            (
+                LIKE,
+                Option("--host", HOST_HELP + _EACH, "Which host", "list", metavar="FILE|NAME", choices=HOSTS),
+                IMAGE._replace(help=IMAGE_HELP + _EACH, kind="list"),
+                Option(
+                    "--program",
+                    "Also check the program that will run, as it is found in the container.",
+                    "The image",
+                    metavar="PATH",
+                ),
+                Option(
+                    "--as-user",
+                    "Whether this user may open the device nodes and files. [you]",
+                    "Launch",
+                    metavar="NAME",
+                ),
+                BACKEND._replace(
+                    help=f"What will start the container: {', '.join(RUNTIMES)}. [not known]", default=None
+                ),
+                BACKEND_ARGUMENTS,
+                ALLOW_WRITABLE,
+                Option(
+                    "--only",
+                    "Count only these findings. Repeatable.",
+                    "Filtering",
+                    "list",
+                    metavar="CODE",
+                    choices=_codes,
+                    commas=True,
+                ),
+                Option(
+                    "--ignore",
+                    "Do not count these findings. Repeatable.",
+                    "Filtering",
+                    "list",
+                    metavar="CODE[:SUBJECT][=REASON]",
+                    choices=_codes,
+                    commas=True,
+                ),
+                STRICT,
+                Option(
+                    "--format",
+                    f"What to print: {', '.join(CHECK_FORMATS)}. [text]",
+                    "Output",
+                    metavar="FORMAT",
+                    choices=CHECK_FORMATS,
+                ),
+                JSON,
+                OUTPUT,
+                QUIET._replace(help="Print the verdict and its codes only."),
+                VERBOSE._replace(help=f"Show notes in full. {MEMO_HELP}"),
+            ),
+            common=("--nv", "--caps", "--gpus", "--image", "--program"),
+            examples=(
+                ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
+                ("in one line, for a scheduler", "gpubind check -q --nv"),
+            ),
+            exit_codes=(
+                ("0", "ok"),
+                ("1", "an error; with --strict also a warning"),
+                *(EXIT_CODES[at] for at in (0, 2, 3)),
+            ),
+        )
+    )
+}

@@ -1,10 +1,20 @@
-"""explain: codes, messages and names. No `from __future__ import annotations`: see options.py."""
+"""explain: codes, messages and names."""
 
-from typing import TYPE_CHECKING, Annotated, Optional
+from __future__ import annotations
 
-from gpubind.cli.declare import Argument, Option
-from gpubind.cli.options import ImageOption, Like, PlanOptions, open_host_of, open_image_of, plan_of, planning
-from gpubind.cli.values import every_code
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Optional
+
+from gpubind.cli.declarations import (
+    EXIT_CODES,
+    IMAGE,
+    JSON,
+    LIKE,
+    Argument,
+    PlanOptions,
+    Subcommand,
+)
+from gpubind.cli.options import open_host_of, open_image_of, plan_of, planning
 from gpubind.errors import NothingToBindError, UsageError
 
 if TYPE_CHECKING:
@@ -12,19 +22,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    options: PlanOptions,
-    asked: Annotated[
-        Optional[list[str]],
-        Argument(
-            metavar="[NAME|CODE|MESSAGE]",
-            autocompletion=every_code,
-            help="A soname, file name, path, device node or pattern; a code; or a message that a program printed, "
-            "with quotes or without. [every code]",
-        ),
-    ] = None,
-    like: Like = None,
-    image: ImageOption = None,
-    json: Annotated[bool, Option("--json", help="Print gpubind.explain/1.")] = False,
+    options: PlanOptions, *, asked: Optional[Sequence[str]], like: Optional[str], image: Optional[str], json: bool
 ) -> None:
     """Say what a code or a message means, or why a file is in the plan."""
     from gpubind.cli.output import table_width, waiting, width, write_document
@@ -54,7 +52,7 @@ _LONGEST = 200
 """How many characters of a name or message an error repeats."""
 
 
-def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> "Explanation":
+def _of_plan(options: PlanOptions, name: str, like: Optional[str], image: Optional[str]) -> Explanation:
     """Return what the plan decided about *name*.
 
     Errors: `UsageError` (code `unknown-code`) where nothing has that name; `NothingToBindError` for a file's name on a
@@ -101,4 +99,36 @@ def _next_step(seen: str) -> str:
     return f"{asked}`gpubind check --nv --image IMAGE`, on the node of the job, looks for the cause"
 
 
-COMMANDS = {"explain": planning(explain)}
+def _every_code() -> Sequence[str]:
+    from gpubind.documents.explanation import codes
+
+    return [code for code, _ in codes()]
+
+
+COMMANDS = {
+    "explain": planning(
+        Subcommand(
+            "explain",
+            explain,
+            explain.__doc__ or "",
+            (LIKE, IMAGE, JSON._replace(help="Print gpubind.explain/1.")),
+            (
+                Argument(
+                    "asked",
+                    "[NAME|CODE|MESSAGE]",
+                    "A soname, file name, path, device node or pattern; a code; or a message that a program printed, "
+                    "with quotes or without. [every code]",
+                    many=True,
+                    required=False,
+                    choices=_every_code,
+                ),
+            ),
+            common=("--nv", "--rocm", "--image", "--host", "--json"),
+            examples=(
+                ("why a file is in the plan", "gpubind explain libcuda.so.1"),
+                ("what a message means", 'gpubind explain "version GLIBC_2.34 not found"'),
+            ),
+            exit_codes=(("0", "done"), *EXIT_CODES[:3]),
+        )
+    )
+}

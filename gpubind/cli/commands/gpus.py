@@ -1,17 +1,18 @@
-"""gpus: the GPUs of a host. No `from __future__ import annotations`: see options.py."""
+"""gpus: the GPUs of a host."""
 
-from typing import Annotated
+from __future__ import annotations
 
-from gpubind.cli.declare import Option
-from gpubind.cli.options import PlanOptions, open_host_of, planning, query_of
+from gpubind.cli.declarations import (
+    EXIT_CODES,
+    JSON,
+    PLAN_OPTIONS,
+    PlanOptions,
+    Subcommand,
+)
+from gpubind.cli.options import open_host_of, planning, query_of
 
-TAKEN = ("nv", "rocm", "gpus", "host", "root", "dev_root")
 
-
-def gpus(
-    options: PlanOptions,
-    json: Annotated[bool, Option("--json", help="Print gpubind.gpus/1.")] = False,
-) -> None:
+def gpus(options: PlanOptions, *, json: bool) -> None:
     """List the GPUs of this host, and which of them a job would get.
 
     Each with its model, UUID, PCI address, MIG devices and render node, and what you may do with its device nodes. All
@@ -42,4 +43,21 @@ def gpus(
     write_document(text, None)
 
 
-COMMANDS = {"gpus": planning(gpus, only=TAKEN)}
+_SHARED = ("--nv", "--rocm", "--gpus", "--host", "--root", "--dev-root")
+COMMANDS = {
+    "gpus": planning(
+        Subcommand(
+            "gpus",
+            gpus,
+            gpus.__doc__ or "",
+            (JSON._replace(help="Print gpubind.gpus/1."),),
+            common=("--nv", "--rocm", "--gpus", "--host", "--json"),
+            examples=(
+                ("list them", "gpubind gpus"),
+                ("see which GPUs a choice selects", "gpubind gpus --gpus 1 --host debian13-nvidia550"),
+            ),
+            exit_codes=(("0", "done"), *EXIT_CODES[:3]),
+        ),
+        tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+    )
+}

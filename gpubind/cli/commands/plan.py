@@ -1,63 +1,50 @@
-"""plan. No `from __future__ import annotations`: see options.py."""
+"""plan: what a container needs of a host."""
 
-from typing import TYPE_CHECKING, Annotated, Optional
+from __future__ import annotations
 
-from gpubind.cli.declare import Option
-from gpubind.cli.options import (
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Optional
+
+from gpubind.cli.declarations import (
+    ALLOW_WRITABLE,
+    BACKEND_ARGUMENTS,
+    EXIT_CODES,
+    IMAGE,
+    JSON,
+    LIKE,
     MEMO_HELP,
-    AllowWritable,
-    BackendArguments,
-    CdiHook,
-    ImageOption,
-    Like,
-    Output,
+    OUTPUT,
+    QUIET,
+    STRICT,
+    VERBOSE,
+    Option,
     PlanOptions,
-    StageDir,
-    open_host_of,
-    open_image_of,
-    plan_of,
-    planning,
+    Subcommand,
 )
-from gpubind.cli.values import plan_formats
+from gpubind.cli.options import open_host_of, open_image_of, plan_of, planning
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, UsageError, one_of
-from gpubind.runtimes import PLAN_FORMATS, QUOTABLE
+from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
     from gpubind.model import Plan
 
-Strict = Annotated[
-    bool, Option("--strict", envvar="GPUBIND_STRICT", help="Check the host, too, and exit 1 on an error finding.")
-]
-
 
 def plan(
     options: PlanOptions,
-    like: Like = None,
-    image: ImageOption = None,
-    format_: Annotated[
-        Optional[list[str]],
-        Option(
-            "--format",
-            metavar="FORMAT",
-            envvar="GPUBIND_FORMAT",
-            autocompletion=plan_formats,
-            help="What to print: "
-            + ", ".join((*FORMATS, *PLAN_FORMATS))
-            + "; add --format sh to quote arguments for a shell. [table]",
-        ),
-    ] = None,
-    json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
-    backend_arg: BackendArguments = None,
-    allow_writable: AllowWritable = False,
-    cdi_hook: CdiHook = None,
-    stage_dir: StageDir = None,
-    output: Output = None,
-    strict: Strict = False,
-    quiet: Annotated[bool, Option("-q", "--quiet", help="Do not report findings on standard error.")] = False,
-    verbose: Annotated[
-        int, Option("-v", "--verbose", count=True, help=f"Also show what was left out, and why. {MEMO_HELP}")
-    ] = 0,
+    *,
+    like: Optional[str],
+    image: Optional[str],
+    format_: Optional[Sequence[str]],
+    json: bool,
+    backend_arg: Optional[Sequence[str]],
+    allow_writable: bool,
+    cdi_hook: Optional[str],
+    stage_dir: Optional[str],
+    output: Optional[str],
+    strict: bool,
+    quiet: bool,
+    verbose: int,
 ) -> None:
     """Say what a container needs of this host, and why.
 
@@ -90,7 +77,7 @@ def plan(
         _need_no_error(options, made, quiet=quiet)
 
 
-def _need_no_error(options: PlanOptions, made: "Plan", *, quiet: bool) -> None:
+def _need_no_error(options: PlanOptions, made: Plan, *, quiet: bool) -> None:
     """Exit with 1 on an error finding, of the plan or of the check of its host, which is reported then."""
     from gpubind.api import check
     from gpubind.cli.output import report
@@ -102,7 +89,7 @@ def _need_no_error(options: PlanOptions, made: "Plan", *, quiet: bool) -> None:
         raise SystemExit(EXIT_FINDING)
 
 
-def _format(formats: list[str], json: bool) -> tuple[str, bool]:
+def _format(formats: Sequence[str], json: bool) -> tuple[str, bool]:
     """The one document that is asked for, and whether its words are to be quoted for a shell."""
     chosen = [name for name in formats if name != "sh"]
     if (json and chosen not in ([], ["json"])) or len(chosen) > 1:
@@ -132,7 +119,7 @@ def _need_fitting(chosen: str, has_arguments: bool, cdi_hook: Optional[str], lik
         raise UsageError("like-in-words", what)
 
 
-def _render(plan: "Plan", chosen: str, output: Optional[str], *, verbose: bool) -> str:
+def _render(plan: Plan, chosen: str, output: Optional[str], *, verbose: bool) -> str:
     if chosen in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
     from gpubind.cli.output import has_colour, table_width
@@ -144,4 +131,54 @@ def _render(plan: "Plan", chosen: str, output: Optional[str], *, verbose: bool) 
     return render_tables(tables, table_width(output), summary(plan), colour=has_colour(output))
 
 
-COMMANDS = {"plan": planning(plan)}
+COMMANDS = {
+    "plan": planning(
+        Subcommand(
+            "plan",
+            plan,
+            plan.__doc__ or "",
+            (
+                LIKE,
+                IMAGE,
+                BACKEND_ARGUMENTS,
+                ALLOW_WRITABLE,
+                Option(
+                    "--cdi-hook",
+                    "With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
+                    "container's ld cache.",
+                    "Launch",
+                    metavar="FILE",
+                ),
+                Option(
+                    "--stage-dir",
+                    f"With --format {', '.join((*LASTING, *KEPT))}: where generated files may stay, for all who use "
+                    "the document.",
+                    "Launch",
+                    metavar="DIR",
+                    preset="variable",
+                ),
+                STRICT._replace(help="Check the host, too, and exit 1 on an error finding."),
+                Option(
+                    "--format",
+                    f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "
+                    "a shell. [table]",
+                    "Output",
+                    "list",
+                    metavar="FORMAT",
+                    preset="settings",
+                    choices=(*FORMATS, *PLAN_FORMATS, "sh"),
+                ),
+                JSON,
+                OUTPUT,
+                QUIET._replace(help="Do not report findings on standard error."),
+                VERBOSE._replace(help=f"Also show what was left out, and why. {MEMO_HELP}"),
+            ),
+            common=("--nv", "--caps", "--gpus", "--image", "--format"),
+            examples=(
+                ("see what a job would get", "gpubind plan --nv --host debian13-nvidia550"),
+                ("use it in your own command line", "apptainer exec $(gpubind plan --nv --format apptainer) IMAGE CMD"),
+            ),
+            exit_codes=(("0", "done"), ("1", "an error finding, with --strict"), *EXIT_CODES),
+        )
+    )
+}

@@ -1,22 +1,21 @@
-"""record. No `from __future__ import annotations`: see options.py."""
+"""record: this host as a file."""
+
+from __future__ import annotations
 
 import os
-from typing import Annotated
 
-from gpubind.cli.declare import Option
-from gpubind.cli.options import PlanOptions, open_host_of, planning, query_of
+from gpubind.cli.declarations import (
+    EXIT_CODES,
+    OUTPUT,
+    PLAN_OPTIONS,
+    Option,
+    PlanOptions,
+    Subcommand,
+)
+from gpubind.cli.options import open_host_of, planning, query_of
 
-TAKEN = ("root", "dev_root", "library_path", "cdi_dir", "list_")
 
-
-def record(
-    options: PlanOptions,
-    output: Annotated[
-        str, Option("-o", "--output", metavar="FILE", help="The record to write; - for standard output.")
-    ],
-    description: Annotated[str, Option(metavar="TEXT", help="A line that says which host this is.")] = "",
-    hostname: Annotated[bool, Option("--hostname", help="Keep this machine's name in the record.")] = False,
-) -> None:
+def record(options: PlanOptions, *, output: str, description: str, hostname: bool) -> None:
     """Write this host to a file, for --host FILE anywhere.
 
     The record answers every plan and check as this host does, also with the --library-path, --cdi-dir and --list that
@@ -41,4 +40,24 @@ def record(
     write_document(text, output)
 
 
-COMMANDS = {"record": planning(record, only=TAKEN)}
+_SHARED = ("--root", "--dev-root", "--library-path", "--cdi-dir", "--list")
+COMMANDS = {
+    "record": planning(
+        Subcommand(
+            "record",
+            record,
+            record.__doc__ or "",
+            (
+                OUTPUT._replace(help="The record to write; - for standard output.", required=True),
+                Option(
+                    "--description", "A line that says which host this is.", "Which host", metavar="TEXT", default=""
+                ),
+                Option("--hostname", "Keep this machine's name in the record.", "Which host", "flag"),
+            ),
+            common=("--output", "--description", "--root", "--dev-root", "--library-path"),
+            examples=(("record a GPU node, to plan for it elsewhere", "gpubind record -o node.json"),),
+            exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2]),
+        ),
+        tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+    )
+}

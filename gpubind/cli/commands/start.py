@@ -1,21 +1,27 @@
-"""exec, run, shell. No `from __future__ import annotations`: see options.py."""
+"""exec, run, shell."""
+
+from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Optional
 
-from gpubind.cli.declare import Argument, Option
-from gpubind.cli.options import (
-    AllowWritable,
-    BackendArguments,
-    CheckFirst,
+from gpubind.cli.declarations import (
+    ALLOW_WRITABLE,
+    BACKEND,
+    BACKEND_ARGUMENTS,
+    CHECK_FIRST,
+    DRY_RUN,
+    QUIET,
+    REQUIRE_GPU,
+    STARTS_CODES,
+    VERBOSE,
+    Argument,
     PlanOptions,
-    Quiet,
-    RequireGpu,
-    Verbose,
-    planning,
+    Subcommand,
 )
+from gpubind.cli.options import planning
 from gpubind.cli.output import complain, tell_of_memo, waiting
 from gpubind.cli.ready import (
     UNSEEN,
@@ -28,7 +34,6 @@ from gpubind.cli.ready import (
     need_this_machine,
     ready_for,
 )
-from gpubind.cli.values import runtimes
 from gpubind.documents.text import printable
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, RuntimeLimitError, UsageError
 from gpubind.model.answers import lexists
@@ -39,42 +44,21 @@ if TYPE_CHECKING:
     from gpubind.launch.preparation import ChosenRuntime
     from gpubind.runtimes.runtime import Action, Command, Runtime
 
-HELP = {
-    "exec": "Plan, then run CMD in a container of IMAGE.",
-    "run": "Plan, then run what IMAGE runs by default.",
-    "shell": "Plan, then start a shell in a container of IMAGE.",
-}
 
-
-def _starter(action: Any) -> Callable[..., None]:
+def _starter(action: Action) -> Callable[..., None]:
     def start(
         options: PlanOptions,
-        image: Annotated[
-            str,
-            Argument(
-                metavar="[-- RUNTIME_OPTIONS...] IMAGE",
-                help="The image, as the runtime takes it. The runtime's own options may stand before it, after a --.",
-            ),
-        ],
-        command: Annotated[
-            Optional[list[str]], Argument(metavar="[--] [CMD...]", help="The command and its arguments.")
-        ] = None,
-        backend: Annotated[
-            str,
-            Option(
-                metavar="RUNTIME",
-                envvar="GPUBIND_BACKEND",
-                autocompletion=runtimes,
-                help="What starts the container: " + ", ".join(RUNTIMES) + " or auto.",
-            ),
-        ] = "auto",
-        backend_arg: BackendArguments = None,
-        dry_run: Annotated[bool, Option("--dry-run", help="Print the command instead.")] = False,
-        require_gpu: RequireGpu = False,
-        allow_writable: AllowWritable = False,
-        check: CheckFirst = False,
-        quiet: Quiet = False,
-        verbose: Verbose = 0,
+        *,
+        image: str,
+        command: Optional[Sequence[str]],
+        backend: str,
+        backend_arg: Optional[Sequence[str]],
+        dry_run: bool,
+        require_gpu: bool,
+        allow_writable: bool,
+        check: bool,
+        quiet: bool,
+        verbose: int,
     ) -> None:
         words = (image, *(command or ()))
         if not image.startswith("-"):
@@ -95,7 +79,7 @@ def _starter(action: Any) -> Callable[..., None]:
     return start
 
 
-def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wanted: StartRequest) -> None:
+def _start(action: Action, options: PlanOptions, words: tuple[str, ...], wanted: StartRequest) -> None:
     from gpubind.launch.execute import callers_environ, execute, need_program
     from gpubind.launch.preparation import written
     from gpubind.runtimes.runtime import Call, Command
@@ -111,7 +95,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     wanted = wanted._replace(arguments=(*wanted.arguments, *own))
     token = "ID" if wanted.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
 
-    def planned(looked: Looked) -> "Command":
+    def planned(looked: Looked) -> Command:
         ready = ready_for(options, looked, wanted, environ)
         tree = looked.image.tree if looked.image is not None else None
         call = Call(looked.program, action, image, tree, argv, token, _is_terminal())
@@ -138,7 +122,7 @@ def _start(action: "Action", options: PlanOptions, words: tuple[str, ...], wante
     execute(written(made), made.environ)
 
 
-def _without_store(image: str, runtime: "Runtime") -> str:
+def _without_store(image: str, runtime: Runtime) -> str:
     """Return *image* without the name of the store of *runtime*, `podman:debian:12`.
 
     `docker:dind` stays as it is: it is also an image that is called docker.
@@ -148,7 +132,7 @@ def _without_store(image: str, runtime: "Runtime") -> str:
     return name if is_stored else image
 
 
-def _own_flags(runtime: "Runtime", options: PlanOptions) -> tuple[str, ...]:
+def _own_flags(runtime: Runtime, options: PlanOptions) -> tuple[str, ...]:
     """Return the flag of *runtime* for the GPUs that *options* ask for; of two vendors it takes one alone."""
     if options.gpus is not None and options.gpus.strip().lower() == "none":
         return ()
@@ -176,7 +160,7 @@ def _is_terminal() -> bool:
         return False
 
 
-def _own_options(runtime: "Runtime", action: str, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _own_options(runtime: Runtime, action: str, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The options of *runtime* that stand before IMAGE in *words*, and IMAGE with what follows. Errors: `UsageError`.
 
     They need a `--` before them, and then an image whose name begins with `-` could be meant, too: one that is there.
@@ -221,8 +205,8 @@ def _need_image(words: tuple[str, ...], *, is_verbose: bool) -> None:
 
 
 def _chosen(
-    action: "Action", wanted: StartRequest, environ: Mapping[str, str], words: tuple[str, ...], *, elsewhere: bool
-) -> tuple["Runtime", tuple[str, ...]]:
+    action: Action, wanted: StartRequest, environ: Mapping[str, str], words: tuple[str, ...], *, elsewhere: bool
+) -> tuple[Runtime, tuple[str, ...]]:
     """The runtime that --backend names, and *words* with IMAGE as that takes it; options of the runtime's may stand
     before it.
 
@@ -239,8 +223,8 @@ def _chosen(
 
 
 def _automatic(
-    action: "Action", words: tuple[str, ...], environ: Mapping[str, str], *, elsewhere: bool = False
-) -> tuple["ChosenRuntime", int]:
+    action: Action, words: tuple[str, ...], environ: Mapping[str, str], *, elsewhere: bool = False
+) -> tuple[ChosenRuntime, int]:
     """Return what --backend auto comes to, and where IMAGE stands in *words*.
 
     Whose options stand before it decides where it stands, and the image decides whose they are: the first runtime
@@ -258,4 +242,44 @@ def _automatic(
     return choose_runtime(words[0], environ, elsewhere=elsewhere), 0
 
 
-COMMANDS = {action: planning(_starter(action), action, text=text, ends_options=True) for action, text in HELP.items()}
+def _command(action: Action, text: str, *examples: tuple[str, str]) -> Subcommand:
+    return planning(
+        Subcommand(
+            action,
+            _starter(action),
+            text,
+            (BACKEND, BACKEND_ARGUMENTS, ALLOW_WRITABLE, CHECK_FIRST, REQUIRE_GPU, DRY_RUN, QUIET, VERBOSE),
+            (
+                Argument(
+                    "image",
+                    "[-- RUNTIME_OPTIONS...] IMAGE",
+                    "The image, as the runtime takes it. The runtime's own options may stand before it, after a --.",
+                ),
+                Argument("command", "[--] [CMD...]", "The command and its arguments.", many=True, required=False),
+            ),
+            common=("--nv", "--gpus", "--backend", "--check", "--dry-run"),
+            examples=examples,
+            exit_codes=STARTS_CODES,
+            ends_options=True,
+        )
+    )
+
+
+COMMANDS = {
+    "exec": _command(
+        "exec",
+        "Plan, then run CMD in a container of IMAGE.",
+        ("start a program", "gpubind exec --nv app.sif python train.py"),
+        ("with options of the runtime", "gpubind exec --nv -- -B /scratch app.sif python train.py"),
+    ),
+    "run": _command(
+        "run",
+        "Plan, then run what IMAGE runs by default.",
+        ("start what the image starts by default", "gpubind run --nv app.sif --epochs 3"),
+    ),
+    "shell": _command(
+        "shell",
+        "Plan, then start a shell in a container of IMAGE.",
+        ("look around in an image", "gpubind shell --nv app.sif"),
+    ),
+}

@@ -1,16 +1,26 @@
-"""wrap: a runtime's own command line, with the plan in the place of its GPU flags.
+"""wrap: a runtime's own command line, with the plan in the place of its GPU flags."""
 
-No `from __future__ import annotations`: see options.py.
-"""
+from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
+from typing import TYPE_CHECKING, NoReturn, Optional
 
-from gpubind.cli.declare import Argument, Option
-from gpubind.cli.options import AllowWritable, CheckFirst, PlanOptions, Quiet, RequireGpu, Verbose, planning
+from gpubind.cli.declarations import (
+    ALLOW_WRITABLE,
+    CHECK_FIRST,
+    DRY_RUN,
+    QUIET,
+    REQUIRE_GPU,
+    STARTS_CODES,
+    VERBOSE,
+    Argument,
+    PlanOptions,
+    Subcommand,
+)
+from gpubind.cli.options import planning
 from gpubind.cli.output import tell_of_memo, waiting, warn
 from gpubind.cli.ready import (
     UNSEEN,
@@ -39,16 +49,14 @@ The plan takes the place of the runtime's GPU flags. A line that asks for no GPU
 
 def wrap(
     options: PlanOptions,
-    line: Annotated[
-        list[str],
-        Argument(metavar="-- RUNTIME ARGS...", help="The command line: apptainer exec --nv IMAGE CMD..."),
-    ],
-    dry_run: Annotated[bool, Option("--dry-run", help="Print the command line instead.")] = False,
-    require_gpu: RequireGpu = False,
-    check: CheckFirst = False,
-    quiet: Quiet = False,
-    verbose: Verbose = 0,
-    allow_writable: AllowWritable = False,
+    *,
+    line: Sequence[str],
+    dry_run: bool,
+    require_gpu: bool,
+    check: bool,
+    quiet: bool,
+    verbose: int,
+    allow_writable: bool,
 ) -> None:
     """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
     from gpubind.launch.execute import callers_environ
@@ -76,10 +84,10 @@ def wrap(
         raise
 
 
-_ACTIONS: dict[str, "Action"] = {"exec": "exec", "shell": "shell"}
+_ACTIONS: dict[str, Action] = {"exec": "exec", "shell": "shell"}
 
 
-def _start(options: PlanOptions, made: "Wrapped", wanted: StartRequest, environ: Mapping[str, str]) -> None:
+def _start(options: PlanOptions, made: Wrapped, wanted: StartRequest, environ: Mapping[str, str]) -> None:
     from gpubind.launch.preparation import written
     from gpubind.launch.wrap.command import arguments_of, printed
     from gpubind.runtimes import RUNTIMES
@@ -109,8 +117,8 @@ def _start(options: PlanOptions, made: "Wrapped", wanted: StartRequest, environ:
 
 
 def _made(
-    options: PlanOptions, made: "Wrapped", looked: Looked, wanted: StartRequest, environ: Mapping[str, str]
-) -> Optional["Command"]:
+    options: PlanOptions, made: Wrapped, looked: Looked, wanted: StartRequest, environ: Mapping[str, str]
+) -> Optional[Command]:
     """As `_planned`; None, with a warning, for a line that brings its GPUs by itself and cannot get a plan."""
     is_wanted = wanted.check or wanted.require_gpu
     if not made.gpus.brings_nodes or is_wanted:
@@ -126,8 +134,8 @@ def _made(
 
 
 def _planned(
-    options: PlanOptions, made: "Wrapped", looked: Looked, wanted: StartRequest, environ: Mapping[str, str]
-) -> Optional["Command"]:
+    options: PlanOptions, made: Wrapped, looked: Looked, wanted: StartRequest, environ: Mapping[str, str]
+) -> Optional[Command]:
     """The line with its plan; None where the image asks for no GPU after all, or where there is nothing to bind."""
     from gpubind.launch.caller import remote_of
     from gpubind.launch.wrap.command import rewritten
@@ -159,7 +167,7 @@ def _planned(
     return Command(rewritten(made, put_in, without=without), environ, file)
 
 
-def _asked(options: PlanOptions, request: "GpuRequest") -> PlanOptions:
+def _asked(options: PlanOptions, request: GpuRequest) -> PlanOptions:
     """Return *options* with what the line asks for. What `wrap` itself is told, or its settings say, wins."""
     chosen = options.gpus is not None or options.cdi_device is not None
     by_cdi = not chosen and request.gpus is None and bool(request.cdi)
@@ -204,4 +212,28 @@ def _print(text: str) -> None:
     write_document(text, None)
 
 
-COMMANDS = {"wrap": planning(wrap, text=HELP, ends_options=True)}
+COMMANDS = {
+    "wrap": planning(
+        Subcommand(
+            "wrap",
+            wrap,
+            HELP,
+            (
+                ALLOW_WRITABLE,
+                CHECK_FIRST,
+                REQUIRE_GPU,
+                DRY_RUN._replace(help="Print the command line instead."),
+                QUIET,
+                VERBOSE,
+            ),
+            (Argument("line", "-- RUNTIME ARGS...", "The command line: apptainer exec --nv IMAGE CMD...", many=True),),
+            common=("--nv", "--gpus", "--caps", "--check", "--dry-run"),
+            examples=(
+                ("start an existing command line", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
+                ("at every prompt", "alias singularity='gpubind wrap -- singularity'"),
+            ),
+            exit_codes=STARTS_CODES,
+            ends_options=True,
+        )
+    )
+}

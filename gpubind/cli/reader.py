@@ -1,0 +1,177 @@
+"""The values that the words of a command line give a command, and the command done.
+
+`typer_app` says what is wrong with a line that is refused here, and answers shells that ask for completions. typer
+takes longer to load than a plan takes to make.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+from gpubind.cli.commands import MODULES, command_of
+from gpubind.cli.declarations import COMPLETION, HELP, VERSION, Option, Origin, Subcommand
+from gpubind.errors import EXIT_OK, EXIT_USAGE, UsageError
+
+if TYPE_CHECKING:
+    from gpubind.cli.help import Page
+
+
+class ParsedLine(NamedTuple):
+    """A command line as a command takes it."""
+
+    values: dict[str, Any]
+    origins: dict[str, Origin]
+
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
+    **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
+}
+
+
+def read_line(command: Subcommand, words: Sequence[str], environ: Mapping[str, str]) -> Optional[ParsedLine]:
+    """Read *words*, which follow the name of *command*; return None if they are refused.
+
+    A line that asks for help has no values but `help`.
+
+    Errors: `UsageError` (code `given-twice`); as `defaults_for`.
+    """
+    given = _given(command, words)
+    if given is None or HELP.parameter in given:
+        return None if given is None else ParsedLine({HELP.parameter: True}, {})
+    from gpubind.cli.settings import defaults_for
+
+    line = ParsedLine({each.parameter: given.get(each.parameter) for each in command.arguments}, {})
+    defaults = defaults_for(command)
+    for option in command.options:
+        name, text = option.parameter, environ.get(option.variable)
+        if name in given:
+            line.values[name], line.origins[name] = given[name], "line"
+        elif text:
+            line.values[name], line.origins[name] = _value_of(option, text), "variable"
+            if line.values[name] is None:
+                return None
+        elif name in defaults:
+            line.values[name], line.origins[name] = defaults[name], "settings"
+        elif option.required:
+            return None
+        else:
+            line.values[name], line.origins[name] = option.unset, "default"
+    return line
+
+
+def _given(command: Subcommand, words: Iterable[str]) -> Optional[dict[str, Any]]:
+    """Return the values that *words* give, by parameter; None if they cannot be read."""
+    spelled = {name: (option, on) for option in (*command.options, HELP) for name, on in option.spellings.items()}
+    given: dict[str, Any] = {}
+    others: list[str] = []
+    left = [*words][::-1]
+    while left:
+        word = left.pop()
+        if word == "--":
+            others += left[::-1]
+            break
+        if word == "-" or not word.startswith("-"):
+            others.append(word)
+            if command.ends_options:
+                others += left[::-1]
+                break
+            continue
+        name, attached = _parted(word)
+        if name not in spelled:
+            return None
+        option, on = spelled[name]
+        if option.takes_value:
+            if attached is None and not left:
+                return None
+            _add(given, option, left.pop() if attached is None else attached)
+            continue
+        given[option.parameter] = given.get(option.parameter, 0) + 1 if option.kind == "count" else on
+        if attached is not None:
+            if word.startswith("--") or attached.startswith("-"):
+                return None
+            left.append(f"-{attached}")  # more short options in one word
+    return given if HELP.parameter in given else _with_arguments(command, given, others)
+
+
+def _parted(word: str) -> tuple[str, Optional[str]]:
+    """Return the name of the option in *word*, and what is attached to it."""
+    if not word.startswith("--"):
+        return word[:2], word[2:] or None
+    name, equals, attached = word.partition("=")
+    return name, attached if equals else None
+
+
+def _add(given: dict[str, Any], option: Option, value: str) -> None:
+    if option.kind == "list":
+        given.setdefault(option.parameter, []).append(value)
+        return
+    if option.parameter in given:
+        hint = "`check` takes --image and --host several times" if option.name in ("--image", "--host") else ""
+        raise UsageError("given-twice", f"{option.name} is given twice, and can have one value", hint=hint)
+    given[option.parameter] = value
+
+
+def _with_arguments(command: Subcommand, given: dict[str, Any], words: list[str]) -> Optional[dict[str, Any]]:
+    for argument in command.arguments:
+        if words:
+            given[argument.parameter] = words if argument.many else words[0]
+            words = [] if argument.many else words[1:]
+        elif argument.required:
+            return None
+    return None if words else given
+
+
+def _value_of(option: Option, text: str) -> Any:
+    """Return the value that *text*, of a variable, gives *option*; None if it gives none."""
+    if option.takes_value:
+        return text.split() if option.kind == "list" else text
+    return _BOOLEANS.get(text.strip().lower())
+
+
+def run_line(words: Sequence[str]) -> int:
+    """Do what the command line *words* asks for, and return the exit code.
+
+    Errors: `UsageError` for a line that is refused; as the command.
+    """
+    if COMPLETION in os.environ:
+        from gpubind.cli.typer_app import complete
+
+        return complete()
+    first = words[0] if words else ""
+    if first in (*HELP.spellings, ""):
+        from gpubind.cli.help import overview
+
+        return _show(overview(), to_stderr=not first)
+    if first in VERSION.spellings:
+        from gpubind.cli.output import write_document
+        from gpubind.version import __version__
+
+        write_document(f"gpubind {__version__}\n", None)
+        return EXIT_OK
+    command = command_of(first) if first in MODULES else None
+    line = None if command is None else read_line(command, words[1:], os.environ)
+    if command is None or line is None:
+        from gpubind.cli.typer_app import wrong_use
+
+        raise wrong_use(words)
+    if HELP.parameter in line.values:
+        from gpubind.cli.help import page_of
+
+        return _show(page_of(command))
+    command.run(line.values, line.origins)
+    return EXIT_OK
+
+
+def _show(page: Page, *, to_stderr: bool = False) -> int:
+    from gpubind.cli.help import render_page
+    from gpubind.cli.output import complain, help_width, write_document
+
+    text = render_page(page, help_width())
+    if to_stderr:
+        complain(text)
+        return EXIT_USAGE
+    write_document(text, None)
+    return EXIT_OK
