@@ -1,1 +1,1 @@
-"""What is needed: the files, devices and facts of one vendor's driver on one host."""
+"""3. The files, devices and facts of each vendor's driver on one host. Entry: `vendors.read_inventories`."""

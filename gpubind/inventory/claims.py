@@ -16,6 +16,7 @@ from gpubind.model import (
     FileKind,
     Finding,
     Found,
+    Group,
     HostFile,
     Kind,
     Missing,
@@ -60,48 +61,45 @@ class Claim(NamedTuple):
     """Where it must be in the container, if not at its own path."""
     links: tuple[str, ...] = ()
     """Names that a library has in the container besides those on the host."""
-    userspace: bool = False
-    """Whether it belongs to a user space (ROCm) that may as well be the image's own."""
+    group: Optional[Group] = None
+    """The group that its file belongs to."""
 
     def decision(
         self,
-        *,
         verdict: Verdict,
         rule: str,
-        detail: str,
-        subject: Optional[str] = None,
-        step: Step = "search",
+        detail: Optional[str],
+        *,
         path: Optional[str] = None,
         found_by: Optional[str] = None,
+        subject: str = "",
+        step: Step = "search",
     ) -> Decision:
-        """Return what became of it; *subject* is its name if nothing else is said."""
-        return Decision(
-            vendor=self.vendor,
-            subject=self.name if subject is None else subject,
-            verdict=verdict,
-            rule=rule,
-            step=step,
-            named_by=self.by,
-            named_at=self.at,
-            path=path,
-            found_by=found_by,
-            detail=detail,
-        )
+        """Return what became of it, or of the name *subject* where the claim means several."""
+        claim = (self.by, self.at, path, found_by)
+        return Decision(self.vendor, subject or self.name, verdict, rule, step, *claim, None, detail)
+
+    def absent(self, detail: str, path: Optional[str] = None) -> Decision:
+        """Return the Decision that nothing on this host matches."""
+        return self.decision("absent", "no-match", detail, path=path)
+
+    def rejected(self, rule: str, detail: Optional[str], path: Optional[str] = None) -> Decision:
+        """Return the Decision that a container cannot use *path*."""
+        return self.decision("rejected", rule, detail, path=path)
 
     def lost(self, missing: Missing, path: Optional[str] = None, detail: Optional[str] = None) -> Decision:
-        """That *path*, or else its name, leads to nothing that could be looked at."""
+        """Return the Decision that *path*, by default the name, leads to nothing that can be read."""
         why = missing.detail if missing.why == "unrecorded" else detail or str(missing)
-        rule = _LOST.get(missing.why, f"path-{missing.why}")
-        return self.decision(verdict="rejected", rule=rule, path=path or self.name, detail=why)
+        return self.rejected(_LOST.get(missing.why, f"path-{missing.why}"), why, path or self.name)
 
     def staying(self, path: str, step: Step = "search") -> Decision:
-        """That *path* stays on the host."""
-        return self.decision(verdict="left-out", rule="host-only", step=step, path=path, detail=self.stays or "")
+        """Return the Decision that *path* stays on the host."""
+        return self.decision("left-out", "host-only", self.stays or "", path=path, step=step)
 
     def file(
         self, tree: Tree, found: Found, *, kind: Kind, found_by: str, capability: Optional[Capability] = None
     ) -> HostFile:
-        """Return the file that it turned out to be, as far as any kind of file goes."""
+        """Return *found* as the file that is claimed; the caller adds the fields of its kind."""
         return HostFile(
             vendor=self.vendor,
             kind=kind,
@@ -117,15 +115,14 @@ class Claim(NamedTuple):
             named_by=self.by,
             named_at=self.at,
             found_by=found_by,
-            userspace=self.userspace,
+            group=self.group,
         )
 
     def bindable(self, tree: Tree, found: Found, *, found_by: str, capability: Optional[Capability] = None) -> Answer:
-        """As `file`, for what is bound as it is; a Decision for what cannot be, such as a device node."""
+        """Return *found* as a file that is bound as it is, or a Decision: a device node cannot be."""
         kind = BINDABLE.get(found.stat.kind)
         if kind is None:
-            detail = f"a {found.stat.kind}"
-            return self.decision(verdict="rejected", rule="special-file", path=found_by, detail=detail)
+            return self.rejected("special-file", f"a {found.stat.kind}", found_by)
         return self.file(tree, found, kind=kind, found_by=found_by, capability=capability)
 
 

@@ -1,4 +1,4 @@
-"""The programs and files among what sources claim: found where they are looked for, and looked at."""
+"""The claims on programs and paths: which file each is."""
 
 from __future__ import annotations
 
@@ -23,32 +23,28 @@ SHARE, LOCAL_SHARE = "/usr/share/", "/usr/local/share/"
 def find_program(search: Search, table: NameTable, claim: Claim) -> Answer:
     """Return the program that *claim* names, from the program directories, then PATH."""
     if "/" in claim.name:
-        detail = "a relative path would depend on the current directory"
-        return claim.decision(verdict="rejected", rule="relative-path", detail=detail)
+        return claim.rejected("relative-path", "a relative path would depend on the current directory")
     tree = search.tree
     for directory in search.programs:
         found = tree.find(f"{directory.rstrip('/')}/{claim.name}")
         if isinstance(found, Missing) or found.stat.kind != "file":
             continue
-        if claim.userspace and not isinstance(tree.ident(found.path), ElfIdent):
+        if claim.group == "rocm" and not isinstance(tree.ident(found.path), ElfIdent):
             # ROCm's scripts need modules that lie beside them, and Python.
             detail = "a script, which needs the files beside it and an interpreter: it has to come with the image"
-            return claim.decision(
-                verdict="left-out", rule="script", step="name", path=found.path, found_by=directory, detail=detail
-            )
+            return claim.decision("left-out", "script", detail, path=found.path, found_by=directory, step="name")
         capability = capability_of(table.section_of(claim), None)
         return program(search, claim, found, directory, capability)
-    return claim.decision(verdict="absent", rule="no-match", detail="in none of the program directories")
+    return claim.absent("in none of the program directories")
 
 
 def program(search: Search, claim: Claim, found: Found, found_by: str, capability: Optional[Capability]) -> Answer:
     """Return *found* as the program that *claim* names, if it is for this machine; a script is for any."""
     ident = search.tree.ident(found.path)
     if isinstance(ident, ElfIdent) and ident.arch != search.arch:
-        detail = f"{ident.arch}; this host is {search.arch}"
-        return claim.decision(verdict="rejected", rule="wrong-machine", path=found.path, detail=detail)
-    made = claim.file(search.tree, found, kind="binary", found_by=found_by, capability=capability)
-    return made._replace(names=(claim.name,), arch=search.arch)
+        return claim.rejected("wrong-machine", f"{ident.arch}; this host is {search.arch}", found.path)
+    file = claim.file(search.tree, found, kind="binary", found_by=found_by, capability=capability)
+    return file._replace(names=(claim.name,), arch=search.arch)
 
 
 def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
@@ -59,7 +55,7 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
     """
     if not is_clean(claim.name):
         why = "a path in a list is written without `.`, `..` and doubled or trailing slashes"
-        return [claim.decision(verdict="rejected", rule="unclean-path", path=claim.name, detail=why)]
+        return [claim.rejected("unclean-path", why, claim.name)]
     places: dict[str, str] = {path: path for path in glob(search.tree, claim.name)}
     if claim.name.startswith(SHARE) and claim.name.endswith(".json"):
         local = glob(search.tree.lenient, LOCAL_SHARE + claim.name[len(SHARE) :])
@@ -69,8 +65,7 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
         known = (name for name in search.tree.names("/") if name in RUN_DIRECTORY)
         places = {f"/{name}": RUN_DIRECTORY[name] for name in known if fnmatchcase(RUN_DIRECTORY[name], claim.name)}
     if not places:
-        detail = "nothing matches" if set(claim.name) & set("*?[") else "it is not there"
-        return [claim.decision(verdict="absent", rule="no-match", detail=detail)]
+        return [claim.absent("nothing matches" if set(claim.name) & set("*?[") else "it is not there")]
     capability = capability_of(table.section_of(claim), None)
     return [
         _file(search, claim._replace(name=target, target=ContainerPath(target)), path, capability)
@@ -79,37 +74,34 @@ def find_files(search: Search, table: NameTable, claim: Claim) -> list[Answer]:
 
 
 def _file(search: Search, claim: Claim, path: str, capability: Optional[Capability]) -> Answer:
-    """Return what is at *path*, to be bound where *claim* says."""
-
-    def rejected(rule: str, detail: str) -> Decision:
-        return claim.decision(verdict="rejected", rule=rule, path=path, detail=detail)
-
+    """Return *path* as a file to be bound at the place that *claim* names."""
     found = search.tree.find(path)
     if isinstance(found, Missing):
         return claim.lost(found, path)
     carried = driver_version_of(path)
     if carried and search.version and carried != search.version:
-        return rejected("other-driver-version", f"its name carries {carried}, the driver is {search.version}")
+        detail = f"its name carries {carried}, the driver is {search.version}"
+        return claim.rejected("other-driver-version", detail, path)
     if found.stat.kind == "dir" and claim.name in SYSTEM_DIRECTORIES:
-        return rejected("system-directory", "binding it would hide the container's own")
-    made = claim.bindable(search.tree, found, found_by=path, capability=capability)
-    if isinstance(made, Decision):
-        return made
-    made = made._replace(version=carried)
-    if made.kind != "file" or not path.endswith((".json", ".icd")):
-        return made._replace(userspace=False)  # data is the host's in any case; manifests go with the libraries
+        return claim.rejected("system-directory", "binding it would hide the container's own", path)
+    file = claim.bindable(search.tree, found, found_by=path, capability=capability)
+    if isinstance(file, Decision):
+        return file
+    file = file._replace(version=carried)
+    if file.kind != "file" or not path.endswith((".json", ".icd")):
+        return file._replace(group=None)  # data is the host's in any case; manifests go with the libraries
     content = search.tree.read(found.path)
     if isinstance(content, Missing):
-        return rejected("unreadable", str(content))
+        return claim.rejected("unreadable", str(content), path)
     try:
         parse_icd(content)
     except FormatError as error:
-        return rejected("bad-icd", f"{error.where}: {error.why}")
-    return made._replace(kind="manifest", content=content)
+        return claim.rejected("bad-icd", f"{error.where}: {error.why}", path)
+    return file._replace(kind="manifest", content=content)
 
 
 def library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
-    """The libraries that an absolute *pattern* names, each with the links beside it that lead to the same file."""
+    """Return the libraries that an absolute *pattern* names, each with the links in its directory that lead to it."""
     candidates: list[Candidate] = []
     if {"..", "."} & set(pattern.split("/")):
         return []

@@ -10,7 +10,7 @@ from gpubind.formats.driver.liblist import VENDOR_NEUTRAL, EntryKind, LibList, L
 from gpubind.host import ListFile
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.claims import Claim, ClaimKind
-from gpubind.model import CAPABILITIES, Capability, Vendor
+from gpubind.model import CAPABILITIES, Capability, Group, Vendor
 
 _KINDS: dict[EntryKind, ClaimKind] = {
     "library": "library",
@@ -82,7 +82,7 @@ def read_lists(listfile: ListFile, name: str) -> Lists:
 
 
 def claims(
-    table: NameTable, by: str, vendor: Vendor = "nvidia", *, outside: bool = False, userspace: bool = False
+    table: NameTable, by: str, vendor: Vendor = "nvidia", *, outside: bool = False, group: Optional[Group] = None
 ) -> tuple[Claim, ...]:
     """Return what the entries of *table* claim, in the order of its lines."""
     return tuple(
@@ -94,7 +94,7 @@ def claims(
             vendor=vendor,
             section=entry.section,
             outside=outside,
-            userspace=userspace,
+            group=group,
         )
         for entry in table.liblist.entries
     )

@@ -1,4 +1,4 @@
-"""The libraries among what sources claim: which file each name is, and under which names a container needs it."""
+"""The claims on libraries: which file each name is, and under which names a container needs it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpubind.model import (
     CAPABILITIES,
     Capability,
     Decision,
-    Family,
     Found,
+    Group,
     HostFile,
     Missing,
     RootedPath,
@@ -24,11 +24,13 @@ from gpubind.model import (
     Verdict,
 )
 
+_NEUTRAL: dict[Optional[Group], Capability] = {"glvnd": "graphics", "opencl": "compute"}
+"""The capability of each vendor-neutral group."""
 _MAJOR_ONLY = re.compile(r"\.so\.[0-9]+$")
 
 
 class ByName:
-    """The claims on libraries, found by the names that they mean. Of several that mean a name, the first counts."""
+    """The claims on libraries, by the names that they mean. Of several on one name the first takes precedence."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
         numbered = list(enumerate(claims))
@@ -40,7 +42,7 @@ class ByName:
 
     @property
     def stems(self) -> frozenset[str]:
-        """The names up to `.so` of everything that is claimed."""
+        """Return the names up to `.so` of everything that is claimed."""
         return frozenset(self._by_stem)
 
     def claim_on(self, name: str) -> Optional[Claim]:
@@ -58,7 +60,7 @@ def _means(claim: Claim, name: str) -> bool:
 
 
 class Libraries(NamedTuple):
-    """The libraries, and what became of everything else that was looked at."""
+    """The libraries, and the Decisions about every other candidate."""
 
     files: tuple[HostFile, ...]
     decisions: tuple[Decision, ...]
@@ -71,13 +73,13 @@ class _Win(NamedTuple):
     accepted: Accepted
     claim: Claim
     capability: Optional[Capability]
-    family: Optional[Family]
+    group: Optional[Group]
 
 
 def find_libraries(
     search: Search, table: NameTable, by_name: ByName, extra: Iterable[tuple[Candidate, Claim]]
 ) -> Libraries:
-    """Return every library that the claims in *by_name* mean, each with the names it needs in a container.
+    """Return every library that the claims in *by_name* mean, each with the names that it needs in a container.
 
     *extra* are candidates whose path was given; they come first. Order: by path. At most one file per (name,
     architecture).
@@ -89,11 +91,16 @@ def find_libraries(
         meant = by_name.claim_on(candidate.name)
         if meant is not None:
             choice.consider(candidate, meant)
-    return Libraries(_group(search, choice.wins), tuple(choice.decisions.values()), tuple(sorted(choice.outside)))
+    by_file: dict[tuple[str, str, int], list[_Win]] = {}
+    for win in choice.wins.values():
+        order = CAPABILITIES.index(win.capability) if win.capability else -1
+        by_file.setdefault((win.accepted.path, win.accepted.arch, order), []).append(win)
+    files = tuple(_library(search, wins) for _, wins in sorted(by_file.items(), key=lambda item: item[0]))
+    return Libraries(files, tuple(choice.decisions.values()), tuple(sorted(choice.outside)))
 
 
 class _Choice:
-    """Which candidates win, and why the others do not; it grows by one candidate at a time."""
+    """The candidates that win, and why the others do not; it grows by one candidate at a time."""
 
     def __init__(self, search: Search, table: NameTable) -> None:
         self.search = search
@@ -116,8 +123,8 @@ class _Choice:
             return
         section = claim.section or self.table.section(candidate.name, candidate.path)
         is_neutral = section == VENDOR_NEUTRAL and judged.version is None
-        family = _family(self.search, candidate) if is_neutral else None
-        if family == "foreign":
+        group = _neutral_group(self.search, candidate) if is_neutral else claim.group
+        if group == "foreign":
             detail = "not NVIDIA's: its name carries no driver version, and no libGLdispatch stands beside it"
             self._decide(candidate, claim, "rejected", "not-nvidia", detail, real, "side")
             return
@@ -132,8 +139,8 @@ class _Choice:
             detail = "the driver has it, the list in force does not name it"
             self._decide(candidate, claim, "left-out", "not-in-list", detail, real, "name")
             return
-        capability = _capability(judged, section, family)
-        self.wins[candidate.name, judged.arch] = _Win(candidate, judged, claim, capability, family)
+        capability = _NEUTRAL.get(group) if is_neutral else capability_of(section, judged.version)
+        self.wins[candidate.name, judged.arch] = _Win(candidate, judged, claim, capability, group)
 
     def _decide(
         self,
@@ -146,29 +153,18 @@ class _Choice:
         step: Step = "search",
     ) -> None:
         # A file under its own long name adds nothing once its soname has been decided.
-        told = real is not None and real.endswith("/" + candidate.name) and (rule, real) in self._decided
+        is_known = real is not None and real.endswith("/" + candidate.name) and (rule, real) in self._decided
         self._decided.add((rule, real))
-        if not told:
+        if not is_known:
+            path, found_by = real or candidate.path, candidate.found_by
             made = claim.decision(
-                subject=candidate.name,
-                verdict=verdict,
-                rule=rule,
-                step=step,
-                path=real or candidate.path,
-                found_by=candidate.found_by,
-                detail=detail,
+                verdict, rule, detail, path=path, found_by=found_by, subject=candidate.name, step=step
             )
-            self.decisions.setdefault((candidate.name, rule, real or candidate.path), made)
+            self.decisions.setdefault((candidate.name, rule, path), made)
 
 
-def _capability(judged: Accepted, section: Optional[str], family: Optional[Family]) -> Optional[Capability]:
-    if family is not None:
-        return "graphics" if family == "glvnd" else "compute"
-    return capability_of(section, judged.version)
-
-
-def _family(search: Search, candidate: Candidate) -> Union[Family, Literal["foreign"]]:
-    """Return which vendor-neutral family a library belongs to; Mesa's from before glvnd belong to none."""
+def _neutral_group(search: Search, candidate: Candidate) -> Union[Group, Literal["foreign"]]:
+    """Return the group of a vendor-neutral library; Mesa's from before glvnd belong to none."""
     if candidate.name.startswith("libOpenCL.so"):
         return "opencl"
     directory = candidate.path.rpartition("/")[0]
@@ -176,49 +172,36 @@ def _family(search: Search, candidate: Candidate) -> Union[Family, Literal["fore
     return "glvnd" if any(map(search.tree.has, beside)) else "foreign"
 
 
-def _group(search: Search, wins: dict[tuple[str, str], _Win]) -> tuple[HostFile, ...]:
-    groups: dict[tuple[str, str, Optional[Capability]], list[_Win]] = {}
-    for win in wins.values():
-        groups.setdefault((win.accepted.path, win.accepted.arch, win.capability), []).append(win)
-    return tuple(
-        _library(search, group) for _, group in sorted(groups.items(), key=lambda item: _group_order(*item[0]))
-    )
-
-
-def _group_order(path: str, arch: str, capability: Optional[Capability]) -> tuple[str, str, int]:
-    return path, arch, CAPABILITIES.index(capability) if capability else -1
-
-
-def _library(search: Search, group: list[_Win]) -> HostFile:
-    first = group[0]
+def _library(search: Search, wins: list[_Win]) -> HostFile:
+    """Return the file of *wins*, which are names of one file."""
+    first = wins[0]
     real = first.accepted.path
     own_name = real.rpartition("/")[2]
-    names = {win.candidate.name for win in group}
-    in_cache = {win.candidate.name for win in group if win.candidate.found_by == LD_CACHE}
+    names = {win.candidate.name for win in wins}
+    in_cache = {win.candidate.name for win in wins if win.candidate.found_by == LD_CACHE}
     soname = _soname(search, real, own_name, names, in_cache)
     if soname:
         names.add(soname)
         # Nothing opens libcuda.so.550.163.01 where libcuda.so.1 is there; a bind less is a mount less.
         names -= {own_name} - {soname}
     found = Found(real, first.accepted.stat)
-    made = first.claim.file(
+    file = first.claim.file(
         search.tree, found, kind="library", found_by=first.candidate.found_by, capability=first.capability
     )
-    return made._replace(
+    return file._replace(
         names=tuple(sorted(names)),
         arch=first.accepted.arch,
         soname=soname,
         version=first.accepted.version,
-        family=first.family,
-        userspace=made.userspace and first.family is None,
+        group=first.group,
         compat32=first.accepted.arch != search.arch,
     )
 
 
 def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in_cache: set[str]) -> Optional[str]:
-    """DT_SONAME, from the names where they tell it; the ELF file is only read where they do not."""
-    for told in (in_cache, names):
-        majors = sorted(name for name in told if _MAJOR_ONLY.search(name) and "libGLX_indirect" not in name)
+    """Return DT_SONAME, from the names where they contain it: the ELF file is only read where they do not."""
+    for known in (in_cache, names):
+        majors = sorted(name for name in known if _MAJOR_ONLY.search(name) and "libGLX_indirect" not in name)
         if majors:
             return majors[0]
     if own_name in in_cache:
@@ -227,7 +210,7 @@ def _soname(search: Search, real: RootedPath, own_name: str, names: set[str], in
         return None  # a second name only, such as GBM's backend
     facts = search.tree.elf(real)
     soname = None if isinstance(facts, Missing) else facts.soname
-    # A soname decides where the file lands: only one that belongs to the file's own name counts, so that nothing can
+    # A soname decides where the file lands: only one that belongs to the file's own name is used, so that nothing can
     # claim to be the C library, or hold what no file name should.
     if soname is None or ".so" not in own_name or not re.fullmatch(r"[\w.+-]+", soname, re.ASCII):
         return own_name
@@ -244,7 +227,7 @@ def unmatched(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
             by_stem.setdefault(library_stem(name), []).append(name)
     detail = "neither in the ld cache nor in a driver directory"
     return [
-        claim.decision(verdict="absent", rule="no-match", detail=detail)
+        claim.absent(detail)
         for claim in claims
         if claim.kind in ("library", "library-name")
         and not any(_means(claim, name) for name in by_stem.get(library_stem(claim.name), ()))
@@ -252,7 +235,7 @@ def unmatched(claims: Iterable[Claim], found: Libraries) -> list[Decision]:
 
 
 def with_aliases(files: tuple[HostFile, ...]) -> tuple[HostFile, ...]:
-    """*files*, each with the names of `ALIASES` that are its; no other file keeps such a name."""
+    """Return *files*, each with its names in `ALIASES`; no other file keeps such a name."""
     own = [file for file in files if file.vendor == "nvidia"]
     owners = {(alias, f.arch): f.path for alias, target in ALIASES for f in own if target in f.names}
     given = {(f.path, f.arch, name) for f in files for name in f.names}

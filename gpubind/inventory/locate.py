@@ -205,7 +205,7 @@ def _others(
         found = search.host.dev.find(device)
         if device not in known and not isinstance(found, Missing) and found.stat.kind != "dir":
             detail = f"{claim.by} names it, nobody else does"
-            answers.append(claim.decision(verdict="left-out", rule="unknown-device", path=device, detail=detail))
+            answers.append(claim.decision("left-out", "unknown-device", detail, path=device))
     return answers
 
 
@@ -216,7 +216,7 @@ def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, pro
     claim = claim._replace(name=path, target=claim.target or ContainerPath(path))
     found = tree.find(path)
     if isinstance(found, Missing):
-        return claim.decision(verdict="rejected", rule="unreadable", path=path, detail=str(found))
+        return claim.rejected("unreadable", str(found), path)
     if "/firmware/" in path:
         return claim._replace(stays="firmware: the kernel reads it, not a process").staying(path)
     if found.stat.kind != "file" or found.stat.mode & 0o111 == 0:
@@ -225,5 +225,5 @@ def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, pro
     made = program(search, claim, found, path, capability)
     if isinstance(made, HostFile) and name in programs:
         detail = f"{programs[name]} comes first"
-        return claim.decision(verdict="left-out", rule="shadowed", path=path, detail=detail)
+        return claim.decision("left-out", "shadowed", detail, path=path)
     return made

@@ -80,7 +80,7 @@ def look_at_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) 
     facts = found.stat
     if facts.kind not in ("char", "block"):
         detail = f"a {facts.kind}, not a device node"
-        return claim.decision(verdict="rejected", rule="no-device", path=source, detail=detail)
+        return claim.rejected("no-device", detail, source)
     return DeviceNode(
         vendor=claim.vendor,
         source=host.dev.real(found.path),

@@ -1,44 +1,54 @@
-"""The inventories that a request asks for: one a vendor. A vendor that nobody named counts if the host has it."""
+"""Which inventories a request gets, and in which order sources are asked.
+
+A vendor that the request does not name is read if the host has it. NVIDIA's files have one source that serves:
+
+1. With `--source cdi`: the CDI specs. If they have no device of NVIDIA's, the next that the list below allows.
+2. `nvidia-container-cli list`, by name, or with `auto` where the list in force is the shipped one.
+3. With `--source driver`: the files that carry the driver's version. Else the list file.
+4. With `auto`: the CDI specs, where none of these finds libcuda.
+
+The first two are asked here and in `nvidia.inventory`, which completes what any source names. AMD's source is the list.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from gpubind.errors import NothingToBindError
+from gpubind.errors import HostReadError, NothingToBindError
 from gpubind.host import Host, ListFile
 from gpubind.inventory.nvidia import inventory as nvidia
 from gpubind.inventory.nvidia.findings import has_libcuda
-from gpubind.model import Finding, Inventory, Request, Vendor
+from gpubind.model import Finding, Inventory, PassedOver, Request, Vendor
 from gpubind.model.findings import finding
 
 AMD_MODULE = "/sys/module/amdgpu"
 
 
 class Surveyed(NamedTuple):
-    """What was found, vendor by vendor."""
+    """The inventories of a host."""
 
     inventories: tuple[Inventory, ...]
     findings: tuple[Finding, ...]
-    """About a vendor that was asked for by name and is not there, while another is."""
+    """About each vendor that was asked for by name and is not there, while another is."""
 
 
 def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Surveyed:
     """Return the inventory of each vendor that *request* names, or, if it names none, of each that this host has.
 
-    AMD's user space alone, without its kernel driver, counts as found only where NVIDIA has nothing: it comes with
-    many a distribution. Errors: those of the vendors; `NothingToBindError` only if no vendor has anything.
+    AMD's user space without its kernel driver is ignored where NVIDIA has anything: many distributions ship it.
+    Errors: those of the vendors; `NothingToBindError` only if no vendor has anything.
     """
     named = bool(request.vendors)
-    wanted: tuple[Vendor, ...] = request.vendors or ("nvidia", "amd")
+    asked: tuple[Vendor, ...] = request.vendors or ("nvidia", "amd")
+    if request.cdi_devices and not named:
+        asked = ("nvidia",)  # the devices name their vendors
     inventories: list[Inventory] = []
     errors: list[tuple[Vendor, NothingToBindError]] = []
-    if request.cdi_devices and not named:
-        wanted = ("nvidia",)  # the devices say of whom they are
-    for vendor in wanted:
+    for vendor in asked:
         if not named and vendor == "amd" and inventories and not host.dev.has(AMD_MODULE):
             continue
         try:
-            inventories += _read(vendor, host, request, listfile)
+            inventories += _amd(host, request, listfile) if vendor == "amd" else _nvidia(host, request, listfile)
         except NothingToBindError as error:
             errors.append((vendor, error))
     if not inventories:
@@ -47,32 +57,80 @@ def read_inventories(host: Host, request: Request, listfile: Optional[ListFile] 
     return Surveyed(tuple(inventories), tuple(findings))
 
 
-def _none_at_all(errors: list[NothingToBindError]) -> NothingToBindError:
-    """The error that a host has nothing of any vendor, of what is said of each."""
-    what, why, hint = ("; ".join(said) for said in zip(*((e.what, e.why, e.hint) for e in errors)))
-    where = ", ".join(dict.fromkeys(place for error in errors for place in error.where.split(", ")))
-    return NothingToBindError(errors[0].code, what, where=where, why=why, hint=hint)
-
-
 def nothing_to_bind(error: NothingToBindError, vendor: Optional[Vendor] = None) -> Finding:
-    """The finding about a host that has no driver and no device."""
+    """Return the finding that a host has no driver and no device."""
     where, what, why, hint = error.where, error.what, error.why, error.hint
     return finding(error.code, subject="host", vendor=vendor, where=where, what=what, why=why, hint=hint)
 
 
-def _read(vendor: Vendor, host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
-    """Return the inventory of *vendor*; CDI specs may know of devices of other vendors, too."""
-    if vendor == "amd":
-        from gpubind.inventory.amd import inventory as amd
+def _none_at_all(errors: list[NothingToBindError]) -> NothingToBindError:
+    what, why, hint = ("; ".join(texts) for texts in zip(*((e.what, e.why, e.hint) for e in errors)))
+    where = ", ".join(dict.fromkeys(place for error in errors for place in error.where.split(", ")))
+    return NothingToBindError(errors[0].code, what, where=where, why=why, hint=hint)
 
-        return [amd.read_inventory(host, request, listfile)]
+
+def _amd(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
+    from gpubind.inventory.amd import inventory as amd
+
+    return [amd.read_inventory(host, request, listfile)]
+
+
+def _nvidia(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
+    """Return NVIDIA's inventory, and one of the CDI devices of other vendors that *request* names."""
     if request.source == "cdi":
-        from gpubind.inventory.cdi.inventories import read_cdi
-
-        return read_cdi(host, request, listfile)
+        return _named_by_cdi(host, request, listfile)
     inventory = nvidia.read_inventory(host, request, listfile)
     if request.source != "auto" or listfile or has_libcuda(inventory.files):
         return [inventory]
-    from gpubind.inventory.cdi.inventories import found_by_cdi  # asked where nobody else finds libcuda
+    return [_completed_by_cdi(host, request, inventory)]
 
-    return [found_by_cdi(host, request, inventory)]
+
+def _named_by_cdi(host: Host, request: Request, listfile: Optional[ListFile]) -> list[Inventory]:
+    """Return the inventories of the CDI devices that *request* means; if no spec serves, that of another source.
+
+    Errors: those of `choose`; `HostReadError` (code `stale-cdi-device`) if no library of a named device is left.
+    """
+    from gpubind.inventory.cdi.devices import driver_claims, other_inventory
+    from gpubind.inventory.cdi.stale import REFRESH, stale_findings
+    from gpubind.inventory.cdi_specs import choose
+
+    choice = choose(host, request)
+    if isinstance(choice, PassedOver):
+        return [nvidia.read_inventory(host, request, listfile, choice)]
+    inventories = []
+    if choice.driver:
+        serving = driver_claims(host, choice)
+        if isinstance(serving, PassedOver) and request.cdi_devices:
+            # Another source would provide the driver, but with every GPU.
+            what = f"nothing is left of what `{choice.driver_names[0]}` brings"
+            raise HostReadError("stale-cdi-device", what, where=choice.driver[0].at, why=serving.why, hint=REFRESH)
+        inventories.append(nvidia.read_inventory(host, request, listfile, serving))
+    if choice.others:
+        inventories.append(other_inventory(host, choice))
+    first = inventories[0]
+    files = [choice.registry.devices[str(name)][0] for name in choice.names]
+    used = [loaded for loaded in choice.registry.specs if loaded in files]
+    stale = stale_findings(host, used, first.driver.kernel_version, first.gpus, "error")
+    return [first._replace(findings=(*first.findings, *stale)), *inventories[1:]]
+
+
+def _completed_by_cdi(host: Host, request: Request, inventory: Inventory) -> Inventory:
+    """Return *inventory*, which lacks libcuda, or the one of the CDI specs if they have it.
+
+    A list that a user or a site gives takes precedence.
+    """
+    from gpubind.inventory.cdi.devices import driver_claims
+    from gpubind.inventory.cdi_specs import choose
+
+    if not host.liblist(nvidia.LIST_NAME).shipped:
+        return inventory
+    choice = choose(host.lenient, request)
+    serving = None if isinstance(choice, PassedOver) or not choice.driver else driver_claims(host, choice)
+    if serving is None or isinstance(serving, PassedOver):
+        return inventory
+    found = nvidia.read_inventory(host, request, None, serving)
+    if not has_libcuda(found.files):
+        return inventory
+    before = inventory.source
+    passed = PassedOver(before.served, "no-libcuda", "it finds no libcuda.so.1 of this driver")
+    return found._replace(source=found.source._replace(passed_over=(*before.passed_over, passed)))

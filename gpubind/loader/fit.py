@@ -10,7 +10,7 @@ from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.loader.loader import Loader
 from gpubind.loader.needs import lacking, runs_here
 from gpubind.loader.verdict import ImageFit, Unfit
-from gpubind.model import Family, HostFile, ImageFacts, Missing, RootedPath, Side
+from gpubind.model import Group, HostFile, ImageFacts, Missing, RootedPath, Side
 from gpubind.model.arch import architecture
 
 GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
@@ -35,14 +35,14 @@ def fit_files(
         compat32: frozenset(
             name
             for file in (*files, *libc)
-            if file.family in (None, "libc") and file.compat32 == compat32
+            if file.group in (None, "rocm", "libc") and file.compat32 == compat32
             for name in file.names
         )
         for compat32 in (False, True)
     }
     unfit: dict[RootedPath, Unfit] = {}
     for file in files:
-        if file.kind not in ("library", "binary") or file.userspace:
+        if file.kind not in ("library", "binary") or file.group == "rocm":
             continue
         reason = runs_here(host, file, image, facts)
         if reason is None and isinstance(host.ident(file.path), ElfIdent):
@@ -50,15 +50,15 @@ def fit_files(
             reason = None if isinstance(elf, Missing) else _version_unfit(elf, brought[file.compat32], image)
         if reason is not None:
             unfit[file.path] = reason
-    families = [(family, False) for family in _own_families(image)]
+    groups = [(group, False) for group in _own_groups(image)]
     if facts.arch is not None and any(file.compat32 for file in files):
-        families += [(family, True) for family in _own_families(image.of(architecture(facts.arch).compat32))]
-    fit = ImageFit(facts, unfit, tuple(families))
+        groups += [(group, True) for group in _own_groups(image.of(architecture(facts.arch).compat32))]
+    fit = ImageFit(facts, unfit, tuple(groups))
     if userspace is None:
         return fit
     from gpubind.loader.userspace import fit_userspace, own_runtime
 
-    shared = [file for file in files if file.userspace]
+    shared = [file for file in files if file.group == "rocm"]
     ours = fit_userspace(host, shared, image, facts, forced=userspace == "host", libc=libc)
     return fit._replace(
         unfit={**unfit, **ours.unfit},
@@ -101,8 +101,8 @@ def _version_unfit(elf: ElfFacts, brought: Container[str], image: Loader) -> Opt
     return None
 
 
-def _own_families(image: Loader) -> Iterable[Family]:
-    """libglvnd counts as the image's if its libGL or libEGL is really glvnd's: it needs libGLdispatch."""
+def _own_groups(image: Loader) -> Iterable[Group]:
+    """Yield the vendor-neutral groups that *image* has: glvnd only if libGL or libEGL needs libGLdispatch."""
     if image.find("libGLdispatch.so.0"):
         clients = (facts for facts in map(image.facts, GLVND_CLIENTS) if facts is not None)
         if any({"libGLdispatch.so.0", "libGLX.so.0"} & set(facts.needed) for facts in clients):

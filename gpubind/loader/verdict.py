@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.model import Family, HostFile, ImageFacts, RootedPath
+from gpubind.model import Group, HostFile, ImageFacts, RootedPath
 
 
 class Unfit(NamedTuple):
@@ -93,8 +93,8 @@ class ImageFit(NamedTuple):
     facts: ImageFacts
     unfit: dict[RootedPath, Unfit]
     """By the host file's path."""
-    own_families: tuple[tuple[Family, bool], ...]
-    """The vendor-neutral families of which the image has its own, whole; and whether it is that of 32-bit programs."""
+    own_groups: tuple[tuple[Group, bool], ...]
+    """The vendor-neutral groups of which the image has its own copy, each with whether it is for 32-bit programs."""
     own_userspace: Optional[str] = None
     """Where the image has a ROCm of its own: its HSA runtime."""
     theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})

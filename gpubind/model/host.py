@@ -22,8 +22,10 @@ Step = Literal["name", "search", "choice", "capability", "side", "place"]
 Severity = Literal["error", "warning", "note"]
 Side = Literal["auto", "host", "image"]
 """Whose copy of something a container uses."""
-Family = Literal["glvnd", "opencl", "libc"]
-"""Files that go together: vendor-neutral libraries, libglvnd's and the OpenCL loader; the C library."""
+Group = Literal["glvnd", "opencl", "rocm", "libc"]
+"""Files that go together, and that an image may have its own copy of: libglvnd's libraries, the OpenCL loader, AMD's
+user space, the C library.
+"""
 DriverKind = Literal["linux", "wsl", "tegra"]
 
 
@@ -132,20 +134,18 @@ class HostFile(NamedTuple):
     named_by: str
     named_at: str
     found_by: str
-    family: Optional[Family] = None
-    """Set for a vendor-neutral library: then its side is decided for the whole family."""
+    group: Optional[Group] = None
+    """Whose copy is used is decided for the whole group. None: it belongs to the driver, and no image has its own."""
     content: Optional[bytes] = None
     """A manifest's bytes: its library paths may have to change with where libraries land."""
     options: Optional[tuple[str, ...]] = None
     """Of its bind, where a CDI spec says so; None: those of its kind."""
-    userspace: bool = False
-    """Whether it belongs to a user space that may as well be the image's own (ROCm): `--userspace` decides."""
     compat32: bool = False
     """Whether it is a 32-bit library of a 64-bit host."""
 
     @property
     def name(self) -> str:
-        """What it is called: its soname, else its first name, its place in the container, its path."""
+        """Its soname, else its first name, its place in the container, its path."""
         return self.soname or (self.names[0] if self.names else self.target or self.path)
 
     def decision(
@@ -154,24 +154,12 @@ class HostFile(NamedTuple):
         verdict: Verdict,
         rule: str,
         step: Step,
-        *,
         target: Optional[ContainerPath] = None,
         detail: Optional[str] = None,
     ) -> Decision:
-        """Return what became of it, or of the name *subject* of it."""
-        return Decision(
-            vendor=self.vendor,
-            subject=subject,
-            verdict=verdict,
-            rule=rule,
-            step=step,
-            named_by=self.named_by,
-            named_at=self.named_at,
-            path=self.path,
-            found_by=self.found_by,
-            target=target,
-            detail=detail,
-        )
+        """Return what became of it, or of its name *subject*."""
+        claim = (self.named_by, self.named_at, self.path, self.found_by)
+        return Decision(self.vendor, subject, verdict, rule, step, *claim, target, detail)
 
 
 class DeviceNode(NamedTuple):
@@ -194,21 +182,11 @@ class DeviceNode(NamedTuple):
     """Index of the GPU it belongs to."""
     capability: Optional[Capability]
 
-    def decision(self, verdict: Verdict, rule: str, step: Step, *, detail: Optional[str] = None) -> Decision:
+    def decision(self, verdict: Verdict, rule: str, step: Step, detail: Optional[str] = None) -> Decision:
         """Return what became of it."""
-        return Decision(
-            vendor=self.vendor,
-            subject=self.target,
-            verdict=verdict,
-            rule=rule,
-            step=step,
-            named_by="devices",
-            named_at="/dev",
-            path=self.target,
-            found_by="/dev",
-            target=self.target if verdict == "taken" else None,
-            detail=detail,
-        )
+        claim = ("devices", "/dev", self.target, "/dev")
+        target = self.target if verdict == "taken" else None
+        return Decision(self.vendor, self.target, verdict, rule, step, *claim, target, detail)
 
 
 class EnvVar(NamedTuple):

@@ -69,7 +69,7 @@ def _is_needed(file: HostFile, request: Request) -> bool:
 
     The vendor-neutral libraries are the image's to bring.
     """
-    if is_minor(file.name) or file.kind != "library" or file.family is not None:
+    if is_minor(file.name) or file.kind != "library" or file.group not in (None, "rocm"):
         return False
     by_name = request.caps_explicit and file.capability in request.capabilities
     return by_name or (file.capability == "compute" and "compute" in request.capabilities)
@@ -123,7 +123,7 @@ def _file(host: Tree, part: GlibcFile, arch: str, version: str) -> HostFile:
         named_by=NAMED_BY,
         named_at=f"glibc {version}",
         found_by=part.path.rpartition("/")[0],
-        family="libc",
+        group="libc",
         options=_READ_ONLY,
     )
 

@@ -7,17 +7,16 @@ is one decision. What is in no group is the host's, unless the image's C library
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from gpubind.formats.driver.names import is_unused, known
-from gpubind.model import Capability, Decision, Finding, HostFile, Request, RootedPath, Severity, Side
+from gpubind.model import Capability, Decision, Finding, Group, HostFile, Request, RootedPath, Severity, Side
 from gpubind.model.findings import cases_of, counted, finding, worst
 
 if TYPE_CHECKING:
     from gpubind.loader.verdict import ImageFit, Unfit
 
-GroupName = Literal["glvnd", "opencl", "rocm", "libc"]
-GROUPS: tuple[GroupName, ...] = ("glvnd", "opencl", "rocm", "libc")
+GROUPS: tuple[Group, ...] = ("glvnd", "opencl", "rocm", "libc")
 _NAMES = {
     "glvnd": ("libglvnd (libGL, libEGL, ...)", "libglvnd0, libgl1 and libegl1"),
     "opencl": ("the OpenCL loader (libOpenCL)", "ocl-icd-libopencl1"),
@@ -42,10 +41,10 @@ def is_minor(name: str) -> bool:
     return about is not None and about.minor
 
 
-class Group(NamedTuple):
+class SharedGroup(NamedTuple):
     """Files that the host and the image may both have, and that a container takes from one of them."""
 
-    name: GroupName
+    name: Group
     members: tuple[HostFile, ...]
     """The host's."""
     compat32: bool
@@ -68,7 +67,7 @@ class Sided(NamedTuple):
     files: tuple[HostFile, ...]
     decisions: tuple[Decision, ...]
     findings: tuple[Finding, ...]
-    images: tuple[GroupName, ...] = ()
+    images: tuple[Group, ...] = ()
     """The groups of which it has nothing: they are the image's, or nobody's."""
 
 
@@ -77,7 +76,7 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
 
     What is to be said of ROCm is said in `gpubind.planner.userspace`.
     """
-    files = sorted(files, key=lambda file: not file.userspace)
+    files = sorted(files, key=lambda file: file.group != "rocm")
     groups = _groups(files, request, fit)
     reasons = ((group, _why_not_the_hosts(group, fit)) for group in groups)
     images = {(group.name, group.compat32): (group, why) for group, why in reasons if why is not None}
@@ -87,11 +86,11 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     decisions: list[Decision] = []
     refused: list[tuple[HostFile, Unfit]] = []
     for file in files:
-        name = group_of(file)
+        name = file.group
         if name is not None and (name, file.compat32) in images:
             group, why = images[name, file.compat32]
             decisions += left_out(file, group.rule, why)
-        elif file.path in unfit and (file.userspace or unfit[file.path].rule != "dependency"):
+        elif file.path in unfit and (file.group == "rocm" or unfit[file.path].rule != "dependency"):
             decisions += left_out(file, unfit[file.path].rule, unfit[file.path].message)
             refused += [(file, unfit[file.path])] if name != "rocm" else []
         elif file.path in theirs:
@@ -107,16 +106,11 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     return Sided(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
 
 
-def group_of(file: HostFile) -> Optional[GroupName]:
-    """Return the group that *file* belongs to; None: it is the driver's, and no image has its own."""
-    return "rocm" if file.userspace else file.family
-
-
-def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> list[Group]:
+def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> list[SharedGroup]:
     """The groups of which the host has members, those of 32-bit programs last."""
-    members: dict[tuple[bool, GroupName], list[HostFile]] = {}
+    members: dict[tuple[bool, Group], list[HostFile]] = {}
     for file in files:
-        name = group_of(file)
+        name = file.group
         if name is not None:
             members.setdefault((file.compat32, name), []).append(file)
     there = sorted(members, key=lambda group: (group[0], GROUPS.index(group[1])))
@@ -124,29 +118,29 @@ def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]
 
 
 def _group(
-    name: GroupName, compat32: bool, members: tuple[HostFile, ...], request: Request, fit: Optional[ImageFit]
-) -> Group:
+    name: Group, compat32: bool, members: tuple[HostFile, ...], request: Request, fit: Optional[ImageFit]
+) -> SharedGroup:
     if name == "rocm":
         runtime = fit.own_userspace if fit is not None else None
         own = f"the image brings its own: {runtime}" if runtime else None
-        return Group(name, members, compat32, request.userspace, own)
+        return SharedGroup(name, members, compat32, request.userspace, own)
     if name == "libc":
         bridge = fit.libc if fit is not None else None
         helps = 0 if bridge is None else len(bridge.helps)
         own = f"the image's programs run on their own; with --libc host {counted(helps, 'file')} more would load"
-        return Group(name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", own)
+        return SharedGroup(name, members, compat32, "host" if bridge is not None and bridge.acts else "auto", own)
     refused = [fit.unfit[file.path] for file in members if file.path in fit.unfit] if fit is not None else []
-    return Group(
+    return SharedGroup(
         name,
         members,
         compat32,
         asked=request.vendor_neutral,
-        own="the image has its own" if fit is not None and (name, compat32) in fit.own_families else None,
+        own="the image has its own" if fit is not None and (name, compat32) in fit.own_groups else None,
         refused=refused[0] if refused else None,
     )
 
 
-def _why_not_the_hosts(group: Group, fit: Optional[ImageFit]) -> Optional[str]:
+def _why_not_the_hosts(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[str]:
     """Return why a group is the image's, whole; None if the host's copy is bound, as far as it can be loaded."""
     if group.asked == "image":
         return "the image's own was asked for"
@@ -159,7 +153,7 @@ def _why_not_the_hosts(group: Group, fit: Optional[ImageFit]) -> Optional[str]:
     return f"the image cannot load the host's: {group.refused.message}" if group.refused else None
 
 
-def _vendor_neutral(group: Group, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
+def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
     """Yield what is to be said of a vendor-neutral group that the host does not give."""
     if group.name in ("rocm", "libc"):
         return

@@ -22,10 +22,10 @@ def with_rocm(
     sided: Sided, files: Sequence[HostFile], asked: Sequence[HostFile], request: Request, fit: Optional[ImageFit]
 ) -> Sided:
     """*sided*, the host's side of *asked*, with what is to be said of a ROCm; *files* are all that the host has."""
-    members = [file for file in asked if file.userspace]
-    if "rocm" in sided.images or not any(file.userspace for file in files):
+    members = [file for file in asked if file.group == "rocm"]
+    if "rocm" in sided.images or not any(file.group == "rocm" for file in files):
         return sided._replace(findings=(*sided.findings, *_missing(request, fit)))
-    alone = _without_library([file for file in sided.files if file.userspace])
+    alone = _without_library([file for file in sided.files if file.group == "rocm"])
     kept = tuple(file for file in sided.files if file not in alone)
     decisions = [decision for file, why in alone.items() for decision in left_out(file, "userspace", why)]
     findings = [*sided.findings]
@@ -35,7 +35,7 @@ def with_rocm(
         findings += _left_out(left, request, len([file for file, _ in left if file.path in helps]))
         findings += [_conflict(conflict) for conflict in fit.conflicts if members]
     elif request.userspace == "auto":
-        libraries = {file.path for file in kept if file.userspace and file.kind == "library"}
+        libraries = {file.path for file in kept if file.group == "rocm" and file.kind == "library"}
         findings += [finding("userspace-unknown", subject="userspace", count=len(libraries))] if libraries else []
     return sided._replace(files=kept, decisions=(*sided.decisions, *decisions), findings=tuple(findings))
 

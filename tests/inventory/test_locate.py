@@ -111,7 +111,7 @@ def test_a_file_that_two_claims_name_is_one_file_and_the_list_of_real_paths_name
 def test_a_script_of_a_user_space_stays_on_the_host() -> None:
     spec = {"/usr/bin/tool": File(b"#!/bin/sh\n", 0o755)}
     assert only(located(spec, claim("program", "tool"))).kind == "binary"
-    assert said(located(spec, claim("program", "tool", userspace=True))) == [("tool", "left-out", "script")]
+    assert said(located(spec, claim("program", "tool", group="rocm"))) == [("tool", "left-out", "script")]
 
 
 def test_32_bit_libraries_are_taken_where_they_are_wanted() -> None:

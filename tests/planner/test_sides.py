@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 import pytest
 
 from gpubind.loader.verdict import ImageFit, Unfit
-from gpubind.model import ContainerPath, Family, HostFile, HostPath, ImageFacts, Request, RootedPath, Side
+from gpubind.model import ContainerPath, Group, HostFile, HostPath, ImageFacts, Request, RootedPath, Side
 from gpubind.planner.sides import host_side
 from gpubind.planner.userspace import with_rocm
 
@@ -16,17 +16,17 @@ FACTS = ImageFacts(
     "directory", "i", "x86_64", "glibc", "2.36", None, (), False, {}, (), driver=(), vendor_neutral=(), cuda=None,
     compat=(), rocm=None,
 )  # fmt: skip
-MEMBERS = {
+MEMBERS: dict[Group, tuple[str, ...]] = {
     "glvnd": ("libGL.so.1", "libGLdispatch.so.0"),
     "opencl": ("libOpenCL.so.1",),
     "rocm": ("libhsa-runtime64.so.1", "libtinfo.so.6"),
 }
 
 
-def library(name: str, family: Optional[Family] = None, userspace: bool = False) -> HostFile:
+def library(name: str, group: Optional[Group] = None) -> HostFile:
     path = f"/usr/lib/{name}"
     return HostFile(
-        vendor="amd" if userspace else "nvidia",
+        vendor="amd" if group == "rocm" else "nvidia",
         kind="library",
         path=RootedPath(path),
         names=(name,),
@@ -34,34 +34,31 @@ def library(name: str, family: Optional[Family] = None, userspace: bool = False)
         arch="x86_64",
         soname=name,
         version=None,
-        capability="graphics" if family == "glvnd" else "compute",
+        capability="graphics" if group == "glvnd" else "compute",
         size=1,
         source=HostPath(path),
         named_by="liblist",
         named_at="etc/list:1",
         found_by="ld.so.cache",
-        family=family,
-        userspace=userspace,
+        group=group,
     )
 
 
-def files_of(group: str) -> tuple[HostFile, ...]:
-    families: dict[str, Family] = {"glvnd": "glvnd", "opencl": "opencl"}
-    return tuple(library(name, families.get(group), group == "rocm") for name in MEMBERS[group])
+def files_of(group: Group) -> tuple[HostFile, ...]:
+    return tuple(library(name, group) for name in MEMBERS[group])
 
 
-def fit_of(group: str, own: bool, refused: tuple[str, ...] = ()) -> ImageFit:
+def fit_of(group: Group, own: bool, refused: tuple[str, ...] = ()) -> ImageFit:
     unfit = {file.path: LIBC for file in files_of(group) if file.names[0] in refused}
-    neutral: tuple[Family, ...] = ("glvnd", "opencl")
-    families = tuple((family, False) for family in neutral if own and family == group)
+    groups = ((group, False),) if own and group != "rocm" else ()
     runtime = RootedPath("/opt/rocm/lib/libhsa-runtime64.so.1") if own and group == "rocm" else None
-    return ImageFit(FACTS, unfit, families, runtime)
+    return ImageFit(FACTS, unfit, groups, runtime)
 
 
 class Row(NamedTuple):
     """One case."""
 
-    group: str
+    group: Group
     asked: Side
     image: Optional[bool]
     """Whether the image has its own; None: no image is known."""
@@ -131,11 +128,11 @@ def test_what_is_said_of_a_refused_library_is_made_of_values() -> None:
 
 
 def test_a_manifest_of_rocm_whose_library_stays_behind_stays_too() -> None:
-    manifest = library("amdocl64.icd", userspace=True)._replace(
+    manifest = library("amdocl64.icd", "rocm")._replace(
         kind="manifest", names=(), soname=None, target=ContainerPath("/etc/OpenCL/vendors/amdocl64.icd"),
         content=b"/opt/rocm/lib/libamdocl64.so\n",
     )  # fmt: skip
-    files = (library("libamdocl64.so", userspace=True), manifest)
+    files = (library("libamdocl64.so", "rocm"), manifest)
     both = with_rocm(host_side(files, Request(), None), files, files, Request(), None)
     alone = with_rocm(host_side(files[1:], Request(), None), files, files[1:], Request(), None)
     assert (len(both.files), alone.files) == (2, ())
@@ -148,7 +145,7 @@ def test_a_host_without_rocm_is_told_where_the_image_has_none() -> None:
 
 
 def test_what_rocm_lacks_in_an_image_says_nothing_about_another_vendors_claim_on_the_same_file() -> None:
-    nvidias, amds = library("libx.so.1"), library("libx.so.1", userspace=True)
+    nvidias, amds = library("libx.so.1"), library("libx.so.1", "rocm")
     fit = ImageFit(FACTS, {nvidias.path: Unfit("dependency", "libstdc++.so.6")}, ())
     assert host_side((nvidias,), Request(), fit)[::2] == ((nvidias,), ())
     assert host_side((amds,), Request(), fit).files == ()

@@ -17,7 +17,7 @@ def closure_files(
     search: Search, request: Request, files: Iterable[HostFile], rocm: Rocm
 ) -> tuple[tuple[HostFile, ...], list[Decision]]:
     """Return what *files* need beside themselves; a name that one of them has is not looked for again."""
-    loaded = [file for file in files if file.kind in ("library", "binary") and file.family is None]
+    loaded = [file for file in files if file.kind in ("library", "binary") and file.group in (None, "rocm")]
     names = {name for file in loaded for name in file.names if file.kind == "library"}
     first = rocm.directories(*ROCM_LIBRARIES)
     capabilities = {file.path: file.capability for file in loaded}
@@ -27,14 +27,14 @@ def closure_files(
         if needed.name in names:
             continue
         at = f"needed by {needed.wanted_by.rpartition('/')[2]}"
-        claim = Claim("library-name", needed.name, "closure", at, "amd", userspace=True)
+        claim = Claim("library-name", needed.name, "closure", at, "amd", group="rocm")
         found = needed.path and search.tree.find(needed.path)
         if not isinstance(found, Found):
             detail = "this host has no such library; the image may have one"
-            decisions.append(claim.decision(verdict="absent", rule="no-match", detail=detail))
+            decisions.append(claim.absent(detail))
         elif search.other_release(found.path):
             detail = "of another ROCm than the one that serves"
-            decisions.append(claim.decision(verdict="rejected", rule="other-rocm", path=found.path, detail=detail))
+            decisions.append(claim.rejected("other-rocm", detail, found.path))
         elif found.path in more:  # one file under two names
             before = more[found.path]
             more[found.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))

@@ -41,9 +41,9 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     cache, findings, decisions = read_cache(host.driver, "amd")
     rocm = choose_rocm(host, cache)
     search = _search(host, request, cache, rocm)
-    claims = liblist.claims(lists.in_force, "liblist", "amd", userspace=True)
+    claims = liblist.claims(lists.in_force, "liblist", "amd", group="rocm")
     if not listfile.shipped:
-        claims += liblist.claims(lists.shipped, "completion", "amd", outside=True, userspace=True)
+        claims += liblist.claims(lists.shipped, "completion", "amd", outside=True, group="rocm")
     located = locate(search, lists.shipped, claims)
     devices = read_devices(host)
     # What a list that is the law names is wanted, whatever it is called.

@@ -71,9 +71,9 @@ def only(devices: Devices, serving: Serving) -> Devices:
     ]
     at, targets = serving.claims[0].at, [node.target for node in out]
     detail = f"not among the devices of {at}"
-    claims = [Claim("device", path, serving.name, at) for path in targets]
     left_out = [
-        claim.decision(verdict="left-out", rule="not-chosen", path=claim.name, detail=detail) for claim in claims
+        Claim("device", path, serving.name, at).decision("left-out", "not-chosen", detail, path=path)
+        for path in targets
     ]
     return devices._replace(
         gpus=tuple(gpu._replace(chosen=gpu.chosen and gpu.index in gpus) for gpu in devices.gpus),
@@ -130,7 +130,7 @@ def storage_files(host: Host) -> Iterator[Answer]:
         claim = Claim("file", path, "devices", STORAGE, target=ContainerPath(path))
         found = host.lenient.driver.find(path)
         if isinstance(found, Missing):
-            yield claim.decision(verdict="absent", rule="no-match", path=path, detail=str(found))
+            yield claim.absent(str(found), path)
             continue
         made = claim.bindable(host.driver, found, found_by=path, capability="compute")
         yield made._replace(options=("ro", "nosuid", "nodev")) if isinstance(made, HostFile) else made
@@ -161,7 +161,7 @@ def _sockets(host: Host) -> Iterator[Answer]:
         socket = next((one for one in found if isinstance(one, Found) and one.stat.kind == "socket"), None)
         if socket is None:
             detail = "no such socket below /run or /var/run"
-            yield claim._replace(at="/run").decision(verdict="absent", rule="no-match", detail=detail)
+            yield claim._replace(at="/run").absent(detail)
         else:
             yield claim.file(host.dev, socket, kind="socket", found_by=socket.path, capability="utility")
     directory = mps_directory(host)
@@ -171,10 +171,10 @@ def _sockets(host: Host) -> Iterator[Answer]:
     mps = host.dev.find(directory)
     if isinstance(mps, Missing) or mps.stat.kind != "dir":
         detail = "no MPS server has made it"
-        yield claim.decision(verdict="absent", rule="no-match", path=directory, detail=detail)
+        yield claim.absent(detail, directory)
     elif mps.stat.uid != host.identity.euid:
         detail = f"it belongs to uid {mps.stat.uid}: another user's MPS server"
-        yield claim.decision(verdict="left-out", rule="not-yours", path=directory, detail=detail)
+        yield claim.decision("left-out", "not-yours", detail, path=directory)
     else:
         claim = claim._replace(at="sockets")
         yield claim.file(host.dev, mps, kind="directory", found_by=mps.path, capability="compute")

@@ -59,7 +59,7 @@ def read_inventory(
     nodes = [node.target for node in devices.nodes]
     located = locate(search, lists.shipped, claims, devices.sockets, (*decisions, *devices.decisions), nodes)
     # Vendor-neutral loaders come with any desktop: they are no driver.
-    if not devices.nodes and all(file.family is not None for file in located.libraries):
+    if not devices.nodes and all(file.group is not None for file in located.libraries):
         raise nothing_to_bind(host, kernel, search)
     decisions += [*located.decisions, *unmatched(listed, located.found)]
     decisions += [*devices.decisions, *located.listed_decisions, *serving.decisions]

@@ -230,7 +230,7 @@ def test_a_vendor_neutral_libgl_belongs_to_its_family() -> None:
         "/usr/lib64/libGLdispatch.so.0": elf("libGLdispatch.so.0"),
     }
     found = inventory(libraries("/usr/lib64"), glvnd, kernel())
-    assert named(found, "libGL.so.1").family == named(found, "libGLdispatch.so.0").family == "glvnd"
+    assert named(found, "libGL.so.1").group == named(found, "libGLdispatch.so.0").group == "glvnd"
 
 
 def test_a_libgl_that_carries_the_version_is_nvidias_own_and_graphics() -> None:
