@@ -283,7 +283,7 @@ def preflight_of(
     )
     if host.local is not None and find_program(runtime.name, start.environ) is None:
         hint = "install it, or name another with --backend"
-        made = made._replace(limit=RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint))
+        made.limit = RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint)
     return made
 
 

@@ -1,9 +1,9 @@
-"""What a rule may look at, and what it is."""
+"""The inputs of rules: `preflight` makes them of a host, a plan, an image and a program."""
 
 from __future__ import annotations
 
 from posixpath import dirname
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, Optional, Union
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.host import Host
@@ -26,61 +26,60 @@ Needs = Literal["host", "image", "runtime", "program"]
 CPUINFO_LIMIT = 8 << 20
 
 
-class Preflight(NamedTuple):
-    """A job that is about to start, as far as files tell: what a rule about the host or the runtime needs."""
+class Preflight:
+    """A job that is about to start: the input of a rule about the host or the runtime."""
 
-    host: Host
-    """As `Host.lenient`: a rule says nothing of what a record does not cover."""
-    plan: Plan
-    """What its container would get; nothing where the host has nothing to bind."""
     image: Optional[Image] = None
-    backend: Optional[str] = None
-    """The runtime that will start it, by name."""
     container: Optional[Container] = None
-    """The image with the plan in place; set only if there is an image."""
     chain: Optional[Chain] = None
-    """What starting the program comes to; set only if there is an image and a program."""
-    brought: Optional[Brought] = None
-    """What comes into the container beside the plan; None if nothing is known of that."""
-    words: Optional[Words] = None
-    """The plan in the runtime's words; set only if something is known of the runtime."""
-    limit: Optional[RuntimeLimitError] = None
-    """Why there are none."""
-    start: Optional[Start] = None
-    """What is known of the runtime, and of the user's options for it."""
-    imports: Optional[Imports] = None
-    """Where the program imports from, if it is Python."""
-    imported_cuda: tuple[ImageCuda, ...] = ()
-    """The CUDA of what is there, the newest first."""
-    every_cuda: tuple[ImageCuda, ...] = ()
-    """The CUDA of the image, and of what the program may use beside it."""
+
+    def __init__(
+        self,
+        host: Host,
+        plan: Plan,
+        backend: Optional[str] = None,
+        start: Optional[Start] = None,
+        brought: Optional[Brought] = None,
+        words: Union[Words, RuntimeLimitError, None] = None,
+    ) -> None:
+        self.host = host
+        """As `Host.lenient`: a rule reports nothing about files that a record does not cover."""
+        self.plan = plan
+        """Empty if the host has nothing to bind."""
+        self.backend = backend
+        """The name of the runtime that will start the container."""
+        self.start = start
+        """The facts of the runtime, and the user's options for it."""
+        self.brought = brought
+        """What the runtime and the user add to the container; None if that is not known."""
+        self.words = words if isinstance(words, Words) else None
+        """The plan in the runtime's arguments; None if the runtime is not known, or cannot express the plan."""
+        self.limit = words if isinstance(words, RuntimeLimitError) else None
+        """The part of the plan that the runtime cannot express."""
 
     @property
     def limits(self) -> Limits:
-        """The limits of the runtime that will start it; none if that is not known."""
+        """Return the limits of the runtime; none if it is not known."""
         return Limits() if self.backend is None else RUNTIMES[self.backend].limits
 
     @property
     def driver(self) -> Optional[Driver]:
-        """NVIDIA's driver, if the plan is about it."""
+        """Return NVIDIA's driver, if the plan is about it."""
         return next((planned.driver for planned in self.plan.drivers if planned.driver.vendor == "nvidia"), None)
 
     @property
     def is_nvidias(self) -> bool:
-        """Whether NVIDIA's GPUs are asked for: by name, or because nobody names a vendor."""
+        """Return whether NVIDIA's GPUs are requested: by name, or because no vendor is named."""
         return "nvidia" in (self.plan.request.vendors or ("nvidia",))
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """NVIDIA's GPUs that the plan counts on."""
+        """Return NVIDIA's GPUs that the plan chooses."""
         return tuple(gpu for gpu in self.plan.gpus if gpu.vendor == "nvidia" and gpu.chosen)
 
     @property
     def has_linux_driver(self) -> bool:
-        """Whether a loaded Linux driver of NVIDIA's serves GPUs here; without one, other findings say more.
-
-        False, too, where the container is to get none of them: then nothing is missing.
-        """
+        """Return whether a loaded Linux driver of NVIDIA serves GPUs here, and the container gets some of them."""
         usable = any(gpu.vendor == "nvidia" and gpu.index is not None for gpu in self.plan.gpus)
         if usable and not any(gpu.index is not None for gpu in self.gpus):
             return False
@@ -88,7 +87,7 @@ class Preflight(NamedTuple):
 
     @property
     def libraries(self) -> dict[str, str]:
-        """The names under which the container finds NVIDIA's libraries, and the host's file behind each."""
+        """Return the host's file of each of NVIDIA's libraries in the plan, by its name in the container."""
         return {
             mount.target.rpartition("/")[2]: mount.source or ""
             for mount in self.plan.mounts
@@ -97,31 +96,52 @@ class Preflight(NamedTuple):
 
     @property
     def nodes(self) -> dict[str, DeviceNode]:
-        """The device nodes that the container gets, by their place."""
+        """Return the device nodes of the plan by their path in the container."""
         return {node.target: node for node in self.plan.devices}
 
     def wants(self, capability: Capability) -> bool:
-        """Return whether *capability* is asked for, or implied by one that is."""
+        """Return whether *capability* is requested, or implied by one that is."""
         return capability in wanted_capabilities(self.plan.request)
 
     def wants_by_name(self, capability: Capability) -> bool:
-        """As `wants`, and the caller named the capabilities: what is named must not be missing silently."""
+        """Return whether *capability* is wanted and the caller named capabilities: a missing part is an error."""
         return self.plan.request.caps_explicit and self.wants(capability)
 
 
 class ImagePreflight(Preflight):
-    """A start whose image is open: what a rule about images needs."""
+    """A job whose image is open: the input of a rule about images."""
 
-    __slots__ = ()
-    image: Image
-    container: Container
+    imports: Optional[Imports] = None
+    """Where the program imports from, if it is Python."""
+    imported_cuda: tuple[ImageCuda, ...] = ()
+    """The CUDA of the packages that it imports, the newest first."""
+
+    def __init__(self, job: Preflight, image: Image, container: Container) -> None:
+        super().__init__(job.host, job.plan, job.backend, job.start, job.brought, job.words or job.limit)
+        self.image: Image = image
+        self.container: Container = container
+        """The image with the plan in place."""
+        self.every_cuda = image.facts.every_cuda
+        """The CUDA of the image, and of everything outside its usual places that the program may use."""
 
 
 class ProgramPreflight(ImagePreflight):
-    """A start whose program is known, too: what a rule about programs needs."""
+    """A job whose program is known, too: the input of a rule about programs."""
 
-    __slots__ = ()
-    chain: Chain
+    def __init__(self, job: ImagePreflight, chain: Chain) -> None:
+        super().__init__(job, job.image, job.container)
+        self.chain: Chain = chain
+        """The files that the kernel opens to start the program."""
+        tree, file, find = self.container.tree, chain.file, self.container.find
+        if file is not None and is_python(file):
+            self.imports = imports_of(tree, file, _python_variables(self))
+            records = (cuda for prefix in self.imports.prefixes for cuda in cuda_of_records(tree, prefix))
+            self.imported_cuda = newest_first((*cuda_of_packages(tree, self.imports.packages, find), *records))
+        names = (*chain.names, file.real if file is not None else "")
+        programs = [dirname(name) for name in names if name.startswith("/")]
+        path = ":".join((search_path(self.image, self.plan, self.brought), *programs))
+        others = cuda_below(tree, prefixes_of(tree, path), find)
+        self.every_cuda = newest_first((*self.imported_cuda, *others, *self.every_cuda))
 
 
 def preflight(
@@ -136,54 +156,36 @@ def preflight(
     words: Optional[Words] = None,
     may_be_library: bool = False,
 ) -> Preflight:
-    """The start of *program* in *image* with *plan* by *backend*, with what is *brought* beside it; what is None is not
-    known. *program* is a path, or a name that is looked for in the image's PATH. *words* are made of *start*, unless
-    they are there already. *may_be_library*: nothing is started, and a library is checked as one.
+    """Return the start of *program* in *image* with *plan* by *backend*; None stands for anything that is not known.
+
+    *program* is a path, or a name to find in the image's PATH. *words* are made of *start* if they are not given.
+    *may_be_library*: nothing is started, and a library is checked as one.
     """
-    limit = None
+    made: Union[Words, RuntimeLimitError, None] = words
     if start is not None and words is None:
         try:
-            words = start.runtime.words(plan, start, None if image is None else image.tree)
+            made = start.runtime.words(plan, start, None if image is None else image.tree)
         except RuntimeLimitError as error:
-            limit = error
-    made = Preflight(host.lenient, plan, backend=backend, brought=brought, words=words, limit=limit, start=start)
+            made = error
+    job = Preflight(host.lenient, plan, backend, start, brought, made)
     if image is None:
-        return made
-    container = _container(host, plan, image, brought or Brought(), words)
-    with_image = ImagePreflight(*made._replace(image=image, container=container, every_cuda=image.facts.every_cuda))
+        return job
+    container = _container(host, plan, image, brought or Brought(), job.words)
+    of_image = ImagePreflight(job, image, container)
     if program is None:
-        return with_image
-    identity = host.identity
-    caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
+        return of_image
     file = container.locate(program) if may_be_library and "/" in program else None
     if file is not None and is_library(file):
-        chain = library(container, program, file)
-    else:
-        chain = follow(container, program, search_path(image, plan, brought), caller)
-    return _with_cuda(ProgramPreflight(*with_image._replace(chain=chain)))
+        return ProgramPreflight(of_image, library(container, program, file))
+    identity = host.identity
+    caller = Caller(host.uname.machine, identity.euid, identity.groups, image.facts.kind == "directory")
+    return ProgramPreflight(of_image, follow(container, program, search_path(image, plan, brought), caller))
 
 
-def _with_cuda(made: ProgramPreflight) -> ProgramPreflight:
-    """*made* with the CUDA that its program may use: where it imports from, else in its prefix and those of PATH."""
-    tree, file, find = made.container.tree, made.chain.file, made.container.find
-    imports: Optional[Imports] = None
-    imported: tuple[ImageCuda, ...] = ()
-    if file is not None and is_python(file):
-        imports = imports_of(tree, file, _variables(made))
-        records = (cuda for prefix in imports.prefixes for cuda in cuda_of_records(tree, prefix))
-        imported = newest_first((*cuda_of_packages(tree, imports.packages, find), *records))
-    names = (*made.chain.names, file.real if file is not None else "")
-    programs = [dirname(name) for name in names if name.startswith("/")]
-    path = ":".join((search_path(made.image, made.plan, made.brought), *programs))
-    others = cuda_below(tree, prefixes_of(tree, path), find)
-    every = newest_first((*imported, *others, *made.image.facts.every_cuda))
-    return made._replace(imports=imports, imported_cuda=imported, every_cuda=every)
-
-
-def _variables(made: ProgramPreflight) -> dict[str, str]:
-    """Return what the program gets of the variables that tell Python where to look."""
-    found = {name: value for name, value in made.image.facts.env.items() if name in PYTHON_VARIABLES}
-    for variable in made.brought.env if made.brought else ():
+def _python_variables(job: ImagePreflight) -> dict[str, str]:
+    """Return the program's variables that specify where Python imports from."""
+    found = {name: value for name, value in job.image.facts.env.items() if name in PYTHON_VARIABLES}
+    for variable in job.brought.env if job.brought else ():
         is_kept = variable.op == "default" and variable.name in found
         if variable.name in ("HOME", *PYTHON_VARIABLES) and not is_kept:
             found[variable.name] = variable.value or ""
@@ -191,7 +193,7 @@ def _variables(made: ProgramPreflight) -> dict[str, str]:
 
 
 def _container(host: Host, plan: Plan, image: Image, brought: Brought, words: Optional[Words]) -> Container:
-    """Return *image* with *plan* in place, but for what the runtime has no mount point for."""
+    """Return *image* with *plan* in place, except for mounts that the runtime has no mount point for."""
     left_out = {d.target for d in words.decisions if d.rule == NO_MOUNT_POINT} if words is not None else ()
     mounts = [mount for mount in plan.mounts if mount.target not in left_out]
     own = image.facts.env.get("LD_LIBRARY_PATH", "")
@@ -199,13 +201,13 @@ def _container(host: Host, plan: Plan, image: Image, brought: Brought, words: Op
 
 
 def _processor(host: Host) -> Optional[Cpu]:
-    """Return the host's processor, as far as the loader asks; None if it is not known: older records have none."""
+    """Return the host's processor, as the loader sees it; None if it is not known, as in older records."""
     data = host.lenient.dev.read("/proc/cpuinfo", CPUINFO_LIMIT)
     return None if isinstance(data, Missing) else parse_cpuinfo(data.decode("utf-8", "surrogateescape"))
 
 
 def search_path(image: Optional[Image], plan: Plan, brought: Optional[Brought] = None) -> str:
-    """PATH in the container of *plan*: what the user sets, else the image's own; then what others put around it."""
+    """Return PATH in the container of *plan*: the user's value, else the image's, and everything added to it."""
     own = image.facts.env.get("PATH") if image is not None else None
     path = own or DEFAULT_PATH
     for variable in (*(brought.env if brought else ()), *plan.env):

@@ -16,8 +16,7 @@ from gpubind.loader.container import Failure, Located
 from gpubind.loader.execve import first_program, is_library, is_undecided, nearest_program
 from gpubind.model import Finding, Missing
 from gpubind.model.findings import cases_of, finding
-from gpubind.rules.host.unseen import softened, unseen_libraries, unseen_programs
-from gpubind.rules.image.lacking import lacking
+from gpubind.rules.missing import lacking, softened, unseen_libraries, unseen_programs
 from gpubind.rules.preflight import ProgramPreflight, search_path
 
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")

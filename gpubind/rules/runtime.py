@@ -1,12 +1,42 @@
-"""Rules about the runtime that will start the container: what it cannot do for this plan."""
+"""Rules about the runtime: what it cannot do for the plan, and the files of the host on which it depends."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import NamedTuple, Optional
 
-from gpubind.model import Finding
+from gpubind.formats.driver.cdi import SIZE_LIMIT
+from gpubind.host import Host
+from gpubind.inventory.cdi.stale import stale_findings
+from gpubind.inventory.cdi_specs import SOURCE, Registry, read_registry, registry_findings
+from gpubind.model import Finding, Missing
 from gpubind.model.findings import finding
 from gpubind.rules.preflight import Preflight
+
+CHAR = "/dev/char"
+APPARMOR = "/etc/apparmor.d"
+
+
+class Sysctl(NamedTuple):
+    """A setting of the kernel's that can forbid user namespaces to ordinary users."""
+
+    path: str
+    off: str
+    """The value that forbids them."""
+    on: str
+    """What allows them, in sysctl's words."""
+
+
+APPARMORS = Sysctl(
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"
+)
+USER_NAMESPACES = (
+    Sysctl("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+    Sysctl("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+    APPARMORS,
+)
+"""Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for the two sysctls of their own."""
 
 
 def runtime_limit(preflight: Preflight) -> Iterator[Finding]:
@@ -22,3 +52,90 @@ def runtime_limit(preflight: Preflight) -> Iterator[Finding]:
             why=error.why,
             hint=error.hint,
         )
+
+
+def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
+    """systemd finds the devices of a container by /dev/char; without links it forgets NVIDIA's at a daemon-reload.
+
+    Source: NVIDIA Container Toolkit, "Troubleshooting", and issue 48.
+    """
+    links = preflight.host.dev.list(CHAR)
+    if not preflight.limits.systemd_cgroups or not preflight.has_linux_driver or isinstance(links, Missing):
+        return
+    nodes = [node for node in preflight.plan.devices if node.type == "c" and node.target.startswith("/dev/nvidia")]
+    without = [node for node in nodes if f"{node.major}:{node.minor}" not in links]
+    if without:
+        where = ", ".join(f"{CHAR}/{node.major}:{node.minor} ({node.target})" for node in without)
+        yield finding("dev-char-links-missing", subject=CHAR, where=where, without=len(without), nodes=len(nodes))
+
+
+def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
+    """The kernel does not let this user make user namespaces, and this runtime needs one."""
+    backend, host, needs = preflight.backend or "", preflight.host, preflight.limits.user_namespaces
+    if needs is None or host.identity.euid == 0:
+        return
+    sysctl = _no_user_namespaces(host, backend)
+    helpers = [host.dev.stat(path) for path in needs.helpers]
+    if sysctl is None or any(not isinstance(helper, Missing) and helper.mode & 0o4000 for helper in helpers):
+        return
+    lacks = f"; no set-user-id {' or '.join(needs.helpers[:2])}" if needs.helpers else ""
+    yield finding(
+        "user-namespaces-off",
+        subject=backend,
+        # A runtime from a module tree or a container has its helper elsewhere.
+        severity="warning" if needs.moves else "error",
+        where=f"{sysctl.path} = {sysctl.off}{lacks}",
+        setting=sysctl.on,
+        message=needs.message,
+    )
+
+
+def _no_user_namespaces(host: Host, backend: str) -> Optional[Sysctl]:
+    """Return the setting that forbids them to *backend*; None if none does."""
+    for sysctl in USER_NAMESPACES:
+        has_profile = sysctl == APPARMORS and any(
+            re.fullmatch(rf"(usr\.(local\.)?(s?bin|libexec)\.)?{re.escape(backend)}\b.*", name)
+            for name in host.dev.names(APPARMOR)
+        )
+        if host.dev.text(sysctl.path) == sysctl.off and not has_profile:
+            return sysctl
+    return None
+
+
+def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
+    """A spec that cannot be read, or that the CDI project's rules refuse."""
+    yield from _of_registry(preflight, "bad-cdi")
+
+
+def cdi_conflict(preflight: Preflight) -> Iterator[Finding]:
+    """A device that two specs of one directory have."""
+    yield from _of_registry(preflight, "cdi-conflict")
+
+
+def stale_cdi(preflight: Preflight) -> Iterator[Finding]:
+    """Yield a spec whose files, numbers or GPUs are not this host's any more."""
+    registry = _registry(preflight)
+    if registry is not None:
+        version = preflight.driver.kernel_version if preflight.driver is not None else None
+        yield from stale_findings(preflight.host, registry.specs, version, preflight.plan.gpus, "warning")
+
+
+def _of_registry(preflight: Preflight, code: str) -> Iterator[Finding]:
+    registry = _registry(preflight)
+    if registry is not None:
+        yield from (finding for finding in registry_findings(registry) if finding.code == code)
+
+
+def _registry(preflight: Preflight) -> Optional[Registry]:
+    """The specs of the host; None where the plan was made of them and says all this itself, or nobody can know."""
+    if any(planned.source.served == SOURCE for planned in preflight.plan.drivers):
+        return None
+    registry = read_registry(preflight.host, preflight.plan.request.cdi_directories)
+    return None if any(_is_unrecorded(preflight, registry, path) for path in registry.broken) else registry
+
+
+def _is_unrecorded(preflight: Preflight, registry: Registry, path: str) -> bool:
+    """Return whether *path* counts for nothing only because a record does not cover it."""
+    tree = preflight.host.dev
+    answer = tree.list(path) if path in registry.directories else tree.read(path, SIZE_LIMIT)
+    return isinstance(answer, Missing) and answer.why == "unrecorded"

@@ -26,6 +26,7 @@ from gpubind.model.layouts import (
     amdgpu_directories,
     library_directories,
 )
+from gpubind.rules import runtime
 from gpubind.rules.host import driver, graphics, nodes, platform, services
 from gpubind.rules.image import manifests
 from gpubind.runtimes import RUNTIMES
@@ -206,13 +207,13 @@ def searched(machine: str) -> tuple[str, ...]:
         for directory in (base, *(f"{base.rstrip('/')}/{sub}" for sub in (*SUBDIRECTORIES, "libglvnd") if sub))
     ]
     rocm = [f"/opt/rocm/{name}" for name in (*ROCM_LIBRARIES, "bin", ".info")]
-    rules = (platform.CHAR, platform.APPARMOR, platform.IMEX_NODES, platform.TEGRA_LISTS, PCI_DEVICES)
+    rules = (runtime.CHAR, runtime.APPARMOR, platform.IMEX_NODES, platform.TEGRA_LISTS, PCI_DEVICES)
     manifests_of = [directory.rstrip("/") for loader in manifests.LOADERS for directory in loader.directories]
     return (*libraries, *rocm, *BINARY_DIRECTORIES, *rules, *manifests_of)
 
 
 LOOKED_AT = (
-    *(platform.UDEV, platform.IMEX_DOMAIN, *(sysctl.path for sysctl in platform.USER_NAMESPACES)),
+    *(platform.UDEV, platform.IMEX_DOMAIN, *(sysctl.path for sysctl in runtime.USER_NAMESPACES)),
     *(services.NVSWITCHES, nodes.UVM, nodes.CONTROL, nodes.PARAMS, driver.NOUVEAU, graphics.MODESET, "/proc/devices"),
     *(
         path

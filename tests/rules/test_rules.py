@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_type_hints
 
 import pytest
 
 from gpubind.model import Finding
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
-from gpubind.rules.table import RULES, TOPICS
+from gpubind.rules.table import MODULES, RULES
 from tests.rules import cases_amd, cases_host, cases_image
 from tests.rules.situations import Situation, found, without
 from tests.support.driver import kernel, rhel
@@ -38,9 +38,8 @@ def test_every_rule_has_its_section_in_the_docs_and_no_other_has() -> None:
 NEEDED = {"host": Preflight, "runtime": Preflight, "image": ImagePreflight, "program": ProgramPreflight}
 
 
-@pytest.mark.parametrize("topic", TOPICS)
-def test_a_rule_is_called_as_a_code_and_takes_what_the_code_needs(topic: str) -> None:
-    module = import_module(f"gpubind.rules.{topic}")
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_a_rule_is_called_as_a_code_and_takes_what_the_code_needs(module: ModuleType) -> None:
     functions = [thing for name, thing in vars(module).items() if callable(thing) and not name.startswith("_")]
     hints = {thing: get_type_hints(thing) for thing in functions if thing.__module__ == module.__name__}
     found = {thing: hint["preflight"] for thing, hint in hints.items() if hint.get("return") == Iterator[Finding]}

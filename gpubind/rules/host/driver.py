@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from posixpath import basename
 
 from gpubind.files.ldcache import LD_CACHE_PATH
 from gpubind.formats.driver.mknod import load_command
+from gpubind.formats.driver.names import COMPANIONS
 from gpubind.formats.elf.stub import STUBBED
 from gpubind.host import Host
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
@@ -150,4 +152,23 @@ def gpu_excluded(preflight: Preflight) -> Iterator[Finding]:
                 severity="error" if last else "note",
                 where=f"{PROC_GPUS}/{gpu.pci}/information (GPU Excluded: Yes)",
                 pci=gpu.pci,
+            )
+
+
+def companion_missing(preflight: Preflight) -> Iterator[Finding]:
+    """A library is in the plan, and what it opens by name is not."""
+    names = {basename(mount.target) for mount in preflight.plan.mounts}
+    version = preflight.driver.version if preflight.driver is not None else None
+    if version is None:
+        return
+    branch = int(version.partition(".")[0])
+    for companion in COMPANIONS:
+        due = companion.since <= branch <= (companion.until or branch)
+        if due and companion.library in names and not any(name.startswith(companion.name) for name in names):
+            yield finding(
+                "companion-missing",
+                subject=companion.name + (version if companion.name.endswith(".so.") else ""),
+                case=companion.name,
+                severity=companion.severity,
+                library=companion.library,
             )

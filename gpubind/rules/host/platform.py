@@ -4,92 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, Optional
 
-from gpubind.host import Host
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.devices import GPUDIRECT_NODES, STORAGE, is_asked, nodes_of
 from gpubind.model import Finding, Missing
 from gpubind.model.findings import finding
 from gpubind.rules.preflight import Preflight
 
-CHAR = "/dev/char"
-APPARMOR = "/etc/apparmor.d"
 UDEV = "/run/udev"
 IMEX_NODES = "/dev/nvidia-caps-imex-channels"
 IMEX_DOMAIN = "/etc/nvidia-imex/nodes_config.cfg"
 TEGRA_LISTS = "/etc/nvidia-container-runtime/host-files-for-container.d"
 
 
-class Sysctl(NamedTuple):
-    """A setting of the kernel's that can forbid user namespaces to ordinary users."""
-
-    path: str
-    off: str
-    """The value that forbids them."""
-    on: str
-    """What allows them, in sysctl's words."""
-
-
-APPARMORS = Sysctl(
-    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"
-)
-USER_NAMESPACES = (
-    Sysctl("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
-    Sysctl("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
-    APPARMORS,
-)
-"""Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for the two sysctls of their own."""
-
 _USUAL_INTERPRETERS = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
-
-
-def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
-    """systemd finds the devices of a container by /dev/char; without links it forgets NVIDIA's at a daemon-reload.
-
-    Source: NVIDIA Container Toolkit, "Troubleshooting", and issue 48.
-    """
-    links = preflight.host.dev.list(CHAR)
-    if not preflight.limits.systemd_cgroups or not preflight.has_linux_driver or isinstance(links, Missing):
-        return
-    nodes = [node for node in preflight.plan.devices if node.type == "c" and node.target.startswith("/dev/nvidia")]
-    without = [node for node in nodes if f"{node.major}:{node.minor}" not in links]
-    if without:
-        where = ", ".join(f"{CHAR}/{node.major}:{node.minor} ({node.target})" for node in without)
-        yield finding("dev-char-links-missing", subject=CHAR, where=where, without=len(without), nodes=len(nodes))
-
-
-def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
-    """The kernel does not let this user make user namespaces, and this runtime needs one."""
-    backend, host, needs = preflight.backend or "", preflight.host, preflight.limits.user_namespaces
-    if needs is None or host.identity.euid == 0:
-        return
-    sysctl = _no_user_namespaces(host, backend)
-    helpers = [host.dev.stat(path) for path in needs.helpers]
-    if sysctl is None or any(not isinstance(helper, Missing) and helper.mode & 0o4000 for helper in helpers):
-        return
-    lacks = f"; no set-user-id {' or '.join(needs.helpers[:2])}" if needs.helpers else ""
-    yield finding(
-        "user-namespaces-off",
-        subject=backend,
-        # A runtime from a module tree or a container has its helper elsewhere.
-        severity="warning" if needs.moves else "error",
-        where=f"{sysctl.path} = {sysctl.off}{lacks}",
-        setting=sysctl.on,
-        message=needs.message,
-    )
-
-
-def _no_user_namespaces(host: Host, backend: str) -> Optional[Sysctl]:
-    """Return the setting that forbids them to *backend*; None if none does."""
-    for sysctl in USER_NAMESPACES:
-        has_profile = sysctl == APPARMORS and any(
-            re.fullmatch(rf"(usr\.(local\.)?(s?bin|libexec)\.)?{re.escape(backend)}\b.*", name)
-            for name in host.dev.names(APPARMOR)
-        )
-        if host.dev.text(sysctl.path) == sysctl.off and not has_profile:
-            return sysctl
-    return None
 
 
 def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:

@@ -14,8 +14,7 @@ from gpubind.loader.container import Failure
 from gpubind.model import Finding
 from gpubind.model.cuda import Framework, frameworks
 from gpubind.model.findings import finding
-from gpubind.rules.host.unseen import softened, unseen_libraries
-from gpubind.rules.image.lacking import lacking
+from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
 
 _INTERPRETER = re.compile(r"java|julia|lua[0-9.]*|node|octave(-cli)?|perl[0-9.]*|R|Rscript|ruby[0-9.]*")

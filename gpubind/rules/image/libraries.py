@@ -16,8 +16,7 @@ from gpubind.loader.container import Container, Failure
 from gpubind.model import Capability, Finding, Missing, Mount, Plan, RootedPath, Severity
 from gpubind.model.findings import cases_of, finding, worst
 from gpubind.planner.sides import is_minor
-from gpubind.rules.host.unseen import softened, unseen_libraries
-from gpubind.rules.image.lacking import lacking
+from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
 
 _DAMAGED = ("zero-byte", "truncated-elf", "not-elf", "unreadable")

@@ -1,0 +1,70 @@
+"""Missing libraries and programs: why the container lacks one of the driver, and where it may be nevertheless.
+
+A program or library may come from a place that cannot be inspected: an overlay, an image file, a value that only a
+shell can compute. The job may then run, and a finding about it is a warning, not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from posixpath import basename
+from typing import NamedTuple, Optional
+
+from gpubind.formats.driver.names import driver_section
+from gpubind.model import Finding
+from gpubind.rules.host.driver import no_nvml
+from gpubind.rules.preflight import ImagePreflight
+
+WHOLE_DRIVER = ("driver-mismatch", "nothing-to-bind")
+"""Findings that the plan has nothing of the driver."""
+NAMED_LIMIT = 4
+"""Things that a message names."""
+
+
+def unseen_libraries(preflight: ImagePreflight) -> tuple[str, ...]:
+    """Return what may bring a library that is not found, in words."""
+    return _unseen(preflight, "LD_LIBRARY_PATH")
+
+
+def unseen_programs(preflight: ImagePreflight, name: str) -> tuple[str, ...]:
+    """Return what may bring program *name* where it is not found, in words."""
+    is_set = any(v.name == "PATH" and v.op == "set" for v in (preflight.brought.env if preflight.brought else ()))
+    return preflight.container.unseen if "/" in name or is_set else _unseen(preflight, "PATH")
+
+
+def softened(finding: Finding, things: Iterable[str]) -> Finding:
+    """*finding*, but a warning if *things* could not be looked at, which it names then."""
+    names = tuple(dict.fromkeys(things))
+    if not names or finding.severity != "error":
+        return finding
+    more = f" and {len(names) - NAMED_LIMIT} more" if len(names) > NAMED_LIMIT else ""
+    told = ", ".join(names[:NAMED_LIMIT]) + more
+    return finding._replace(severity="warning", what=f"{finding.what}; not looked at: {told}")
+
+
+def _unseen(preflight: ImagePreflight, variable: str) -> tuple[str, ...]:
+    undecided = (f"the image's {variable}",) if variable in preflight.image.facts.undecided else ()
+    return (*preflight.container.unseen, *undecided)
+
+
+class Lacking(NamedTuple):
+    """Why the container lacks a library of the driver's."""
+
+    case: str
+    """Of the finding."""
+    capability: Optional[str]
+    is_told: bool
+    """Whether another finding says it already: what follows from that is not told again."""
+
+
+def lacking(preflight: ImagePreflight, name: str) -> Optional[Lacking]:
+    """Return why the container lacks library *name*; None if it is none of the driver's."""
+    capability = driver_section(name)
+    if capability is None:
+        return None
+    is_told = any(f.code in WHOLE_DRIVER or f.subject == name for f in (*preflight.plan.findings, *no_nvml(preflight)))
+    rules = {decision.rule for decision in preflight.plan.decisions if decision.subject == name}
+    own = [mount for mount in preflight.plan.mounts if basename(mount.target) == name]
+    # One that is in the plan, and is damaged.
+    is_told |= any(f.kind == "unreadable" for mount in own for f in preflight.container.failures(mount.target))
+    return Lacking("not-asked" if "capability" in rules else "of-driver", capability, is_told or "not-in-list" in rules)
