@@ -17,7 +17,7 @@ from gpubind.image.bundle import is_bundle
 from gpubind.launch.execute import probe_version
 from gpubind.model import HostPath, Plan
 from gpubind.model.answers import answer_in, could_not_look, exists, facts, is_directory, may, tried
-from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.runtime import ImageForm, Runtime, Start
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})

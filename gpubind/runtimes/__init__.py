@@ -74,15 +74,13 @@ QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
 """Those formats that are words, which a shell may have to have quoted."""
 
 
-PASTED = ("enroot", "podman-hpc", "pyxis", "sarus", "shifter")
-"""Programs that gpubind does not start, and for which docs/paste.md has what they need."""
-
-
 def known_runtime(name: str, *others: str) -> Runtime:
     """The runtime called *name*. Errors: `UsageError` (code `unknown-backend`); *others* are words that the caller
     takes besides.
     """
     if name not in RUNTIMES:
+        from gpubind.runtimes.cmdline.programs import PASTED
+
         hint = one_of((*RUNTIMES, *others), name)
         if name in PASTED:
             hint = f"docs/paste.md says what to paste for {name}"

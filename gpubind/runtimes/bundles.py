@@ -19,6 +19,8 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
+from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.reader import Line
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8
 from gpubind.runtimes.runtime import (
     STAGED_DIRECTORY,
@@ -38,11 +40,6 @@ PLACE = BundleMount(OURS, "tmpfs", "tmpfs", ("nosuid", "nodev", "noexec", "ro", 
 """Where the mount points below `OURS` are made. Both runtimes make it read-only once all is mounted."""
 NODE_OPTIONS = ("bind", "nosuid", "noexec")
 """Of a node that is bound: with `nodev` it could not be opened."""
-RUN_OPTIONS = {
-    "--config": True, "--console-socket": True, "--pid-file": True, "--preserve-fds": True, "--detach": False,
-    "--keep": False, "--no-new-keyring": False, "--no-pivot": False, "--no-subreaper": False, "-d": False, "-f": True,
-}  # fmt: skip
-"""The options of `run`, and whether each takes a value; all others come before that word."""
 
 
 class BundleRuntime(Runtime):
@@ -102,7 +99,7 @@ class BundleRuntime(Runtime):
         for word in (*argv, bundle.directory):
             if not is_utf8(word):
                 raise _unsayable("unsayable-value", "a word cannot be said in JSON", word)
-        ahead, behind = _split(start.arguments)
+        ahead, behind = self._split(start.arguments)
         name = f"gpubind-{call.token}"
         text = for_start(words.document, bundle, Process(argv, call.terminal))
         run = ("run", "--bundle", STAGED_DIRECTORY, *behind, name)
@@ -119,6 +116,19 @@ class BundleRuntime(Runtime):
             if mount.is_bind and mount.source
         )
         return Brought(binds, (), ContainerPath(bundle.working_directory))
+
+    def line_of(self, arguments: Sequence[str]) -> Line:
+        program = PROGRAMS[self.name]
+        return program.read(arguments, *program.options)
+
+    def _split(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the user's own words: those for the runtime, which come before `run`, and those for `run`."""
+        of_run = {option.name for option in PROGRAMS[self.name].start().known.names.values()} - {"bundle"}
+        behind: dict[int, str] = {}
+        for option in self.line_of(arguments).options:
+            if option.name in of_run:
+                behind.update(enumerate(option.words, option.at))
+        return tuple(word for at, word in enumerate(arguments) if at not in behind), tuple(behind.values())
 
     def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
         return printed.words.document
@@ -199,23 +209,6 @@ def _need_utf8(edits: BundleEdits) -> None:
 
 def _unsayable(code: str, what: str, where: str) -> RuntimeLimitError:
     return RuntimeLimitError(code, what, where=where, why="it is not UTF-8", hint="rename it, or use --backend bwrap")
-
-
-def _split(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the user's own words: those for the runtime, which come before `run`, and those for `run`."""
-    ahead: list[str] = []
-    behind: list[str] = []
-    group = ahead
-    is_value = False
-    for word in arguments:
-        if not is_value and word.startswith("-"):
-            name, equals, _ = word.partition("=")
-            group = behind if name in RUN_OPTIONS else ahead
-            is_value = RUN_OPTIONS.get(name, False) and not equals
-        else:
-            is_value = False
-        group.append(word)
-    return tuple(ahead), tuple(behind)
 
 
 def _inside(path: str, directory: str) -> bool:

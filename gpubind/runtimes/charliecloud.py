@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from posixpath import dirname
 from typing import Optional
 
@@ -20,8 +21,8 @@ from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Missing, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.runtimes.cmdline import tables
-from gpubind.runtimes.cmdline.flags import Options, assigned, by_name, flags_of, parse_command_line
+from gpubind.runtimes.cmdline.reader import Options
+from gpubind.runtimes.cmdline.values import assigned
 from gpubind.runtimes.edits import (
     Bind,
     Edits,
@@ -46,15 +47,6 @@ ENVIRONMENT = "/ch/environment"
 """What an image of Charliecloud's sets, where the user asks for that: `NAME=VALUE` on each line."""
 GPUBIND_ROOT = ContainerPath("/.gpubind")
 LAYOUT = GPUBIND._replace(isolated=False)
-FLAGS = flags_of(tables.CH_RUN)
-
-
-def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """Return the user's own words, as ch-run reads them."""
-    line = parse_command_line(arguments, FLAGS)
-    said = [value for name, value in line.given if name in ("set-env", "set-env0")]
-    env = {name: value for text in said for name, value in assigned(text, {}).items()}
-    return Options(by_name(line.given), env, line.unknown, line.rest, line.incomplete)
 
 
 class Charliecloud(Runtime):
@@ -77,10 +69,18 @@ class Charliecloud(Runtime):
         return ProgramVersion(self, tuple(int(part) for part in match.groups()) if match else None)
 
     def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-        return read_options(self.name, arguments, environ)
+        line = self.line_of(arguments)
+        env: dict[str, str] = {}
+        for option in line.options:
+            if option.name in ("set-env", "set-env0"):
+                env.update(assigned(option.value, {}))
+            elif option.name == "unset-env":
+                env = {name: value for name, value in env.items() if not fnmatchcase(name, option.value)}
+        return Options.of(line, env)
 
     def overrides(self, start: Start, name: str) -> bool:
-        return name in start.options.env or name in start.options.all("unset-env")
+        patterns = start.options.all("unset-env")
+        return name in start.options.env or any(fnmatchcase(name, pattern) for pattern in patterns)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return LAYOUT
@@ -102,9 +102,9 @@ class Charliecloud(Runtime):
             *(bind._replace(target=targets[bind.target]) for bind in edits.binds),
         )
         overlay = any(not _has(image, top) for top in made)
-        options = ["-W"] if overlay and not start.options.has("write-fake") else []
+        options = ["-W"] if overlay and "write-fake" not in start.options.values else []
         for bind in binds:
-            _need_sayable(bind, overlay or start.options.has("write-fake"))
+            _need_sayable(bind, overlay or "write-fake" in start.options.values)
             options += ["-b", f"{bind.source}:{bind.target}"]
         env = _environment(plan, start, image)
         findings = (*shared_dev(plan, "always"), *self.write_access(edits, plan, start), *edits.findings)
@@ -112,7 +112,7 @@ class Charliecloud(Runtime):
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`): -W hides the image."""
-        if "-W" in words.options or start.options.has("write-fake"):
+        if "-W" in words.options or "write-fake" in start.options.values:
             path = call.image if call.image.startswith("/") else f"{start.working_directory or ''}/{call.image}"
             _need_visible(path)
         environ = start.environ
@@ -124,23 +124,24 @@ class Charliecloud(Runtime):
 
     def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
         options = start.options
-        shared = [path for path in SHARED if path != "/tmp" or not options.has("private-tmp")]
+        shared = [path for path in SHARED if path != "/tmp" or "private-tmp" not in options.values]
         binds = [UserBind(HostPath(path), ContainerPath(path)) for path in shared]
         binds += own_binds(options.all("bind"))
-        path = options.env.get("PATH", start.environ.get("PATH", ""))
+        path = _users(start, "PATH") or ""
         env = [EnvVar("PATH", "set", path if "/bin" in path.split(":") else f"{path}:/bin".lstrip(":"), None, "user")]
-        libraries = options.env.get("LD_LIBRARY_PATH", start.environ.get("LD_LIBRARY_PATH"))
+        libraries = _users(start, "LD_LIBRARY_PATH")
         if libraries:
             env.append(EnvVar("LD_LIBRARY_PATH", "prepend", libraries, ":", "user"))
-        if start.environ.get("LD_PRELOAD"):
-            env.append(EnvVar("LD_PRELOAD", "set", start.environ["LD_PRELOAD"], None, "caller"))
+        preload = _users(start, "LD_PRELOAD")
+        if preload:
+            env.append(EnvVar("LD_PRELOAD", "set", preload, None, "caller"))
         working = options.last("cd") or "/"
         return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
 
 
 def _makes_places(start: Start) -> bool:
     """Return whether directories can be made in the container, and nothing of them stays in the image."""
-    return not start.options.has("write") and (start.version is None or start.version >= OVERLAY_VERSION)
+    return "write" not in start.options.values and (start.version is None or start.version >= OVERLAY_VERSION)
 
 
 def _is_file(mount: Mount) -> bool:
@@ -242,7 +243,7 @@ def _environment(plan: Plan, start: Start, image: Optional[Tree]) -> dict[str, O
         elif variable.op in ("append", "prepend"):
             order = (there, value) if variable.op == "append" else (value, there)
             env[name] = ":".join(part for part in order if part)
-        elif name not in start.options.env and not (variable.op == "default" and start.environ.get(name)):
+        elif name not in start.options.env and not (variable.op == "default" and _users(start, name)):
             env[name] = variable.value
     images = _images_own(plan, image)
     if images and env.get("LD_LIBRARY_PATH"):
@@ -253,13 +254,19 @@ def _environment(plan: Plan, start: Start, image: Optional[Tree]) -> dict[str, O
 def _there(name: str, start: Start) -> str:
     """Return what stands for the value that the user gives to *name*."""
     options = start.options
-    from_image = name == "LD_LIBRARY_PATH" and "true" in (*options.all("set-env"), *options.all("set-env0"))
-    if not (from_image or options.has("env-no-expand")):
+    from_image = name == "LD_LIBRARY_PATH" and "" in (*options.all("set-env"), *options.all("set-env0"))
+    if not (from_image or "env-no-expand" in options.values):
         return f"${name}"
-    value = options.env.get(name, start.environ.get(name, ""))
+    value = _users(start, name) or ""
     if name == "PATH" and value and "/bin" not in value.split(":"):
         value += ":/bin"  # as ch-run does
     return ":".join(item for item in value.split(":") if item)
+
+
+def _users(start: Start, name: str) -> Optional[str]:
+    """Return the value of *name* by --set-env, else the caller's, unless --unset-env removes it."""
+    callers = None if CH_RUN.overrides(start, name) else start.environ.get(name)
+    return start.options.env.get(name, callers)
 
 
 def _images_own(plan: Plan, image: Optional[Tree]) -> str:
@@ -280,7 +287,7 @@ def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
             continue
         mine = value.split(":")[1:] if value.startswith(f"${name}") else value.split(":")
         expands = any(item.startswith("$") for item in mine if item != f"${name}")
-        if "\n" in value or (expands and not start.options.has("env-no-expand")):
+        if "\n" in value or (expands and "env-no-expand" not in start.options.values):
             why = "ch-run takes a line end for the end of the value, and a `$` for another variable's name"
             raise unsayable_value(name, why)
         whole = f"'{value}'" if value.startswith("'") and value.endswith("'") else value

@@ -10,7 +10,7 @@ Source: systemd-nspawn(1) of 257, which was run; `src/nspawn/nspawn-mount.c` (bi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
@@ -18,8 +18,6 @@ from gpubind.files import Tree
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Plan
-from gpubind.runtimes.cmdline import tables
-from gpubind.runtimes.cmdline.flags import Options, assigned, by_name, flags_of, parse_command_line
 from gpubind.runtimes.edits import Words, edits_of, nothing_else, own_binds, unsayable_value
 from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start
@@ -28,15 +26,6 @@ AUTOPIPE_VERSION = (256,)
 """From here on nspawn itself tells a terminal from a pipe, without losing what comes through the latter."""
 CHANGED_VALUE = re.compile(r"[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 """What nspawn refuses in a variable: control characters, and what is not UTF-8."""
-FLAGS = flags_of(tables.SYSTEMD_NSPAWN)
-
-
-def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """Return the user's own words, as nspawn reads them."""
-    line = parse_command_line(arguments, FLAGS)
-    values = by_name(line.given)
-    env = {name: value for text in values.get("setenv", ()) for name, value in assigned(text, environ).items()}
-    return Options(values, env, line.unknown, line.rest, line.incomplete)
 
 
 class Nspawn(Runtime):
@@ -46,14 +35,12 @@ class Nspawn(Runtime):
     image_hint = "unpack it, or use --backend apptainer"
     limits = Limits(hides_missing_command=True)
     asks_version = True
+    env_option = "setenv"
 
     def identify(self, text: str) -> ProgramVersion:
         """`systemd 257 (257.13-1)` -> (257,)."""
         match = re.search(r"systemd (\d+)", text)
         return ProgramVersion(self, (int(match[1]),) if match else None)
-
-    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-        return read_options(self.name, arguments, environ)
 
     def overrides(self, start: Start, name: str) -> bool:
         """nspawn passes nothing on, but for what the user names without a value."""

@@ -8,7 +8,6 @@ Source: `proot --help` of 5.1.0, which was run; `src/path/binding.c` (a colon al
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from posixpath import normpath
 from typing import Optional
 
@@ -17,8 +16,6 @@ from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.runtimes.cmdline import tables
-from gpubind.runtimes.cmdline.flags import Options, valued
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, own_binds, shared_dev, unsayable_path
 from gpubind.runtimes.plain_environment import Values, compose, known
 from gpubind.runtimes.runtime import Call, Command, Limits, Printed, Runtime, Start, one_line
@@ -27,28 +24,6 @@ SHARED = ("/dev", "/proc", "/sys", "/tmp")
 """Directories of the host that every container has."""
 FROM_HOST = ("/etc/hosts", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/localtime")
 LAYOUT = GPUBIND._replace(isolated=False)
-VALUED = valued(tables.PROOT)
-"""Options that have a value: in the next word, or a long one behind a `=`."""
-
-
-def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """Return the user's own words, as PRoot reads them."""
-    values: dict[str, tuple[str, ...]] = {}
-    rest = list(arguments)
-    incomplete = None
-    while rest and rest[0].startswith("-"):
-        option, equals, value = rest.pop(0).partition("=")
-        name = VALUED.get(option)
-        if name is None:
-            values[option] = ("true",)
-            continue
-        if not equals:
-            if not rest:
-                incomplete = option
-                break
-            value = rest.pop(0)
-        values[name] = (*values.get(name, ()), value)
-    return Options(values, image=tuple(rest), incomplete=incomplete)
 
 
 class Proot(Runtime):
@@ -57,9 +32,6 @@ class Proot(Runtime):
     images = ("directory",)
     image_hint = "unpack it: `apptainer build --sandbox DIR IMAGE`, or use --backend apptainer"
     limits = Limits(no_read_only_bind=True, hides_missing_command=True)
-
-    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-        return read_options(self.name, arguments, environ)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return LAYOUT

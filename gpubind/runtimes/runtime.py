@@ -15,7 +15,9 @@ from gpubind.host import Host
 from gpubind.model import ContainerPath, Finding, HostPath, Plan, Vendor
 from gpubind.model.findings import counted, finding
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.reader import Line, Options
+from gpubind.runtimes.cmdline.values import assigned
 from gpubind.runtimes.edits import Edits, Words, vendor_of
 
 if TYPE_CHECKING:
@@ -153,7 +155,7 @@ class Start(NamedTuple):
     environ: Mapping[str, str] = MappingProxyType({})
     """The caller's environment."""
     options: Options = Options()
-    """What the arguments and the environment ask of a program that reads options as `flags` does."""
+    """Those and the options of the caller's environment, as the program reads them."""
     site: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The runtime's configuration file: directive -> values."""
     env_files: Mapping[str, Optional[str]] = MappingProxyType({})
@@ -241,6 +243,8 @@ class Runtime(ABC):
     """Options before the subcommand with which it may have other images than `store` has."""
     gpu_flags: Mapping[Vendor, str] = MappingProxyType({})
     """Its own flag for the GPUs of a vendor, for a start on a host that cannot be inspected."""
+    env_option = ""
+    """Its option that sets a variable of the container."""
     reads_line = False
     """Whether `in_line` returns the user's own options, too, with the plan among them."""
 
@@ -259,7 +263,19 @@ class Runtime(ABC):
 
     def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
         """Return the options that the user's *arguments* and the caller's environment give."""
-        return Options()
+        line = self.line_of(arguments)
+        env: dict[str, str] = {}
+        for option in line.options:
+            env.update(self.assigned(option.value, environ) if option.name == self.env_option else {})
+        return Options.of(line, env)
+
+    def line_of(self, arguments: Sequence[str]) -> Line:
+        """Return the user's *arguments* as its program reads them."""
+        return PROGRAMS[self.name].read(arguments)
+
+    def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the variables that *text*, a value of `env_option`, sets in a container of a caller with *environ*."""
+        return assigned(text, environ)
 
     def read_env_file(self, text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
         """Return the variables that the text of a file of --env-file sets."""

@@ -9,7 +9,7 @@ Source: udocker 1.3.17 `cli.py`, `config.py`, `tools.py`, `engine/proot.py`, `en
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
@@ -18,8 +18,6 @@ from gpubind.model import Finding, Plan
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.model.findings import finding
 from gpubind.planner.placement import Layout, cdi_layout
-from gpubind.runtimes.cmdline import tables
-from gpubind.runtimes.cmdline.flags import Options, assigned, valued
 from gpubind.runtimes.edits import (
     Bind,
     Edits,
@@ -39,26 +37,6 @@ MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
 """The mode of containers for which `udocker setup` says none."""
 PROOT = "UDOCKER_USE_PROOT_EXECUTABLE"
 """The PRoot of the P modes: `UDOCKER` for that of its own tools, nothing for that in PATH."""
-VALUED = valued(tables.UDOCKER)
-
-
-def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """Return the user's own words for `udocker run`. A long option has its value behind a `=` or in the next word."""
-    values: dict[str, tuple[str, ...]] = {}
-    env: dict[str, str] = {}
-    rest = list(arguments)
-    incomplete = None
-    while rest and rest[0].startswith("-"):
-        option, equals, value = rest.pop(0).partition("=")
-        if option in VALUED and not equals:
-            if not rest:
-                incomplete = option
-                break
-            value = rest.pop(0)
-        values[option] = (*values.get(option, ()), value)
-        if option in ("-e", "--env"):
-            env.update(assigned(value, environ))
-    return Options(values, env, image=tuple(rest), incomplete=incomplete)
 
 
 class Udocker(Runtime):
@@ -67,9 +45,7 @@ class Udocker(Runtime):
     images = ("reference",)
     image_hint = "`udocker create --name=NAME IMAGE` makes a container of it; then give NAME"
     limits = Limits(no_read_only_bind=True)
-
-    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-        return read_options(self.name, arguments, environ)
+    env_option = "env"
 
     def tools(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """Return the PRoot that the environment names, the tools that `udocker install` has brought, or a
@@ -84,7 +60,7 @@ class Udocker(Runtime):
 
     def overrides(self, start: Start, name: str) -> bool:
         """udocker passes nothing of the caller's on, but for what the user names, or all with --hostenv."""
-        if "--hostenv" in start.options.values and name not in start.options.env:
+        if "hostenv" in start.options.values and name not in start.options.env:
             return False
         return start.options.env.get(name) != start.environ.get(name, "")
 
@@ -98,7 +74,7 @@ class Udocker(Runtime):
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, for an R mode (code
         `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
         """
-        own = own_binds((*start.options.all("--volume"), *start.options.all("-v")))
+        own = own_binds(start.options.all("volume"))
         edits = edits_of(plan, start.staged, nothing_else, own)
         _need_mode(start.environ.get(MODE, ""), plan, edits)
         options = [f"--volume={_volume(bind)}" for bind in edits.binds]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, HostPath
-from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.cmdline.reader import Options
 from tests.rules import cases_amd, cases_host, cases_image
 from tests.rules.cases_host import NIX, WHOLE_LIST, healthy, site_list
 from tests.rules.cases_image import LIB, cuda, program, runs

@@ -283,6 +283,14 @@ def test_the_users_words_stand_where_the_runtime_reads_them() -> None:
     assert made.argv[1:] == ("--root", "/r", "--debug", "run", "--bundle", STAGED_DIRECTORY, *options)
 
 
+@pytest.mark.parametrize(("program", "option"), [("runc", "-pid-file"), ("crun", "--pid-f"), ("crun", "--pid-file")])
+def test_an_option_of_run_is_known_in_each_of_its_spellings(program: str, option: str) -> None:
+    runtime = RUNTIMES[program]
+    begun = start(bundle(), arguments=(option, "/p", "--root=/r"))._replace(runtime=runtime)
+    made = runtime.command(call("exec", "x"), begun, make())
+    assert made.argv[1:] == ("--root=/r", "run", "--bundle", STAGED_DIRECTORY, option, "/p", "gpubind-ID")
+
+
 def test_what_the_bundle_binds_is_looked_at() -> None:
     own = bundle(mounts=[{"destination": "/data", "type": "bind", "source": "data"}, {"destination": "/proc"}])
     found = RUNTIMES["runc"].brought(planned(), start(own), None)

@@ -10,7 +10,7 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image import Image
 from gpubind.model import EnvVar, HostPath, Plan, Request
-from gpubind.runtimes.charliecloud import CH_RUN, LAYOUT, read_options
+from gpubind.runtimes.charliecloud import CH_RUN, LAYOUT
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.runtime import Call, Start
 from tests.support.driver import host, kernel, rhel
@@ -27,7 +27,7 @@ def planned(opened: Optional[Image]) -> Plan:
 
 def started(*arguments: str, **facts: Any) -> Start:
     environ = facts.setdefault("environ", {})
-    options = read_options("ch-run", arguments, environ)
+    options = CH_RUN.options_of(arguments, environ)
     skeleton_at = HostPath("/cache/skeleton")
     return start_by("ch-run", **{"arguments": arguments, "options": options, "skeleton": skeleton_at, **facts})
 
@@ -80,7 +80,7 @@ def test_a_link_of_the_images_is_followed_in_the_image() -> None:
 
 
 def test_the_driver_is_said_to_have_no_place_where_the_image_would_be_written() -> None:
-    for facts in ({"version": (0, 31)}, {"options": read_options("ch-run", ["--write"], {})}):
+    for facts in ({"version": (0, 31)}, {"options": CH_RUN.options_of(["--write"], {})}):
         with pytest.raises(RuntimeLimitError) as caught:
             make(**facts)
         assert (caught.value.code, caught.value.where) == ("no-place", "/.gpubind/libs/libcuda.so")
@@ -129,6 +129,25 @@ def test_the_users_own_variable_wins_and_others_are_taken_away() -> None:
     assert said(made, "A") == []
     assert "--unset-env=B" in made.options
     assert said(make(env=env), "A") == ["1"]
+
+
+@pytest.mark.parametrize(("arguments", "overridden"), [
+    (("--unset-env=CUDA*",), True), (("--unset-env=CUDA_?ISIBLE*",), True), (("--unset-env=cuda*",), False),
+    (("--set-env=CUDA_VISIBLE_DEVICES=1",), True), (("--unset-e=*", "--set-env=A=1"), True), ((), False),
+])  # fmt: skip
+def test_unset_env_takes_patterns(arguments: tuple[str, ...], overridden: bool) -> None:
+    assert CH_RUN.overrides(started(*arguments), "CUDA_VISIBLE_DEVICES") is overridden
+
+
+def test_the_last_of_set_env_and_unset_env_takes_effect() -> None:
+    assert started("--set-env=A=1", "--unset-env=?", "--set-env=B=2").options.env == {"B": "2"}
+
+
+def test_what_unset_env_removes_is_not_the_callers() -> None:
+    environ = {"LD_LIBRARY_PATH": "/host", "LD_PRELOAD": "/x.so", "PATH": "/usr/bin"}
+    found = CH_RUN.brought(planned(None), started("--unset-env=LD_*", environ=environ), None)
+    assert found is not None
+    assert [variable.name for variable in found.env] == ["PATH"]
 
 
 @pytest.mark.parametrize("value", ["two\nlines", "/a:$HOME/b", "$HOME"])

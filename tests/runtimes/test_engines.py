@@ -18,10 +18,10 @@ from gpubind.loader.brought import UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.cmdline.flags import parse_list
+from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.engines.engines import DOCKER, INITS, PODMAN, mount_word
-from gpubind.runtimes.engines.options import FLAGS, read_env_file, read_options, users_places
+from gpubind.runtimes.engines.options import read_env_file, users_places
 from gpubind.runtimes.engines.place import remote_docker
 from gpubind.runtimes.runtime import Action, Call, Command, Start
 from tests.support import starts
@@ -441,14 +441,12 @@ def test_a_docker_that_is_podmans_is_podman() -> None:
 
 @BOTH
 def test_options_are_read_by_the_programs_own_table(program: str) -> None:
-    assert len({flag.name for flag in FLAGS[program]}) == len(FLAGS[program])
-    given = read_options(
-        program, ("-it", "-eA=1", "--env=B=x=y", "-e", "HOME", "-e", "NONE", "--net", "host"), {"HOME": "/h"}
-    )
+    words = ("-it", "-eA=1", "--env=B=x=y", "-e", "HOME", "-e", "NONE", "--net", "host")
+    given = RUNTIMES[program].options_of(words, {"HOME": "/h"})
     assert dict(given.env) == {"A": "1", "B": "x=y", "HOME": "/h"}
     assert (given.has("interactive"), given.has("tty"), given.all("net")) == (True, True, ("host",))
-    assert read_options(program, ("--volume",), {}).incomplete == "--volume"
-    assert read_options(program, ("--nonsense", "x"), {}).unknown == ("--nonsense",)
+    assert RUNTIMES[program].options_of(("--volume",), {}).incomplete == "--volume"
+    assert RUNTIMES[program].options_of(("--nonsense", "x"), {}).unknown == ("--nonsense",)
 
 
 def test_a_file_of_variables_is_read_to_the_letter() -> None:

@@ -10,7 +10,7 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Request
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.nspawn import SYSTEMD_NSPAWN, escaped, read_options
+from gpubind.runtimes.nspawn import SYSTEMD_NSPAWN, escaped
 from gpubind.runtimes.runtime import Call
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
@@ -21,7 +21,7 @@ def make(*arguments: str, script: str = "", env: tuple[EnvVar, ...] = (), **fact
     opened = image(glibc(), sandbox(script) if script else {})
     made = plan(host(rhel(), kernel()), Request(), image=opened)
     environ = facts.setdefault("environ", {})
-    options = read_options("systemd-nspawn", arguments, environ)
+    options = SYSTEMD_NSPAWN.options_of(arguments, environ)
     start = start_by("systemd-nspawn", **{"arguments": arguments, "options": options, "uid": 0, **facts})
     return SYSTEMD_NSPAWN.words(made._replace(env=(*made.env, *env)), start, opened.tree)
 
@@ -54,7 +54,7 @@ def test_the_search_paths_are_whole() -> None:
 
 
 def test_a_variable_named_without_a_value_is_the_callers() -> None:
-    assert read_options("systemd-nspawn", ["-E", "A", "--setenv=B"], {"A": "1"}).env == {"A": "1"}
+    assert SYSTEMD_NSPAWN.options_of(["-E", "A", "--setenv=B"], {"A": "1"}).env == {"A": "1"}
     assert SYSTEMD_NSPAWN.overrides(start_by("systemd-nspawn", environ={"A": "1"}), "A")
 
 
@@ -94,7 +94,7 @@ def test_options_end_before_the_command() -> None:
 def test_two_containers_of_one_image_have_names_of_their_own() -> None:
     call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", None, ("true",))
     assert "--machine=gpubind-7" in SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", pid=7), make()).argv
-    options = read_options("systemd-nspawn", ["-M", "mine"], {})
+    options = SYSTEMD_NSPAWN.options_of(["-M", "mine"], {})
     assert (
         "--machine=gpubind-7"
         not in SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", pid=7, options=options), make()).argv

@@ -10,7 +10,7 @@ from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, Plan, Request
 from gpubind.runtimes.edits import Words
-from gpubind.runtimes.proot import LAYOUT, PROOT, read_options
+from gpubind.runtimes.proot import LAYOUT, PROOT
 from gpubind.runtimes.runtime import Call, Printed
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
@@ -86,8 +86,8 @@ def test_a_container_starts_where_the_caller_is_if_it_has_that_directory() -> No
 
 
 def test_options_are_read_as_proot_reads_them() -> None:
-    options = read_options("proot", ["-b", "/a:/b", "--bind=/c", "-0", "-w", "/d"], {})
+    options = PROOT.options_of(["-b", "/a:/b", "--bind=/c", "-0", "-w", "/d"], {})
     assert options.all("bind") == ("/a:/b", "/c")
     assert options.last("cwd") == "/d"
-    assert read_options("proot", ["-b"], {}).incomplete == "-b"
-    assert read_options("proot", ["/image"], {}).image == ("/image",)
+    assert PROOT.options_of(["-b"], {}).incomplete == "-b"
+    assert PROOT.options_of(["/image"], {}).image == ("/image",)

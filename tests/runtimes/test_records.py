@@ -9,8 +9,8 @@ import pytest
 
 import gpubind
 from gpubind.runtimes import PLAN_FORMATS, QUOTABLE, RUNTIMES, runtime_of_format
-from gpubind.runtimes.cmdline.flags import Options
 from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS
+from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.runtime import Printed
 from tests.documents.printed import HOST, PLAN

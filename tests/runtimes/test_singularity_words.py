@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpubind.api import open_host, plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image import Image
-from gpubind.model import CAPABILITIES, HostPath, Plan, Request
+from gpubind.model import CAPABILITIES, EnvVar, HostPath, Plan, Request
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
 from gpubind.runtimes.apptainer.exports import exports, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
@@ -648,3 +648,10 @@ def test_modules_of_the_driver_come_behind_those_of_image_caller_and_user(
 ) -> None:
     said = env(words(make(), begun))
     assert (said.get("GBM_BACKENDS_PATH"), said.get("VDPAU_DRIVER_PATH")) == (gbm, vdpau)
+
+
+@pytest.mark.parametrize("special", "$`\\}\"'")
+def test_a_default_that_the_shell_would_end_or_change_is_not_set(special: str) -> None:
+    plan_ = make()
+    plan_ = plan_._replace(env=(*plan_.env, EnvVar("A", "default", f"/a{special}b", None, "cdi")))
+    assert "A" not in env(words(plan_, start()))

@@ -11,7 +11,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.model import EnvVar, HostPath, Request
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.runtime import Call
-from gpubind.runtimes.udocker import UDOCKER, read_options
+from gpubind.runtimes.udocker import UDOCKER
 from tests.support.c_library import c_library
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
@@ -21,7 +21,7 @@ from tests.support.starts import start_by
 def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
     made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(start_by("udocker")))
     environ = facts.setdefault("environ", {})
-    options = read_options("udocker", arguments, environ)
+    options = UDOCKER.options_of(arguments, environ)
     return UDOCKER.words(made._replace(env=(*made.env, *env)), start_by("udocker", options=options, **facts), None)
 
 
@@ -78,7 +78,7 @@ def test_the_callers_variables_stay_outside_unless_the_user_says_otherwise() -> 
     environ = {"A": "1"}
 
     def overrides(*arguments: str) -> bool:
-        options = read_options("udocker", arguments, environ)
+        options = UDOCKER.options_of(arguments, environ)
         return UDOCKER.overrides(start_by("udocker", environ=environ, options=options), "A")
 
     assert overrides()
@@ -96,8 +96,8 @@ def test_a_container_is_run_by_its_name() -> None:
 
 
 def test_an_option_without_its_value_is_noticed() -> None:
-    assert read_options("udocker", ["--volume"], {}).incomplete == "--volume"
-    assert read_options("udocker", ["--index", "https://x", "--registry", "https://y"], {}).incomplete is None
+    assert UDOCKER.options_of(["--volume"], {}).incomplete == "--volume"
+    assert UDOCKER.options_of(["--index", "https://x", "--registry", "https://y"], {}).incomplete is None
 
 
 @pytest.mark.parametrize(

@@ -60,14 +60,14 @@ def wrap(
 ) -> None:
     """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
     from gpubind.launch.execute import callers_environ
-    from gpubind.launch.wrap.command import PassThrough, moved, parse_command
+    from gpubind.launch.wrap.command import moved, parse_command
     from gpubind.launch.wrap.passing import site_switches
 
     words = tuple(line)
     try:
         environ = callers_environ()
         made = parse_command(words, environ, site_switches(words))
-        if isinstance(made, PassThrough):
+        if made is None:
             _become(words, environ, dry_run=dry_run)
         elif made.where != "here":
             _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)

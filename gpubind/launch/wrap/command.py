@@ -1,15 +1,15 @@
-"""A runtime's own command line: what it starts, which GPUs it asks for, and the same words with others in their place.
+"""A runtime's own command line: the container that it starts, the GPUs that it asks for, and its new form with a plan.
 
-Three answers: `Wrapped` for a start that wants GPUs, `PassThrough` for a line that is none of gpubind's business, and
-an error for a line that asks for GPUs and cannot be read. So `alias singularity='gpubind wrap -- singularity'` is safe:
-what worked before works as before.
+`parse_command` returns a start that asks for GPUs, or None for a line to be started unchanged. It raises an error for a
+line that asks for GPUs and cannot be read. So `alias singularity='gpubind wrap -- singularity'` is safe: every line
+that worked before works as before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from posixpath import basename
-from typing import Literal, NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from gpubind.errors import UsageError
 from gpubind.launch.wrap.gpus import (
@@ -22,16 +22,11 @@ from gpubind.launch.wrap.gpus import (
     singularity_request,
 )
 from gpubind.launch.wrap.prefix import HINT, Place, Prefix, read_prefix
-from gpubind.runtimes.cmdline.flags import parse_bool
 from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS, Program, StartCommand
-from gpubind.runtimes.cmdline.reader import GivenOption, Line, Trouble, TroubleKind, read_options
+from gpubind.runtimes.cmdline.reader import GivenOption, Line, Trouble, TroubleKind, read_options, table
+from gpubind.runtimes.cmdline.values import parse_bool
 from gpubind.runtimes.runtime import an_option_a_line
 
-Why = Literal["other-subcommand", "help", "no-gpu-flag", "running-container", "instance", "host-files", "not-read"]
-"""Why a line is passed through: its subcommand starts no container, or none that the line describes; it asks for help;
-it asks for no GPU; it enters a container, or an instance, that runs already, to which no GPU can be added; its root is
-this machine's own; it cannot be read, but however it is read it asks for no GPU."""
-_WITH_GPU_FLAGS = ("singularity", "docker", "podman")
 _TROUBLES: dict[TroubleKind, str] = {
     "unknown": "it is not an option that gpubind knows, so whether the next word belongs to it cannot be told",
     "ambiguous": "it is the beginning of several options",
@@ -39,30 +34,20 @@ _TROUBLES: dict[TroubleKind, str] = {
     "needless-value": "it takes no value of that form",
     "bad-value": "it is neither true nor false",
 }
-_INSTANCE_ONLY = ("pid-file", "name")
 _NO_START = ("about", "feature", "help", "usage", "version")
 """Options with which a program answers a question, and starts nothing."""
-
-
-class PassThrough(NamedTuple):
-    """A command line to be started as it is."""
-
-    words: tuple[str, ...]
-    why: Why
-    detail: str = ""
-    """The word that tells, if one does."""
 
 
 class Wrapped(NamedTuple):
     """A command line that starts a container, which is to get a plan."""
 
     words: tuple[str, ...]
-    """All of it, as it is."""
+    """The whole line, as given."""
     prefix: tuple[Prefix, ...]
     """The programs before the runtime's."""
     program_at: int
     runtime: str
-    """The name of the program. nvidia-docker is `docker`."""
+    """The name of the program; `docker` for nvidia-docker."""
     subcommand: tuple[str, ...]
     globals: tuple[GivenOption, ...]
     """The program's own options, before the subcommand."""
@@ -70,23 +55,20 @@ class Wrapped(NamedTuple):
     image: Optional[str]
     """An image, a rootfs directory or, of crun and runc, a bundle; None if no word names it."""
     image_at: Optional[int]
-    """Its position, if it is a word of its own."""
+    """Its position, if it is a word by itself."""
     name: Optional[str]
-    """Of an instance, or of a container of crun's or runc's."""
+    """The name of an instance, or of a container of crun or runc."""
     command: tuple[str, ...]
-    """What is started in it, as far as the line says."""
+    """The command in the container, as far as the line names one."""
     place: int
-    """Where other options go: behind the user's, so that those do not take them back."""
+    """Where other options go: after the user's, so that those do not undo them."""
     gpus: GpuRequest
-
-    def all(self, name: str) -> tuple[str, ...]:
-        """Return the values of option *name*, in their order."""
-        return tuple(option.value for option in self.options if option.name == name)
 
     @property
     def is_rootfs(self) -> bool:
-        """Whether --rootfs of podman's says that the image is a directory."""
-        return self.runtime == "podman" and any(map(parse_bool, self.all("rootfs")[-1:]))
+        """Whether podman's --rootfs makes the image a directory."""
+        switches = [option.value for option in self.options if option.name == "rootfs"]
+        return self.image_at is not None and any(map(parse_bool, switches[-1:]))
 
     @property
     def image_place(self) -> Optional[str]:
@@ -98,9 +80,7 @@ class Wrapped(NamedTuple):
 
     @property
     def own(self) -> dict[str, str]:
-        """The options that the program takes before its subcommand, with the value that counts: podman takes some of
-        them behind it, too.
-        """
+        """The last value of each option that the program takes before its subcommand; podman takes some after it."""
         known = PROGRAMS[self.runtime].known.names
         return {option.name: option.value for option in (*self.globals, *self.options) if option.name in known}
 
@@ -113,79 +93,84 @@ class Wrapped(NamedTuple):
 
 def parse_command(
     argv: Sequence[str], environ: Optional[Mapping[str, str]] = None, site: Collection[str] = ()
-) -> Union[Wrapped, PassThrough]:
-    """What *argv* starts. *environ* is the caller's environment; *site* has the GPU flags that the configuration of
-    Apptainer or SingularityCE always adds.
+) -> Optional[Wrapped]:
+    """Return the start in *argv*; None if gpubind has nothing to add to it.
+
+    That is: its subcommand starts no container; it asks for help; it asks for no GPU; it enters a running container;
+    its root is this machine's own; or it cannot be read, but in every reading it asks for no GPU. *environ* is the
+    caller's environment; *site* has the GPU flags that the configuration of Apptainer or SingularityCE always adds.
 
     Errors: `UsageError`, each with the word: no runtime in it (`wrap-no-runtime`, `wrap-prefix`, `wrap-shell`,
     `wrap-program`); and, only where GPUs are asked for: an option that cannot be read (`wrap-option`), a request that
-    cannot be understood (`wrap-gpus`), a container that runs already (`wrap-running`), no image or command
-    (`wrap-no-image`), several commands in one line (`wrap-several`), options in a file (`wrap-unseen`).
+    cannot be understood (`wrap-gpus`), a running container (`wrap-running`), no image or command (`wrap-no-image`),
+    several commands in one line (`wrap-several`), options in a file (`wrap-unseen`).
     """
     words = tuple(argv)
     prefix, at = _prefixes(words)
     environ = _changed(environ or {}, prefix)
-    name = basename(words[at])
-    program = PROGRAMS[name]
+    program = PROGRAMS[basename(words[at])]
     head = read_options(program.reader._replace(permutes=False), program.known, words, at + 1)
     if head.trouble is not None and () not in program.subcommands:
-        return _not_read(words, at, head.trouble, _may_ask_behind(program, words, head.trouble.at))
-    if any(option.name in _NO_START for option in head.options):
-        return PassThrough(words, "help")
-    found = _subcommand(program, words, head) if () not in program.subcommands else ((), at + 1)
-    if found is None:
-        return PassThrough(words, "other-subcommand", words[head.others[0]] if head.others else "")
+        _need_readable(words, at, head.trouble, may_ask=_may_ask_later(program, words, head.trouble.at))
+        return None
+    found = _subcommand(program, head) if () not in program.subcommands else ((), at + 1)
+    if found is None or _asks_for_help(head):
+        return None
     subcommand, first = found
     start = program.subcommands[subcommand]
-    line = read_options(program.reader, start.known, words, first)
-    if "POSIXLY_CORRECT" in environ and program.family == "ch-run":
-        line = read_options(program.reader._replace(permutes=False), start.known, words, first)
-    if any(option.name in _NO_START for option in line.options):
-        return PassThrough(words, "help")
+    # getopt_long(3) does not permute where this variable is set; Go's reader does not know it.
+    permutes = program.reader.permutes and ("POSIXLY_CORRECT" not in environ or program.family != "ch-run")
+    line = read_options(program.reader._replace(permutes=permutes), start.known, words, first)
+    if _asks_for_help(line):
+        return None
     if line.trouble is not None:
-        return _not_read(words, at, line.trouble, _may_ask(program, start, words, line), start)
+        _need_readable(words, at, line.trouble, start, may_ask=_may_ask(program, start, line))
+        return None
     if start.shape == "joined":
-        return PassThrough(words, "running-container", words[line.others[0]] if line.others else "")
-    made = _started(words, prefix, at, subcommand, head, line, start)
-    return _with_gpus(made, program, start, environ, site)
+        return None
+    wrapped = _started(prefix, at, subcommand, head, line, start)
+    request = _request(wrapped, program, line, environ, site)
+    is_host = start.shape == "rootfs" and (wrapped.image == "/" or (program.starts_host and wrapped.image is None))
+    if request is None or is_host or (wrapped.image or "").startswith("instance://"):
+        return None
+    try:
+        _need_all(wrapped, program, start)
+    except UsageError:
+        if request.brings_nodes:
+            return None
+        raise
+    return wrapped._replace(gpus=request)
 
 
 def arguments_of(wrapped: Wrapped) -> tuple[str, ...]:
-    """The user's options for the runtime as they stand, without the GPU flags and without what names an instance."""
+    """Return the user's options for the runtime, without the GPU flags."""
     gone = {option.at for option in wrapped.gpus.flags}
-    own = [option for option in wrapped.options if option.at not in gone and option.name not in _INSTANCE_ONLY]
-    return tuple(word for words in {option.at: option.words for option in own}.values() for word in words)
+    own = {option.at: option.words for option in wrapped.options if option.at not in gone}
+    return tuple(word for words in own.values() for word in words)
 
 
 def own_options(runtime: str, action: str, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return *words* of `gpubind exec -- OPTIONS IMAGE CMD...` as the options of *runtime*, and what follows them.
+    """Return *words* of `gpubind exec -- OPTIONS IMAGE CMD...` as the options of *runtime*, and those after them.
 
     Errors: `UsageError` (code `incomplete-argument`) for an option that *runtime* does not have for that action.
     """
     program = PROGRAMS[runtime]
-    several = (program.subcommands.get(one) for one in ((action,), ("run",), ()))
-    start = next(one for one in several if one is not None and one.shape != "joined")  # `docker exec` starts none
-    line = read_options(program.reader._replace(permutes=False), start.known, words, 0)
+    line = read_options(program.reader._replace(permutes=False), program.start(action).known, words)
     if line.trouble is not None:
-        word = words[line.trouble.at]
-        why = _TROUBLES[line.trouble.kind]
-        raise UsageError(
-            "incomplete-argument", f"`{word}` before IMAGE is not an option of {runtime} as it stands", why=why
-        )
-    at = line.others[0] if line.others else len(words)
-    ended = words[at - 1 : at] == ("--",) or list(words[at - 1 : at]) == ["--"]
-    return tuple(words[: at - int(ended)]), tuple(words[at:])
+        what = f"`{words[line.trouble.at]}` before IMAGE is not an option of {runtime} as it stands"
+        raise UsageError("incomplete-argument", what, why=_TROUBLES[line.trouble.kind])
+    return line.words[: line.end], tuple(line.words[at] for at in line.others)
 
 
 def printed(wrapped: Wrapped, words: Sequence[str]) -> str:
-    """*words*, which `rewritten` made of *wrapped*, for a reader and a shell: each option with its value on a line."""
+    """Return *words*, which `rewritten` made of *wrapped*, for a reader and a shell: each option on a line."""
     before = len(wrapped.words[: wrapped.program_at + 1]) + len(wrapped.subcommand)
     behind = len(words) - len(wrapped.words[wrapped.place :])
     return an_option_a_line(words, before, behind)
 
 
 def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collection[str] = ()) -> tuple[str, ...]:
-    """The words of *wrapped* with its GPU flags taken out, and *put_in* behind its options; all others as they are.
+    """Return the words of *wrapped* without its GPU flags, and with *put_in* after its options.
 
     *without* names more options to take out: runc refuses a second --bundle. Errors: `UsageError` (`wrap-option`) for
     one that shares its word with others.
@@ -200,15 +185,15 @@ def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collecti
     words = list(wrapped.words)
     if basename(words[wrapped.program_at]) == "nvidia-docker":
         words[wrapped.program_at] = "docker"  # the other one would add --runtime=nvidia again
-    kept = [[word] if at not in gone else [] for at, word in enumerate(words)]
-    before = [word for one in kept[: wrapped.place] for word in one]
-    return (*before, *put_in, *(word for one in kept[wrapped.place :] for word in one))
+    before = [word for at, word in enumerate(words[: wrapped.place]) if at not in gone]
+    after = [word for at, word in enumerate(words) if at >= wrapped.place and at not in gone]
+    return (*before, *put_in, *after)
 
 
 def moved(wrapped: Wrapped, gpubind: Sequence[str]) -> tuple[str, ...]:
-    """Return the same command line with *gpubind* behind the prefix: `srun gpubind wrap -- singularity ...`.
+    """Return the same command line with *gpubind* after the prefix: `srun gpubind wrap -- singularity ...`.
 
-    What `srun` or `env A=b` starts has other GPUs, and another environment, than this process: there the plan is right.
+    `srun` or `env A=b` start it with other GPUs, or another environment, than this process: there the plan is right.
     """
     return (*wrapped.words[: wrapped.program_at], *gpubind, *wrapped.words[wrapped.program_at :])
 
@@ -217,8 +202,12 @@ def _is_runtime(word: str) -> bool:
     return basename(word) in PROGRAMS
 
 
+def _asks_for_help(line: Line) -> bool:
+    return any(option.name in _NO_START for option in line.options)
+
+
 def _prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
-    """Return what stands before the runtime's program, and its position. Errors: as `parse_command`."""
+    """Return the programs before the runtime's, and the position of that. Errors: as `parse_command`."""
     prefix: list[Prefix] = []
     at = 0
     while at < len(words) and not _is_runtime(words[at]):
@@ -234,7 +223,7 @@ def _prefixes(words: tuple[str, ...]) -> tuple[tuple[Prefix, ...], int]:
 
 
 def _changed(environ: Mapping[str, str], prefix: Sequence[Prefix]) -> Mapping[str, str]:
-    """Return *environ* as the prefix leaves it to the runtime."""
+    """Return *environ* as the prefix passes it on to the runtime."""
     for one in prefix:
         changed: dict[str, str] = {} if one.clears else dict(environ)
         for name, value in one.sets:
@@ -246,29 +235,26 @@ def _changed(environ: Mapping[str, str], prefix: Sequence[Prefix]) -> Mapping[st
     return environ
 
 
-def _subcommand(program: Program, words: tuple[str, ...], head: Line) -> Optional[tuple[tuple[str, ...], int]]:
+def _subcommand(program: Program, head: Line) -> Optional[tuple[tuple[str, ...], int]]:
     """Return the subcommand that starts a container, and where its options begin; None for any other."""
-    if not head.others:
-        return None
-    at = head.others[0]
-    for length in (1, 2):
-        subcommand = words[at : at + length]
-        if len(subcommand) == length and subcommand in program.subcommands:
-            return subcommand, at + length
+    for at in head.others[:1]:
+        for end in (at + 1, at + 2):
+            if head.words[at:end] in program.subcommands:
+                return head.words[at:end], end
     return None
 
 
-def _may_ask(program: Program, start: StartCommand, words: tuple[str, ...], line: Line) -> bool:
+def _may_ask(program: Program, start: StartCommand, line: Line) -> bool:
     """Return whether a line that cannot be read may ask for GPUs: in one of its readings, with a value or without.
 
-    A runtime without words for GPUs is asked for them by starting it.
+    Starting a runtime without options for GPUs asks for them.
     """
-    if program.family not in _WITH_GPU_FLAGS:
+    if program.family in ("", "ch-run"):
         return start.shape != "joined"
+    # docker exec has no --gpus; the user's intention is clear.
+    known = start.known if start.shape != "joined" else table(*start.options, *program.start("run").options)
     seen: set[int] = set()
-    # docker exec has no --gpus: what those mean who write it is clear.
-    known = start.known if start.shape != "joined" else start.known.also(program.subcommands[("run",)].known)
-    lines = [line, read_options(program.reader, known, words, line.trouble.at)] if line.trouble else [line]
+    lines = [line, *([read_options(program.reader, known, line.words, line.trouble.at)] if line.trouble else [])]
     while lines:
         line = lines.pop()
         if any(is_gpu_flag(program.family, option) for option in line.options):
@@ -276,12 +262,12 @@ def _may_ask(program: Program, start: StartCommand, words: tuple[str, ...], line
         if line.trouble is not None:
             after = {line.trouble.at + 1, line.trouble.at + 2} - seen
             seen |= after
-            options = [at for at in sorted(after) if words[at : at + 1] and words[at].startswith("-")]
-            lines += [read_options(program.reader, known, words, at) for at in options]
+            options = [at for at in sorted(after) if "".join(line.words[at : at + 1]).startswith("-")]
+            lines += [read_options(program.reader, known, line.words, at) for at in options]
     return False
 
 
-def _may_ask_behind(program: Program, words: tuple[str, ...], at: int) -> bool:
+def _may_ask_later(program: Program, words: tuple[str, ...], at: int) -> bool:
     """Return the same for a line where the word at *at*, before the subcommand, cannot be read."""
     if looks_like_gpus(words[at]):
         return True
@@ -296,25 +282,24 @@ def _may_ask_behind(program: Program, words: tuple[str, ...], at: int) -> bool:
         if head.trouble is not None:
             starts += [head.trouble.at + 1, head.trouble.at + 2]
             continue
-        found = _subcommand(program, words, head)
+        found = _subcommand(program, head)
         if found is not None:
             start = program.subcommands[found[0]]
-            if _may_ask(program, start, words, read_options(program.reader, start.known, words, found[1])):
+            if _may_ask(program, start, read_options(program.reader, start.known, words, found[1])):
                 return True
     return False
 
 
-def _not_read(
-    words: tuple[str, ...], at: int, trouble: Trouble, may_ask: bool, start: Optional[StartCommand] = None
-) -> PassThrough:
-    """The answer to a line that cannot be read. Errors: `UsageError`, if it may ask for GPUs.
+def _need_readable(
+    words: tuple[str, ...], at: int, trouble: Trouble, start: Optional[StartCommand] = None, *, may_ask: bool
+) -> None:
+    """Errors: `UsageError` for a line that cannot be read, if it may ask for GPUs.
 
-    If not, the program itself says best what is wrong with the line, or it knows more options than gpubind does.
+    If not, the program itself best reports the fault of the line, or it has more options than gpubind knows.
     """
-    word = words[trouble.at]
     if not may_ask:
-        return PassThrough(words, "not-read", word)
-    where = f"argument {trouble.at + 1}"
+        return
+    word, where = words[trouble.at], f"argument {trouble.at + 1}"
     if start is not None and start.shape == "joined":
         raise UsageError(
             "wrap-running",
@@ -322,27 +307,20 @@ def _not_read(
             where=where,
             hint="start it with its GPUs: `gpubind wrap -- docker run --gpus ...`, or `podman run`",
         )
-    why = _TROUBLES[trouble.kind]
     raise UsageError(
         "wrap-option",
         f"`{word}` of {words[at]} cannot be read",
         where=where,
-        why=why,
+        why=_TROUBLES[trouble.kind],
         hint="take the GPU flag out, and put in what `gpubind plan --format` prints",
     )
 
 
 def _started(
-    words: tuple[str, ...],
-    prefix: tuple[Prefix, ...],
-    at: int,
-    subcommand: tuple[str, ...],
-    head: Line,
-    line: Line,
-    start: StartCommand,
+    prefix: tuple[Prefix, ...], at: int, subcommand: tuple[str, ...], head: Line, line: Line, start: StartCommand
 ) -> Wrapped:
-    """Return what a line starts, without its GPUs."""
-    others = list(line.others)
+    """Return the start of a line, without its GPUs."""
+    words, others = line.words, list(line.others)
     image, image_at, name = None, None, None
     if start.shape in ("image", "instance") and others:
         image_at = others.pop(0)
@@ -372,7 +350,7 @@ def _started(
 
 
 def _rootfs(line: Line) -> Optional[str]:
-    """The root of a container of bwrap's, systemd-nspawn's or proot's, as far as one directory or image is it."""
+    """Return the root of a container of bwrap, systemd-nspawn or proot, if it is one directory or image."""
     root: Optional[str] = None
     layers: list[str] = []
     for option in line.options:
@@ -390,56 +368,39 @@ def _rootfs(line: Line) -> Optional[str]:
     return root
 
 
-def _with_gpus(
-    made: Wrapped, program: Program, start: StartCommand, environ: Mapping[str, str], site: Collection[str]
-) -> Union[Wrapped, PassThrough]:
-    """Return *made* with what it asks for; or to be passed through, if that is nothing."""
-    request: Optional[GpuRequest]
+def _request(
+    wrapped: Wrapped, program: Program, line: Line, environ: Mapping[str, str], site: Collection[str]
+) -> Optional[GpuRequest]:
+    """Return the GPUs that *wrapped* asks for; None if it asks for none."""
     if program.family == "singularity":
-        request = singularity_request(made.runtime, made.options, environ, site)
-    elif program.family == "docker":
-        nvidia = basename(made.words[made.program_at]) == "nvidia-docker"
-        request = docker_request(made.options, environ, nvidia=nvidia)
-    elif program.family == "podman":
-        request = podman_request((*made.globals, *made.options), environ)
-    elif program.family == "ch-run":
-        request = charliecloud_request(made.options)
-    else:
-        request = GpuRequest()
-    if request is None:
-        return PassThrough(made.words, "no-gpu-flag")
-    if made.image is not None and made.image.startswith("instance://"):
-        return PassThrough(made.words, "instance", made.image)
-    if start.shape == "rootfs" and (made.image == "/" or (made.runtime == "proot" and made.image is None)):
-        return PassThrough(made.words, "host-files", made.image or "")
-    try:
-        _need_all(made, start)
-    except UsageError:
-        if request.brings_nodes:
-            return PassThrough(made.words, "not-read")
-        raise
-    return made._replace(gpus=request)
+        return singularity_request(wrapped.runtime, line, environ, site)
+    if program.family == "docker":
+        nvidia = basename(wrapped.words[wrapped.program_at]) == "nvidia-docker"
+        return docker_request(wrapped.options, environ, nvidia=nvidia)
+    if program.family == "podman":
+        return podman_request((*wrapped.globals, *wrapped.options), environ)
+    return charliecloud_request(wrapped.options) if program.family == "ch-run" else GpuRequest()
 
 
-def _need_all(made: Wrapped, start: StartCommand) -> None:
-    """Errors: `UsageError`, if a line that is to get a plan lacks something, or holds something that is not seen."""
-    what = f"`{made.words[made.program_at]} {' '.join(made.subcommand)}`".replace(" `", "`")
-    if start.shape in ("image", "instance") and made.image is None:
+def _need_all(wrapped: Wrapped, program: Program, start: StartCommand) -> None:
+    """Errors: `UsageError`, if a line that is to get a plan lacks something, or reads options from a file."""
+    what = f"`{' '.join((wrapped.words[wrapped.program_at], *wrapped.subcommand))}`"
+    if start.shape in ("image", "instance") and wrapped.image is None:
         raise UsageError(
             "wrap-no-image", f"{what} names no image", hint="the image is the first argument after the options"
         )
-    if start.shape in ("instance", "bundle") and made.name is None:
+    if start.shape in ("instance", "bundle") and wrapped.name is None:
         raise UsageError(
             "wrap-no-image", f"{what} names no instance or container", hint="its name is missing at the end"
         )
-    if start.needs_command and not made.command:
-        raise UsageError("wrap-no-image", f"{what} has no command after the image", where=made.image or "")
-    unseen = [option for option in made.options if option.name == "args" and made.runtime == "bwrap"]
-    if unseen:
-        what = f"`{' '.join(unseen[0].words)}`: those options are in a file, and gpubind does not see them"
-        raise UsageError("wrap-unseen", what, where=f"argument {unseen[0].at + 1}", hint="write them out")
-    if any(prefix.several for prefix in made.prefix) and ":" in made.words[made.program_at :]:
-        at = made.words.index(":", made.program_at)
+    if start.needs_command and not wrapped.command:
+        raise UsageError("wrap-no-image", f"{what} has no command after the image", where=wrapped.image or "")
+    for option in wrapped.options:
+        if option.name in program.option_files:
+            what = f"`{' '.join(option.words)}`: those options are in a file, and gpubind does not see them"
+            raise UsageError("wrap-unseen", what, where=f"argument {option.at + 1}", hint="write them out")
+    if any(prefix.several for prefix in wrapped.prefix) and ":" in wrapped.words[wrapped.program_at :]:
+        at = wrapped.words.index(":", wrapped.program_at)
         raise UsageError(
             "wrap-several",
             "a `:` begins another command, and a plan is for one",

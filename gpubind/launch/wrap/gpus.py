@@ -18,10 +18,9 @@ from gpubind.errors import FormatError, UsageError
 from gpubind.formats.driver.cdi import CdiName, parse_cdi_name
 from gpubind.formats.driver.gpu_ids import parse_gpu_id
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
-from gpubind.runtimes.apptainer.options import PREFIXES, read_options
-from gpubind.runtimes.cmdline.apptainer import FLAGS
-from gpubind.runtimes.cmdline.flags import parse_bool, parse_list
-from gpubind.runtimes.cmdline.reader import GivenOption
+from gpubind.runtimes.apptainer.options import PREFIXES, options_of, variables_of
+from gpubind.runtimes.cmdline.reader import GivenOption, Line
+from gpubind.runtimes.cmdline.values import assigned, parse_bool, parse_list
 
 _VENDOR_OF: dict[str, Vendor] = {"nv": "nvidia", "nvccli": "nvidia", "rocm": "amd"}
 SWITCHES = tuple(_VENDOR_OF)
@@ -112,18 +111,17 @@ def looks_like_gpus(word: str) -> bool:
 
 
 def singularity_request(
-    program: str, options: Sequence[GivenOption], environ: Mapping[str, str], site: Collection[str] = ()
+    program: str, line: Line, environ: Mapping[str, str], site: Collection[str] = ()
 ) -> Optional[GpuRequest]:
     """Return what a start with Apptainer or SingularityCE asks for; None for nothing. Errors: as `_devices`.
 
     What the *site* always adds only `--no-nv` and `--no-rocm` take away.
     """
-    words = [word for words in {option.at: option.words for option in options}.values() for word in words]
-    read = read_options(program, words, environ)
+    read = options_of(program, line, environ)
     on = {name for name in SWITCHES if read.has(name)}
     by_site = tuple(name for name in site if not read.has(f"no-{name}"))
-    flags = tuple(option for option in options if option.name in SWITCHES)
-    device_flags, names = _devices([option for option in options if option.name == "device"], lists=True)
+    flags = tuple(option for option in line.options if option.name in SWITCHES)
+    device_flags, names = _devices(line.options, lists=True)
     if not on and not names and not by_site:
         return None
     wanted = _of_cdi(names) if names else _Wanted(None)
@@ -133,9 +131,9 @@ def singularity_request(
     variables = tuple(
         name
         for prefix in PREFIXES[program]
-        for flag in FLAGS
-        if flag.name in on - given
-        for name in (f"{prefix}_{variable}" for variable in flag.variables)
+        for flag in SWITCHES
+        if flag in on - given
+        for name in (f"{prefix}_{variable}" for variable in variables_of(flag))
         if parse_bool(environ.get(name, "").strip())
     )
     said_by = (*variables, *(f"always use {name}" for name in by_site))
@@ -189,7 +187,7 @@ def _oci_request(
     """
     runtimes = [option for option in options if option.name == "runtime"]
     runtime = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
-    device_flags, names = _devices([option for option in options if option.name == "device"])
+    device_flags, names = _devices(options)
     wanted = [*wanted, *([_of_cdi(names)] if names else [])]
     visible = said.get(VISIBLE[runtime]) if runtime is not None else None
     image_decides = runtime is not None and not wanted and visible is None
@@ -294,7 +292,7 @@ def _devices(options: Iterable[GivenOption], *, lists: bool = False) -> tuple[tu
     flags: list[GivenOption] = []
     names: list[str] = []
     for option in options:
-        values = parse_list(option.value) if lists else (option.value,)
+        values = () if option.name != "device" else parse_list(option.value) if lists else (option.value,)
         found = [value for value in values if cdi_gpu(value) is not None]
         if found and len(found) < len(values):
             what = f"`{' '.join(option.words)}` names GPUs and other devices"
@@ -406,12 +404,10 @@ def _capabilities(text: str, said: Union[GivenOption, str]) -> Optional[tuple[Ca
 
 
 def _environment(options: Iterable[GivenOption], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that -e gives the container. One without `=` is the caller's, if the caller has it."""
+    """Return the variables that -e gives the container."""
     said: dict[str, str] = {}
     for option in options:
-        name, equals, value = option.value.partition("=")
-        if option.name == "env" and (equals or name in environ):
-            said[name] = value if equals else environ[name]
+        said.update(assigned(option.value, environ) if option.name == "env" else {})
     return said
 
 

@@ -16,11 +16,11 @@ from gpubind.errors import UsageError
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.runtimes.cmdline.reader import (
     GETOPT,
+    NICE,
     SINGLE_DASH,
-    GivenOption,
     Line,
-    OptionTable,
     Reader,
+    Trouble,
     read_options,
     table,
 )
@@ -51,7 +51,7 @@ class Prefix(NamedTuple):
 class _Rule(NamedTuple):
     """How a program finds the command that it starts."""
 
-    known: OptionTable = table("help version")
+    options: str = "help version"
     reader: Reader = GETOPT
     skips: int = 0
     """How many words stand between its options and the command: timeout's duration, taskset's mask."""
@@ -65,8 +65,7 @@ class _Rule(NamedTuple):
     several: bool = False
 
 
-_SRUN = table(
-    """
+_SRUN = """
     accel-bind= account/A= acctg-freq= batch bb= bbf= bcast? bcast-exclude= begin/b= chdir/D= cluster-constraint=
     clusters|cluster/M= comment= compress? constraint/C= container= container-id= contiguous core-spec/S=
     cores-per-socket= cpu-bind= cpu-freq= cpus-per-gpu= cpus-per-task/c= deadline= debugger-test delay-boot=
@@ -85,9 +84,7 @@ _SRUN = table(
     tres-bind= tres-per-task= uid= unbuffered/u usage use-min-nodes verbose/v version/V wait/W= wait-all-nodes= wckey=
     whole wrap= x11?
     """
-)
-_MPIRUN = table(
-    """
+_MPIRUN = """
     allow-run-as-root am= app= bind-to= bind-to-core bind-to-none bind-to-socket bycore bynode byslot byslot cf=
     cpu-list= cpu-set= cpus-per-proc= cpus-per-rank= debug-daemons default-hostfile= disable-recovery display=
     display-allocation display-map display-topo do-not-launch do-not-resolve dvm= enable-recovery get-stack-traces
@@ -103,34 +100,26 @@ _MPIRUN = table(
     depth= env=2 envall envlist= envnone f= genv=2 genvall genvlist= genvnone hosts= hosts-group= iface= launcher=
     launcher-exec= perhost= ppn= prepend-rank print-all-exitcodes rmk= rr
     """
-)
-_BSUB = table(
-    """
+_BSUB = """
     a= app= ar b= B C= c= clusters= cn_cu= core_isolation= cwd= D= data= datagrp= E= Ep= e= eo= env= eptl= ext= F= f=
     freq= G= g= gpu= H h hostfile= hl I IS ISp ISs Ip Is IX i= is= J= Jd= jobaff= jsdl= K k= L= Lp= lsf_keep M= m=
     mig= N n= Ne network= notify= o= oo= outdir= P= p= pack= ptl= Q= q= R= r rn rcacct= rnc= S= s= sla= smt= sp=
     stage= step_cgroup= T= t= Ti= tty U= u= ul UF= V v= W= We= w= wa= wt= x XF XFssh Zs
     """
-)
-_JSRUN = table(
-    """
+_JSRUN = """
     nrs/n= rs_per_host/r= tasks_per_rs/a= cpu_per_rs/c= gpu_per_rs/g= memory_per_rs/m= latency_priority/l=
     launch_distribution/d= bind/b= np/p= env/E= env_no_propagate/F= smpiargs/M= stdio_input= stdio_mode/o=
     stdio_stderr/k= stdio_stdout= chdir/h= immediate/i exit_on_error/X= progress/Y= appfile/f= rs_on_hosts/K=
     use_resources/J= use_reservation= allocate_only/A erf_input/U= erf_output/u= help version/V
     """
-)
-_APRUN = table("a= b B C cc= cp= d= D= e= F= L= m= n= N= p= q r= R= S= sn= sl= ss T t= z")
-_SUDO = table(
-    """
+_APRUN = "a= b B C cc= cp= d= D= e= F= L= m= n= N= p= q r= R= S= sn= sl= ss T t= z"
+_SUDO = """
     askpass/A auth-type/a= background/b bell/B chdir/D= chroot/R= close-from/C= command-timeout/T= edit/e group/g=
     help host/h= list/l login-class/c= login/i no-update/N non-interactive/n other-user/U= /E preserve-env?
     preserve-groups/P prompt/p= remove-timestamp/K reset-timestamp/k role/r= set-home/H shell/s stdin/S type/t=
     user/u= validate/v version/V
     """
-)
-_STRACE = table(
-    """
+_STRACE = """
     abbrev= argv0= attach/p= columns/a= const-print-style/X= daemonize? decode-fds? decode-pids= detach-on/b= env/E=
     fault= failed-only/Z follow-forks/f help/h inject= instruction-pointer/i interruptible/I= kvm= kill-on-exit
     no-abbrev /v output/o= output-append-mode/A output-separately quiet/q raw= read= relative-timestamps? seccomp-bpf
@@ -140,26 +129,20 @@ _STRACE = table(
     summary-sort-by/S= summary-syscall-overhead/O= summary-wall-clock/w syscall-limit= syscall-number/n
     syscall-times/T? trace= trace-path/P= user/u= verbose= version/V write= /d /D /F /e= /r /t /x /y
     """
-)
 _SETARCH = _Rule(
-    table(
-        """
+    """
         32bit/B 3gb/3 4gb addr-compat-layout/L addr-no-randomize/R fdpic-funcptrs/F help/h mmap-page-zero/Z
         read-implies-exec/X short-inode/I sticky-timeouts/T uname-2.6 verbose/v version/V whole-seconds/S
         """
-    )
 )
 _NAMES = tuple(name for known in ARCHITECTURES for name in (known.name, *known.aliases))
 _PERSONALITIES = ("linux32", "linux64", "uname26", *_NAMES)
 """What setarch takes for an architecture; it has these names itself, too."""
-_PRLIMIT = table(
-    """
+_PRLIMIT = """
     as/v? core/c? cpu/t? data/d? fsize/f? help/h locks/x? memlock/l? msgqueue/q? nice/e? nofile/n? noheadings nproc/u?
     output/o= pid/p= raw rss/m? rtprio/r? rttime/y? sigpending/i? stack/s? verbose version/V
     """
-)
-_SYSTEMD_RUN = table(
-    """
+_SYSTEMD_RUN = """
     collect/G description= expand-environment= gid= help/h host/H= ignore-failure json= machine/M= nice=
     no-ask-password no-block on-active= on-boot= on-calendar= path-property= pipe/P property/p= pty-late/T pty/t
     quiet/q
@@ -168,81 +151,68 @@ _SYSTEMD_RUN = table(
     send-sighup service-type= setenv/E= shell/S slice-inherit slice= socket-property= system
     timer-property= uid= unit/u= user verbose/v version wait working-directory=
     """
-)
 _MPI = _Rule(_MPIRUN, SINGLE_DASH, place="elsewhere", guesses=True, several=True)
 _SLURM = _Rule(_SRUN, place="elsewhere", guesses=True, several=True)
 _RULES: dict[str, _Rule] = {
     "aprun": _Rule(_APRUN, SINGLE_DASH, place="elsewhere", guesses=True, several=True),
     "bsub": _Rule(_BSUB, SINGLE_DASH, place="elsewhere", guesses=True),
     "catchsegv": _Rule(),
-    "choom": _Rule(table("adjust/n= help/h pid/p= version/V")),
+    "choom": _Rule("adjust/n= help/h pid/p= version/V"),
     "chrt": _Rule(
-        table(
-            """
+        """
             all-tasks/a batch/b deadline/d fifo/f help/h idle/i max/m other/o pid/p reset-on-fork/R rr/r
             sched-deadline/D= sched-period/P= sched-runtime/T= verbose/v version/V
-            """
-        ),
+            """,
         skips=1,
     ),
-    "dbus-run-session": _Rule(table("config-file= dbus-daemon= help version")),
-    "doas": _Rule(table("/C= /L /a= /n /s /u="), place="changed", assigns=False),
+    "dbus-run-session": _Rule("config-file= dbus-daemon= help version"),
+    "doas": _Rule("/C= /L /a= /n /s /u=", place="changed", assigns=False),
     "env": _Rule(
-        table(
-            """
+        """
             argv0/a= block-signal? chdir/C= debug/v default-signal? help ignore-environment/i ignore-signal?
             list-signal-handling null/0 split-string/S= unset/u= version
-            """
-        ),
+            """,
         place="changed",
         assigns=True,
         shell=("split-string",),
     ),
     "flock": _Rule(
-        table(
-            """
+        """
             close/o command/c= conflict-exit-code/E= exclusive/x /e fcntl help/h no-fork/F nonblock|nb/n shared/s
             timeout|wait/w= unlock/u verbose version/V
-            """
-        ),
+            """,
         skips=1,
         shell=("command",),
     ),
-    "ibrun": _Rule(table("/n= /o="), place="elsewhere", guesses=True),
-    "ionice": _Rule(table("class/c= classdata/n= help/h ignore/t pgid/P= pid/p= uid/u= version/V")),
+    "ibrun": _Rule("/n= /o=", place="elsewhere", guesses=True),
+    "ionice": _Rule("class/c= classdata/n= help/h ignore/t pgid/P= pid/p= uid/u= version/V"),
     "jsrun": _Rule(_JSRUN, place="elsewhere", guesses=True, several=True),
-    "ncu": _Rule(
-        table("export/o= force-overwrite/f metrics= section= set= target-processes= kernel-name/k="), guesses=True
-    ),
-    "nice": _Rule(table("adjustment/n= help version", numbers=True)),
+    "ncu": _Rule("export/o= force-overwrite/f metrics= section= set= target-processes= kernel-name/k=", guesses=True),
+    "nice": _Rule("adjustment/n= help version", NICE),
     "nohup": _Rule(),
     "numactl": _Rule(
-        table(
-            """
+        """
             all/a balancing/b cpubind/c= cpunodebind/N= hardware/H interleave/i= localalloc/l membind/m=
             physcpubind/C= preferred-many/P= preferred/p= show/s weighted-interleave/w=
             """
-        )
     ),
     "prlimit": _Rule(_PRLIMIT),
     "salloc": _SLURM,
-    "setsid": _Rule(table("ctty/c fork/f help/h version/V wait/w")),
+    "setsid": _Rule("ctty/c fork/f help/h version/V wait/w"),
     "srun": _SLURM,
-    "stdbuf": _Rule(table("error/e= help input/i= output/o= version")),
+    "stdbuf": _Rule("error/e= help input/i= output/o= version"),
     "strace": _Rule(_STRACE),
     "sudo": _Rule(_SUDO, place="changed", assigns=True),
     "systemd-run": _Rule(_SYSTEMD_RUN, place="changed"),
-    "taskset": _Rule(table("all-tasks/a cpu-list/c help/h pid/p version/V"), skips=1),
-    "time": _Rule(table("append/a format/f= help/h output/o= portability/p quiet/q verbose/v version/V")),
-    "timeout": _Rule(table("foreground/f help kill-after/k= preserve-status/p signal/s= verbose/v version"), skips=1),
-    "unbuffer": _Rule(table("/p")),
+    "taskset": _Rule("all-tasks/a cpu-list/c help/h pid/p version/V", skips=1),
+    "time": _Rule("append/a format/f= help/h output/o= portability/p quiet/q verbose/v version/V"),
+    "timeout": _Rule("foreground/f help kill-after/k= preserve-status/p signal/s= verbose/v version", skips=1),
+    "unbuffer": _Rule("/p"),
     "xvfb-run": _Rule(
-        table(
-            """
+        """
             auth-file/f= auto-display/d auto-servernum/a error-file/e= help/h listen-tcp/l server-args/s=
             server-num/n= wait/w= xauth-protocol/p=
             """
-        )
     ),
     **dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich"), _MPI),
     **dict.fromkeys(("mpiexec.mpich", "orterun", "prterun", "prun"), _MPI),
@@ -250,13 +220,11 @@ _RULES: dict[str, _Rule] = {
     "setarch": _SETARCH,
 }
 _RULES["nsys"] = _Rule(
-    table(
-        """
+    """
         backtrace/b= capture-range/c= cuda-memory-usage= delay/y= duration/d= env-var/e= export= force-overwrite/f=
         gpu-metrics-devices|gpu-metrics-device= kill= output/o= python-sampling= run-as= sample/s= session-new=
         show-output/w= stats= stop-on-exit/x= trace/t= trace-fork-before-exec= wait=
-        """
-    ),
+        """,
     guesses=True,
 )
 _SHELLS = (
@@ -326,22 +294,21 @@ def _has_first_word(program: str, argv: Sequence[str], at: int) -> bool:
 
 
 def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Line:
-    """Return the options of a prefix. Of one that is not in the table, the next words tell whether it takes a value."""
-    options: list[GivenOption] = []
-    while True:
-        line = read_options(rule.reader, rule.known, argv, at)
-        options += line.options
-        if line.trouble is None:
-            return line._replace(options=tuple(options))
-        after = _guessed(argv, line.trouble.at, is_runtime) if rule.guesses and line.trouble.kind == "unknown" else None
-        if after is None:
-            raise UsageError(
-                "wrap-option",
-                f"`{argv[line.trouble.at]}` cannot be read, so where the command begins cannot be told",
-                where=f"argument {line.trouble.at + 1}",
-                hint=HINT,
-            )
-        at = after
+    """Return the options of a prefix. After one that is not in the table, the next words show if it takes a value."""
+
+    def guessed(trouble: Trouble) -> Optional[int]:
+        is_guessed = rule.guesses and trouble.kind == "unknown"
+        return _guessed(argv, trouble.at, is_runtime) if is_guessed else None
+
+    line = read_options(rule.reader, table(rule.options), argv, at, guessed)
+    if line.trouble is not None:
+        raise UsageError(
+            "wrap-option",
+            f"`{argv[line.trouble.at]}` cannot be read, so where the command begins cannot be told",
+            where=f"argument {line.trouble.at + 1}",
+            hint=HINT,
+        )
+    return line
 
 
 def _guessed(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Optional[int]:

@@ -16,7 +16,7 @@ from gpubind.model import ContainerPath, EnvVar, HostPath
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.options import is_clean, is_contained
 from gpubind.runtimes.apptainer.values import said
-from gpubind.runtimes.cmdline.flags import parse_list
+from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Start
 
 _UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")

@@ -17,7 +17,7 @@ from gpubind.model.findings import finding
 from gpubind.planner.placement import SINGULARITY as LAYOUT
 from gpubind.runtimes.apptainer.options import is_clean, is_literal
 from gpubind.runtimes.apptainer.values import Said, is_fixed, said
-from gpubind.runtimes.cmdline.flags import map_word
+from gpubind.runtimes.cmdline.values import map_word
 from gpubind.runtimes.edits import is_utf8, unsayable_value
 from gpubind.runtimes.runtime import Start
 
@@ -91,18 +91,17 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
 
 
 def _behind(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, str]]:
-    """Yield *value* behind what image or caller have in that variable, or only where they have nothing.
+    """Yield *value* after the value of image or caller in that variable, or only where they have none.
 
-    The container's shell knows the image's value, and that one wins over the caller's. Without evaluation neither can
-    be kept, so nothing is said, as with --nv.
+    The container's shell knows the image's value, which takes precedence over the caller's. Without evaluation neither
+    can be kept, so nothing is set, as with --nv. In a default of the shell no backslash protects a special character.
     """
     name = variable.name
     callers = "" if is_clean(start.options) else start.environ.get(name, "")
     if variable.op == "default":
-        if not callers:
+        if not callers and not _SPECIAL_IN_DEFAULT.search(variable.value or ""):
             yield name, f"${{{name}:-{value}}}"
     elif callers:
-        # The caller's value stands in the default: there, no backslash protects what is special.
         if not _SPECIAL_IN_DEFAULT.search(callers):
             yield name, f"${{{name}:-{callers}}}:{value}"
     else:

@@ -11,20 +11,50 @@ SingularityCE 4.5, the same files.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Optional
 
 from gpubind.formats.text.shell import Exports, parse_exports
-from gpubind.runtimes.cmdline.apptainer import FLAGS
-from gpubind.runtimes.cmdline.flags import Flag, Options, parse_command_line, parse_list, parse_map
+from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.reader import Line, Options
+from gpubind.runtimes.cmdline.values import parse_list, parse_map
 
 PREFIXES = {"apptainer": ("APPTAINER", "SINGULARITY"), "singularity": ("SINGULARITY",)}
 """What the names of a program's variables begin with, in the order of their rank."""
 _ADDED_UP = ("bind", "mount")
 """Options to whose values those of the variables are added."""
-
-
-_KINDS = {flag.name: flag.kind for flag in FLAGS}
+_LISTS = (
+    *("blkio-weight-device", "cdi-dirs", "containlibs", "data", "device", "env-file", "fusemount", "network-args"),
+    *("no-mount", "overlay", "scratch", "security"),
+)
+"""Options whose value is a line of CSV."""
+_VARIABLES: dict[str, tuple[str, ...]] = {
+    "app": ("APP", "APPNAME"),
+    "bind": ("BIND", "BINDPATH"),
+    "cpus": ("CPU_SHARES",),
+    "cwd": ("CWD", "TARGET_CWD"),
+    "docker-host": (),
+    "env": (),
+    "fusemount": ("FUSESPEC",),
+    "help": (),
+    "ipc": ("IPC", "UNSHARE_IPC"),
+    "net": ("NET", "UNSHARE_NET"),
+    "no-https": ("NO_HTTPS", "NOHTTPS"),
+    "no-init": ("NOSHIMINIT",),
+    "no-nv": ("NV_OFF", "NO_NV"),
+    "no-rocm": ("ROCM_OFF", "NO_ROCM"),
+    "nohttps": ("NO_HTTPS", "NOHTTPS"),
+    "overlay": ("OVERLAY", "OVERLAYIMAGE"),
+    "passphrase": (),
+    "pem-path": ("ENCRYPTION_PEM_PATH",),
+    "pid": ("PID", "UNSHARE_PID"),
+    "pwd": ("PWD", "TARGET_PWD"),
+    "scratch": ("SCRATCH", "SCRATCHDIR"),
+    "userns": ("USERNS", "UNSHARE_USERNS"),
+    "uts": ("UTS", "UNSHARE_UTS"),
+    "vm-err": ("VMERROR",),
+}
+"""The variables of those options that have not just one with the option's name: in the order of their rank."""
 
 
 def is_contained(options: Options) -> bool:
@@ -42,35 +72,44 @@ def is_clean(options: Options) -> bool:
     return any(map(options.has, ("cleanenv", "containall", "compat")))
 
 
-def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """Return what *arguments* and *environ* ask of *program*, `apptainer` or `singularity`."""
-    line = parse_command_line(arguments, FLAGS)
+def variables_of(name: str) -> tuple[str, ...]:
+    """Return the variables that set option *name*, without the program's prefix, in the order of their rank."""
+    return _VARIABLES.get(name, (name.upper().replace("-", "_"),))
+
+
+def options_of(program: str, line: Line, environ: Mapping[str, str]) -> Options:
+    """Return the options of *program* by its command *line* and *environ*."""
     values: dict[str, list[str]] = {}
     env: dict[str, str] = {}
-    for name, value in line.given:
-        if _KINDS[name] == "map":
-            env.update(parse_map(value))
+    for option in line.options:
+        if option.name == "env":
+            env.update(parse_map(option.value))
         else:
-            values.setdefault(name, []).extend(parse_list(value) if _KINDS[name] == "list" else [value])
+            elements = parse_list(option.value) if option.name in _LISTS else [option.value]
+            values.setdefault(option.name, []).extend(elements)
+    _add_variables(values, program, environ)
+    return Options.of(line, env, {name: tuple(given) for name, given in values.items()})
+
+
+def _add_variables(values: dict[str, list[str]], program: str, environ: Mapping[str, str]) -> None:
+    """Add to *values* those of the variables. What the first prefix sets, the second does not change."""
     seen: set[str] = set()
-    for prefix in PREFIXES.get(program, ()):
-        for flag in FLAGS:
-            for variable in flag.variables:
-                said = environ.get(f"{prefix}_{variable}", "")
-                # What the first prefix says, the second does not say anew.
-                if not said.strip() or variable in seen:
+    names = PROGRAMS[program].start().known.names
+    for prefix in PREFIXES[program]:
+        for name in names:
+            for variable in variables_of(name):
+                value = environ.get(f"{prefix}_{variable}", "")
+                if not value.strip() or variable in seen:
                     continue
-                if flag.name in _ADDED_UP:
-                    values.setdefault(flag.name, []).append(said)
-                elif flag.name not in values:
-                    values[flag.name] = _of_variable(flag, said.strip())
-        seen |= {key for flag in FLAGS for key in flag.variables if f"{prefix}_{key}" in environ}
-    frozen = {name: tuple(given) for name, given in values.items()}
-    return Options(frozen, env, line.unknown, line.rest, line.incomplete)
+                if name in _ADDED_UP:
+                    values.setdefault(name, []).append(value)
+                elif name not in values:
+                    values[name] = _of_variable(name, value.strip())
+        seen |= {variable for name in names for variable in variables_of(name) if f"{prefix}_{variable}" in environ}
 
 
-def _of_variable(flag: Flag, value: str) -> list[str]:
-    if flag.kind != "list":
+def _of_variable(name: str, value: str) -> list[str]:
+    if name not in _LISTS:
         return [value]
     return list(parse_list(",".join(part.strip() for part in value.split(","))))
 

@@ -19,10 +19,12 @@ from gpubind.planner.placement import Layout
 from gpubind.runtimes.apptainer.brought import brought
 from gpubind.runtimes.apptainer.environment import generated
 from gpubind.runtimes.apptainer.exports import render_exports, without_gpu_switches, without_variables
-from gpubind.runtimes.apptainer.options import parse_site, read_env_file, read_options
+from gpubind.runtimes.apptainer.options import options_of, parse_site, read_env_file
 from gpubind.runtimes.apptainer.values import overrides
 from gpubind.runtimes.apptainer.words import layout_of, words
-from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.reader import Line, Options
+from gpubind.runtimes.cmdline.tables import APPTAINER_INSTANCE
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.runtime import Call, Command, Limits, Printed, ProgramVersion, Runtime, Start, UserNamespaces
 
@@ -50,7 +52,10 @@ class Apptainer(Runtime):
         return parse_site(text)
 
     def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-        return read_options(self.name, arguments, environ)
+        return options_of(self.name, self.line_of(arguments), environ)
+
+    def line_of(self, arguments: Sequence[str]) -> Line:
+        return PROGRAMS[self.name].read(arguments, APPTAINER_INSTANCE)
 
     def read_env_file(self, text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
         return read_env_file(text, environ)

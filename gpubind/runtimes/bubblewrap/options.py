@@ -10,17 +10,14 @@ from typing import NamedTuple, Optional
 
 from gpubind.loader.brought import UserBind
 from gpubind.model import ContainerPath, HostPath
-from gpubind.runtimes.cmdline import tables
-from gpubind.runtimes.cmdline.flags import listed
+from gpubind.runtimes.cmdline.programs import PROGRAMS
 
-_BINDS = frozenset(f"--{kind}{also}" for kind in ("bind", "dev-bind", "ro-bind") for also in ("", "-try"))
+_BINDS = ("bind", "bind-try", "dev-bind", "dev-bind-try", "ro-bind", "ro-bind-try")
 _UNSEEN = (
-    *("--args", "--bind-data", "--bind-fd", "--file", "--overlay", "--overlay-src", "--ro-bind-data", "--ro-bind-fd"),
-    *("--ro-overlay", "--symlink", "--tmp-overlay", "--tmpfs"),
+    *("args", "bind-data", "bind-fd", "file", "overlay", "overlay-src", "ro-bind-data", "ro-bind-fd"),
+    *("ro-overlay", "symlink", "tmp-overlay", "tmpfs"),
 )
-"""What changes the container's files in ways that paths do not tell."""
-_COUNTS = {f"--{names[0]}": takes for names, _, takes in listed(tables.BWRAP)}
-"""How many words each option takes."""
+"""Options that change the container's files in ways that paths do not tell."""
 
 
 class BubblewrapOptions(NamedTuple):
@@ -44,30 +41,22 @@ def read_options(words: Sequence[str]) -> BubblewrapOptions:
     cleared = False
     directory: Optional[ContainerPath] = None
     unseen: list[str] = []
-    for option, *rest in split_options(words):
-        if len(rest) < _COUNTS.get(option, 0):
-            break  # bubblewrap says what is missing
-        if option in _BINDS:
+    for name, _, (option, *rest), _ in PROGRAMS["bwrap"].read(words).options:
+        if name in _BINDS:
             binds.append(UserBind(HostPath(rest[0]), ContainerPath(rest[1])))
-        elif option == "--setenv":
+        elif name == "setenv":
             env[rest[0]] = rest[1]
-        elif option == "--unsetenv":
+        elif name == "unsetenv":
             env[rest[0]] = None
-        elif option == "--clearenv":
+        elif name == "clearenv":
             env, cleared = {}, True
-        elif option == "--chdir":
+        elif name == "chdir":
             directory = ContainerPath(rest[0])
-        elif option in _UNSEEN:
+        elif name in _UNSEEN:
             unseen.append(" ".join((option, *rest)))
     return BubblewrapOptions(tuple(binds), tuple(env.items()), cleared, directory, tuple(unseen))
 
 
 def split_options(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Return *words* as options, each with the words that it takes."""
-    options: list[tuple[str, ...]] = []
-    at = 0
-    while at < len(words):
-        count = _COUNTS.get(words[at], 0)
-        options.append(tuple(words[at : at + 1 + count]))
-        at += 1 + count
-    return tuple(options)
+    return tuple(option.words for option in PROGRAMS["bwrap"].read(words).options)

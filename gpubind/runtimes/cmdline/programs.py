@@ -1,193 +1,143 @@
-"""The options of the runtimes, by subcommand, and which of their subcommands start a container.
+"""The command lines of the runtimes: their reader, their options, and which of their subcommands start a container.
 
-Sources: those of `cmdline/tables.py`, which has the options that a start takes; `--help` of crun 1.21 and runc 1.1.15,
-and of the other subcommands; `cli.py` and `umain.py` of udocker 1.3.17. Apptainer's and SingularityCE's options are
-in `cmdline/apptainer.py`.
+`Program.read` reads the options of a start. Sources: those of `cmdline/tables.py`.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, Optional
 
-from gpubind.runtimes import PASTED
-from gpubind.runtimes.cmdline import tables
-from gpubind.runtimes.cmdline.apptainer import FLAGS
-from gpubind.runtimes.cmdline.reader import (
-    COUNTED,
-    GETOPT,
-    GETOPT_PERMUTING,
-    GO_FLAG,
-    PFLAG,
-    PROOT,
-    UDOCKER,
-    Known,
-    OptionTable,
-    Reader,
-    table,
-)
+from gpubind.runtimes.cmdline import reader, tables
+from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Trouble, read_options, table
 
 Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
 """What follows the options: an image and a command; an image and an instance's name; a container's name, with the
-bundle among the options; a command, with the rootfs among the options; a container that runs already."""
+bundle among the options; a command, with the rootfs among the options; a running container."""
 
 
 class StartCommand(NamedTuple):
     """A subcommand that starts something in a container."""
 
-    known: OptionTable
+    options: tuple[str, ...]
+    """Their tables."""
     shape: Shape = "image"
     needs_command: bool = False
     """Whether the program refuses a line that ends with the image."""
+
+    @property
+    def known(self) -> OptionTable:
+        """The options that it takes."""
+        return table(*self.options)
 
 
 class Program(NamedTuple):
     """A runtime's command line."""
 
-    family: Literal["singularity", "docker", "podman", "ch-run", "udocker", "bundle", "rootfs"]
-    """Whose words for GPUs it has."""
+    family: Literal["singularity", "docker", "podman", "ch-run", ""]
+    """Whose options for GPUs it has; empty if it has none."""
     reader: Reader
-    subcommands: dict[tuple[str, ...], StartCommand]
-    """Those that start a container, by their words; `()` for a program that has no subcommands."""
-    known: OptionTable = table()
-    """Its own options, before the subcommand."""
+    subcommands: Mapping[tuple[str, ...], StartCommand]
+    """Those that start a container, by their words; `()` for a program without subcommands."""
+    options: tuple[str, ...] = ("",)
+    """The tables of its own options, before the subcommand."""
+    starts_host: bool = False
+    """Whether it starts a command in this machine's own root where no option names another."""
+    option_files: tuple[str, ...] = ()
+    """Options that read further options from a file."""
+
+    @property
+    def known(self) -> OptionTable:
+        """Its own options, before the subcommand."""
+        return table(*self.options)
+
+    def start(self, action: str = "shell") -> StartCommand:
+        """Return the subcommand that starts a container for *action*: the one of that name, or `run`."""
+        found = (self.subcommands.get(one) for one in ((action,), ("run",), ()))
+        return next(one for one in found if one is not None and one.shape != "joined")  # `docker exec` starts none
+
+    def read(self, arguments: Sequence[str], *more: str) -> Line:
+        """Return the options in *arguments*, the user's own for a start; *more* are tables of options.
+
+        A word that cannot be read is skipped: the program itself reports it, or has more options than the table.
+        """
+        return read_options(self.reader, table(*self.start().options, *more), arguments, skip=_next_word)
 
 
-def _singularity(*texts: str, without: tuple[str, ...] = ()) -> OptionTable:
-    names = {flag.name: Known(flag.name, int(flag.kind != "bool")) for flag in FLAGS if flag.name not in without}
-    letters = {flag.short: names[flag.name] for flag in FLAGS if flag.short and flag.name in names}
-    return table(*texts).also(OptionTable(names, letters))
+def _next_word(trouble: Trouble) -> Optional[int]:
+    return None if trouble.kind == "no-value" else trouble.at + 1
 
 
-_ACTION = _singularity(without=("shell",))
-_INSTANCE = _singularity("pid-file= name=", without=("shell", "pid"))
+def _engine(run: tuple[str, ...], joined: tuple[str, ...]) -> dict[tuple[str, ...], StartCommand]:
+    """Return the subcommands of docker or podman, whose options are those of *run* and of `exec`, *joined*."""
+    starts = {(*group, one): StartCommand(run) for group in ((), ("container",)) for one in ("run", "create")}
+    return {**starts, **dict.fromkeys((("exec",), ("container", "exec")), StartCommand(joined, "joined"))}
+
+
+def _bundle(create: tuple[str, ...], run: str, joined: tuple[str, ...]) -> dict[tuple[str, ...], StartCommand]:
+    return {
+        ("run",): StartCommand((*create, run), "bundle"),
+        ("create",): StartCommand(create, "bundle"),
+        ("exec",): StartCommand(joined, "joined"),
+    }
+
+
+_ACTION = (tables.APPTAINER_EXEC, tables.APPTAINER_PID)
+_INSTANCE = StartCommand((tables.APPTAINER_INSTANCE, tables.APPTAINER_EXEC), "instance")
 _SINGULARITY = Program(
     "singularity",
-    PFLAG,
+    reader.PFLAG,
     {
         ("exec",): StartCommand(_ACTION, needs_command=True),
         ("run",): StartCommand(_ACTION),
-        ("shell",): StartCommand(_singularity()),
+        ("shell",): StartCommand((*_ACTION, tables.APPTAINER_SHELL)),
         ("test",): StartCommand(_ACTION),
-        ("instance", "start"): StartCommand(_INSTANCE, "instance"),
-        ("instance", "run"): StartCommand(_INSTANCE, "instance"),
+        ("instance", "start"): _INSTANCE,
+        ("instance", "run"): _INSTANCE,
     },
-    # -s and -c are others here than behind the subcommand.
-    table("build-config config/c= debug/d help/h nocolor quiet/q silent/s verbose/v version"),
+    (tables.APPTAINER,),
 )
-
-_DOCKER_RUN = table(tables.DOCKER_RUN)
-_DOCKER_EXEC = table("detach/d detach-keys= env/e= env-file= help interactive/i privileged tty/t user/u= workdir/w=")
-_DOCKER = Program(
-    "docker",
-    PFLAG,
-    {
-        **dict.fromkeys(
-            (("run",), ("container", "run"), ("create",), ("container", "create")), StartCommand(_DOCKER_RUN)
-        ),
-        **dict.fromkeys((("exec",), ("container", "exec")), StartCommand(_DOCKER_EXEC, "joined")),
-    },
-    table("config= context/c= debug/D help host/H= log-level/l= tls tlscacert= tlscert= tlskey= tlsverify version/v"),
-)
-
-_PODMAN_LEFT = table(tables.PODMAN_ANYWHERE)
-"""Those that podman takes behind the subcommand, too."""
-_PODMAN = table("config= connection/c= context= help host/H= module= noout remote/r url= version/v").also(_PODMAN_LEFT)
-_PODMAN_RUN = table(tables.PODMAN_RUN).also(_PODMAN_LEFT)
-_PODMAN_EXEC = table(
-    """
-    cidfile= detach/d detach-keys= env/e= env-file= help interactive/i latest/l no-session preserve-fd= preserve-fds=
-    privileged tty/t user/u= workdir/w=
-    """
-).also(_PODMAN_LEFT)
-_PODMAN_PROGRAM = Program(
+_DOCKER = Program("docker", reader.PFLAG, _engine((tables.DOCKER_RUN,), (tables.DOCKER_EXEC,)), (tables.DOCKER,))
+_PODMAN = Program(
     "podman",
-    PFLAG,
-    {
-        **dict.fromkeys(
-            (("run",), ("container", "run"), ("create",), ("container", "create")), StartCommand(_PODMAN_RUN)
-        ),
-        **dict.fromkeys((("exec",), ("container", "exec")), StartCommand(_PODMAN_EXEC, "joined")),
-    },
-    _PODMAN,
+    reader.PFLAG,
+    _engine((tables.PODMAN_RUN, tables.PODMAN_ANYWHERE), (tables.PODMAN_EXEC, tables.PODMAN_ANYWHERE)),
+    (tables.PODMAN, tables.PODMAN_ANYWHERE),
 )
-
-_ARGP = table("help usage")
-_ARGP = _ARGP._replace(letters={"?": _ARGP.names["help"]})
-_CRUN_RUN = table(
-    """
-    bundle/b= config/f= console-socket= detach/d keep no-new-keyring no-pivot no-subreaper pid-file= preserve-fds=
-    """
-).also(_ARGP)
-_CRUN_EXEC = table(
-    """
-    apparmor= cap/c= cgroup= console-socket= cwd= detach/d env/e= no-new-privs pid-file= preserve-fds= process/p=
-    process-label= tty/t? user/u=
-    """
-).also(_ARGP)
 _CRUN = Program(
-    "bundle",
-    GETOPT,
-    {
-        ("run",): StartCommand(_CRUN_RUN, "bundle"),
-        ("create",): StartCommand(_CRUN_RUN.without("detach", "keep"), "bundle"),
-        ("exec",): StartCommand(_CRUN_EXEC, "joined"),
-    },
-    table(
-        "cgroup-manager= debug log= log-format= log-level= root= rootless= systemd-cgroup version/vV",
-    ).also(_ARGP),
-)
-
-_RUNC_RUN = table(
-    """
-    bundle/b= console-socket= detach/d help/h keep no-new-keyring no-pivot no-subreaper pid-file= preserve-fds=
-    """
-)
-_RUNC_EXEC = table(
-    """
-    additional-gids/g= apparmor= cap/c= cgroup= console-socket= cwd= detach/d env/e= help/h ignore-paused no-new-privs
-    pid-file= preserve-fds= process/p= process-label= tty/t user/u=
-    """
+    "",
+    reader.GETOPT,
+    _bundle((tables.CRUN_CREATE, tables.ARGP), tables.CRUN_RUN, (tables.CRUN_EXEC, tables.ARGP)),
+    (tables.CRUN, tables.ARGP),
 )
 _RUNC = Program(
-    "bundle",
-    GO_FLAG,
-    {
-        ("run",): StartCommand(_RUNC_RUN, "bundle"),
-        ("create",): StartCommand(_RUNC_RUN.without("detach", "keep", "no-subreaper"), "bundle"),
-        ("exec",): StartCommand(_RUNC_EXEC, "joined"),
-    },
-    table("criu= debug help/h log= log-format= root= rootless= systemd-cgroup version/v"),
+    "", reader.GO_FLAG, _bundle((tables.RUNC_CREATE,), tables.RUNC_RUN, (tables.RUNC_EXEC,)), (tables.RUNC,)
 )
 
-_CH_RUN = Program("ch-run", GETOPT_PERMUTING, {(): StartCommand(table(tables.CH_RUN).also(_ARGP), needs_command=True)})
 
-_BWRAP = Program("rootfs", COUNTED, {(): StartCommand(table(tables.BWRAP), "rootfs", needs_command=True)})
-_NSPAWN = Program("rootfs", GETOPT, {(): StartCommand(table(tables.SYSTEMD_NSPAWN), "rootfs")})
-_PROOT = Program("rootfs", PROOT, {(): StartCommand(table(tables.PROOT), "rootfs")})
-
-_UDOCKER = Program(
-    "udocker",
-    UDOCKER,
-    {("run",): StartCommand(table(tables.UDOCKER))},
-    table("allow-root config= debug/D help/h insecure quiet/q repo= version/V"),
-)
+_BWRAP = StartCommand((tables.BWRAP,), "rootfs", needs_command=True)
+_NSPAWN = StartCommand((tables.SYSTEMD_NSPAWN,), "rootfs")
+_PROOT = StartCommand((tables.PROOT,), "rootfs")
+_CH_RUN = StartCommand((tables.CH_RUN, tables.ARGP), needs_command=True)
 
 PROGRAMS: dict[str, Program] = {
     "apptainer": _SINGULARITY,
     "singularity": _SINGULARITY,
     "docker": _DOCKER,
     "nvidia-docker": _DOCKER,
-    "podman": _PODMAN_PROGRAM,
-    "ch-run": _CH_RUN,
+    "podman": _PODMAN,
+    "ch-run": Program("ch-run", reader.GETOPT_PERMUTING, {(): _CH_RUN}),
     "crun": _CRUN,
     "runc": _RUNC,
-    "bwrap": _BWRAP,
-    "systemd-nspawn": _NSPAWN,
-    "proot": _PROOT,
-    "udocker": _UDOCKER,
+    "bwrap": Program("", reader.COUNTED, {(): _BWRAP}, option_files=("args",)),
+    "systemd-nspawn": Program("", reader.GETOPT, {(): _NSPAWN}),
+    "proot": Program("", reader.PROOT, {(): _PROOT}, starts_host=True),
+    "udocker": Program("", reader.UDOCKER, {("run",): StartCommand((tables.UDOCKER_RUN,))}, (tables.UDOCKER,)),
 }
 """By the name of the program."""
 
+PASTED = ("enroot", "podman-hpc", "pyxis", "sarus", "shifter")
+"""Programs that gpubind does not start; docs/paste.md has their options for a plan."""
 OTHERS = {
     **{name: f"docs/paste.md says what to paste for {name}" for name in PASTED},
     "docker-compose": "use `gpubind plan --format compose`",
@@ -196,4 +146,4 @@ OTHERS = {
     "podman-compose": "use `gpubind plan --format compose`",
     "sbatch": "put `gpubind wrap --` into the script, right before the runtime's name",
 }
-"""Programs that start containers, too, whose command lines are not read here; what to do instead."""
+"""Other programs that start containers, whose command lines are not read; what to do instead."""

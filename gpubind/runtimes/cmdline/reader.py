@@ -1,34 +1,40 @@
-"""Options on a command line with the place of each word, by the rules of the library that reads them.
+"""Read the options of a command line, with the place of each word, by the rules of the library that its program uses.
 
-| reader | library | who uses it |
+| reader | library | used by |
 | --- | --- | --- |
 | `PFLAG` | spf13/pflag | apptainer, singularity, docker, podman |
 | `GETOPT`, `GETOPT_PERMUTING` | getopt_long(3) of glibc, and argp on top of it | crun, srun, env, ...; ch-run |
+| `NICE` | the same, with a number as an option | nice |
 | `GO_FLAG` | urfave/cli 1.22 on Go's `flag` | runc |
 | `COUNTED` | none: each option has its number of words | bwrap |
 | `PROOT` | PRoot 5.1 `src/cli/cli.c` | proot |
-| `UDOCKER` | udocker 1.3 `cmdparser.py`: each option whole, its value behind `=` or in the next word | udocker |
+| `UDOCKER` | udocker 1.3 `cmdparser.py`: each option whole, its value after `=` or in the next word | udocker |
 | `SINGLE_DASH` | one dash or two before a long name | mpirun, bsub |
+
+Source: spf13/pflag 1.0 `flag.go` (parseArgs, parseLongArg, parseSingleShortArg), `bool.go`; getopt_long(3).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.runtimes.cmdline.flags import MAYBE, Flag, listed, parse_bool, parse_command_line
-
-_NUMBER = re.compile(r"-[+-]?[0-9]+")
+from gpubind.runtimes.cmdline.values import parse_bool
 
 TroubleKind = Literal["unknown", "ambiguous", "no-value", "needless-value", "bad-value"]
+MAYBE = -1
+_NUMBER = re.compile(r"-[+-]?[0-9]+")
+_TOKEN = re.compile(r"(?P<names>[^/=?]*)(?:/(?P<letters>\?|[^=?]+))?(?:=(?P<count>[0-9])?|(?P<maybe>\?))?")
 
 
-class Known(NamedTuple):
+class KnownOption(NamedTuple):
     """An option of a program."""
 
     name: str
-    """Without dashes; one without a long name has its letter."""
+    """Without dashes; the letter of an option without a long name."""
     takes: int
     """How many words follow it; `MAYBE` for a value that only its own word can hold."""
 
@@ -36,36 +42,19 @@ class Known(NamedTuple):
 class OptionTable(NamedTuple):
     """The options of a program."""
 
-    names: Mapping[str, Known]
-    letters: Mapping[str, Known]
-    numbers: bool = False
-    """Whether `-10` is an option: nice(1) has that."""
-
-    flags: tuple[Flag, ...] = ()
-    """The same for the reader of pflag, with every option that takes a value as a `string`."""
-
-    def also(self, other: OptionTable) -> OptionTable:
-        """Both tables as one. What stands here goes first."""
-        return _table({**other.names, **self.names}, {**other.letters, **self.letters}, self.numbers or other.numbers)
-
-    def without(self, *names: str) -> OptionTable:
-        """This table without the options of these names."""
-        return _table(
-            {name: known for name, known in self.names.items() if known.name not in names},
-            {letter: known for letter, known in self.letters.items() if known.name not in names},
-            self.numbers,
-        )
+    names: Mapping[str, KnownOption]
+    letters: Mapping[str, KnownOption]
 
 
 class GivenOption(NamedTuple):
     """An option that a command line gives."""
 
     name: str
-    """As the table has it."""
+    """The first name in the table."""
     value: str
-    """Empty for an option without one, but pflag's switches have `true`. Several words are joined by a blank."""
+    """Empty for an option without one, but Go's switches have `true`. Several words are joined by a blank."""
     words: tuple[str, ...]
-    """As they stand. Letters that share a word share these."""
+    """As written. Letters that share a word share these."""
     at: int
     """The position of the first of them."""
 
@@ -78,7 +67,7 @@ class Step(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A word that is no option of the program, or one that lacks its value."""
+    """A word that is not an option of the program, or an option that lacks its value."""
 
     kind: TroubleKind
     at: int
@@ -87,22 +76,21 @@ class Trouble(NamedTuple):
 class Line(NamedTuple):
     """The options of a command line, up to where they end."""
 
+    words: tuple[str, ...]
+    """The whole line."""
     options: tuple[GivenOption, ...]
     others: tuple[int, ...]
-    """The positions of the words that are no options, in their order."""
+    """The positions of the words that are not options, in their order."""
     end: int
-    """Where another option can be put behind those: at the first of the others, or at a `--` before it."""
+    """Where another option can be put after those: at the first of the others, or at a `--` before it."""
     trouble: Optional[Trouble] = None
-    """Reading ended there."""
-
-    def all(self, name: str) -> tuple[GivenOption, ...]:
-        """Return the options of that name."""
-        return tuple(option for option in self.options if option.name == name)
+    """Why reading ended early."""
+    skipped: tuple[Trouble, ...] = ()
+    """Words that could not be read, after which reading went on."""
 
     def last(self, name: str) -> Optional[str]:
-        """Return the value that counts of option *name*, if it is given."""
-        given = self.all(name)
-        return given[-1].value if given else None
+        """Return the last value of option *name*, if it is given."""
+        return next((option.value for option in reversed(self.options) if option.name == name), None)
 
 
 class Reader(NamedTuple):
@@ -110,35 +98,100 @@ class Reader(NamedTuple):
 
     step: Callable[[OptionTable, Sequence[str], int], Union[Step, Trouble]]
     permutes: bool = False
-    """Whether options may stand behind the first word that is none."""
+    """Whether options may follow the first word that is not an option."""
     dash: bool = False
-    """Whether a lone `-` counts as an option."""
+    """Whether a lone `-` is an option."""
     terminator: bool = True
     """Whether `--` ends the options."""
 
 
-def table(*texts: str, numbers: bool = False) -> OptionTable:
-    """Return a table of options from *texts*, as `listed` reads them."""
-    names: dict[str, Known] = {}
-    letters: dict[str, Known] = {}
-    for spelled, short, takes in listed(*texts):
-        known = Known(spelled[0], takes)
-        names.update(dict.fromkeys((name for name in spelled if name != short), known))
-        letters.update(dict.fromkeys(short, known))
-    return _table(names, letters, numbers)
+class Options(NamedTuple):
+    """The user's options for a start, by the runtime's own rules."""
+
+    values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The values of each option that is given, by its name."""
+    env: Mapping[str, str] = MappingProxyType({})
+    """The variables that they set in the container."""
+    unknown: tuple[str, ...] = ()
+    """Words that are not options of the program, as far as gpubind knows those."""
+    image: tuple[str, ...] = ()
+    """The words after the options: the program would take the first one for the image."""
+    incomplete: Optional[str] = None
+    """The last option, if it lacks its value: it would take the next word for it."""
+
+    @classmethod
+    def of(cls, line: Line, env: Mapping[str, str], values: Optional[Mapping[str, tuple[str, ...]]] = None) -> Options:
+        """Return the options of *line*, which set *env*; with other *values* where those do not all come from it."""
+        return cls(
+            by_name(line.options) if values is None else values,
+            env,
+            tuple(line.words[trouble.at] for trouble in line.skipped),
+            tuple(line.words[at] for at in line.others),
+            line.words[line.trouble.at] if line.trouble is not None else None,
+        )
+
+    def has(self, name: str) -> bool:
+        """Return whether the switch *name* is on."""
+        return parse_bool(self.values.get(name, ("false",))[-1]) is True
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Return the values of option *name*, in their order."""
+        return self.values.get(name, ())
+
+    def last(self, name: str) -> Optional[str]:
+        """Return the last value of option *name*, if it is given."""
+        return self.values[name][-1] if self.values.get(name) else None
 
 
-def _table(names: Mapping[str, Known], letters: Mapping[str, Known], numbers: bool) -> OptionTable:
-    longs = [Flag(name, "string" if known.takes else "bool") for name, known in names.items()]
-    shorts = [Flag(known.name, "string" if known.takes else "bool", letter) for letter, known in letters.items()]
-    # The reader of pflag finds each by name or by letter: the second entry of one name changes nothing.
-    return OptionTable(names, letters, numbers, (*longs, *shorts))
+def by_name(options: Sequence[GivenOption]) -> dict[str, tuple[str, ...]]:
+    """Return the values of each of *options*, in their order."""
+    values: dict[str, tuple[str, ...]] = {}
+    for option in options:
+        values[option.name] = (*values.get(option.name, ()), option.value)
+    return values
 
 
-def read_options(reader: Reader, known: OptionTable, argv: Sequence[str], at: int) -> Line:
-    """Return the options in *argv* from position *at* on. Never raises."""
+@cache
+def table(*texts: str) -> OptionTable:
+    """Return the options in *texts* of words `name/letters`, each followed by how many words it takes.
+
+    `name` takes none, `name=` one word, `name=2` two, `name?` a value in its own word only. `a|b` are names for one
+    option, `/x` is an option without a long name. Of two entries for one name or letter the first takes precedence.
+    """
+    names: dict[str, KnownOption] = {}
+    letters: dict[str, KnownOption] = {}
+    for token in " ".join(texts).split():
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            raise ValueError(token)
+        spelled, short = [name for name in match["names"].split("|") if name], match["letters"] or ""
+        takes = MAYBE if match["maybe"] else int(match["count"] or 1) if "=" in token else 0
+        option = KnownOption(spelled[0] if spelled else short, takes)
+        for name in spelled:
+            names.setdefault(name, option)
+        for letter in short:
+            letters.setdefault(letter, option)
+    return OptionTable(names, letters)
+
+
+def _stop(trouble: Trouble) -> Optional[int]:
+    return None
+
+
+def read_options(
+    reader: Reader,
+    known: OptionTable,
+    argv: Sequence[str],
+    at: int = 0,
+    skip: Callable[[Trouble], Optional[int]] = _stop,
+) -> Line:
+    """Return the options in *argv* from position *at* on. Never raises.
+
+    *skip* returns where reading goes on after a word that cannot be read; None ends it.
+    """
     options: list[GivenOption] = []
     others: list[int] = []
+    skipped: list[Trouble] = []
     end: Optional[int] = None
     while at < len(argv):
         word = argv[at]
@@ -155,160 +208,135 @@ def read_options(reader: Reader, known: OptionTable, argv: Sequence[str], at: in
             at += 1
             continue
         step = reader.step(known, argv, at)
-        if isinstance(step, Trouble):
-            return Line(tuple(options), tuple(others), at if end is None else end, step)
-        options += step.options
-        at = step.next
+        if isinstance(step, Step):
+            options += step.options
+            at = step.next
+            continue
+        after = skip(step)
+        if after is None:
+            end = at if end is None else end
+            return Line(tuple(argv), tuple(options), tuple(others), end, step, tuple(skipped))
+        skipped.append(step)
+        at = after
     if end is not None and options and options[-1].at > end:
         end = options[-1].at + len(options[-1].words)
-    return Line(tuple(options), tuple(others), len(argv) if end is None else end)
+    return Line(tuple(argv), tuple(options), tuple(others), len(argv) if end is None else end, skipped=tuple(skipped))
 
 
-def _pflag(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
-    words = argv[at : at + 1]
-    line = parse_command_line(words, known.flags)
-    if line.incomplete is not None:
-        words = argv[at : at + 2]
-        if len(words) < 2:
-            return Trouble("no-value", at)
-        line = parse_command_line(words, known.flags)
-    if line.unknown:
+def _given(
+    found: Optional[KnownOption], argv: Sequence[str], at: int, value: Optional[str] = None, *, is_go: bool = False
+) -> Union[Step, Trouble]:
+    """Return the option *found* at *at*, with the *value* in its own word, or else with the words that it takes.
+
+    *is_go*: whether an option that takes nothing is a switch of Go's, which can be given `=false`.
+    """
+    if found is None:
         return Trouble("unknown", at)
-    switches = {flag.name for flag in known.flags if flag.kind == "bool"}
-    if any(given.name in switches and parse_bool(given.value) is None for given in line.given):
-        return Trouble("bad-value", at)
-    names = {name: option.name for name, option in known.names.items()}
-    options = tuple(GivenOption(names.get(name, name), value, tuple(words), at) for name, value in line.given)
-    return Step(options, at + len(words))
-
-
-def _getopt(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
-    word = argv[at]
-    if known.numbers and _NUMBER.fullmatch(word):
-        return Step((GivenOption("adjustment", word[1:], (word,), at),), at + 1)
-    if not word.startswith("--"):
-        return _letters(known, argv, at)
-    name, equals, value = word[2:].partition("=")
-    found = _abbreviated(known, name)
-    if not isinstance(found, Known):
-        return Trouble(found, at)
-    if equals:
-        return (
-            Trouble("needless-value", at)
-            if not found.takes
-            else Step((GivenOption(found.name, value, (word,), at),), at + 1)
-        )
-    return _with_words(found, argv, at)
-
-
-def _abbreviated(known: OptionTable, name: str) -> Union[Known, Literal["unknown", "ambiguous"]]:
-    """Return the option *name*, or the only one that begins so: getopt_long(3)."""
-    if name in known.names:
-        return known.names[name]
-    found = {option for full, option in known.names.items() if name and full.startswith(name)}
-    if len(found) > 1:
-        return "ambiguous"
-    return found.pop() if found else "unknown"
-
-
-def _letters(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
-    word = argv[at]
-    options: list[GivenOption] = []
-    for place, letter in enumerate(word[1:], 1):
-        found = known.letters.get(letter)
-        if found is None:
-            return Trouble("unknown", at)
-        behind = word[place + 1 :]
-        if not found.takes:
-            options.append(GivenOption(found.name, "", (word,), at))
-            continue
-        if behind or found.takes == MAYBE:
-            options.append(GivenOption(found.name, behind, (word,), at))
-            break
-        if at + 1 == len(argv):
-            return Trouble("no-value", at)
-        words = (word, argv[at + 1])
-        both = (*(option._replace(words=words) for option in options), GivenOption(found.name, words[1], words, at))
-        return Step(both, at + 2)
-    return Step(tuple(options), at + 1)
-
-
-def _with_words(found: Known, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
-    """Return the option at *at*, with as many of the words behind it as it takes."""
-    count = max(found.takes, 0)
+    if is_go and not found.takes:
+        value = "true" if value is None else value
+        if parse_bool(value) is None:
+            return Trouble("bad-value", at)
+    elif value is not None and not found.takes:
+        return Trouble("needless-value", at)
+    count = max(found.takes, 0) if value is None else 0
     words = tuple(argv[at : at + 1 + count])
     if len(words) <= count:
         return Trouble("no-value", at)
-    return Step((GivenOption(found.name, " ".join(words[1:]), words, at),), at + 1 + count)
+    value = " ".join(words[1:]) if value is None else value
+    return Step((GivenOption(found.name, value, words, at),), at + 1 + count)
+
+
+def _split(word: str) -> tuple[str, Optional[str]]:
+    name, equals, value = word.partition("=")
+    return name, value if equals else None
+
+
+def _letters(known: OptionTable, argv: Sequence[str], at: int, *, is_go: bool = False) -> Union[Step, Trouble]:
+    """Read `-ec`, `-B/a:/b`, `-B /a:/b` and, of Go's, `-B=/a:/b`."""
+    word, after = argv[at], at + 1
+    options: list[GivenOption] = []
+    for place, letter in enumerate(word[1:], 2):
+        found, rest, value = known.letters.get(letter), word[place:], None
+        if is_go and len(rest) > 1 and rest[0] == "=":
+            value = rest[1:]
+        elif rest and found is not None and found.takes:
+            value = rest
+        step = _given(found, argv, at, value, is_go=is_go)
+        if isinstance(step, Trouble):
+            return step
+        options += step.options
+        after = step.next
+        if value is not None:
+            break
+    words = tuple(argv[at:after])
+    return Step(tuple(option._replace(words=words) for option in options), after)
+
+
+def _pflag(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+    if not argv[at].startswith("--"):
+        return _letters(known, argv, at, is_go=True)
+    name, value = _split(argv[at][2:])
+    return _given(known.names.get(name), argv, at, value, is_go=True)
+
+
+def _getopt(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+    if not argv[at].startswith("--"):
+        return _letters(known, argv, at)
+    name, value = _split(argv[at][2:])
+    found = {known.names[name]} if name in known.names else set()
+    # The beginning of one option's names is enough: getopt_long(3).
+    found = found or {option for full, option in known.names.items() if name and full.startswith(name)}
+    return Trouble("ambiguous", at) if len(found) > 1 else _given(next(iter(found), None), argv, at, value)
+
+
+def _nice(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
+    word = argv[at]
+    is_number = _NUMBER.fullmatch(word) is not None
+    return Step((GivenOption("adjustment", word[1:], (word,), at),), at + 1) if is_number else _getopt(known, argv, at)
 
 
 def _go_flag(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
-    word = argv[at]
-    name, equals, value = word.lstrip("-").partition("=") if not word.startswith("---") else ("", "", "")
-    found = known.names.get(name) or known.letters.get(name)
-    if found is None:
-        return Trouble("unknown", at)
-    if not found.takes:
-        value = value if equals else "true"
-        return (
-            Step((GivenOption(found.name, value, (word,), at),), at + 1)
-            if parse_bool(value) is not None
-            else Trouble("bad-value", at)
-        )
-    return Step((GivenOption(found.name, value, (word,), at),), at + 1) if equals else _with_words(found, argv, at)
+    name, value = _split(argv[at].lstrip("-") if not argv[at].startswith("---") else "")
+    return _given(known.names.get(name) or known.letters.get(name), argv, at, value, is_go=True)
 
 
 def _counted(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
-    found = known.names.get(argv[at][2:]) if argv[at].startswith("--") else None
-    return Trouble("unknown", at) if found is None else _with_words(found, argv, at)
+    return _given(known.names.get(argv[at][2:]) if argv[at].startswith("--") else None, argv, at)
 
 
 def _proot(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
-    word = argv[at]
-    if not word.startswith("--"):
-        found = known.letters.get(word[1:])
-        return Trouble("unknown", at) if found is None else _with_words(found, argv, at)
-    name, equals, value = word[2:].partition("=")
+    if not argv[at].startswith("--"):
+        return _given(known.letters.get(argv[at][1:]), argv, at)
+    name, value = _split(argv[at][2:])
     found = known.names.get(name)
-    if found is None:
-        return Trouble("unknown", at)
-    if bool(equals) != bool(found.takes):
-        return Trouble("needless-value" if equals else "no-value", at)
-    return Step((GivenOption(found.name, value, (word,), at),), at + 1)
+    if found is not None and found.takes and value is None:
+        return Trouble("no-value", at)
+    return _given(found, argv, at, value)
 
 
 def _udocker(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
-    word = argv[at]
-    name, equals, value = word.partition("=")
+    name, value = _split(argv[at])
     found = known.names.get(name[2:]) if name.startswith("--") else known.letters.get(name[1:])
-    if found is None:
-        return Trouble("unknown", at)
-    if equals:
-        if not found.takes:
-            return Trouble("needless-value", at)
-        return Step((GivenOption(found.name, value, (word,), at),), at + 1)
-    if found.takes and argv[at + 1 : at + 2] and argv[at + 1].startswith("-"):
+    if found is not None and found.takes and value is None and "".join(argv[at + 1 : at + 2]).startswith("-"):
         return Trouble("no-value", at)
-    return _with_words(found, argv, at)
+    return _given(found, argv, at, value)
 
 
 def _single_dash(known: OptionTable, argv: Sequence[str], at: int) -> Union[Step, Trouble]:
     word = argv[at]
-    name, equals, value = (word[2:] if word.startswith("--") else word[1:]).partition("=")
+    name, value = _split(word[2:] if word.startswith("--") else word[1:])
     found = known.names.get(name) or known.letters.get(name)
-    if found is None:
-        return Trouble("unknown", at)
-    if equals and found.takes in (1, MAYBE):
-        return Step((GivenOption(found.name, value, (word,), at),), at + 1)
-    if found.takes == 2 and "=" in "".join(argv[at + 1 : at + 2]):
+    if found is not None and found.takes == 2 and "=" in "".join(argv[at + 1 : at + 2]):
         # MPICH's `-env NAME VALUE` is `--env NAME=VALUE` for PALS.
-        return _with_words(found._replace(takes=1), argv, at)
-    return _with_words(found, argv, at)
+        found = found._replace(takes=1)
+    has_value = found is not None and found.takes in (1, MAYBE)
+    return _given(found, argv, at, value if has_value else None)
 
 
 PFLAG = Reader(_pflag)
 GETOPT = Reader(_getopt)
 GETOPT_PERMUTING = Reader(_getopt, permutes=True)
+NICE = Reader(_nice)
 GO_FLAG = Reader(_go_flag, permutes=True)
 COUNTED = Reader(_counted, dash=True)
 PROOT = Reader(_proot, terminator=False)

@@ -1,12 +1,32 @@
-"""The options of the runtimes' starts, as `flags.listed` reads them: one table for whoever reads an option.
+"""The options of the runtimes, as `reader.table` reads them.
 
-Sources: `--help` of docker 26.1.5, podman 5.4.2, ch-run 0.38, bubblewrap 0.12, systemd-nspawn 257 and proot 5.1.0, and
-what each of them said to options that `--help` hides; ch-run(1) 0.45 for --cdi; the reference of `docker run` for
---use-api-socket; `cli.py` of udocker 1.3.17.
+Sources: Apptainer 1.4.5 and SingularityCE 4.5, `cmd/internal/cli/action_flags.go`; `--help` of docker 26.1.5, podman
+5.4.2, ch-run 0.38, crun 1.21, runc 1.1.15, bubblewrap 0.12, systemd-nspawn 257 and proot 5.1.0, and how each answers
+options that `--help` hides; ch-run(1) 0.45 for --cdi; the reference of `docker run` for --use-api-socket; `cli.py` and
+`umain.py` of udocker 1.3.17.
 """
 
 from __future__ import annotations
 
+APPTAINER_EXEC = """
+    add-caps= allow-setuid app= apply-cgroups= arch= arch-variant= authfile= bind/B= blkio-weight=
+    blkio-weight-device= boot cdi-dirs= cleanenv/e compat compat32 contain/c containall/C containlibs= cpu-shares=
+    cpus= cpuset-cpus= cpuset-mems= cwd= data= device= disable-cache dmtcp-launch= dmtcp-restart= dns= docker-host=
+    docker-login docker-password= docker-username= drop-caps= env= env-file= fakeroot/f fusemount= help/h home/H=
+    hostname= ignore-fakeroot-command ignore-subuid ignore-userns intel-hpu ipc/i keep-layers keep-privs memory=
+    memory-reservation= memory-swap= mount= net/n netns-path= network= network-args= no-compat no-eval no-home no-https
+    no-init no-mount= no-nv no-oci no-pid no-privs no-rocm no-setgroups no-tmp-sandbox no-umask nohttps nv nvccli oci
+    oom-kill-disable overlay/o= passphrase pem-path= pids-limit= platform= pwd= rocm runscript-timeout= scratch/S=
+    security= sharens sif-fuse syos tmp-sandbox tmpdir= underlay unsquash userns/u uts vm vm-cpu= vm-err vm-ip= vm-ram=
+    workdir/W= writable-tmpfs writable/w
+"""
+"""What all actions of Apptainer and SingularityCE take."""
+APPTAINER_SHELL = "shell/s="
+APPTAINER_PID = "pid/p"
+"""What `instance` does not take: there, `--pid-file` has the letter."""
+APPTAINER_INSTANCE = "pid-file= name="
+APPTAINER = "build-config config/c= debug/d help/h nocolor quiet/q silent/s verbose/v version"
+"""Its own options before the action, where -s and -c have other meanings than after it."""
 DOCKER_RUN = """
     add-host= annotation= attach/a= blkio-weight= blkio-weight-device= cap-add= cap-drop= cgroup-parent=
     cgroupns= cidfile= cpu-count= cpu-percent= cpu-period= cpu-quota= cpu-rt-period= cpu-rt-runtime=
@@ -21,6 +41,12 @@ DOCKER_RUN = """
     read-only restart= rm runtime= security-opt= shm-size= sig-proxy stop-signal= stop-timeout= storage-opt=
     sysctl= tmpfs= tty/t ulimit= use-api-socket user/u= userns= uts= volume/v= volume-driver= volumes-from=
     workdir/w=
+"""
+DOCKER_EXEC = """
+    detach/d detach-keys= env/e= env-file= help interactive/i privileged tty/t user/u= workdir/w=
+"""
+DOCKER = """
+    config= context/c= debug/D help host/H= log-level/l= tls tlscacert= tlscert= tlskey= tlsverify version/v
 """
 PODMAN_RUN = """
     add-host= annotation= arch= attach/a= authfile= blkio-weight= blkio-weight-device= cap-add= cap-drop=
@@ -44,13 +70,36 @@ PODMAN_RUN = """
     systemd= timeout= tls-verify tmpfs= tty/t tz= uidmap= ulimit= umask= unsetenv= unsetenv-all user/u= userns=
     uts= variant= volume/v= volumes-from= workdir/w=
 """
+PODMAN_EXEC = """
+    cidfile= detach/d detach-keys= env/e= env-file= help interactive/i latest/l no-session preserve-fd= preserve-fds=
+    privileged tty/t user/u= workdir/w=
+"""
+PODMAN = "config= connection/c= context= help host/H= module= noout remote/r url= version/v"
 PODMAN_ANYWHERE = """
     cgroup-manager= conmon= cpu-profile= db-backend= default-mounts-file= events-backend= hooks-dir= identity=
     imagestore= log-level= max-workers= memory-profile= namespace= network-backend= network-cmd-path=
     network-config-dir= out= pull-option= registries-conf= root= runroot= runtime= runtime-flag= ssh=
     storage-driver= storage-opt= syslog tls-ca= tls-cert= tls-key= tmpdir= trace transient-store volumepath=
 """
-"""Options of podman itself that stand behind `run`, too."""
+"""Options of podman itself that may also follow `run`."""
+ARGP = "help/? usage"
+CRUN_CREATE = """
+    bundle/b= config/f= console-socket= no-new-keyring no-pivot no-subreaper pid-file= preserve-fds=
+"""
+CRUN_RUN = "detach/d keep"
+"""What `create` does not take."""
+CRUN_EXEC = """
+    apparmor= cap/c= cgroup= console-socket= cwd= detach/d env/e= no-new-privs pid-file= preserve-fds= process/p=
+    process-label= tty/t? user/u=
+"""
+CRUN = "cgroup-manager= debug log= log-format= log-level= root= rootless= systemd-cgroup version/vV"
+RUNC_CREATE = "bundle/b= console-socket= help/h no-new-keyring no-pivot pid-file= preserve-fds="
+RUNC_RUN = "detach/d keep no-subreaper"
+RUNC_EXEC = """
+    additional-gids/g= apparmor= cap/c= cgroup= console-socket= cwd= detach/d env/e= help/h ignore-paused no-new-privs
+    pid-file= preserve-fds= process/p= process-label= tty/t user/u=
+"""
+RUNC = "criu= debug help/h log= log-format= root= rootless= systemd-cgroup version/v"
 CH_RUN = """
     bind/b= cd/c= cdi/d? cdi-dirs= ch-ssh env-no-expand feature= gid/g= home join/j join-ct= join-pid= join-tag=
     mount/m= no-home no-passwd private-tmp/t quiet/q seccomp set-env? set-env0? storage/s= test= uid/u= unsafe
@@ -81,13 +130,14 @@ SYSTEMD_NSPAWN = """
     suppress-sync= system-call-filter= template= timezone= tmpfs= user/u= uuid= verity-data= version
     volatile? /U /j
 """
-"""What `systemd-nspawn --help` lists, and what it takes besides."""
+"""What `systemd-nspawn --help` lists, and what it also takes."""
 PROOT = """
     about|version/V bind|mount/bm= change-id/i= help|usage/h kernel-release/k= qemu/q= cwd|pwd/w= root-id/0 rootfs/r=
     verbose/v= /R= /S=
 """
 """What `proot --help` lists."""
-UDOCKER = """
+UDOCKER = "allow-root config= debug/D help/h insecure quiet/q repo= version/V"
+UDOCKER_RUN = """
     bindhome containerauth cpuset-cpus= device= dns= dns-search= dri entrypoint= env/e= env-file= help hostauth
     hostenv httpproxy= index= kernel= location= name= netcoop nobanner nometa nosysdirs novol= platform=
     publish-all/P publish/p= pull= registry= rm user/u= volume/v= volumes-from= workdir/w= /i /t /a

@@ -9,7 +9,7 @@ Sources: reference of `docker run`; podman-run(1) 5.4; docker/cli 26.1 `opts/mou
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from posixpath import join, normpath
 from typing import Optional
 
@@ -20,10 +20,10 @@ from gpubind.model import ContainerPath, DeviceNode, EnvVar, Missing, Plan
 from gpubind.model.findings import finding
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
-from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, nothing_else, unsayable_path
 from gpubind.runtimes.engines.environment import environment, joined
-from gpubind.runtimes.engines.options import own_mounts, read_env_file, read_options, said, users_binds, users_places
+from gpubind.runtimes.engines.options import assigned, own_mounts, read_env_file, said, users_binds, users_places
 from gpubind.runtimes.engines.place import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.engines.pull import pull
 from gpubind.runtimes.runtime import (
@@ -47,6 +47,7 @@ INITS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/bin/tini-s
 
 class Docker(Runtime):
     name = "docker"
+    env_option = "env"
     title = "docker"
     images: tuple[ImageForm, ...] = ("reference",)
     image_hint = "`docker load -i FILE`, `docker import FILE NAME`, or use --backend podman for a directory"
@@ -62,8 +63,8 @@ class Docker(Runtime):
         version = tuple(int(part) for part in match.groups(default="0")) if match else None
         return ProgramVersion(PODMAN if "podman" in text else DOCKER, version)
 
-    def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-        return read_options(self.name, arguments, environ)
+    def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+        return assigned(text, environ)
 
     def read_env_file(self, text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
         return read_env_file(text, environ)

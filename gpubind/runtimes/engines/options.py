@@ -6,42 +6,32 @@ docker/cli `opts/file.go` (files of variables), `opts/mount.go`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from posixpath import join, normpath
 from typing import Optional
 
 from gpubind.loader.brought import UserBind
 from gpubind.model import ContainerPath, HostPath
-from gpubind.runtimes.cmdline import tables
-from gpubind.runtimes.cmdline.flags import Options, assigned, by_name, flags_of, parse_command_line, parse_list
+from gpubind.runtimes.cmdline import values
+from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.runtime import Start
 
-FLAGS = {"docker": flags_of(tables.DOCKER_RUN), "podman": flags_of(tables.PODMAN_RUN, tables.PODMAN_ANYWHERE)}
 
-
-def read_options(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """What *arguments* ask of *program*, `docker` or `podman`. Variables say nothing of a container's options."""
-    line = parse_command_line(arguments, FLAGS[program])
-    values = by_name(line.given)
-    env = {name: value for text in values.pop("env", ()) for name, value in _assigned(text, environ).items()}
-    return Options(values, env, line.unknown, line.rest, line.incomplete)
-
-
-def _assigned(text: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """As `assigned`; for podman `NAME*` means all of the caller's that begin so."""
+def assigned(text: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that --env=*text* sets; to podman, `NAME*` means all of the caller's that begin so."""
     if "=" not in text and text.endswith("*"):
         return {key: value for key, value in environ.items() if key.startswith(text[:-1])}
-    return assigned(text, environ)
+    return values.assigned(text, environ)
 
 
 def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[str]]:
     """Return the variables that the text of a file of --env-file sets: a line each, nothing is quoted."""
-    values: dict[str, Optional[str]] = {}
+    env: dict[str, Optional[str]] = {}
     for line in text.removeprefix("\ufeff").split("\n"):
         line = line.rstrip("\r").lstrip()
         if line and not line.startswith("#"):
-            values.update(_assigned(line, environ))
-    return values
+            env.update(assigned(line, environ))
+    return env
 
 
 def said(start: Start, name: str) -> Optional[str]:

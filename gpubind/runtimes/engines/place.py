@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
-from gpubind.runtimes.cmdline.flags import parse_bool
+from gpubind.runtimes.cmdline.values import parse_bool
 
 HERE = "unix://"
 """How the address of a socket of this machine begins."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from gpubind.runtimes.cmdline.flags import Options
+from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.runtime import Pull
 
 When = Literal["missing", "always", "newer", "never"]

@@ -1,4 +1,4 @@
-"""Options on a command line, as pflag reads them."""
+"""Options on a command line, as pflag reads them, and the values of options."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubind.runtimes.cmdline.flags import Flag, Given, map_word, parse_bool, parse_command_line, parse_list, parse_map
+from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.reader import PFLAG, Line, Trouble, read_options, table
+from gpubind.runtimes.cmdline.values import map_word, parse_bool, parse_list, parse_map
 
-FLAGS = (
-    Flag("clean", "bool", "e"),
-    Flag("contain", "bool", "c"),
-    Flag("bind", "array", "B"),
-    Flag("pwd", "string"),
-    Flag("no-mount", "list"),
-    Flag("env", "map"),
-)
+KNOWN = table("clean/e contain/c bind/B= pwd= no-mount= env=")
+
+
+def read(words: list[str]) -> Line:
+    """Return the options in *words*, stepping over what cannot be read."""
+    return read_options(PFLAG, KNOWN, words, 0, lambda trouble: trouble.at + 1 if trouble.kind != "no-value" else None)
+
+
+def rest(line: Line) -> list[str]:
+    return [line.words[at] for at in line.others]
 
 
 @pytest.mark.parametrize(
-    ("words", "given_", "rest"),
+    ("words", "given_", "rest_"),
     [
         (["--contain", "img", "--pwd"], [("contain", "true")], ["img", "--pwd"]),
         (["--contain=0", "--contain=true"], [("contain", "0"), ("contain", "true")], []),
@@ -33,17 +37,16 @@ FLAGS = (
         (["--pwd=", "-c"], [("pwd", ""), ("contain", "true")], []),
         (["--", "--contain"], [], ["--contain"]),
         (["-"], [], ["-"]),
-        (["--pwd"], [("pwd", "")], []),
         ([], [], []),
     ],
 )
 def test_a_command_line_is_read_as_pflag_reads_it(
-    words: list[str], given_: list[tuple[str, str]], rest: list[str]
+    words: list[str], given_: list[tuple[str, str]], rest_: list[str]
 ) -> None:
-    line = parse_command_line(words, FLAGS)
-    assert [*map(tuple, line.given)] == given_
-    assert list(line.rest) == rest
-    assert line.unknown == ()
+    line = read(words)
+    assert [(option.name, option.value) for option in line.options] == given_
+    assert rest(line) == rest_
+    assert line.skipped == ()
 
 
 @pytest.mark.parametrize(
@@ -59,13 +62,15 @@ def test_a_command_line_is_read_as_pflag_reads_it(
     ],
 )
 def test_an_option_that_lacks_its_value_is_told(words: list[str], incomplete: object) -> None:
-    assert parse_command_line(words, FLAGS).incomplete == incomplete
+    trouble = read(words).trouble
+    assert (None if trouble is None else words[trouble.at]) == incomplete
 
 
 def test_a_word_that_is_no_option_of_the_program_is_told() -> None:
-    line = parse_command_line(["--never=1", "-xyz", "-eq", "--contain"], FLAGS)
-    assert line.unknown == ("--never=1", "-xyz", "-q")
-    assert line.given == (Given("clean", "true"), Given("contain", "true"))
+    line = read(["--never=1", "-xyz", "-eq", "-c=maybe", "--contain"])
+    assert line.skipped == (*(Trouble("unknown", at) for at in range(3)), Trouble("bad-value", 3))
+    assert [(option.name, option.value) for option in line.options] == [("contain", "true")]
+    assert not read_options(PFLAG, KNOWN, line.words).options
 
 
 @pytest.mark.parametrize(
@@ -107,6 +112,16 @@ def test_any_value_is_said_to_the_letter_or_not_at_all(value: str) -> None:
 
 @given(st.lists(st.text(alphabet="-ecB=/x "), max_size=6))
 def test_every_word_is_an_option_a_value_or_the_rest(words: list[str]) -> None:
-    line = parse_command_line(words, FLAGS)
-    assert len(line.rest) <= len(words)
-    assert tuple(words[len(words) - len(line.rest) :]) == line.rest
+    line = read(words)
+    left = rest(line)
+    assert words[len(words) - len(left) :] == left
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_table_has_an_option_twice(name: str) -> None:
+    program = PROGRAMS[name]
+    for texts in (program.options, *(start.options for start in program.subcommands.values())):
+        known = table(*texts)
+        count = len(" ".join(texts).replace("|", " ").split())
+        unnamed = [option for option in known.letters.values() if option.name not in known.names]
+        assert count == len(known.names) + len({option.name for option in unnamed})

@@ -1,0 +1,116 @@
+"""A runtime's options mean the same to wrap, to exec, to --backend-arg, and to what a container brings."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpubind.errors import UsageError
+from gpubind.launch.wrap.command import Wrapped, arguments_of, own_options, parse_command
+from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.cmdline.programs import PROGRAMS, StartCommand
+from gpubind.runtimes.cmdline.values import parse_list, parse_map
+
+IMAGE, COMMAND = "./image", "true"
+ROOTS = {"bwrap": ("--ro-bind", "/image", "/"), "proot": ("-r", "/image"), "systemd-nspawn": ("-D", "/image")}
+ASKS = {"apptainer": ("--nv",), "singularity": ("--nv",), "docker": ("--gpus=all",), "podman": ("--gpus=all",)}
+"""What asks for GPUs; any start of the other runtimes does."""
+ACTIONS = {
+    "apptainer": ("exec",),
+    "singularity": ("exec",),
+    "ch-run": (),
+    "bwrap": (),
+    "systemd-nspawn": (),
+    "proot": (),
+}
+VALUES = ("/a:/b", "A=b", "A", "CUDA*", "--", "-x", "", "overlay", "1", "false", "/")
+
+
+def start_of(runtime: str) -> StartCommand:
+    return PROGRAMS[runtime].subcommands[ACTIONS.get(runtime, ("run",))]
+
+
+@st.composite
+def lines(draw: st.DrawFn, runtime: str) -> list[str]:
+    """Options of *runtime* in many spellings: whole, shortened or a letter; the value in the same word or the next."""
+    known = start_of(runtime).known
+    words: list[str] = []
+    for _ in range(draw(st.integers(0, 3))):
+        name = draw(st.sampled_from(sorted(known.names)))
+        letter = draw(st.sampled_from(sorted(known.letters) or ["x"]))
+        spelled = (f"--{name}", f"--{name}", f"--{name[: draw(st.integers(2, 9))]}", f"-{name}", f"-{letter}")
+        word, value = draw(st.sampled_from(spelled)), draw(st.sampled_from(VALUES))
+        words += draw(st.sampled_from(([word], [word, value], [f"{word}={value}"], [word + value])))
+    return words
+
+
+def wrapped_of(runtime: str, words: list[str]) -> Wrapped | None:
+    """Return what `wrap` makes of a start with the options *words*; None where it refuses it, or passes it through."""
+    image = [] if start_of(runtime).shape in ("bundle", "rootfs") else [IMAGE]
+    line = [*ASKS.get(runtime, ()), *words, *ROOTS.get(runtime, ()), *image, COMMAND]
+    try:
+        return parse_command([runtime, *ACTIONS.get(runtime, ("run",)), *line])
+    except UsageError:
+        return None
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_wrap_and_what_a_container_brings_read_the_same_options(runtime: str, data: st.DataObject) -> None:
+    wrapped = wrapped_of(runtime, data.draw(lines(runtime)))
+    if wrapped is None:
+        return
+    read = RUNTIMES[runtime].options_of(arguments_of(wrapped), {})
+    assert (read.unknown, read.image, read.incomplete) == ((), (), None)
+    gpu_flags = {option.at for option in wrapped.gpus.flags}
+    users = [option for option in wrapped.options if option.at not in gpu_flags]
+    for name in {option.name for option in users}:
+        values = [option.value for option in users if option.name == name]
+        lists = [element for value in values for element in parse_list(value)]
+        if runtime in ("apptainer", "singularity") and name == "env":
+            assert read.env == {name: value for text in values for name, value in parse_map(text).items()}
+        else:
+            assert list(read.all(name)) in (values, lists)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_exec_finds_the_image_where_wrap_does(runtime: str, data: st.DataObject) -> None:
+    words = data.draw(lines(runtime))
+    wrapped = wrapped_of(runtime, words)
+    try:
+        own, rest = own_options(runtime, "exec", (*words, IMAGE, COMMAND))
+    except UsageError:
+        assert wrapped is None or runtime in ROOTS  # those words were the last option's value
+        return
+    whole = (*words, IMAGE, COMMAND)
+    assert whole in ((*own, *rest), (*own, "--", *rest))
+    if wrapped is not None and wrapped.image_at is not None:
+        assert rest[0] == wrapped.image
+
+
+@pytest.mark.parametrize("words", [("-B", "--", "img", "cmd"), ("-B", "--", "--", "img", "cmd")])
+def test_a_value_that_looks_like_the_end_of_the_options_is_a_value(words: tuple[str, ...]) -> None:
+    assert own_options("apptainer", "exec", words) == (("-B", "--"), ("img", "cmd"))
+
+
+@pytest.mark.parametrize(("runtime", "words", "name", "value"), [
+    ("ch-run", ("--bin=/a:/b",), "bind", "/a:/b"), ("systemd-nspawn", ("--vola=yes",), "volatile", "yes"),
+    ("runc", ("-pid-file", "/p"), "pid-file", "/p"), ("crun", ("--pid-f=/p",), "pid-file", "/p"),
+    ("proot", ("--bind=/a:/b",), "bind", "/a:/b"), ("udocker", ("--volume", "/a:/b"), "volume", "/a:/b"),
+    ("bwrap", ("--ro-bind", "/a", "/b"), "ro-bind", "/a /b"),
+])  # fmt: skip
+def test_backend_arguments_are_read_by_the_programs_rules(
+    runtime: str, words: tuple[str, ...], name: str, value: str
+) -> None:
+    assert RUNTIMES[runtime].options_of(words, {}).all(name) == (value,)
+
+
+@pytest.mark.parametrize(("runtime", "words"), [("proot", ("--bind", "/a:/b")), ("udocker", ("-e", "-x"))])
+def test_an_option_that_its_program_refuses_without_a_value_is_refused(runtime: str, words: tuple[str, ...]) -> None:
+    assert RUNTIMES[runtime].options_of(words, {}).incomplete == words[0]
+    with pytest.raises(UsageError):
+        own_options(runtime, "exec", (*words, "img", "cmd"))
