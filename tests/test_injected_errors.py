@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.law.errors import KINDS, with_shim
 
-CASES = 60
+CASES = 40
 
 
 def test_a_call_that_fails_gives_the_right_answer_or_is_told(tmp_path: Path) -> None:

@@ -333,13 +333,13 @@ def test_the_management_spec_has_one_device() -> None:
 JSON = (DATA / "nvml-json" / "nvidia.json").read_bytes()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.one_of(damaged(YAML[:3000]), damaged(JSON)))
 def test_a_damaged_spec_is_an_answer_or_a_clear_error(data: bytes) -> None:
     answers(parse_cdi, data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.text(alphabet="{}[]:,-&*!|>'\"%@`#?<>=a0. \n\t", max_size=80)))
 def test_any_text_is_an_answer_or_a_clear_error(data: Any) -> None:
     answers(parse_cdi, data if isinstance(data, bytes) else data.encode())

@@ -114,7 +114,7 @@ def test_a_file_that_is_no_elf_object_says_why(head: bytes, rule: str) -> None:
 
 
 @given(st.one_of(st.binary(max_size=64), damaged(elf()[:HEAD_SIZE])))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 def test_identification_never_raises(head: bytes) -> None:
     assert isinstance(parse_ident(head), (ElfIdent, NotElf))
 
@@ -213,7 +213,7 @@ _FACTS = st.builds(
 
 
 @given(_FACTS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_is_built_is_parsed_back(facts: ElfFacts) -> None:
     data = build_elf(facts)
     assert parse(data) == facts
@@ -304,7 +304,7 @@ def test_every_cut_is_refused_or_read() -> None:
 
 
 @given(st.one_of(*(damaged(build_elf(FULL._replace(ident=ElfIdent(b, "little", X86_64, 3)))) for b in (32, 64))))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=166, deadline=None)
 def test_damage_gives_a_value_or_a_place(data: bytes) -> None:
     answers(parse, data)
 

@@ -80,7 +80,7 @@ _FILES = st.builds(ListedFile, st.text(), st.text(), st.lists(st.text(), max_siz
 
 
 @given(st.lists(_FILES, max_size=5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_is_written_is_parsed_back(files: list[ListedFile]) -> None:
     document = [
         {"name": f.name, "type": f.type, "category": list(f.categories), "is_32bit_compat": f.compat32} for f in files
@@ -89,6 +89,6 @@ def test_what_is_written_is_parsed_back(files: list[ListedFile]) -> None:
 
 
 @given(damaged(encoded(LIST)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 def test_damage_gives_a_value_or_a_place(data: bytes) -> None:
     answers(parse_filelist, data)

@@ -111,7 +111,7 @@ _PATHS = st.text(min_size=1, max_size=10)
 
 
 @given(st.dictionaries(st.sampled_from(["a", "file_format_version"]), _JSON), _PATHS, st.lists(_PATHS, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_is_written_is_parsed_back(more: dict[str, Any], path: str, layers: list[str]) -> None:
     document = {**more, "ICD": {"library_path": path}, "layers": [{"library_path": layer} for layer in layers]}
     icd = parse_icd(encoded(document))
@@ -120,7 +120,7 @@ def test_what_is_written_is_parsed_back(more: dict[str, Any], path: str, layers:
 
 
 @given(st.one_of(damaged(encoded(LAYERS)), damaged(b"libnvidia-opencl.so.1\n"), _JSON.map(encoded)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_damage_gives_a_value_or_a_place(data: bytes) -> None:
     answers(lambda text: with_library_paths(parse_icd(text), {"a": "b"}), data)
 

@@ -195,7 +195,7 @@ def test_a_name_at_the_very_end_of_the_file_is_found() -> None:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_matching_is_filtering_by_startswith(data: st.DataObject) -> None:
     text = st.text("ab.é\udcff", max_size=10)
     built = data.draw(st.lists(st.builds(entry, text, text.map("/{}".format)), max_size=8))
@@ -214,7 +214,7 @@ _ENTRIES = st.lists(st.builds(LdCacheEntry, _NAMES, _NAMES, _FLAGS, _HWCAPS), ma
 
 
 @given(_ENTRIES, st.sampled_from(LAYOUTS), st.sampled_from(ORDERS), st.booleans(), st.text("ld 2.41", max_size=9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_is_built_is_parsed_back(
     entries: list[LdCacheEntry], layout: Layout, order: Order, share_tails: bool, generator: str
 ) -> None:
@@ -316,6 +316,6 @@ def test_a_great_many_hwcaps_names_are_refused() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @given(st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 def test_damage_gives_a_value_or_a_place(layout: Layout, data: st.DataObject) -> None:
     answers(read_all, data.draw(damaged(full_cache(layout))))

@@ -141,7 +141,7 @@ _LINES = st.lists(st.tuples(st.sampled_from([None, *SECTIONS]), _NAMES), max_siz
 
 
 @given(_LINES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_is_written_is_parsed_back(lines: list[tuple[str, str]]) -> None:
     lines = [(section, name) for section, name in lines if section]
     text = "".join(f"[{section}]\n# why\n  {name}\n\n" for section, name in lines)
@@ -149,6 +149,6 @@ def test_what_is_written_is_parsed_back(lines: list[tuple[str, str]]) -> None:
 
 
 @given(st.one_of(damaged(SHIPPED), st.text().map(str.encode)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 def test_damage_gives_a_value_or_a_place(data: bytes) -> None:
     answers(lambda text: parse_liblist(text, "site.conf"), data)

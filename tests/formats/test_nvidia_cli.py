@@ -101,7 +101,7 @@ def test_a_long_answer_takes_no_time() -> None:
     assert is_less_work(lambda: parse_list(text), 100)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(damaged(MIG.encode()))
 def test_a_damaged_answer_is_a_list_or_a_format_error(data: bytes) -> None:
     answers(lambda text: parse_list(text.decode("utf-8", "surrogateescape")), data)

@@ -113,7 +113,7 @@ def test_what_is_malformed_is_refused_with_its_place(data: bytes) -> None:
     assert not answers(parse_oci_index, data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(st.data())
 def test_no_damage_makes_another_exception(data: st.DataObject) -> None:
     document = {"manifests": [BLOB], "config": BLOB, "layers": [BLOB], "os": "linux"}
@@ -125,7 +125,7 @@ _KEYS = st.sampled_from(["manifests", "config", "layers", "Env", "digest", "size
 _LEAVES = st.none() | st.booleans() | st.integers() | st.text()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(st.recursive(_LEAVES, lambda inner: st.lists(inner) | st.dictionaries(_KEYS, inner)))
 def test_no_wrong_type_makes_another_exception(document: object) -> None:
     for parse in PARSERS:

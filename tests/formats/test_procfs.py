@@ -168,6 +168,6 @@ def parse_all(data: bytes) -> None:
 
 
 @given(st.one_of(*(damaged(text.encode()) for text in (PROPRIETARY, OPEN, INFORMATION, DEVICES, PARAMS))))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_damage_gives_a_value_or_a_place(data: bytes) -> None:
     parse_all(data)

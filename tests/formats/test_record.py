@@ -185,7 +185,7 @@ _RECORDS = st.builds(
 
 
 @given(_RECORDS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_is_dumped_is_parsed_back(built: Record) -> None:
     assert parse_record(dump_record(built, "1.0").encode()) == built
 
@@ -327,7 +327,7 @@ def use(data: bytes) -> None:
 
 
 @given(damaged(TEXT.encode()))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_damage_gives_a_value_or_a_place(data: bytes) -> None:
     answers(use, data)
 
@@ -336,7 +336,7 @@ _JSON = st.none() | st.booleans() | st.integers(-9, 9) | st.floats() | _TEXTS | 
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 def test_a_value_of_another_type_anywhere_gives_a_value_or_a_place(data: st.DataObject) -> None:
     document: Any = json.loads(TEXT)
     holder: Any = document

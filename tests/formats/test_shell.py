@@ -93,7 +93,7 @@ FRAGMENTS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(FRAGMENTS), st.sampled_from(["", " ", " ", "\n", "; "])), max_size=14),
 )
@@ -101,19 +101,19 @@ def test_generated_scripts_are_read_as_a_shell_would_or_not_at_all(words: list[t
     agrees("".join(word + gap for word, gap in words))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from([fragment for fragment in FRAGMENTS if len(fragment) > 4]), max_size=8))
 def test_generated_lines_are_read_as_a_shell_would_or_not_at_all(lines: list[str]) -> None:
     agrees("\n".join(lines))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(st.sampled_from("\"'\\$ {}:-+AB=;#`(x\n")))
 def test_no_text_makes_an_exception(text: str) -> None:
     parse_exports("export V=" + text, KNOWN)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("\"'\\$ {}:-+AV=;`x")))
 def test_generated_values_are_read_as_a_shell_would_or_not_at_all(text: str) -> None:
     agrees("export V=" + text)

@@ -73,7 +73,7 @@ def test_damage_is_said_with_its_place(data: bytes, place: str) -> None:
     assert (caught.value.code, caught.value.place) == ("bad-sif", place)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(st.data())
 def test_no_damage_makes_another_exception(data: st.DataObject) -> None:
     answers(parse, data.draw(damaged(FILE[:8192])))

@@ -224,13 +224,13 @@ def test_a_block_that_unpacks_to_something_else_is_damage(name: str) -> None:
     assert not answers(lambda data: walk(reader(data)), data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_no_damage_makes_another_exception(data: st.DataObject) -> None:
     answers(lambda data: walk(reader(data), 200) if unpackable(data) else None, data.draw(damaged(RAW)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(["gzip", "lzma", "xz", "lz4", "zstd", "extended"]), st.data())
 def test_no_damage_of_what_mksquashfs_wrote_makes_another_exception(name: str, data: st.DataObject) -> None:
     whole = (IMAGES / f"{name}.squashfs").read_bytes()

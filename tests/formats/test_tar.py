@@ -23,7 +23,7 @@ def info(name: str = "usr/lib/libx.so", kind: bytes = b"0", **fields: object) ->
     return made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(sorted(KINDS)),
     st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT]),
@@ -79,7 +79,7 @@ def test_pax_attributes_that_are_none(data: bytes) -> None:
     assert not answers(parse_pax, data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_no_damage_makes_another_exception(data: st.DataObject) -> None:
     answers(parse_tar_header, data.draw(damaged(info().tobuf(tarfile.USTAR_FORMAT))))

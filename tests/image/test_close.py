@@ -52,10 +52,11 @@ KINDS: dict[str, Callable[[Path], str]] = {
 
 @pytest.fixture
 def without_collector() -> Iterator[None]:
-    gc.collect()
+    gc.freeze()  # what other tests left is not looked through
     gc.disable()
     yield
     gc.enable()
+    gc.unfreeze()
 
 
 def open_files() -> list[str]:

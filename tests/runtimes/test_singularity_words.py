@@ -480,7 +480,7 @@ PATHS = (
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=133, deadline=None)
 @given(source=PATHS, target=PATHS, read_only=st.booleans())
 def test_any_path_is_said_by_bind_or_by_mount(source: str, target: str, read_only: bool) -> None:
     bind = Bind(source, target, read_only)

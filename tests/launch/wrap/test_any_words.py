@@ -140,7 +140,7 @@ def of_flags(wrapped: Wrapped) -> set[int]:
     return {at for flag in wrapped.gpus.flags for at in range(flag.at, flag.at + len(flag.words))}
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=133, deadline=None)
 @given(LINE, ENVIRON)
 @example(["docker"], {})
 @example([], {})
@@ -150,7 +150,7 @@ def test_any_words_are_wrapped_passed_or_refused(words: list[str], environ: dict
         assert list(answer.words) == words
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=133, deadline=None)
 @given(LINE, ENVIRON)
 def test_nothing_but_the_gpu_flags_goes_and_nothing_but_what_is_put_in_comes(
     words: list[str], environ: dict[str, str]
@@ -172,7 +172,7 @@ def test_nothing_but_the_gpu_flags_goes_and_nothing_but_what_is_put_in_comes(
     assert made == [*kept[:before], "PUT", "IN", *kept[before:]]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=133, deadline=None)
 @given(LINE, ENVIRON)
 def test_the_image_and_what_follows_it_never_change(words: list[str], environ: dict[str, str]) -> None:
     answer = parsed(words, environ)
@@ -184,7 +184,7 @@ def test_the_image_and_what_follows_it_never_change(words: list[str], environ: d
     assert not of_flags(answer) & set(range(answer.image_at, len(words)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(LINE, ENVIRON)
 def test_a_rewritten_line_asks_for_nothing_any_more(words: list[str], environ: dict[str, str]) -> None:
     answer = parsed(words, environ)
@@ -237,7 +237,7 @@ def starts(draw: st.DrawFn) -> tuple[list[str], list[str], str, list[str]]:
     return [*head, *words, image, *command], [*head, *without, image, *command], image, command
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(starts())
 def test_a_start_is_found_whatever_its_options_values_and_command_look_like(
     start: tuple[list[str], list[str], str, list[str]],
@@ -253,7 +253,7 @@ def test_a_start_is_found_whatever_its_options_values_and_command_look_like(
 KNOWN = table("bind/B= pwd= clean/e contain/c env= quiet/q")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(st.sampled_from((PFLAG, GETOPT, GETOPT_PERMUTING, GO_FLAG, COUNTED, PROOT, SINGLE_DASH)), WORDS)
 def test_each_word_is_an_options_or_none_and_none_is_both(reader: object, words: list[str]) -> None:
     line = read_options(reader, KNOWN, words, 0)  # type: ignore[arg-type]
