@@ -34,7 +34,7 @@ from gpubind.model.arch import Architecture, architecture
 from gpubind.model.budget import renew
 from gpubind.model.verb import verb
 from gpubind.planner import empty_plan
-from gpubind.planner.like.flavours import FLAVOURS
+from gpubind.planner.like import FLAVOURS
 from gpubind.planner.placement import GPUBIND
 from gpubind.planner.planning import Query, plan_host
 from gpubind.planner.request import SOURCES, checked

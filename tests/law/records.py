@@ -30,7 +30,7 @@ from gpubind.inventory.vendors import read_inventories
 from gpubind.model import CAPABILITIES, Request
 from gpubind.model.plain import text_of
 from gpubind.planner.gpus.selection import select
-from gpubind.planner.like.flavours import FLAVOURS
+from gpubind.planner.like import FLAVOURS
 from gpubind.planner.request import SOURCES
 from gpubind.runtimes import RUNTIMES
 from tests.support.images import GLVND, MUSL, STATIC, glibc, image

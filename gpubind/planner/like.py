@@ -1,0 +1,327 @@
+"""--like: what Apptainer's and SingularityCE's own --nv and --rocm bind on a host, mistakes included; see docs/like.md.
+
+This bypasses the planner, and reads the host itself.
+
+Sources: Apptainer 1.4.5 `internal/pkg/util/gpu/{paths,nvidia_legacy,rocm}.go`, `internal/pkg/util/paths/resolve.go`;
+SingularityCE 4.5 `internal/pkg/util/gpu/paths.go`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from gpubind.errors import UsageError, one_of
+from gpubind.files.ldcache import LD_CACHE_PATH, matching, read_ldcache
+from gpubind.formats.driver.liblist import LibList, library_stem, parse_liblist
+from gpubind.formats.elf.elf import ElfIdent
+from gpubind.formats.elf.ldcache import LdCache
+from gpubind.host import Host
+from gpubind.inventory.claims import Claim
+from gpubind.inventory.search import ldconfig
+from gpubind.model import (
+    VENDORS,
+    ContainerPath,
+    Decision,
+    Driver,
+    EnvVar,
+    Finding,
+    HostPath,
+    Kind,
+    Missing,
+    Mount,
+    Plan,
+    PlannedDriver,
+    Request,
+    RootedPath,
+    SourceUsed,
+    Vendor,
+    Verdict,
+)
+from gpubind.model.arch import architecture
+from gpubind.model.data import read_data
+from gpubind.model.digest import digest
+from gpubind.model.findings import finding
+from gpubind.planner.placement import SINGULARITY
+
+NESTED_LIBRARIES = "/.singularity.d/libs"
+PERSISTENCED = "/var/run/nvidia-persistenced/socket"
+LIST_NAMES: dict[Vendor, str] = {"nvidia": "nvliblist.conf", "amd": "rocmliblist.conf"}
+
+
+class Flavour(NamedTuple):
+    """How one release of a program reads its lists."""
+
+    name: str
+    program: str
+    family: str
+    """Below /etc: the directory of its list files; in data/like.json: the names in its own ones."""
+    plain_files: bool
+    """Whether an absolute entry without `.so` is a file at its own path; else it is a program."""
+    inherits: bool
+    """Whether libraries of a surrounding container are taken first."""
+    together: bool
+    """Whether both vendors' flags work together; else NVIDIA's takes precedence."""
+
+
+_APPTAINER_14 = Flavour("apptainer-1.4", "Apptainer 1.4", "apptainer", plain_files=True, inherits=True, together=True)
+FLAVOURS = {
+    "apptainer": _APPTAINER_14,
+    "apptainer-1.4": _APPTAINER_14,
+    "apptainer-1.5": _APPTAINER_14._replace(name="apptainer-1.5", program="Apptainer 1.5"),
+    "singularity": Flavour(
+        "singularity", "SingularityCE 4.5", "singularity", plain_files=False, inherits=False, together=False
+    ),
+}
+
+
+def shipped_names(flavour: Flavour, vendor: Vendor) -> list[str]:
+    """Return the names in the list file that the program of *flavour* ships."""
+    names: list[str] = json.loads(read_data("model/data/like.json"))["names"][flavour.family][vendor]
+    return names
+
+
+class _Bind(NamedTuple):
+    claim: Claim
+    """By the entry of the list that names it."""
+    source: RootedPath
+    """As the program prints it: often a link."""
+    target: ContainerPath
+    kind: Kind
+    found_by: str
+
+
+def like_plan(host: Host, request: Request) -> Plan:
+    """Return the plan that the flavour `request.like` itself would make on *host*.
+
+    It has no driver version, no GPUs and no device binds: /dev is whole by default there, and the flag adds nothing.
+    Errors: `UsageError` for an unknown flavour, `FormatError` for a malformed list file.
+    """
+    flavour = FLAVOURS.get(request.like or "")
+    if flavour is None:
+        hint = one_of(FLAVOURS, request.like or "")
+        raise UsageError("unknown-flavour", f"unknown flavour `{request.like}`", hint=hint)
+    findings: list[Finding] = []
+    vendors = request.vendors or VENDORS[:1]
+    if len(vendors) > 1 and not flavour.together:
+        vendors = VENDORS[:1]
+        findings.append(finding("like-one-vendor", subject="--rocm", program=flavour.program))
+    lists = [_List(host, flavour, vendor) for vendor in vendors]
+    cache = read_ldcache(host.driver)
+    if isinstance(cache, LdCache):
+        for one in lists:
+            one.look_up(cache)
+    else:
+        findings.append(_no_ldcache(flavour, vendors[0], host, str(cache) if isinstance(cache, Missing) else cache.why))
+    binds = [bind for one in lists for bind in one.binds]
+    if "nvidia" in vendors and host.dev.has(PERSISTENCED):
+        socket, claim = RootedPath(PERSISTENCED), Claim("path", PERSISTENCED, "ipc", PERSISTENCED)
+        binds.append(_Bind(claim, socket, ContainerPath(socket), "socket", PERSISTENCED))
+    mounts: dict[ContainerPath, Mount] = {}
+    decisions = [decision for one in lists for decision in one.decisions]
+    for bind in binds:
+        mount = _mount(host, bind)
+        there = mounts.setdefault(mount.target, mount)
+        decisions.append(_place_decision(bind, is_taken=there is mount))
+        # Exact duplicates are dropped, but libraries, programs and plain files are three lists.
+        if (there.source, there.kind) != (mount.source, mount.kind):
+            findings.append(_collision(flavour, there, mount))
+    findings += [found for one in lists for found in one.fatal_entries()]
+    ordered = tuple(sorted(mounts.values(), key=lambda mount: mount.target))
+    env = (EnvVar("LD_LIBRARY_PATH", "append", SINGULARITY.libdir, ":", flavour.name),)
+    return Plan(
+        request=request._replace(like=flavour.name, vendors=vendors),
+        layout=SINGULARITY.name,
+        isolated=SINGULARITY.isolated,
+        drivers=tuple(one.driver for one in lists),
+        gpus=(),
+        libdir=SINGULARITY.libdir,
+        libdir32=None,
+        mounts=ordered,
+        devices=(),
+        env=env,
+        image=None,
+        decisions=tuple(sorted(decisions, key=lambda d: (d.subject, d.verdict, d.path or "", d.named_at or ""))),
+        findings=tuple(findings),
+        digest=digest(ordered, (), env),
+    )
+
+
+class _List:
+    """A list file as the program of a flavour reads it, and what its entries lead to."""
+
+    def __init__(self, host: Host, flavour: Flavour, vendor: Vendor) -> None:
+        self.host = host
+        self.tree = host.driver
+        self.flavour = flavour
+        self.vendor = vendor
+        self.liblist = _read_list(host, flavour, vendor)
+        self.binds: list[_Bind] = []
+        self.decisions: list[Decision] = []
+
+    @property
+    def driver(self) -> PlannedDriver:
+        """The driver, of which those programs know nothing."""
+        driver = Driver(self.vendor, None, False, None, "linux", None, self.tree.root)
+        return PlannedDriver(driver, SourceUsed("liblist", self.liblist.label), (LD_CACHE_PATH, "PATH"))
+
+    def look_up(self, cache: LdCache) -> None:
+        """Find the entries. A name in *cache* is used once, for the first entry that it matches."""
+        seen = set(self._nested_libraries())
+        for entry in self.liblist.entries:
+            claim = Claim("path", entry.text, entry.text, self.liblist.at(entry), self.vendor)
+            path = RootedPath(entry.text)
+            if entry.kind == "library":
+                self._cached(claim, cache, seen)
+            elif entry.kind == "library-path" and self._machine_fits(path):
+                self._bind_libraries(claim, (path, *self._links_to(path)), path)
+            elif entry.kind == "library-path":
+                self._reject(claim, path)
+            elif entry.kind == "binary" or not self.flavour.plain_files:
+                self._program(claim)
+            elif self.tree.has(path):
+                self.binds.append(_Bind(claim, path, ContainerPath(path), "file", path))
+            else:
+                self.decisions.append(claim.absent("it is not there"))
+
+    def fatal_entries(self) -> Iterator[Finding]:
+        """Yield a finding for each entry that makes the program stop instead of being skipped."""
+        for entry in self.liblist.entries:
+            case = None
+            if entry.kind == "binary" and "/" in entry.text:
+                case = "relative"
+            elif entry.kind == "file" and self.flavour.plain_files:
+                found = self.tree.stat(entry.text)
+                case = "forbidden" if isinstance(found, Missing) and found.why == "forbidden" else None
+            if case is not None:
+                at, program = self.liblist.at(entry), self.flavour.program
+                yield finding(
+                    "like-entry", subject=entry.text, case=case, vendor=self.vendor, where=at, program=program
+                )
+
+    def _nested_libraries(self) -> Iterator[str]:
+        """Bind the libraries of a surrounding container, and yield their names."""
+        claim = Claim("path", NESTED_LIBRARIES, "nested", NESTED_LIBRARIES, self.vendor)
+        for name in self.tree.names(NESTED_LIBRARIES) if self.flavour.inherits else ():
+            path = RootedPath(f"{NESTED_LIBRARIES}/{name}")
+            found = self.tree.lstat(path)
+            if not isinstance(found, Missing) and found.kind == "file":
+                self._bind_libraries(claim, (path,), NESTED_LIBRARIES)
+                yield name
+
+    def _cached(self, claim: Claim, cache: LdCache, seen: set[str]) -> None:
+        """Bind what *cache* has for a name and is not *seen*: the first of each name, if it is for this machine."""
+        named = tuple(matching(cache, (claim.name,)))
+        fresh: dict[str, RootedPath] = {}
+        for cached in named:
+            if cached.name not in seen:
+                fresh.setdefault(cached.name, RootedPath(cached.path))
+        seen.update(fresh)
+        fitting = [path for path in fresh.values() if self._machine_fits(path)]
+        for path in fresh.values():
+            if path not in fitting:
+                self._reject(claim, path)
+        if not fitting and len(named) == len(fresh):
+            self.decisions.append(claim.absent("no name in the ld cache starts with it"))
+        self._bind_libraries(claim, fitting, "ld.so.cache")
+
+    def _program(self, claim: Claim) -> None:
+        """Bind a program as Go's exec.LookPath finds it: the first executable of that name in PATH, or a path."""
+        path = self.host.variable("PATH").split(":")
+        directories = [directory.rstrip("/") for directory in path if directory.startswith("/")]
+        candidates = [f"{directory}/{claim.name}" for directory in directories]
+        if "/" in claim.name:
+            candidates = [claim.name] if claim.name.startswith("/") else []
+        for candidate in candidates:
+            found = self.tree.stat(candidate)
+            if not isinstance(found, Missing) and found.kind == "file" and found.mode & 0o111:
+                target = ContainerPath("/usr/bin/" + candidate.rpartition("/")[2])
+                self.binds.append(_Bind(claim, RootedPath(candidate), target, "binary", "PATH"))
+                return
+        self.decisions.append(claim.absent("no such program in PATH"))
+
+    def _bind_libraries(self, claim: Claim, paths: Iterable[RootedPath], found_by: str) -> None:
+        for path in paths:
+            target = ContainerPath(f"{SINGULARITY.libdir}/{path.rpartition('/')[2]}")
+            self.binds.append(_Bind(claim, path, target, "library", found_by))
+
+    def _reject(self, claim: Claim, path: str) -> None:
+        self.decisions.append(claim.rejected("wrong-machine", "ignored: not an ELF file of this machine", path))
+
+    def _machine_fits(self, path: str) -> bool:
+        """Return whether *path* is for this machine; the class, 32 or 64 bits, is not compared."""
+        ident = self.tree.ident(path)
+        return isinstance(ident, ElfIdent) and ident.machine == architecture(self.host.uname.machine).machine
+
+    def _links_to(self, path: str) -> Iterator[RootedPath]:
+        """Yield the links in the directory of *path*, of its name up to `.so`, that resolve to exactly *path*."""
+        directory, _, name = path.rpartition("/")
+        for other in self.tree.names(directory or "/"):
+            link = f"{directory}/{other}"
+            found = self.tree.lstat(link)
+            is_link = not isinstance(found, Missing) and found.kind == "link"
+            if is_link and other.startswith(library_stem(name)) and self.tree.resolve(link) == path:
+                yield RootedPath(link)
+
+
+def _read_list(host: Host, flavour: Flavour, vendor: Vendor) -> LibList:
+    path = f"/etc/{flavour.family}/{LIST_NAMES[vendor]}"
+    data = host.dev.read(path)
+    if isinstance(data, Missing):
+        return parse_liblist("\n".join(shipped_names(flavour, vendor)).encode(), f"the names of {flavour.program}")
+    # To those programs a section line is the name of a program that is not there.
+    text = b"\n".join(b"" if line.strip().startswith(b"[") else line for line in data.split(b"\n"))
+    return parse_liblist(text, path)
+
+
+def _no_ldcache(flavour: Flavour, vendor: Vendor, host: Host, why: str) -> Finding:
+    """Return the finding that `ldconfig -p` fails, and with it everything: programs and plain files are lost, too."""
+    return finding(
+        "like-ldcache",
+        subject=LD_CACHE_PATH,
+        vendor=vendor,
+        where=LD_CACHE_PATH,
+        program=flavour.program,
+        detail=why,
+        ldconfig=ldconfig(host.driver.root),
+    )
+
+
+def _collision(flavour: Flavour, there: Mount, mount: Mount) -> Finding:
+    return finding(
+        "like-collision",
+        subject=mount.target,
+        case="library" if mount.kind == "library" else "other",
+        vendor=mount.vendor,
+        where=f"{there.source}, {mount.source}",
+        program=flavour.program,
+    )
+
+
+def _place_decision(bind: _Bind, *, is_taken: bool) -> Decision:
+    subject = bind.source.rpartition("/")[2] if bind.kind in ("library", "binary") else bind.source
+    verdict: Verdict = "taken" if is_taken else "left-out"
+    rule = "liblist" if is_taken else "collision"
+    found = bind.claim.decision(verdict, rule, None, path=bind.source, found_by=bind.found_by, subject=subject)
+    return found._replace(step="place", target=bind.target)
+
+
+def _mount(host: Host, bind: _Bind) -> Mount:
+    tree = host.dev if bind.kind == "socket" else host.driver
+    found = tree.stat(bind.source)
+    return Mount(
+        vendor=bind.claim.vendor,
+        source=HostPath(tree.root.rstrip("/") + bind.source),
+        content=None,
+        target=bind.target,
+        kind=bind.kind,
+        arch=None,
+        soname=None,
+        version=None,
+        capability=None,
+        options=("nosuid", "nodev") if bind.kind == "socket" else ("ro", "nosuid", "nodev"),
+        required=False,
+        size=0 if isinstance(found, Missing) else found.size,
+        rule="like",
+    )
