@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 
 import gpubind
-from gpubind.documents.plan.json import render_json
+from gpubind.documents.text import render_json
 from gpubind.formats.driver.liblist import parse_liblist
 from gpubind.formats.elf.ldcache import parse_ldcache
 from gpubind.model.data import HOSTS, read_data

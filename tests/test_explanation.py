@@ -11,7 +11,6 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.documents import explanation
-from gpubind.documents.explained import unmarked
 from gpubind.documents.explanation import (
     Message,
     codes,
@@ -23,8 +22,9 @@ from gpubind.documents.explanation import (
     messages,
     near_names,
     nearest_message,
+    render_explanation,
+    unmarked,
 )
-from gpubind.documents.text import render_explanation
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.model import Request
 from gpubind.model.data import read_data

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpubind
-from gpubind.documents.check.checked import THEMES
+from gpubind.documents.check.text import THEMES
 from gpubind.documents.explanation import explain_code
 from gpubind.formats.driver.names import COMPANIONS
 from gpubind.model import VENDORS

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 import gpubind
+from gpubind.documents.explanation import render_explanation
 from gpubind.documents.mounts.cdi import render_cdi
-from gpubind.documents.plan.json import render_json
-from gpubind.documents.text import render_explanation, render_paths, render_tsv
+from gpubind.documents.text import render_json, render_paths, render_tsv
 from gpubind.model import CAPABILITIES, Plan, Request
 from gpubind.model.data import HOSTS, read_data
 from gpubind.planner.placement import cdi_layout

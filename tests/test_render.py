@@ -9,9 +9,8 @@ import pytest
 
 from gpubind.api import open_host, plan
 from gpubind.cli.render import render_tables
-from gpubind.documents.columns import Column, Heading, Row, table_of
 from gpubind.documents.gpus import gpus_table, list_gpus
-from gpubind.documents.plan.table import plan_tables
+from gpubind.documents.tables import Column, Heading, Row, plan_tables, table_of
 from gpubind.model import Plan, Request
 from gpubind.planner.gpus.selection import select
 from tests.planner.gpus.hosts import HOSTS, uuid

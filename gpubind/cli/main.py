@@ -115,7 +115,7 @@ def _told(error: GpubindError, words: list[str]) -> int:
     cause: Optional[BaseException] = error
     while cause is not None:
         cause.__traceback__, cause = None, cause.__cause__ or cause.__context__
-    from gpubind.cli.output import render_error
+    from gpubind.documents.text import render_error
 
     _complain(render_error(error))
     try:
@@ -138,7 +138,7 @@ def _answer_in_json(words: list[str], error: GpubindError) -> None:
     """Write *error* as a document to standard output, if *words* ask for a JSON document there, and get none."""
     if words[:1] in (["plan"], ["check"], ["explain"], ["gpus"]):
         from gpubind.cli.output import write_document
-        from gpubind.documents.plan.json import render_error_json
+        from gpubind.documents.text import render_error_json
 
         named = (f"{word}={following}" for word, following in zip(words, words[1:]))
         given = (*words, *named)

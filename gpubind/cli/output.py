@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Optional
 
-from gpubind.documents.text import printable, render_finding, render_line
+from gpubind.documents.text import printable, render_error, render_finding, render_line
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
-from gpubind.model import Finding, Severity
+from gpubind.model import Finding
 from gpubind.model.budget import tell
 from gpubind.observe import cannot_sign, why_not_served, wrote
 
@@ -68,15 +68,6 @@ def has_colour(path: Optional[str]) -> bool:
         return False
     is_shown = path is None and is_terminal() and os.environ.get("TERM") != "dumb"
     return is_shown or bool(os.environ.get("FORCE_COLOR"))
-
-
-def render_error(error: GpubindError, severity: Severity = "error") -> str:
-    """`error: CODE: what`, then where, why and hint. *severity*: what it is to the user, who may go on all the same."""
-    lines = [f"{severity}: {error.code}: {printable(error.what)}"]
-    for label, value in (("where", error.where), ("why", error.why), ("hint", error.hint)):
-        if value:
-            lines.append(f"  {label + ':':<7}{printable(value)}")
-    return "\n".join(lines) + "\n"
 
 
 def complain(text: str) -> None:

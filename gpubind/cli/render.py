@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from gpubind.documents.columns import Column, Heading, Row, Table
+from gpubind.documents.tables import Column, Heading, Row, Table
 
 GAP = 2
 HEADING = "cyan"

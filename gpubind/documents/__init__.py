@@ -36,7 +36,7 @@ class Lasting(NamedTuple):
 
 PLAN_DOCUMENTS = {
     "tsv": Document("text", "render_tsv"),
-    "json": Document("plan.json", "render_json"),
+    "json": Document("text", "render_json"),
     "paths": Document("text", "render_paths"),
 }
 """Of a `Plan` and *verbose*: whether to show also what was left out."""
@@ -49,13 +49,13 @@ LASTING = {
     "tcl": Lasting(Document("modules.modules", "render_tcl"), "variables"),
     "taskprolog": Lasting(Document("modules.taskprolog", "render_taskprolog"), "variables", is_kept=False),
 }
-"""Each has a layout of its own, and is planned for in cli/lasting."""
+"""Each has its own layout, and is planned for in cli/lasting."""
 
 FORMATS = ("table", *PLAN_DOCUMENTS, *LASTING)
-"""The table is for people, in plan_table."""
+"""The table is for people, in tables.py."""
 
 CHECK_DOCUMENTS = {
-    "text": Document("check.checked", "render_check_text"),
+    "text": Document("check.text", "render_check_text"),
     "tsv": Document("check.report", "render_check_tsv"),
     "json": Document("check.report", "render_check_json"),
     "junit": Document("check.junit", "render_junit"),

@@ -9,22 +9,43 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from textwrap import TextWrapper
 from typing import Any, NamedTuple, Optional
 
+from gpubind.documents.text import printable
 from gpubind.formats.driver.names import driver_libraries
 from gpubind.model import Decision, Plan
 from gpubind.model.data import read_data
 from gpubind.model.findings import texts
+from gpubind.model.plain import plain, text_of
 from gpubind.model.verb import verb
+from gpubind.version import __version__
 
 _MISSING = re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=: cannot open shared object)")
 _REQUIRING = re.compile(r"(?<=/)[A-Za-z0-9_.+-]+\.so(?:\.[0-9]+)*(?=\))")
 _LIBRARY = re.compile(r"(?<![A-Za-z0-9_+-])lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*")
 _VERSION = re.compile(r"(?:GLIBC|GLIBCXX|CXXABI)_[A-Z0-9_.]*[A-Z0-9]")
 _WORD = re.compile(r"[a-z0-9_]{3,}")
+SCHEMA = "gpubind.explain/1"
+_QUOTED = re.compile(r"(`+)(.+?)\1")
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_AS_IT_IS = ("|", "    ", "```")
+"""How lines of tables and of code begin."""
+_STAY = "\x00"  # stands for a space at which no line may end: commands are copied
+_NAMED_BY = {
+    "cdi": "a CDI spec",
+    "closure": "a library that loads it",
+    "completion": "the driver's own files",
+    "devices": "the GPUs of the host",
+    "driver": "the driver's own files",
+    "image": "the image",
+    "libc": "--libc",
+    "liblist": "the list of driver files",
+}
+"""Who names a file, in the words of a reader; any other name is that of a program, or the line of a list."""
 
 
 class Explanation(NamedTuple):
@@ -163,3 +184,139 @@ def _texts(decision: Decision) -> list[str]:
     """The names by which a Decision can be asked for."""
     paths = [path for path in (decision.path, decision.target) if path]
     return [decision.subject, *paths, *(path.rpartition("/")[2] for path in paths)]
+
+
+class Answer(NamedTuple):
+    """What is known of what was asked: a page, a message with codes, decisions of a plan, or every code."""
+
+    asked: Optional[str]
+    """None: every code."""
+    message: Optional[Message] = None
+    codes: tuple[tuple[str, str], ...] = ()
+    """Codes, each with what it may be."""
+    page: Optional[str] = None
+    """The page of a code, in Markdown, with the code as its first line."""
+    explanation: Optional[Explanation] = None
+
+
+def render_text(answer: Answer, width: int) -> str:
+    """Return *answer* for people, in lines of *width* columns."""
+    if answer.page is not None:
+        return unmarked(answer.page, width)
+    if answer.explanation is not None:
+        return _folded(render_explanation(answer.explanation), width)
+    text = ""
+    if answer.message is not None:
+        known = answer.message
+        head = heading(known.message, answer.asked or "")
+        text = unmarked(f"{head}\n\n{known.means}\n\n{known.do}\n", width) + "\n"
+    if not answer.codes:
+        return text.rstrip("\n") + "\n"
+    if answer.asked is not None:
+        about = "findings about it" if answer.message is not None else "findings that mention it"
+        text += f"{about}; `gpubind explain CODE` has more:\n"
+    wide = max(len(code) for code, _ in answer.codes)
+    return text + "".join(f"  {code:<{wide}}  {kind}\n" for code, kind in answer.codes)
+
+
+def render_json(answer: Answer) -> str:
+    """Return *answer* as the document `gpubind.explain/1`; what does not apply is null or empty."""
+    found = answer.explanation
+    message = None
+    if answer.message is not None:
+        message = {name: getattr(answer.message, name) for name in ("message", "means", "do")}
+    subjects = () if found is None else found.subjects
+    document = {
+        "schema": SCHEMA,
+        "gpubind": __version__,
+        "asked": answer.asked,
+        "page": None if answer.page is None else {"code": answer.page.partition("\n")[0], "text": answer.page},
+        "message": message,
+        "codes": [{"code": code, "kind": kind} for code, kind in answer.codes],
+        "subjects": [{"subject": subject, "decisions": decisions} for subject, decisions in subjects],
+        "searched": () if found is None else found.searched,
+    }
+    return text_of(plain(document))
+
+
+def _folded(tree: str, width: int) -> str:
+    """Return the lines of *tree* in *width* columns, the rest of each below its begin; no word is broken."""
+    lines = []
+    for line in tree.splitlines():
+        stem = line[: len(line) - len(line.lstrip("|`- "))].replace("`-- ", "    ").replace("|-- ", "|   ")
+        wrapper = TextWrapper(width, subsequent_indent=f"{stem}  ", break_long_words=False, break_on_hyphens=False)
+        lines += [line] if len(line) <= width else wrapper.wrap(line)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def unmarked(page: str, width: int) -> str:
+    """Return *page* without the marks of Markdown, its paragraphs wrapped; tables and code stay as they are."""
+    wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    lines = []
+    for line in _paragraphs(page):
+        if line.startswith(_AS_IT_IS):
+            lines.append(line)
+            continue
+        line = _QUOTED.sub(_quoted, _LINK.sub(r"\1", line))
+        line = re.sub(r"(?<![\w*])\*([^* ][^*]*)\*(?![\w*])", r"\1", line)
+        wrapper.subsequent_indent = "  " if line.startswith(("- ", "1. ")) else ""
+        lines += wrapper.wrap(line) or [""]
+    return "".join(printable(line.replace(_STAY, " ")) + "\n" for line in lines)
+
+
+def _paragraphs(page: str) -> list[str]:
+    """Return each paragraph of *page* in one line."""
+    paragraphs: list[str] = []
+    for line in page.splitlines():
+        before = paragraphs[-1] if paragraphs else ""
+        if before and line and not before.startswith(_AS_IT_IS) and not line.startswith((*_AS_IT_IS, "- ", "1. ")):
+            paragraphs[-1] = f"{before} {line.strip()}"
+        else:
+            paragraphs.append(line)
+    return paragraphs
+
+
+def _quoted(match: re.Match[str]) -> str:
+    """Words keep their quotes, so that they are not read on; one word needs none."""
+    inside = match.group(2).strip()
+    return f"`{inside}`".replace(" ", _STAY) if " " in inside else inside
+
+
+def render_explanation(explanation: Explanation) -> str:
+    """Return the Decisions as a tree, each subject a root."""
+    lines: list[str] = []
+    for subject, decisions in explanation.subjects:
+        lines.append(printable(subject))
+        for number, decision in enumerate(decisions):
+            last = number == len(decisions) - 1
+            lines += _branch(decision, last)
+    if not explanation.subjects:
+        lines.append(f"{printable(explanation.name)}: no source names it, and no file of the driver is called so")
+    if explanation.searched:
+        lines.append("looked in, in this order:")
+        lines += [f"  {number}. {printable(place)}" for number, place in enumerate(explanation.searched, 1)]
+    return "\n".join(lines) + "\n"
+
+
+def _branch(decision: Decision, last: bool) -> Iterator[str]:
+    stem, bar = ("`-- ", "    ") if last else ("|-- ", "|   ")
+    if decision.verdict == "taken":
+        head = f"taken: it lands at {decision.target}" if decision.target else f"taken: {decision.rule}"
+    else:
+        detail = (decision.detail or "").removeprefix(f"{decision.rule}: ")
+        head = f"{decision.verdict}: {decision.rule}" + (f": {detail}" if detail else "")
+    yield stem + printable(head)
+    named_by = " ".join(
+        part
+        for part in (
+            _NAMED_BY.get(decision.named_by or "", decision.named_by),
+            f"({decision.named_at})" if decision.named_at else "",
+        )
+        if part
+    )
+    facts = [("named by", named_by), ("found in", decision.found_by), ("file", decision.path)]
+    if decision.verdict == "taken" and decision.detail:
+        facts.append(("note", decision.detail))
+    for label, value in facts:
+        if value:
+            yield f"{bar}{label + ':':<10}{printable(value)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
-from gpubind.documents.columns import Column, Row, Table, table_of
+from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.model import DeviceNode, Gpu, Inventory, MigDevice
 from gpubind.model.plain import plain, text_of
 from gpubind.planner.gpus.selection import Selection

@@ -1,32 +1,17 @@
-"""A plan and an explanation as plain text."""
+"""A plan as lines or JSON; findings and errors as messages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Optional
+from typing import Optional, Union
 
-from gpubind.model import Decision, Finding, Plan, PlannedDriver
-
-if TYPE_CHECKING:
-    from gpubind.documents.explanation import Explanation
+from gpubind.errors import GpubindError
+from gpubind.model import Finding, Plan, PlannedDriver, Severity
+from gpubind.model.plain import text_of
+from gpubind.version import __version__
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff]")
-"""What steers a terminal: control characters, those for the direction of text, and bytes that are not UTF-8 and that
-terminals of eight bits take for control characters."""
-
-
-_NAMED_BY = {
-    "cdi": "a CDI spec",
-    "closure": "a library that loads it",
-    "completion": "the driver's own files",
-    "devices": "the GPUs of the host",
-    "driver": "the driver's own files",
-    "image": "the image",
-    "libc": "--libc",
-    "liblist": "the list of driver files",
-}
-"""Who names a file, in the words of a reader; any other name is that of a program, or the line of a list."""
+"""Characters that control a terminal or the direction of text, and bytes that an 8-bit terminal takes for such."""
 
 
 def printable(text: str) -> str:
@@ -40,9 +25,9 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def render_tsv(plan: Plan, *, verbose: bool = False) -> str:
-    """One line an item, columns separated by a tab: mount, device, env; then a summary line that starts with `#`.
+    """Return a line for each mount, node and variable, columns separated by tabs; then `# ` and the summary.
 
-    *verbose* adds the Decisions about what is not in the plan.
+    *verbose* adds the Decisions about everything that is not in the plan.
     """
     lines = []
     for mount in plan.mounts:
@@ -63,16 +48,21 @@ def render_tsv(plan: Plan, *, verbose: bool = False) -> str:
     return text + f"# {summary(plan)}\n"
 
 
+def render_json(plan: Plan, *, verbose: bool = False) -> str:
+    """Return the plan document, which always has the files that are left out: *verbose* changes nothing."""
+    return plan.to_json()
+
+
 def render_paths(plan: Plan, *, verbose: bool = False) -> str:
-    """The host paths that a container would get, sorted, one a line. *verbose* adds nothing to them."""
+    """Return the host paths of the plan, sorted, one a line. *verbose* changes nothing."""
     paths = {mount.source for mount in plan.mounts if mount.source} | {node.source for node in plan.devices}
     return "".join(f"{printable(path)}\n" for path in sorted(paths))
 
 
 def summary(plan: Plan) -> str:
     """Return the plan in one line."""
-    told = plan.drivers[:1] if plan.request.like else plan.drivers
-    parts = [driver_name(planned, plan.request.like) for planned in told]
+    drivers = plan.drivers[:1] if plan.request.like else plan.drivers
+    parts = [driver_name(planned, plan.request.like) for planned in drivers]
     sizes = {mount.source or mount.target: mount.size for mount in plan.mounts}
     total = sum(sizes.values()) / 2**20
     parts.append(f"{_count(len(plan.mounts), 'bind')} of {_count(len(sizes), 'file')} ({total:.0f} MiB)")
@@ -103,13 +93,29 @@ def driver_version(planned: PlannedDriver) -> str:
 
 
 def render_finding(finding: Finding) -> str:
-    """A finding as an error message is written: severity, code and what, then the details."""
-    lines = [f"{finding.severity}: {finding.code}: {printable(finding.what)}"]
-    for label, value in (("where", finding.where), ("why", finding.why), ("hint", finding.hint)):
+    """Return the message of *finding*, with its commands on lines of their own."""
+    lines = [f"         $ {printable(line)}" for line in (finding.command or "").split("\n") if line]
+    return _message(finding, finding.severity) + "".join(f"{line}\n" for line in lines)
+
+
+def render_error(error: GpubindError, severity: Severity = "error") -> str:
+    """Return the message of *error*, which is a warning if gpubind goes on."""
+    return _message(error, severity)
+
+
+def _message(told: Union[Finding, GpubindError], severity: Severity) -> str:
+    """Return `SEVERITY: CODE: what`, then where, why and hint on lines of their own."""
+    lines = [f"{severity}: {told.code}: {printable(told.what)}"]
+    for label, value in (("where", told.where), ("why", told.why), ("hint", told.hint)):
         if value:
             lines.append(f"  {label + ':':<7}{printable(value)}")
-    lines += [f"         $ {printable(line)}" for line in (finding.command or "").split("\n") if line]
     return "\n".join(lines) + "\n"
+
+
+def render_error_json(error: GpubindError) -> str:
+    """Return the document `gpubind.error/1` (data/error.schema.json), which replaces the JSON that was requested."""
+    members = {name: getattr(error, name) or None for name in ("code", "what", "where", "why", "hint")}
+    return text_of({"schema": "gpubind.error/1", "gpubind": __version__, **members, "exit": error.exit_code})
 
 
 def render_line(finding: Finding) -> str:
@@ -118,46 +124,6 @@ def render_line(finding: Finding) -> str:
     todo = "; command: ".join(part for part in (finding.hint, command) if part)
     hint = f" (hint: {todo})" if todo else ""
     return printable(f"{finding.severity}: {finding.code}: {finding.what}{hint}") + "\n"
-
-
-def render_explanation(explanation: Explanation) -> str:
-    """Return the Decisions as a tree, each subject a root."""
-    lines: list[str] = []
-    for subject, decisions in explanation.subjects:
-        lines.append(printable(subject))
-        for number, decision in enumerate(decisions):
-            last = number == len(decisions) - 1
-            lines += _branch(decision, last)
-    if not explanation.subjects:
-        lines.append(f"{printable(explanation.name)}: no source names it, and no file of the driver is called so")
-    if explanation.searched:
-        lines.append("looked in, in this order:")
-        lines += [f"  {number}. {printable(place)}" for number, place in enumerate(explanation.searched, 1)]
-    return "\n".join(lines) + "\n"
-
-
-def _branch(decision: Decision, last: bool) -> Iterator[str]:
-    stem, bar = ("`-- ", "    ") if last else ("|-- ", "|   ")
-    if decision.verdict == "taken":
-        head = f"taken: it lands at {decision.target}" if decision.target else f"taken: {decision.rule}"
-    else:
-        detail = (decision.detail or "").removeprefix(f"{decision.rule}: ")
-        head = f"{decision.verdict}: {decision.rule}" + (f": {detail}" if detail else "")
-    yield stem + printable(head)
-    named_by = " ".join(
-        part
-        for part in (
-            _NAMED_BY.get(decision.named_by or "", decision.named_by),
-            f"({decision.named_at})" if decision.named_at else "",
-        )
-        if part
-    )
-    facts = [("named by", named_by), ("found in", decision.found_by), ("file", decision.path)]
-    if decision.verdict == "taken" and decision.detail:
-        facts.append(("note", decision.detail))
-    for label, value in facts:
-        if value:
-            yield f"{bar}{label + ':':<10}{printable(value)}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ The file has an entry for each code:
 - `severity`: what the finding may be, worst first. `vendor`: whose it is; null if it is nobody's or differs.
 - `by`: what mends it: the finding's `command`; an `option` or a `variable` of the start; another `image`, or a change
   in it; files or packages of the `host`; a `person` alone; `nothing`, where nothing is wrong.
-- `theme`: what a note of that code is about, one of `gpubind.documents.check.checked.THEMES`.
+- `theme`: what a note of that code is about, one of `gpubind.documents.check.text.THEMES`.
 - `of`: the runtime, or `like` for --like, for which alone the finding is possible; absent: for every start.
 - `follows`: the codes of findings that are its cause: beside one of those, check does not tell it.
 - `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpubind.api import open_host, plan
-from gpubind.documents.check.checked import render_check_text
 from gpubind.documents.check.report import Checked, report_of
+from gpubind.documents.check.text import render_check_text
 from gpubind.model import Finding, Request
 from gpubind.model.findings import finding
 from tests.rules.situations import Situation, found

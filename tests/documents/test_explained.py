@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpubind.api import plan
-from gpubind.documents.explained import Answer, render_text
-from gpubind.documents.explanation import explain, explain_message
+from gpubind.documents.explanation import Answer, explain, explain_message, render_text
 from gpubind.model import Request
 from tests.support.driver import host, kernel, rhel
 

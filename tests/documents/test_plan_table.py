@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpubind.api import open_host, plan
-from gpubind.documents.columns import Heading
-from gpubind.documents.plan.table import plan_tables
+from gpubind.documents.tables import Heading, plan_tables
 from gpubind.model import ContainerPath, HostPath, Request
 
 PLAN = plan(open_host("debian13-nvidia550"), Request())

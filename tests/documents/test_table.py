@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubind.documents.columns import Column, Heading, Table, table_of
+from gpubind.documents.tables import Column, Heading, Table, table_of
 
 COLUMNS = (Column("name"), Column("size", right=True), Column("mode"), Column("path"))
 ROWS = (("a", "1", "0666", "/dev/a"), ("bb", "22", "0666", "/dev/b b"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpubind.api import plan
-from gpubind.documents.explanation import Explanation, explain
-from gpubind.documents.text import printable, render_explanation, render_finding, render_paths, render_tsv, summary
+from gpubind.documents.explanation import Explanation, explain, render_explanation
+from gpubind.documents.text import printable, render_finding, render_paths, render_tsv, summary
 from gpubind.model import Finding, Request
 from tests.support.driver import host, kernel, rhel
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, Optional
 from gpubind.api import check, open_host, plan
 from gpubind.documents import CHECK_DOCUMENTS, LASTING, PLAN_DOCUMENTS
 from gpubind.documents.check.report import Report
-from gpubind.documents.explanation import explain
-from gpubind.documents.text import printable, render_explanation, render_finding
+from gpubind.documents.explanation import explain, render_explanation
+from gpubind.documents.text import printable, render_finding
 from gpubind.errors import GpubindError
 from gpubind.files.blob import Blob
 from gpubind.files.compressed import unpacked

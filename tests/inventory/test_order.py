@@ -8,7 +8,7 @@ from typing import Union
 import pytest
 
 from gpubind.api import plan
-from gpubind.documents.plan.json import render_json
+from gpubind.documents.text import render_json
 from gpubind.files.recorded import RecordedTree
 from gpubind.host.recorded import RecordedHost
 from gpubind.model import Missing, Request

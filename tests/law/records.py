@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 import gpubind
-from gpubind.documents.explained import Answer, render_json
-from gpubind.documents.explanation import explain
+from gpubind.documents.explanation import Answer, explain, render_json
 from gpubind.documents.gpus import list_gpus, render_gpus_json
 from gpubind.errors import GpubindError, NotRecordedError
 from gpubind.formats.text.record import parse_record

@@ -339,8 +339,8 @@ def test_the_number_of_the_process_is_found_in_names_alone() -> None:
 def test_code_that_is_changed_between_its_import_and_the_end_is_not_kept(bench: Bench, tmp_path: Path) -> None:
     shutil.copytree(Path(gpubind.__file__).parent, tmp_path / "code/gpubind", symlinks=True)
     shutil.copytree(Path(gpubind.__file__).parent.parent / "etc", tmp_path / "code/etc")
-    path = tmp_path / "code/gpubind/documents/plan/json.py"
-    change = f"import gpubind.documents.plan.json; open({str(path)!r}, 'a').write('# changed')"
+    path = tmp_path / "code/gpubind/documents/text.py"
+    change = f"import gpubind.documents.text; open({str(path)!r}, 'a').write('# changed')"
     environ = {**bench.environ, "GPUBIND_MEMO": "on", "BASE": str(bench.base)}
     environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "code"), *sys.path])
 

@@ -91,8 +91,8 @@ def _format(asked: Optional[str], *, json: bool, quiet: bool) -> str:
 
 def _rendered(chosen: str, reports: list[Report], output: Optional[str], *, quiet: bool, verbose: bool) -> str:
     from gpubind.cli.output import has_colour, is_terminal, width
-    from gpubind.documents.check.checked import WIDTH, render_check_text
     from gpubind.documents.check.report import verdict_line
+    from gpubind.documents.check.text import WIDTH, render_check_text
 
     if len(reports) > 1:
         return _several(chosen, reports, output, quiet=quiet, verbose=verbose)

@@ -26,24 +26,24 @@ def explain(
 ) -> None:
     """Say what a code or a message means, or why a file is in the plan."""
     from gpubind.cli.output import table_width, waiting, width, write_document
-    from gpubind.documents import explained
+    from gpubind.documents import explanation
     from gpubind.documents.explanation import codes, explain_code, explain_message
 
     what = " ".join(asked or ())
     if not what.strip():
-        answer = explained.Answer(None, codes=codes())
+        answer = explanation.Answer(None, codes=codes())
     elif (page := explain_code(what)) is not None:
-        answer = explained.Answer(what, page=page)
+        answer = explanation.Answer(what, page=page)
     else:
         message, about = explain_message(what)
         if message is not None or about:
             known = dict(codes())
-            answer = explained.Answer(what, message, tuple((code, known[code]) for code in about))
+            answer = explanation.Answer(what, message, tuple((code, known[code]) for code in about))
         else:
             with waiting(quiet=False):
-                answer = explained.Answer(what, explanation=_of_plan(options, what, like, image))
+                answer = explanation.Answer(what, explanation=_of_plan(options, what, like, image))
     columns = table_width(None) if answer.explanation is not None else width()
-    write_document(explained.render_json(answer) if json else explained.render_text(answer, columns), None)
+    write_document(explanation.render_json(answer) if json else explanation.render_text(answer, columns), None)
 
 
 _ABOUT_THE_LOOK = ("not-looked-at", "writable-by-others")

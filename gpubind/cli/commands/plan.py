@@ -124,7 +124,7 @@ def _render(plan: Plan, chosen: str, output: Optional[str], *, verbose: bool) ->
         return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
     from gpubind.cli.output import has_colour, table_width
     from gpubind.cli.render import render_tables
-    from gpubind.documents.plan.table import plan_tables
+    from gpubind.documents.tables import plan_tables
     from gpubind.documents.text import summary
 
     tables = plan_tables(plan, verbose=verbose)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 
 from gpubind.documents import CHECK_DOCUMENTS
-from gpubind.documents.check.checked import render_check_text
 from gpubind.documents.check.junit import render_suites
 from gpubind.documents.check.report import Report, check_document, verdict_line
-from gpubind.documents.columns import Column, Row, Table, table_of
+from gpubind.documents.check.text import render_check_text
+from gpubind.documents.tables import Column, Row, Table, table_of
 from gpubind.documents.text import printable, render_line
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import gpubind
 from gpubind.api import plan
-from gpubind.documents.plan.json import render_json
+from gpubind.documents.text import render_json
 from gpubind.errors import HostReadError, UsageError
 from gpubind.formats.text.record import RecordedDirectory, RecordedEntry, parse_record
 from gpubind.host import Host

@@ -11,7 +11,7 @@ from typing import Literal, Optional, Union
 import jsonschema
 import pytest
 
-from gpubind.documents.plan.json import render_json
+from gpubind.documents.text import render_json
 from gpubind.formats.text.record import RecordedList, RecordedRun, parse_record
 from gpubind.host import Host, ListFile
 from gpubind.host.base import RunResult

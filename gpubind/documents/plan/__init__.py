@@ -1,1 +1,0 @@
-"""A plan as JSON or as a table."""
