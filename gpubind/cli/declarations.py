@@ -10,8 +10,6 @@ from gpubind.model.data import HOSTS
 from gpubind.planner.request import SOURCES
 from gpubind.runtimes import RUNTIMES
 
-Kind = Literal["flag", "switch", "count", "value", "list"]
-"""What an option takes: no value; none, with a --no- form; none, and it is counted; a value; a value each time."""
 Origin = Literal["line", "variable", "settings", "default"]
 """Where a value comes from: the command line, a GPUBIND_* variable, a configuration file, the option's own default."""
 Group = Literal["Which GPUs and files", "Which host", "The image", "Launch", "Filtering", "Output"]
@@ -21,8 +19,6 @@ Rows = tuple[tuple[str, str], ...]
 """Names, each with its description."""
 Choices = Union[Sequence[str], Callable[[], Sequence[str]]]
 """What a shell may complete; a function if the list is slow to load."""
-
-
 COMPLETION = "_GPUBIND_COMPLETE"
 """The variable by which a shell asks for completions; typer makes its name of the program's."""
 
@@ -30,14 +26,12 @@ COMPLETION = "_GPUBIND_COMPLETE"
 class Option(NamedTuple):
     """An option of a command."""
 
-    name: str
-    """Such as `--dev-root`."""
+    spelled: str
+    """As in help: `-o, --output FILE`. The name of a value follows the names of an option that takes one."""
     help: str
     group: Group
-    kind: Kind = "value"
-    metavar: str = ""
-    short: str = ""
-    """Such as `-o`."""
+    repeats: bool = False
+    """Whether it takes several values; without values, whether it is counted."""
     default: Any = None
     required: bool = False
     preset: Literal["", "variable", "settings"] = ""
@@ -47,13 +41,29 @@ class Option(NamedTuple):
     """Whether several of the choices may stand in one value."""
 
     @property
+    def spellings(self) -> dict[str, bool]:
+        """Return the names of the option, each with what it means for a flag."""
+        words = self.spelled.replace(",", "").split()
+        return {word: not word.startswith("--no-") for word in words if word.startswith("-")}
+
+    @property
+    def name(self) -> str:
+        """Return its long name."""
+        return next(name for name in self.spellings if name.startswith("--"))
+
+    @property
+    def metavar(self) -> str:
+        """Return the name of its value; empty if it takes none."""
+        return self.spelled.rpartition(", ")[2].partition(" ")[2]
+
+    @property
     def key(self) -> str:
-        """Return the name in a configuration file."""
+        """Return its name in a configuration file."""
         return self.name[2:]
 
     @property
     def parameter(self) -> str:
-        """Return the name of the value in `Line.values`."""
+        """Return the name of the value in `ParsedLine.values`."""
         name = self.key.replace("-", "_")
         return f"{name}_" if name in ("format", "list") else name
 
@@ -63,19 +73,9 @@ class Option(NamedTuple):
         return f"GPUBIND_{self.key.replace('-', '_').upper()}" if self.preset else ""
 
     @property
-    def takes_value(self) -> bool:
-        return self.kind in ("value", "list")
-
-    @property
     def unset(self) -> Any:
         """Return the value where nothing sets it."""
-        return {"flag": False, "switch": False, "count": 0}.get(self.kind) if self.default is None else self.default
-
-    @property
-    def spellings(self) -> dict[str, bool]:
-        """Return the names of the option, each with what it means for a flag."""
-        spelled = {self.name: True, **({self.short: True} if self.short else {})}
-        return {**spelled, f"--no-{self.key}": False} if self.kind == "switch" else spelled
+        return self.default if self.metavar or self.default else 0 if self.repeats else False
 
 
 class Argument(NamedTuple):
@@ -90,24 +90,6 @@ class Argument(NamedTuple):
     choices: Choices = ()
 
 
-class Subcommand(NamedTuple):
-    """A command of gpubind."""
-
-    name: str
-    run: Callable[..., None]
-    """Called with the values, and with the origins of those of options."""
-    help: str
-    options: tuple[Option, ...]
-    arguments: tuple[Argument, ...] = ()
-    common: tuple[str, ...] = ()
-    """The five options that most people want."""
-    examples: Rows = ()
-    """Each what somebody wants, and the command line."""
-    exit_codes: Rows = ()
-    ends_options: bool = False
-    """Whether its first argument ends the options: what follows belongs to another program."""
-
-
 EXIT_CODES: Rows = (
     ("2", "usage error"),
     ("3", "nothing to bind: no driver and no GPU here"),
@@ -120,8 +102,8 @@ STARTS_CODES: Rows = (
     ("126, 127", "the command cannot be executed, or does not exist"),
     ("other", "the exit code of the container"),
 )
-HELP = Option("--help", "Show this message and exit.", "Output", "flag", short="-h")
-VERSION = Option("--version", "Show the version and exit.", "Output", "flag", short="-V")
+HELP = Option("-h, --help", "Show this message and exit.", "Output")
+VERSION = Option("-V, --version", "Show the version and exit.", "Output")
 
 IMAGE_HELP = (
     "The image that will be started: a directory, an OCI bundle, a SIF file, an OCI layout, a docker or OCI archive, "
@@ -155,114 +137,97 @@ class PlanOptions(NamedTuple):
 
 
 PLAN_OPTIONS = (
-    Option("--nv", "Plan for NVIDIA. Without a vendor option: every vendor found.", "Which GPUs and files", "flag"),
-    Option("--rocm", "Plan for AMD; with --nv for both.", "Which GPUs and files", "flag"),
+    Option("--nv", "Plan for NVIDIA. Without a vendor option: every vendor found.", "Which GPUs and files"),
+    Option("--rocm", "Plan for AMD; with --nv for both.", "Which GPUs and files"),
     Option(
-        "--caps",
+        "--caps LIST",
         f"Driver capabilities, separated by commas: {', '.join(CAPABILITIES)}, or all. [all but compat32]",
         "Which GPUs and files",
-        metavar="LIST",
         preset="settings",
         choices=(*CAPABILITIES, "all"),
         commas=True,
     ),
     Option(
-        "--gpus",
+        "--gpus all|none|LIST",
         "Which GPUs: indexes, UUIDs or beginnings of them, PCI addresses, minor:N, MIG devices (G:gi/ci), "
         "render nodes. [what the environment says: SLURM_STEP_GPUS, CUDA_VISIBLE_DEVICES, ...; else all]",
         "Which GPUs and files",
-        metavar="all|none|LIST",
         preset="settings",
         choices=("all", "none"),
     ),
     Option(
-        "--cdi-device",
+        "--cdi-device VENDOR/CLASS=NAME",
         "Plan for this CDI device, of any vendor; implies --source cdi. Repeatable. [nvidia.com/gpu=all]",
         "Which GPUs and files",
-        "list",
-        metavar="VENDOR/CLASS=NAME",
+        repeats=True,
     ),
     Option(
-        "--cdi-dir",
+        "--cdi-dir DIR",
         "Where CDI specs are, below --dev-root; the last directory wins. Repeatable. [/etc/cdi, /var/run/cdi]",
         "Which GPUs and files",
-        "list",
-        metavar="DIR",
+        repeats=True,
         preset="settings",
     ),
     Option(
-        "--source",
+        "--source SOURCE",
         f"What names the driver's files: {', '.join(SOURCES)}.",
         "Which GPUs and files",
-        metavar="SOURCE",
         default="auto",
         preset="settings",
         choices=SOURCES,
     ),
-    Option("--list", "Use only this list file.", "Which GPUs and files", metavar="FILE", preset="settings"),
+    Option("--list FILE", "Use only this list file.", "Which GPUs and files", preset="settings"),
     Option(
-        "--library-path",
+        "--library-path DIR",
         "Also search this directory. Repeatable.",
         "Which GPUs and files",
-        "list",
-        metavar="DIR",
+        repeats=True,
         preset="settings",
     ),
     Option(
-        "--completion",
+        "--completion, --no-completion",
         "Complete the shipped list from the driver itself.",
         "Which GPUs and files",
-        "switch",
         default=True,
         preset="settings",
     ),
-    Option("--host", HOST_HELP, "Which host", metavar="FILE|NAME", choices=HOSTS),
-    Option("--root", "Where the driver's user space is. [/]", "Which host", metavar="DIR", preset="settings"),
+    Option("--host FILE|NAME", HOST_HELP, "Which host", choices=HOSTS),
+    Option("--root DIR", "Where the driver's user space is. [/]", "Which host", preset="settings"),
+    Option("--dev-root DIR", "Where /dev, /proc and /sys are. [--root, or /]", "Which host", preset="settings"),
     Option(
-        "--dev-root",
-        "Where /dev, /proc and /sys are. [--root, or /]",
-        "Which host",
-        metavar="DIR",
-        preset="settings",
-    ),
-    Option(
-        "--vendor-neutral",
+        "--vendor-neutral SIDE",
         "Whose copy of libglvnd and of the OpenCL loader the container uses: auto, host or image.",
         "The image",
-        metavar="SIDE",
         default="auto",
         preset="settings",
         choices=SIDES,
     ),
     Option(
-        "--userspace",
+        "--userspace SIDE",
         "Whose ROCm the container uses: auto, host or image.",
         "The image",
-        metavar="SIDE",
         default="auto",
         preset="settings",
         choices=SIDES,
     ),
     Option(
-        "--cuda-compat",
+        "--cuda-compat SIDE",
         "Whose libcuda the container uses, if the image has one for CUDA's forward compatibility: auto, host or image.",
         "The image",
-        metavar="SIDE",
         default="auto",
         preset="settings",
         choices=SIDES,
     ),
     Option(
-        "--libc",
+        "--libc SIDE",
         "Whose glibc the image's programs run on: image; host, if that is newer; auto: the host's only if a "
         "library that was asked for cannot be loaded without it.",
         "The image",
-        metavar="SIDE",
         default="image",
         preset="settings",
         choices=SIDES,
     ),
-    Option("--libdir", "Where libraries land in the container.", "The image", metavar="DIR", preset="settings"),
+    Option("--libdir DIR", "Where libraries land in the container.", "The image", preset="settings"),
 )
 
 
@@ -273,42 +238,62 @@ def _flavours() -> Sequence[str]:
 
 
 LIKE = Option(
-    "--like",
+    "--like FLAVOUR",
     "Plan what this program's own --nv or --rocm binds: apptainer, apptainer-1.4, apptainer-1.5, singularity.",
     "Which GPUs and files",
-    metavar="FLAVOUR",
     choices=_flavours,
 )
-IMAGE = Option("--image", IMAGE_HELP, "The image", metavar="IMAGE")
+IMAGE = Option("--image IMAGE", IMAGE_HELP, "The image")
 BACKEND = Option(
-    "--backend",
+    "--backend RUNTIME",
     f"What starts the container: {', '.join(RUNTIMES)} or auto.",
     "Launch",
-    metavar="RUNTIME",
     default="auto",
     preset="settings",
     choices=(*RUNTIMES, "auto"),
 )
 BACKEND_ARGUMENTS = Option(
-    "--backend-arg", "An argument for the runtime itself. Repeatable.", "Launch", "list", metavar="ARGUMENT"
+    "--backend-arg ARGUMENT", "An argument for the runtime itself. Repeatable.", "Launch", repeats=True
 )
 ALLOW_WRITABLE = Option(
-    "--allow-writable",
-    "Bind files that you may write, with a runtime that does not support read-only binds.",
-    "Launch",
-    "flag",
+    "--allow-writable", "Bind files that you may write, with a runtime that does not support read-only binds.", "Launch"
 )
 CHECK_FIRST = Option(
-    "--check", "Check first, and do not start on an error finding.", "Launch", "switch", preset="settings"
+    "--check, --no-check", "Check first, and do not start on an error finding.", "Launch", preset="settings"
 )
-REQUIRE_GPU = Option("--require-gpu", "Do not start without a GPU.", "Launch", "flag", preset="settings")
-DRY_RUN = Option("--dry-run", "Print the command instead.", "Launch", "flag")
-STRICT = Option("--strict", "Exit 1 on a warning, too.", "Filtering", "flag", preset="settings")
-JSON = Option("--json", "The same as --format json.", "Output", "flag")
-OUTPUT = Option("--output", "Write to a file. [standard output]", "Output", metavar="FILE", short="-o")
-QUIET = Option("--quiet", "Do not report findings.", "Output", "flag", short="-q")
+REQUIRE_GPU = Option("--require-gpu", "Do not start without a GPU.", "Launch", preset="settings")
+DRY_RUN = Option("--dry-run", "Print the command instead.", "Launch")
+STRICT = Option("--strict", "Exit 1 on a warning, too.", "Filtering", preset="settings")
+JSON = Option("--json", "The same as --format json.", "Output")
+OUTPUT = Option("-o, --output FILE", "Write to a file. [standard output]", "Output")
+QUIET = Option("-q, --quiet", "Do not report findings.", "Output")
 MEMO_HELP = "-vv: also whether a kept answer was given."
-VERBOSE = Option("--verbose", f"Report notes, too. {MEMO_HELP}", "Output", "count", short="-v")
+VERBOSE = Option("-v, --verbose", f"Report notes, too. {MEMO_HELP}", "Output", repeats=True)
 
 CONFIGURABLE = (*PLAN_OPTIONS, BACKEND, CHECK_FIRST, REQUIRE_GPU, STRICT)
 """The options that a configuration file may set, in addition to `format` and `ignore`."""
+
+
+class Subcommand(NamedTuple):
+    """A command of gpubind."""
+
+    name: str
+    work: Callable[..., None]
+    """Called with each value by its name, and with the values of the shared options as `PlanOptions`."""
+    help: str
+    own: tuple[Option, ...]
+    """Its own options. One that has the name of a shared option takes its place."""
+    arguments: tuple[Argument, ...] = ()
+    shared: tuple[Option, ...] = PLAN_OPTIONS
+    common: tuple[str, ...] = ()
+    """The five options that most people want."""
+    examples: Rows = ()
+    """Each what somebody wants, and the command line."""
+    exit_codes: Rows = ()
+    starts: bool = False
+    """Whether it starts a container: its first argument ends the options, as what follows is another program's."""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Return all options, in the order of help."""
+        return tuple({option.name: option for option in (*self.shared, *self.own)}.values())

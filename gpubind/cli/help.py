@@ -105,12 +105,10 @@ def _row(parameter: Union[Option, Argument]) -> tuple[str, str]:
     """Return the names and the description of *parameter*, with its default and its variable."""
     if isinstance(parameter, Argument):
         return parameter.metavar, parameter.help
-    names = ", ".join(sorted(parameter.spellings, key=lambda name: name[1] == "-"))
-    value = f" {parameter.metavar}" if parameter.metavar else ""
     has_default = isinstance(parameter.default, str) and parameter.default and "[" not in parameter.help
     default = f" [{parameter.default}]" if has_default else ""
     variable = f" ({parameter.variable})" if parameter.variable else ""
-    return names + value, parameter.help + default + variable
+    return parameter.spelled, parameter.help + default + variable
 
 
 def _rows(rows: Rows, width: int) -> list[str]:

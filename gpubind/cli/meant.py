@@ -144,7 +144,7 @@ def _options(command: str, words: Words) -> tuple[Words, Words]:
 
 def _spellings(command: str) -> dict[str, bool]:
     """Return each spelling of an option of *command*, and whether it takes a value."""
-    return {name: each.takes_value for each in command_of(command).options for name in each.spellings}
+    return {name: bool(each.metavar) for each in command_of(command).options for name in each.spellings}
 
 
 def _lacks_a_value(command: str, word: str) -> bool:

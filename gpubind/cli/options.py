@@ -1,4 +1,4 @@
-"""The plan that the options of a command ask for."""
+"""What the options of a command ask for: the command run with them, the host, the image and the plan."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.cli.declarations import PLAN_OPTIONS, Option, Origin, PlanOptions, Subcommand
+from gpubind.cli.declarations import Origin, PlanOptions, Subcommand
 from gpubind.errors import UsageError
 from gpubind.model import VENDORS, Capability, ContainerPath, Request, RootedPath, Vendor
 
@@ -20,34 +20,26 @@ if TYPE_CHECKING:
     from gpubind.planner.planning import Query
 
 
-def planning(command: Subcommand, shared: tuple[Option, ...] = PLAN_OPTIONS) -> Subcommand:
-    """Return *command* with the *shared* options of a plan in addition to its own.
-
-    Its function gets them as its `options`. An option that it has itself takes precedence over a shared one.
-    """
-    own = {option.name for option in command.options}
-    options = {option.name: option for option in (*shared, *command.options)}
-    names = [option.parameter for option in shared if option.name not in own]
-
-    def run(values: dict[str, Any], origins: Mapping[str, Origin]) -> None:
-        options = PlanOptions(**{name: values.pop(name) for name in names})
-        options = _without_untrusted(options, origins, planned)
-        if options.host is not None or values.get("host"):
-            # A root that a site or variable sets is meant for this machine, not for a recorded one.
-            options = options._replace(
-                root=options.root if origins.get("root") == "line" else None,
-                dev_root=options.dev_root if origins.get("dev_root") == "line" else None,
-            )
-        try:
-            command.run(options=options, **values)
-        except UsageError as error:
-            error.where = error.where or _where(
-                origins, _PARAMETERS.get(error.field, error.field) or _ABOUT.get(error.code, "")
-            )
-            raise
-
-    planned = command._replace(run=run, options=tuple(options.values()))
-    return planned
+def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> None:
+    """Do the work of *command* with *values*. Errors: as the command, each with the setting that is wrong."""
+    names = {option.parameter for option in command.shared} - {option.parameter for option in command.own}
+    others = {name: value for name, value in values.items() if name not in names}
+    if not command.shared:
+        return command.work(**others)
+    options = PlanOptions(**{name: values[name] for name in names})
+    options = _without_untrusted(options, origins, command)
+    if options.host is not None or values.get("host"):
+        # A root that a site or variable sets is meant for this machine, not for a recorded one.
+        options = options._replace(
+            root=options.root if origins.get("root") == "line" else None,
+            dev_root=options.dev_root if origins.get("dev_root") == "line" else None,
+        )
+    try:
+        command.work(options=options, **others)
+    except UsageError as error:
+        option = _PARAMETERS.get(error.field, error.field) or _ABOUT.get(error.code, "")
+        error.where = error.where or _where(origins, option)
+        raise
 
 
 _NAME_PATHS = (("root", "dev_root"), ("list_", "library_path", "cdi_dir"))

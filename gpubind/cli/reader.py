@@ -75,7 +75,7 @@ def _given(command: Subcommand, words: Iterable[str]) -> Optional[dict[str, Any]
             break
         if word == "-" or not word.startswith("-"):
             others.append(word)
-            if command.ends_options:
+            if command.starts:
                 others += left[::-1]
                 break
             continue
@@ -83,12 +83,12 @@ def _given(command: Subcommand, words: Iterable[str]) -> Optional[dict[str, Any]
         if name not in spelled:
             return None
         option, on = spelled[name]
-        if option.takes_value:
+        if option.metavar:
             if attached is None and not left:
                 return None
             _add(given, option, left.pop() if attached is None else attached)
             continue
-        given[option.parameter] = given.get(option.parameter, 0) + 1 if option.kind == "count" else on
+        given[option.parameter] = given.get(option.parameter, 0) + 1 if option.repeats else on
         if attached is not None:
             if word.startswith("--") or attached.startswith("-"):
                 return None
@@ -105,7 +105,7 @@ def _parted(word: str) -> tuple[str, Optional[str]]:
 
 
 def _add(given: dict[str, Any], option: Option, value: str) -> None:
-    if option.kind == "list":
+    if option.repeats:
         given.setdefault(option.parameter, []).append(value)
         return
     if option.parameter in given:
@@ -126,8 +126,8 @@ def _with_arguments(command: Subcommand, given: dict[str, Any], words: list[str]
 
 def _value_of(option: Option, text: str) -> Any:
     """Return the value that *text*, of a variable, gives *option*; None if it gives none."""
-    if option.takes_value:
-        return text.split() if option.kind == "list" else text
+    if option.metavar:
+        return text.split() if option.repeats else text
     return _BOOLEANS.get(text.strip().lower())
 
 
@@ -161,7 +161,9 @@ def run_line(words: Sequence[str]) -> int:
         from gpubind.cli.help import page_of
 
         return _show(page_of(command))
-    command.run(line.values, line.origins)
+    from gpubind.cli.options import run
+
+    run(command, line.values, line.origins)
     return EXIT_OK
 
 

@@ -8,16 +8,18 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Optional
 
-from gpubind.cli.commands import STARTS
-from gpubind.cli.declarations import CONFIGURABLE, Kind, Subcommand
+from gpubind.cli.declarations import CONFIGURABLE, Subcommand
 from gpubind.errors import EXIT_NOT_STARTED, FormatError, GpubindError, UsageError, like, one_of
 
 SIZE_LIMIT = 256 << 10
 DOTS_LIMIT = 500
 """Dots in a line: reading a key of many parts (`a.a.a`) takes quadratic time."""
 
-_TYPE_OF: dict[Kind, type] = {"flag": bool, "switch": bool, "value": str, "list": list}
-KEYS = {**{option.key: _TYPE_OF[option.kind] for option in CONFIGURABLE}, "format": str, "ignore": dict}
+KEYS = {
+    **{each.key: (list if each.repeats else str) if each.metavar else bool for each in CONFIGURABLE},
+    "format": str,
+    "ignore": dict,
+}
 """What a configuration file may set: names of options, and the type of each."""
 
 _TYPES: dict[type, str] = {
@@ -47,7 +49,7 @@ def defaults_for(command: Subcommand) -> dict[str, Any]:
     try:
         settings = read_settings()
     except GpubindError as error:
-        if command.name in (*STARTS, "wrap"):
+        if command.starts:
             error.exit_code = EXIT_NOT_STARTED
         raise
     set_here = [option for option in command.options if option.preset == "settings" and option.key in settings]

@@ -27,7 +27,7 @@ def application(words: Sequence[str] = ()) -> TyperGroup:
 
 def typer_command(command: Subcommand) -> TyperCommand:
     """Return *command* with its options and arguments."""
-    settings = {**HELP_NAMES, "allow_interspersed_args": not command.ends_options}
+    settings = {**HELP_NAMES, "allow_interspersed_args": not command.starts}
     params = [*map(_argument, command.arguments), *map(_option, command.options)]
     help_text = " ".join(command.help.split("\n\n")[0].split())
     return _Command(command.name, params=params, help=help_text, context_settings=settings)
@@ -44,15 +44,15 @@ class _Command(TyperCommand):
 
 def _option(option: Option) -> Any:
     """Return *option* with the first sentence of its help: a shell shows one line."""
+    short, long = ([name for name in option.spellings if name.startswith("--") == is_long] for is_long in (False, True))
     return TyperOption(
-        param_decls=[option.parameter, "/".join(name for name in option.spellings if name != option.short)]
-        + ([option.short] if option.short else []),
-        type=str if option.takes_value else None,
+        param_decls=[option.parameter, *short, "/".join(long)],
+        type=str if option.metavar else None,
         required=option.required,
         default=option.unset,
-        is_flag=option.kind in ("flag", "switch") or None,
-        count=option.kind == "count",
-        multiple=option.kind == "list",
+        is_flag=not (option.metavar or option.repeats) or None,
+        count=not option.metavar and option.repeats,
+        multiple=bool(option.metavar) and option.repeats,
         metavar=option.metavar or None,
         envvar=option.variable or None,
         help=re.split(r"\.( |$)| \[|: ", option.help, maxsplit=1)[0],

@@ -24,7 +24,6 @@ from gpubind.cli.declarations import (
     PlanOptions,
     Subcommand,
 )
-from gpubind.cli.options import planning
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
 from gpubind.errors import EXIT_FINDING, UsageError, one_of
 from gpubind.model.data import HOSTS
@@ -135,73 +134,60 @@ def _codes() -> Sequence[str]:
 
 _EACH = " Repeatable: each image is checked on each host."
 COMMANDS = {
-    "check": planning(
-        Subcommand(
-            "check",
-            check,
-            check.__doc__ or "",
-            (
-                LIKE,
-                Option("--host", HOST_HELP + _EACH, "Which host", "list", metavar="FILE|NAME", choices=HOSTS),
-                IMAGE._replace(help=IMAGE_HELP + _EACH, kind="list"),
-                Option(
-                    "--program",
-                    "Also check the program that will run, as it is found in the container.",
-                    "The image",
-                    metavar="PATH",
-                ),
-                Option(
-                    "--as-user",
-                    "Whether this user may open the device nodes and files. [you]",
-                    "Launch",
-                    metavar="NAME",
-                ),
-                BACKEND._replace(
-                    help=f"What will start the container: {', '.join(RUNTIMES)}. [not known]", default=None
-                ),
-                BACKEND_ARGUMENTS,
-                ALLOW_WRITABLE,
-                Option(
-                    "--only",
-                    "Count only these findings. Repeatable.",
-                    "Filtering",
-                    "list",
-                    metavar="CODE",
-                    choices=_codes,
-                    commas=True,
-                ),
-                Option(
-                    "--ignore",
-                    "Do not count these findings. Repeatable.",
-                    "Filtering",
-                    "list",
-                    metavar="CODE[:SUBJECT][=REASON]",
-                    choices=_codes,
-                    commas=True,
-                ),
-                STRICT,
-                Option(
-                    "--format",
-                    f"What to print: {', '.join(CHECK_FORMATS)}. [text]",
-                    "Output",
-                    metavar="FORMAT",
-                    choices=CHECK_FORMATS,
-                ),
-                JSON,
-                OUTPUT,
-                QUIET._replace(help="Print the verdict and its codes only."),
-                VERBOSE._replace(help=f"Show notes in full. {MEMO_HELP}"),
+    "check": Subcommand(
+        "check",
+        check,
+        check.__doc__ or "",
+        (
+            LIKE,
+            Option("--host FILE|NAME", HOST_HELP + _EACH, "Which host", repeats=True, choices=HOSTS),
+            IMAGE._replace(help=IMAGE_HELP + _EACH, repeats=True),
+            Option(
+                "--program PATH",
+                "Also check the program that will run, as it is found in the container.",
+                "The image",
             ),
-            common=("--nv", "--caps", "--gpus", "--image", "--program"),
-            examples=(
-                ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
-                ("in one line, for a scheduler", "gpubind check -q --nv"),
+            Option("--as-user NAME", "Whether this user may open the device nodes and files. [you]", "Launch"),
+            BACKEND._replace(help=f"What will start the container: {', '.join(RUNTIMES)}. [not known]", default=None),
+            BACKEND_ARGUMENTS,
+            ALLOW_WRITABLE,
+            Option(
+                "--only CODE",
+                "Count only these findings. Repeatable.",
+                "Filtering",
+                repeats=True,
+                choices=_codes,
+                commas=True,
             ),
-            exit_codes=(
-                ("0", "ok"),
-                ("1", "an error; with --strict also a warning"),
-                *(EXIT_CODES[at] for at in (0, 2, 3)),
+            Option(
+                "--ignore CODE[:SUBJECT][=REASON]",
+                "Do not count these findings. Repeatable.",
+                "Filtering",
+                repeats=True,
+                choices=_codes,
+                commas=True,
             ),
-        )
+            STRICT,
+            Option(
+                "--format FORMAT",
+                f"What to print: {', '.join(CHECK_FORMATS)}. [text]",
+                "Output",
+                choices=CHECK_FORMATS,
+            ),
+            JSON,
+            OUTPUT,
+            QUIET._replace(help="Print the verdict and its codes only."),
+            VERBOSE._replace(help=f"Show notes in full. {MEMO_HELP}"),
+        ),
+        common=("--nv", "--caps", "--gpus", "--image", "--program"),
+        examples=(
+            ("ask whether an image will run here", "gpubind check --nv --image app.sif --program /opt/app/solve"),
+            ("in one line, for a scheduler", "gpubind check -q --nv"),
+        ),
+        exit_codes=(
+            ("0", "ok"),
+            ("1", "an error; with --strict also a warning"),
+            *(EXIT_CODES[at] for at in (0, 2, 3)),
+        ),
     )
 }

@@ -26,10 +26,11 @@ def completion(shell: str) -> None:
 COMMANDS = {
     "completion": Subcommand(
         "completion",
-        lambda values, _origins: completion(**values),
+        completion,
         completion.__doc__ or "",
         (),
         (Argument("shell", "bash|zsh|fish", "The shell.", choices=SHELLS),),
+        shared=(),
         examples=(("in ~/.bashrc", 'eval "$(gpubind completion bash)"'),),
         exit_codes=(("0", "done"), EXIT_CODES[0]),
     )

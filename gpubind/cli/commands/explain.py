@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.cli.declarations import (
-    EXIT_CODES,
-    IMAGE,
-    JSON,
-    LIKE,
-    Argument,
-    PlanOptions,
-    Subcommand,
-)
-from gpubind.cli.options import open_host_of, open_image_of, plan_of, planning
+from gpubind.cli.declarations import EXIT_CODES, IMAGE, JSON, LIKE, Argument, PlanOptions, Subcommand
+from gpubind.cli.options import open_host_of, open_image_of, plan_of
 from gpubind.errors import NothingToBindError, UsageError
 
 if TYPE_CHECKING:
@@ -106,29 +98,27 @@ def _every_code() -> Sequence[str]:
 
 
 COMMANDS = {
-    "explain": planning(
-        Subcommand(
-            "explain",
-            explain,
-            explain.__doc__ or "",
-            (LIKE, IMAGE, JSON._replace(help="Print gpubind.explain/1.")),
-            (
-                Argument(
-                    "asked",
-                    "[NAME|CODE|MESSAGE]",
-                    "A soname, file name, path, device node or pattern; a code; or a message that a program printed, "
-                    "with quotes or without. [every code]",
-                    many=True,
-                    required=False,
-                    choices=_every_code,
-                ),
+    "explain": Subcommand(
+        "explain",
+        explain,
+        explain.__doc__ or "",
+        (LIKE, IMAGE, JSON._replace(help="Print gpubind.explain/1.")),
+        (
+            Argument(
+                "asked",
+                "[NAME|CODE|MESSAGE]",
+                "A soname, file name, path, device node or pattern; a code; or a message that a program printed, "
+                "with quotes or without. [every code]",
+                many=True,
+                required=False,
+                choices=_every_code,
             ),
-            common=("--nv", "--rocm", "--image", "--host", "--json"),
-            examples=(
-                ("why a file is in the plan", "gpubind explain libcuda.so.1"),
-                ("what a message means", 'gpubind explain "version GLIBC_2.34 not found"'),
-            ),
-            exit_codes=(("0", "done"), *EXIT_CODES[:3]),
-        )
+        ),
+        common=("--nv", "--rocm", "--image", "--host", "--json"),
+        examples=(
+            ("why a file is in the plan", "gpubind explain libcuda.so.1"),
+            ("what a message means", 'gpubind explain "version GLIBC_2.34 not found"'),
+        ),
+        exit_codes=(("0", "done"), *EXIT_CODES[:3]),
     )
 }

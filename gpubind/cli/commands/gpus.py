@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from gpubind.cli.declarations import (
-    EXIT_CODES,
-    JSON,
-    PLAN_OPTIONS,
-    PlanOptions,
-    Subcommand,
-)
-from gpubind.cli.options import open_host_of, planning, query_of
+from gpubind.cli.declarations import EXIT_CODES, JSON, PLAN_OPTIONS, PlanOptions, Subcommand
+from gpubind.cli.options import open_host_of, query_of
 
 
 def gpus(options: PlanOptions, *, json: bool) -> None:
@@ -45,19 +39,17 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
 
 _SHARED = ("--nv", "--rocm", "--gpus", "--host", "--root", "--dev-root")
 COMMANDS = {
-    "gpus": planning(
-        Subcommand(
-            "gpus",
-            gpus,
-            gpus.__doc__ or "",
-            (JSON._replace(help="Print gpubind.gpus/1."),),
-            common=("--nv", "--rocm", "--gpus", "--host", "--json"),
-            examples=(
-                ("list them", "gpubind gpus"),
-                ("see which GPUs a choice selects", "gpubind gpus --gpus 1 --host debian13-nvidia550"),
-            ),
-            exit_codes=(("0", "done"), *EXIT_CODES[:3]),
+    "gpus": Subcommand(
+        "gpus",
+        gpus,
+        gpus.__doc__ or "",
+        (JSON._replace(help="Print gpubind.gpus/1."),),
+        common=("--nv", "--rocm", "--gpus", "--host", "--json"),
+        examples=(
+            ("list them", "gpubind gpus"),
+            ("see which GPUs a choice selects", "gpubind gpus --gpus 1 --host debian13-nvidia550"),
         ),
-        tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+        exit_codes=(("0", "done"), *EXIT_CODES[:3]),
+        shared=tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
     )
 }

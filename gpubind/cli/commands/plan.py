@@ -21,7 +21,7 @@ from gpubind.cli.declarations import (
     PlanOptions,
     Subcommand,
 )
-from gpubind.cli.options import open_host_of, open_image_of, plan_of, planning
+from gpubind.cli.options import open_host_of, open_image_of, plan_of
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, UsageError, one_of
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
@@ -132,53 +132,48 @@ def _render(plan: Plan, chosen: str, output: Optional[str], *, verbose: bool) ->
 
 
 COMMANDS = {
-    "plan": planning(
-        Subcommand(
-            "plan",
-            plan,
-            plan.__doc__ or "",
-            (
-                LIKE,
-                IMAGE,
-                BACKEND_ARGUMENTS,
-                ALLOW_WRITABLE,
-                Option(
-                    "--cdi-hook",
-                    "With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
-                    "container's ld cache.",
-                    "Launch",
-                    metavar="FILE",
-                ),
-                Option(
-                    "--stage-dir",
-                    f"With --format {', '.join((*LASTING, *KEPT))}: where generated files may stay, for all who use "
-                    "the document.",
-                    "Launch",
-                    metavar="DIR",
-                    preset="variable",
-                ),
-                STRICT._replace(help="Check the host, too, and exit 1 on an error finding."),
-                Option(
-                    "--format",
-                    f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "
-                    "a shell. [table]",
-                    "Output",
-                    "list",
-                    metavar="FORMAT",
-                    preset="settings",
-                    choices=(*FORMATS, *PLAN_FORMATS, "sh"),
-                ),
-                JSON,
-                OUTPUT,
-                QUIET._replace(help="Do not report findings on standard error."),
-                VERBOSE._replace(help=f"Also show what was left out, and why. {MEMO_HELP}"),
+    "plan": Subcommand(
+        "plan",
+        plan,
+        plan.__doc__ or "",
+        (
+            LIKE,
+            IMAGE,
+            BACKEND_ARGUMENTS,
+            ALLOW_WRITABLE,
+            Option(
+                "--cdi-hook FILE",
+                "With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
+                "container's ld cache.",
+                "Launch",
             ),
-            common=("--nv", "--caps", "--gpus", "--image", "--format"),
-            examples=(
-                ("see what a job would get", "gpubind plan --nv --host debian13-nvidia550"),
-                ("use it in your own command line", "apptainer exec $(gpubind plan --nv --format apptainer) IMAGE CMD"),
+            Option(
+                "--stage-dir DIR",
+                f"With --format {', '.join((*LASTING, *KEPT))}: where generated files may stay, for all who use "
+                "the document.",
+                "Launch",
+                preset="variable",
             ),
-            exit_codes=(("0", "done"), ("1", "an error finding, with --strict"), *EXIT_CODES),
-        )
+            STRICT._replace(help="Check the host, too, and exit 1 on an error finding."),
+            Option(
+                "--format FORMAT",
+                f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "
+                "a shell. [table]",
+                "Output",
+                repeats=True,
+                preset="settings",
+                choices=(*FORMATS, *PLAN_FORMATS, "sh"),
+            ),
+            JSON,
+            OUTPUT,
+            QUIET._replace(help="Do not report findings on standard error."),
+            VERBOSE._replace(help=f"Also show what was left out, and why. {MEMO_HELP}"),
+        ),
+        common=("--nv", "--caps", "--gpus", "--image", "--format"),
+        examples=(
+            ("see what a job would get", "gpubind plan --nv --host debian13-nvidia550"),
+            ("use it in your own command line", "apptainer exec $(gpubind plan --nv --format apptainer) IMAGE CMD"),
+        ),
+        exit_codes=(("0", "done"), ("1", "an error finding, with --strict"), *EXIT_CODES),
     )
 }

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import os
 
-from gpubind.cli.declarations import (
-    EXIT_CODES,
-    OUTPUT,
-    PLAN_OPTIONS,
-    Option,
-    PlanOptions,
-    Subcommand,
-)
-from gpubind.cli.options import open_host_of, planning, query_of
+from gpubind.cli.declarations import EXIT_CODES, OUTPUT, PLAN_OPTIONS, Option, PlanOptions, Subcommand
+from gpubind.cli.options import open_host_of, query_of
 
 
 def record(options: PlanOptions, *, output: str, description: str, hostname: bool) -> None:
@@ -42,22 +35,18 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
 
 _SHARED = ("--root", "--dev-root", "--library-path", "--cdi-dir", "--list")
 COMMANDS = {
-    "record": planning(
-        Subcommand(
-            "record",
-            record,
-            record.__doc__ or "",
-            (
-                OUTPUT._replace(help="The record to write; - for standard output.", required=True),
-                Option(
-                    "--description", "A line that says which host this is.", "Which host", metavar="TEXT", default=""
-                ),
-                Option("--hostname", "Keep this machine's name in the record.", "Which host", "flag"),
-            ),
-            common=("--output", "--description", "--root", "--dev-root", "--library-path"),
-            examples=(("record a GPU node, to plan for it elsewhere", "gpubind record -o node.json"),),
-            exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2]),
+    "record": Subcommand(
+        "record",
+        record,
+        record.__doc__ or "",
+        (
+            OUTPUT._replace(help="The record to write; - for standard output.", required=True),
+            Option("--description TEXT", "A line that says which host this is.", "Which host", default=""),
+            Option("--hostname", "Keep this machine's name in the record.", "Which host"),
         ),
-        tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
+        common=("--output", "--description", "--root", "--dev-root", "--library-path"),
+        examples=(("record a GPU node, to plan for it elsewhere", "gpubind record -o node.json"),),
+        exit_codes=(("0", "done"), EXIT_CODES[0], EXIT_CODES[2]),
+        shared=tuple(option for option in PLAN_OPTIONS if option.name in _SHARED),
     )
 }

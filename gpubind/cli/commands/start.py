@@ -21,7 +21,6 @@ from gpubind.cli.declarations import (
     PlanOptions,
     Subcommand,
 )
-from gpubind.cli.options import planning
 from gpubind.cli.output import complain, tell_of_memo, waiting
 from gpubind.cli.ready import (
     UNSEEN,
@@ -243,25 +242,23 @@ def _automatic(
 
 
 def _command(action: Action, text: str, *examples: tuple[str, str]) -> Subcommand:
-    return planning(
-        Subcommand(
-            action,
-            _starter(action),
-            text,
-            (BACKEND, BACKEND_ARGUMENTS, ALLOW_WRITABLE, CHECK_FIRST, REQUIRE_GPU, DRY_RUN, QUIET, VERBOSE),
-            (
-                Argument(
-                    "image",
-                    "[-- RUNTIME_OPTIONS...] IMAGE",
-                    "The image, as the runtime takes it. The runtime's own options may stand before it, after a --.",
-                ),
-                Argument("command", "[--] [CMD...]", "The command and its arguments.", many=True, required=False),
+    return Subcommand(
+        action,
+        _starter(action),
+        text,
+        (BACKEND, BACKEND_ARGUMENTS, ALLOW_WRITABLE, CHECK_FIRST, REQUIRE_GPU, DRY_RUN, QUIET, VERBOSE),
+        (
+            Argument(
+                "image",
+                "[-- RUNTIME_OPTIONS...] IMAGE",
+                "The image, as the runtime takes it. The runtime's own options may stand before it, after a --.",
             ),
-            common=("--nv", "--gpus", "--backend", "--check", "--dry-run"),
-            examples=examples,
-            exit_codes=STARTS_CODES,
-            ends_options=True,
-        )
+            Argument("command", "[--] [CMD...]", "The command and its arguments.", many=True, required=False),
+        ),
+        common=("--nv", "--gpus", "--backend", "--check", "--dry-run"),
+        examples=examples,
+        exit_codes=STARTS_CODES,
+        starts=True,
     )
 
 

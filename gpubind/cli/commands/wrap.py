@@ -20,7 +20,6 @@ from gpubind.cli.declarations import (
     PlanOptions,
     Subcommand,
 )
-from gpubind.cli.options import planning
 from gpubind.cli.output import tell_of_memo, waiting, warn
 from gpubind.cli.ready import (
     UNSEEN,
@@ -213,27 +212,25 @@ def _print(text: str) -> None:
 
 
 COMMANDS = {
-    "wrap": planning(
-        Subcommand(
-            "wrap",
-            wrap,
-            HELP,
-            (
-                ALLOW_WRITABLE,
-                CHECK_FIRST,
-                REQUIRE_GPU,
-                DRY_RUN._replace(help="Print the command line instead."),
-                QUIET,
-                VERBOSE,
-            ),
-            (Argument("line", "-- RUNTIME ARGS...", "The command line: apptainer exec --nv IMAGE CMD...", many=True),),
-            common=("--nv", "--gpus", "--caps", "--check", "--dry-run"),
-            examples=(
-                ("start an existing command line", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
-                ("at every prompt", "alias singularity='gpubind wrap -- singularity'"),
-            ),
-            exit_codes=STARTS_CODES,
-            ends_options=True,
-        )
+    "wrap": Subcommand(
+        "wrap",
+        wrap,
+        HELP,
+        (
+            ALLOW_WRITABLE,
+            CHECK_FIRST,
+            REQUIRE_GPU,
+            DRY_RUN._replace(help="Print the command line instead."),
+            QUIET,
+            VERBOSE,
+        ),
+        (Argument("line", "-- RUNTIME ARGS...", "The command line: apptainer exec --nv IMAGE CMD...", many=True),),
+        common=("--nv", "--gpus", "--caps", "--check", "--dry-run"),
+        examples=(
+            ("start an existing command line", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
+            ("at every prompt", "alias singularity='gpubind wrap -- singularity'"),
+        ),
+        exit_codes=STARTS_CODES,
+        starts=True,
     )
 }
