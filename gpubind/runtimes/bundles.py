@@ -9,19 +9,19 @@ Source: OCI runtime-spec 1.2; crun(1) 1.21, runc(8) 1.1.15. Both were run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.formats.archive.bundle import Bundle, BundleEdits, BundleMount, Process, absolute, edited, for_start
-from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.brought import Brought, UserBind
-from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
+from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, is_utf8
+from gpubind.runtimes.environment import Values, compose, known
 from gpubind.runtimes.runtime import (
     STAGED_DIRECTORY,
     Call,
@@ -78,11 +78,12 @@ class BundleRuntime(Runtime):
         if is_rootless:
             mounts += tuple(BundleMount(node.target, node.source, "bind", NODE_OPTIONS) for node in nodes)
         is_ruled = start.is_root or bundle.has_device_rules or not bundle.has_user_namespace
-        env = tuple(_environment(edits.env, bundle))
+        own = bundle.variables
+        changed = compose(edits.env, Values(images=own))
+        env = tuple((name, value) for name, value in changed.items() if value != own.get(name))
         made = BundleEdits(mounts, () if is_rootless else nodes, edits.nodes if is_ruled else (), env)
         _need_utf8(made)
-        known = tuple((name, value) for name, value in env if value is not None)
-        return Words((), edits.binds, known, edits.decisions, edits.findings, document=edited(bundle, made))
+        return Words((), edits.binds, known(dict(env)), edits.decisions, edits.findings, document=edited(bundle, made))
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line. The edited config.json has the same name, in a directory of gpubind's: runc
@@ -166,34 +167,6 @@ def _mount(bind: Bind, is_directory: bool) -> BundleMount:
 
 def _destinations(bundle: Bundle) -> tuple[str, ...]:
     return tuple(mount.destination.rstrip("/") for mount in bundle.mounts)
-
-
-def _environment(env: Sequence[EnvVar], bundle: Bundle) -> Iterator[tuple[str, Optional[str]]]:
-    """Yield each variable that *env* changes in the bundle's, with its value; None for one that goes."""
-    own = bundle.variables
-    for name in dict.fromkeys(variable.name for variable in env):
-        operations = tuple(variable for variable in env if variable.name == name)
-        value = _composed(own.get(name), operations)
-        if value != own.get(name):
-            yield name, value
-
-
-def _composed(value: Optional[str], operations: Sequence[EnvVar]) -> Optional[str]:
-    """What becomes of the bundle's own *value*. Search paths have no empty element: it means the current directory."""
-    for variable in operations:
-        if variable.op in ("set", "unset"):
-            value = variable.value
-        elif variable.op == "default":
-            value = value or variable.value
-    front = [variable.value for variable in operations if variable.op == "prepend" and variable.value]
-    back = [variable.value for variable in operations if variable.op == "append" and variable.value]
-    if not front and not back:
-        return value
-    if value is None and operations[0].name == "PATH":
-        value = DEFAULT_PATH
-    separator = operations[0].separator or ":"
-    there = [part for part in (value or "").split(separator) if part and part not in (*front, *back)]
-    return separator.join((*front, *there, *back))
 
 
 def _need_utf8(edits: BundleEdits) -> None:

@@ -34,7 +34,7 @@ from gpubind.runtimes.edits import (
     unsayable_path,
     unsayable_value,
 )
-from gpubind.runtimes.plain_environment import known
+from gpubind.runtimes.environment import LIBRARY_PATH, Values, compose, is_added_to, known
 from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start, UserNamespaces
 
 OVERLAY_VERSION = (0, 32)
@@ -229,26 +229,15 @@ def _need_visible(path: str) -> None:
 
 
 def _environment(plan: Plan, start: Start, image: Optional[Tree]) -> dict[str, Optional[str]]:
-    """What is said of each variable; None: it is taken away. The user's own --set-env wins, but for search paths.
+    """Return the value of each variable for the options; None: it is taken away.
 
     ch-run passes the caller's environment on, and puts the value that a variable has by then where an item of a list
-    is its name behind a `$`; an item of nothing it leaves out. So what the user says comes first.
+    is its name after a `$`; an item of nothing it leaves out. So a list begins with the name.
     """
-    env: dict[str, Optional[str]] = {}
-    for variable in plan.env:
-        name, value = variable.name, variable.value or ""
-        there = env.get(name) or _there(name, start)
-        if name == "LD_LIBRARY_PATH" and variable.op in ("prepend", "set"):
-            env[name] = ":".join(part for part in (there, value) if part)
-        elif variable.op in ("append", "prepend"):
-            order = (there, value) if variable.op == "append" else (value, there)
-            env[name] = ":".join(part for part in order if part)
-        elif name not in start.options.env and not (variable.op == "default" and _users(start, name)):
-            env[name] = variable.value
-    images = _images_own(plan, image)
-    if images and env.get("LD_LIBRARY_PATH"):
-        env["LD_LIBRARY_PATH"] = f"{env['LD_LIBRARY_PATH']}:{images}"
-    return env
+    lists = {one.name for one in plan.env if is_added_to(plan, one.name)}
+    users: dict[str, Optional[str]] = {**start.options.env, **{name: _there(name, start) for name in lists}}
+    callers = {name: value for name in start.environ if (value := _users(start, name)) is not None}
+    return compose(plan.env, Values(users, callers, {LIBRARY_PATH: _images_own(plan, image)}))
 
 
 def _there(name: str, start: Start) -> str:

@@ -19,7 +19,7 @@ from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.brought import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Plan
 from gpubind.runtimes.edits import Words, edits_of, nothing_else, own_binds, unsayable_value
-from gpubind.runtimes.plain_environment import Values, compose, known
+from gpubind.runtimes.environment import Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start
 
 AUTOPIPE_VERSION = (256,)
@@ -63,7 +63,7 @@ class Nspawn(Runtime):
             options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")
         for node in edits.nodes:
             options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
-        env = compose(plan, Values(start.options.env, {}, {"PATH": DEFAULT_PATH}))
+        env = compose(plan.env, Values(start.options.env, images=library_path(plan)))
         for name, value in known(env):
             if start.options.env.get(name) != value:
                 options.append(f"--setenv={name}={_sayable(name, value)}")

@@ -17,7 +17,7 @@ from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, own_binds, shared_dev, unsayable_path
-from gpubind.runtimes.plain_environment import Values, compose, known
+from gpubind.runtimes.environment import Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, Printed, Runtime, Start, one_line
 
 SHARED = ("/dev", "/proc", "/sys", "/tmp")
@@ -39,7 +39,7 @@ class Proot(Runtime):
     def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
         edits = edits_of(plan, start.staged, _obstacle, own_binds(start.options.all("bind")))
         options = [word for bind in edits.binds for word in ("-b", _bind_word(bind))]
-        env = compose(plan, Values({}, start.environ, {}))
+        env = compose(plan.env, Values(callers=start.environ, images=library_path(plan)))
         findings = (*edits.findings, *shared_dev(plan, "always"), *self.write_access(edits, plan, start))
         unset = tuple(name for name, value in env.items() if value is None and name in start.environ)
         return Words(tuple(options), edits.binds, known(env), edits.decisions, findings, unset)

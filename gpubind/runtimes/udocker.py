@@ -30,7 +30,7 @@ from gpubind.runtimes.edits import (
     unsayable_value,
     vendor_of,
 )
-from gpubind.runtimes.plain_environment import Values, compose, known
+from gpubind.runtimes.environment import Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, Runtime, Start
 
 MODE = "UDOCKER_DEFAULT_EXECUTION_MODE"
@@ -78,7 +78,7 @@ class Udocker(Runtime):
         edits = edits_of(plan, start.staged, nothing_else, own)
         _need_mode(start.environ.get(MODE, ""), plan, edits)
         options = [f"--volume={_volume(bind)}" for bind in edits.binds]
-        env = compose(plan, Values(start.options.env, {}, {}))
+        env = compose(plan.env, Values(start.options.env, images=library_path(plan)))
         for name, value in known(env):
             if start.options.env.get(name) != value:
                 options.append(f"--env={name}={_sayable(name, value)}")

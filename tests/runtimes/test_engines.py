@@ -138,7 +138,7 @@ def test_the_users_own_value_is_never_said_anew(program: str) -> None:
 @BOTH
 def test_a_default_gives_way_to_the_images_value(program: str) -> None:
     default = EnvVar("VDPAU_DRIVER_PATH", "default", "/x", None, "vdpau-driver")
-    assert dict(make(begun(program), env=(default,)).env)["VDPAU_DRIVER_PATH"] == "/x"
+    assert dict(make(begun(program), env=(default,)).env)["VDPAU_DRIVER_PATH"] == "/.gpubind/libs"  # the plan's own
     assert "VDPAU_DRIVER_PATH" not in dict(make(begun(program), with_env(VDPAU_DRIVER_PATH="/own"), (default,)).env)
 
 

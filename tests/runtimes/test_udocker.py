@@ -8,6 +8,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.errors import RuntimeLimitError
+from gpubind.image.environment import DEFAULT_PATH
 from gpubind.model import EnvVar, HostPath, Request
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.runtime import Call
@@ -85,6 +86,11 @@ def test_the_callers_variables_stay_outside_unless_the_user_says_otherwise() -> 
     assert overrides("--hostenv", "--env=A=2")
     assert not overrides("--hostenv")
     assert not overrides("-e", "A")
+
+
+def test_directories_for_programs_do_not_replace_the_usual_ones() -> None:
+    made = make(env=(EnvVar("PATH", "prepend", "/opt/vendor/bin", ":", "cdi"),))
+    assert f"--env=PATH=/opt/vendor/bin:{DEFAULT_PATH}" in made.options
 
 
 def test_a_container_is_run_by_its_name() -> None:

@@ -14,7 +14,7 @@ from typing import Optional
 from gpubind.files import Tree
 from gpubind.loader.brought import PYTHON_VARIABLES, Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Plan
-from gpubind.runtimes.bubblewrap.environment import environment, planned
+from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.line import in_line
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
 from gpubind.runtimes.bubblewrap.places import (
@@ -25,6 +25,7 @@ from gpubind.runtimes.bubblewrap.places import (
     rebuilt_words,
 )
 from gpubind.runtimes.edits import Words, edits_of
+from gpubind.runtimes.environment import Values, search_path
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Call, Command, Limits, Runtime, Start, UserNamespaces
 
 NETWORK = ("/etc/resolv.conf", "/etc/hosts")
@@ -135,8 +136,7 @@ def _user_env(plan: Plan, start: Start, given: BubblewrapOptions) -> tuple[EnvVa
         elif value is not None and name == "LD_LIBRARY_PATH":
             operations.append(EnvVar(name, "prepend", value, ":", "user"))
         elif value is not None:
-            front, back = planned(plan.env, name)
-            operations.append(EnvVar(name, "set", ":".join((*front, value, *back)), None, "user"))
+            operations.append(EnvVar(name, "set", search_path(name, plan.env, Values(users)), None, "user"))
     passed = {} if given.cleared else start.environ
     for name in ("HOME", *PYTHON_VARIABLES):
         if name in users:

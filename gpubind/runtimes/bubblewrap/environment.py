@@ -18,6 +18,7 @@ from gpubind.files import Tree
 from gpubind.image.environment import DEFAULT_PATH, DOCKER_FILES, ENVIRONMENT, SEARCH_PATHS, read_environment
 from gpubind.model import EnvVar, Missing
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions
+from gpubind.runtimes.environment import Values, compose, search_path
 
 SHELLS = (("/bin/bash", "-p", "-c"), ("/bin/sh", "-c"))
 """bash first: Apptainer reads the scripts as bash would. With -p it reads no file of the caller's (BASH_ENV)."""
@@ -104,36 +105,44 @@ class BubblewrapEnvironment(NamedTuple):
 
 
 def environment(
-    plan_env: tuple[EnvVar, ...], environ: Mapping[str, str], given: BubblewrapOptions, image: Tree
+    operations: tuple[EnvVar, ...], environ: Mapping[str, str], given: BubblewrapOptions, image: Tree
 ) -> BubblewrapEnvironment:
-    """The environment of a container of *image* that *environ* is around, with *plan_env* and the user's own words."""
-    passed = () if given.cleared else tuple(name for name in sorted(environ) if _PASSED.fullmatch(name))
+    """Return the environment of a container of *image*: the caller's *environ*, the plan's *operations*, and the user's
+    own words.
+    """
+    callers = {} if given.cleared else {name: value for name, value in environ.items() if _PASSED.fullmatch(name)}
     dropped = ["LD_LIBRARY_PATH", *(name for name in sorted(environ) if not _PASSED.fullmatch(name))]
     users = dict(given.env)
     options = [word for name in dict.fromkeys(dropped) if name not in users for word in ("--unsetenv", name)]
     shell = _shell(image)
     if shell is None:
-        base = _known(image)
-        ends = _ends(plan_env, users, base.get("PATH", DEFAULT_PATH), base.get("LD_LIBRARY_PATH", ""))
-        final = {**{name: value for name, value in base.items() if name not in users}, **ends}
-        for variable in _lists(plan_env, users):
-            there = base.get(variable.name) or (environ.get(variable.name) if variable.name in passed else None)
-            added = [variable.value or ""] if variable.op == "append" or not there else []
-            final[variable.name] = ":".join([*([there] if there else []), *added])
+        images = _known(image)
+        values = Values(users, images={**callers, **images})
+        final: dict[str, Optional[str]] = {**images, **users, **compose(operations, values)}
+        for name in SEARCH_PATHS:
+            if users.get(name, "") is not None:
+                final[name] = search_path(name, operations, values) or None
         for name, value in sorted(final.items()):
             options += ["--unsetenv", name] if value is None else ["--setenv", name, value]
         return BubblewrapEnvironment(tuple(options), (), _certain(final))
     if "LD_LIBRARY_PATH" in users:
         options += ["--unsetenv", "LD_LIBRARY_PATH"]  # the shell itself has no use for it
-    names = [n for n in dict.fromkeys((*passed, *users)) if _NAME.fullmatch(n) and not _LEFT_ALONE.fullmatch(n)]
+    names = [
+        n for n in dict.fromkeys((*sorted(callers), *users)) if _NAME.fullmatch(n) and not _LEFT_ALONE.fullmatch(n)
+    ]
     hidden = [name for name in names if name not in SEARCH_PATHS]
-    script = _script(plan_env, users, hidden)
-    return BubblewrapEnvironment(
-        tuple(options), (*shell, script, shell[0]), _certain(_ends(plan_env, users, None, None))
-    )
+    surely = _after_scripts(operations, users)
+    script = _script(operations, users, hidden, surely)
+    return BubblewrapEnvironment(tuple(options), (*shell, script, shell[0]), _certain(surely))
 
 
-def _script(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]], names: list[str]) -> str:
+def _script(
+    operations: tuple[EnvVar, ...],
+    users: Mapping[str, Optional[str]],
+    names: list[str],
+    surely: Mapping[str, Optional[str]],
+) -> str:
+    """Return the script that reads the image's own without the caller's *names*, and then sets the rest."""
     words = " ".join(names)
     directories = DEFAULT_PATH.replace(":", " ")
     parts = [_HIDE.format(names=words)] if names else []
@@ -141,67 +150,39 @@ def _script(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]], na
         _READ.format(directory=ENVIRONMENT, path=DEFAULT_PATH, docker="|".join(DOCKER_FILES), directories=directories)
     )
     parts += [_RESTORE.format(names=words)] if names else []
-    ends = _ends(plan_env, users, None, None)
-    if "PATH" not in ends:
-        front, back = planned(plan_env, "PATH")
-        before, behind = "".join(f"{part}:" for part in front), "".join(f":{part}" for part in back)
+    if "PATH" not in surely:
+        before = "".join(f"{part}:" for part in _values(operations, "PATH", "prepend"))
+        behind = "".join(f":{part}" for part in _values(operations, "PATH", "append"))
         parts.append(f'export PATH={shlex.quote(before)}"${{PATH-{DEFAULT_PATH}}}"{shlex.quote(behind)}\n')
-    if "LD_LIBRARY_PATH" not in ends:
-        parts.append(
-            _LIBRARY_PATH.format(first=shlex.quote(_first(plan_env, users)), last=shlex.quote(_last(plan_env)))
-        )
-    parts += [_BEHIND[v.op].format(name=v.name, value=shlex.quote(v.value or "")) for v in _lists(plan_env, users)]
-    for name, value in sorted(ends.items()):
+    if "LD_LIBRARY_PATH" not in surely:
+        ours = _values(operations, "LD_LIBRARY_PATH", "prepend", "set")
+        first = ":".join(filter(None, (users.get("LD_LIBRARY_PATH"), *ours)))
+        last = ":".join(_values(operations, "LD_LIBRARY_PATH", "append"))
+        parts.append(_LIBRARY_PATH.format(first=shlex.quote(first), last=shlex.quote(last)))
+    for one in operations:
+        if one.op in _BEHIND and one.name not in SEARCH_PATHS and one.name not in users:
+            parts.append(_BEHIND[one.op].format(name=one.name, value=shlex.quote(one.value or "")))
+    for name, value in sorted(surely.items()):
         if _NAME.fullmatch(name):
             parts.append(f"unset {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n")
     return "".join((*parts, _BECOME))
 
 
-def _ends(
-    plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]], path: Optional[str], library_path: Optional[str]
-) -> dict[str, Optional[str]]:
-    """What is set or, with None, taken away once the image's own is in place; *path* and *library_path* are its own.
-
-    Without them, what builds on them is left out.
-    """
-    ends: dict[str, Optional[str]] = {}
-    for variable in plan_env:
-        if variable.op in ("set", "unset") and variable.name not in SEARCH_PATHS:
-            ends[variable.name] = variable.value
-    ends.update(users)
-    ends.pop("LD_LIBRARY_PATH", None)
-    path = users.get("PATH", path)
-    if path is not None:
-        front, back = planned(plan_env, "PATH")
-        ends["PATH"] = ":".join((*front, path, *back))
-    if "LD_LIBRARY_PATH" in users and users["LD_LIBRARY_PATH"] is None:
-        ends["LD_LIBRARY_PATH"] = None
-    elif library_path is not None:
-        elements = f"{_first(plan_env, users)}:{library_path}:{_last(plan_env)}".split(":")
-        ends["LD_LIBRARY_PATH"] = ":".join(element for element in elements if element) or None
-    return ends
+def _after_scripts(operations: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
+    """Return the variables whose values do not depend on the image's own; None for one that is taken away."""
+    values: dict[str, Optional[str]] = {one.name: one.value for one in operations if one.op in ("set", "unset")}
+    values.update(users)
+    for name in SEARCH_PATHS:
+        values.pop(name, None)
+        if users.get(name, "") is None:
+            values[name] = None
+    if users.get("PATH") is not None:
+        values["PATH"] = search_path("PATH", operations, Values(users))
+    return values
 
 
-def _lists(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> list[EnvVar]:
-    """Return what the plan puts behind the values of image and caller, search paths apart; the user's own word wins."""
-    return [v for v in plan_env if v.op in _BEHIND and v.name not in SEARCH_PATHS and v.name not in users]
-
-
-def _first(plan_env: tuple[EnvVar, ...], users: Mapping[str, Optional[str]]) -> str:
-    """Return what comes before the image's own LD_LIBRARY_PATH: the user's, then the plan's."""
-    ours, _ = planned(plan_env, "LD_LIBRARY_PATH")
-    return ":".join(part for part in (users.get("LD_LIBRARY_PATH") or "", *ours) if part)
-
-
-def _last(plan_env: tuple[EnvVar, ...]) -> str:
-    return ":".join(planned(plan_env, "LD_LIBRARY_PATH")[1])
-
-
-def planned(plan_env: tuple[EnvVar, ...], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what a plan puts in front of the search path *name*, and behind it."""
-    found = [(variable.op, variable.value) for variable in plan_env if variable.name == name and variable.value]
-    front = tuple(value for op, value in found if op != "append")
-    return front, tuple(value for op, value in found if op == "append")
+def _values(operations: tuple[EnvVar, ...], name: str, *ops: str) -> tuple[str, ...]:
+    return tuple(one.value for one in operations if one.name == name and one.op in ops and one.value)
 
 
 def _shell(image: Tree) -> Optional[tuple[str, ...]]:

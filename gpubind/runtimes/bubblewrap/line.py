@@ -17,6 +17,7 @@ from gpubind.model import EnvVar, Mount, Plan
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options, split_options
 from gpubind.runtimes.bubblewrap.places import place_to_rebuild, rebuild_obstacle, rebuilt_words
 from gpubind.runtimes.edits import Obstacle, Words, edits_of
+from gpubind.runtimes.environment import Values, compose
 from gpubind.runtimes.runtime import Start
 
 _ROOT_BINDS = ("--bind", "--ro-bind", "--dev-bind", "--bind-try", "--ro-bind-try", "--dev-bind-try")
@@ -88,29 +89,13 @@ def _obstacle(mount: Mount, image: Optional[Tree], *, writable: bool) -> Optiona
 
 
 def _environment(
-    variables: Sequence[EnvVar], environ: Mapping[str, str], given: BubblewrapOptions
+    operations: Sequence[EnvVar], environ: Mapping[str, str], given: BubblewrapOptions
 ) -> Iterator[tuple[str, Optional[str]]]:
-    """The plan's variables beside the user's: what --setenv says comes first, then ours, then the caller's own."""
+    """Yield the variables of the plan with their values: the user's --setenv comes first, then ours, then the caller's
+    own.
+    """
     users = dict(given.env)
-    made: dict[str, Optional[str]] = {}
-    for variable in variables:
-        name, value, separator = variable.name, variable.value or "", variable.separator or ":"
-        said = users.get(name)
-        if name in users and (said is None or variable.op in ("set", "unset")):
-            continue
-        callers = None if given.cleared or name in users else environ.get(name)
-        before = made.get(name, said if said is not None else callers)
-        if variable.op == "unset":
-            made[name] = None
-        elif variable.op == "default":
-            made[name] = before if before is not None else value
-        elif variable.op == "set":
-            made[name] = value
-        elif variable.op == "append" or said is not None:
-            made[name] = separator.join(part for part in (before, value) if part)
-        else:
-            made[name] = separator.join(part for part in (value, before) if part)
-    for name, made_value in made.items():
-        if name == "PATH" and given.cleared and name not in users:
-            continue  # then execvp(3) looks where it always does
-        yield name, made_value
+    callers = {} if given.cleared else {name: value for name, value in environ.items() if name not in users}
+    for name, value in compose(operations, Values(users, images=callers)).items():
+        if not (name == "PATH" and given.cleared and name not in users):  # else execvp(3) looks where it always does
+            yield name, value

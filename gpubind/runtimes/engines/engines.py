@@ -22,10 +22,11 @@ from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, nothing_else, unsayable_path
-from gpubind.runtimes.engines.environment import environment, joined
+from gpubind.runtimes.engines.environment import environment
 from gpubind.runtimes.engines.options import assigned, own_mounts, read_env_file, said, users_binds, users_places
 from gpubind.runtimes.engines.place import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.engines.pull import pull
+from gpubind.runtimes.environment import Values, search_path
 from gpubind.runtimes.runtime import (
     Call,
     Command,
@@ -157,7 +158,7 @@ class Docker(Runtime):
             env.append(EnvVar("LD_PRELOAD", "set", users, ":", "user"))
         users = said(start, "PATH")
         if users:
-            env.append(EnvVar("PATH", "set", joined("PATH", plan, users, None), None, "user"))
+            env.append(EnvVar("PATH", "set", search_path("PATH", plan.env, Values({"PATH": users})), None, "user"))
         for name in ("HOME", *PYTHON_VARIABLES):
             users = said(start, name)
             if users is not None:

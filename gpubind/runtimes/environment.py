@@ -1,0 +1,100 @@
+"""Where LD_LIBRARY_PATH, PATH and all other variables of a container get their values.
+
+A plan has operations on variables (`planner/plan.py`, `_environment`). `compose` makes values of them, for each runtime
+whose options set values. Apptainer and bubblewrap leave it to a shell in the container, which reads the image's own
+scripts first: the same order as shell text is in `apptainer/environment.py` and `bubblewrap/environment.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Optional
+
+from gpubind.image.environment import DEFAULT_PATH
+from gpubind.model import EnvVar, Plan
+
+LIBRARY_PATH = "LD_LIBRARY_PATH"
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class Values(NamedTuple):
+    """The variables that a container would have without a plan."""
+
+    users: Mapping[str, Optional[str]] = _NONE
+    """Set by the user for the container; None for one that the user removes."""
+    callers: Mapping[str, str] = _NONE
+    """Set in the caller's environment, and passed on."""
+    images: Mapping[str, str] = _NONE
+    """Set by the image, or by the runtime where nobody else sets them."""
+
+
+def compose(operations: Iterable[EnvVar], values: Values) -> dict[str, Optional[str]]:
+    """Return the value of each variable that *operations* change, in their order; None for one to be removed.
+
+    The user's own value takes precedence over one that is set. A search path is the user's or caller's directories,
+    then the plan's, then the image's, then what is appended. PATH is only one of theirs, inside the plan's. No element
+    is empty, for that would mean the current directory, and none of the image's is one of the plan's.
+    """
+    by_name: dict[str, list[EnvVar]] = {}
+    for operation in operations:
+        by_name.setdefault(operation.name, []).append(operation)
+    changed: dict[str, Optional[str]] = {}
+    for name, found in by_name.items():
+        if name in values.users and (values.users[name] is None or not _is_list(found)):
+            continue
+        if _is_list(found):
+            changed[name] = search_path(name, found, values)
+        else:
+            changed.update(_last(name, found, bool(values.callers.get(name) or values.images.get(name))))
+    return changed
+
+
+def is_added_to(plan: Plan, name: str) -> bool:
+    """Return whether *plan* adds to the value of *name*, instead of replacing it."""
+    return _is_list([variable for variable in plan.env if variable.name == name])
+
+
+def known(env: Mapping[str, Optional[str]]) -> tuple[tuple[str, str], ...]:
+    """Return those variables of *env* that the container is to have."""
+    return tuple((name, value) for name, value in env.items() if value is not None)
+
+
+def library_path(plan: Plan) -> dict[str, str]:
+    """Return the LD_LIBRARY_PATH of the image of *plan*, for a runtime that sets nothing else of the image's."""
+    return {LIBRARY_PATH: plan.image.env.get(LIBRARY_PATH, "")} if plan.image is not None else {}
+
+
+def _is_list(operations: Iterable[EnvVar]) -> bool:
+    return any(one.op in ("prepend", "append") or (one.name, one.op) == (LIBRARY_PATH, "set") for one in operations)
+
+
+def search_path(name: str, operations: Iterable[EnvVar], values: Values) -> str:
+    """Return the value of the search path *name*, as `compose` does."""
+    theirs, images = values.users.get(name) or values.callers.get(name), values.images.get(name)
+    front: list[str] = []
+    behind: list[str] = []
+    for one in (one for one in operations if one.name == name):
+        if one.op == "prepend" or (one.op == "set" and name == LIBRARY_PATH):
+            front += _elements(one.value)
+        elif one.op == "append":
+            behind += _elements(one.value)
+        elif one.op != "default" or not (theirs or images):
+            theirs, images = values.users.get(name), one.value
+    own = [part for part in _elements(images) if part not in (*front, *behind)]
+    if name == "PATH":
+        return ":".join((*front, *(_elements(theirs) or own or _elements(DEFAULT_PATH)), *behind))
+    return ":".join((*_elements(theirs), *front, *own, *behind))
+
+
+def _elements(value: Optional[str]) -> list[str]:
+    return [part for part in (value or "").split(":") if part]
+
+
+def _last(name: str, operations: Iterable[EnvVar], is_there: bool) -> dict[str, Optional[str]]:
+    """Return what the last of *operations* leaves; a default, only where nothing *is there* before it."""
+    left: dict[str, Optional[str]] = {}
+    for one in operations:
+        if one.op != "default" or not (is_there or left.get(name)):
+            left[name] = one.value
+    return left
