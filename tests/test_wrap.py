@@ -203,7 +203,7 @@ def test_a_line_without_gpus_loads_next_to_nothing(machine: Machine) -> None:
         "gpubind.launch.execute",
     }
     memo = {"gpubind.memo", "gpubind.observe", "gpubind.memo.questions"}
-    assert ours == {*rooms, *memo, "gpubind.launch.wrap", "gpubind.launch.wrap.unasked"}
+    assert ours == {*rooms, *memo, "gpubind.launch.wrap"}
     assert not {"typer", "json", "subprocess", "argparse", "inspect"} & set(loaded)
 
 

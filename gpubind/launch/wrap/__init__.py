@@ -1,5 +1,5 @@
-"""`gpubind wrap -- RUNTIME ARGS...`: a command line that somebody already has, read by its program's own rules.
+"""`gpubind wrap -- RUNTIME ARGS...`: an existing command line, read by its program's own rules.
 
-Pure: nothing is looked at or started here. `command.parse_command` says what the words mean, `command.rewritten` gives
-them back with the GPU flags taken out and other words in their place.
+`command.parse_command` returns the start in it, `command.rewritten` the same words without the GPU flags and with
+others in their place. Nothing is inspected or started, but by `passing.pass_through` for a line without GPUs.
 """

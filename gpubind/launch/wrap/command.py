@@ -379,7 +379,7 @@ def _request(
         return docker_request(wrapped.options, environ, nvidia=nvidia)
     if program.family == "podman":
         return podman_request((*wrapped.globals, *wrapped.options), environ)
-    return charliecloud_request(wrapped.options) if program.family == "ch-run" else GpuRequest()
+    return charliecloud_request(wrapped.options) if program.family == "ch-run" else GpuRequest(asked=False)
 
 
 def _need_all(wrapped: Wrapped, program: Program, start: StartCommand) -> None:

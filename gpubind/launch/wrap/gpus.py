@@ -1,4 +1,6 @@
-"""The GPUs that a command line asks for: which of its words say it, and what they mean in gpubind's own terms.
+"""The GPUs that a command line asks for: the words that do so, and their meaning for gpubind.
+
+A function for each family of runtimes returns a `GpuRequest`; `with_image` completes it by the image's variables.
 
 Sources: Apptainer 1.4.5 and podman 5.4.2, run (`--nvccli` implies `--nv`, `--no-nv` does not cancel it; podman's
 --gpus X is --device nvidia.com/gpu=X); docker/cli `opts/gpus.go`; moby `daemon/nvidia_linux.go` (a count means the
@@ -18,7 +20,7 @@ from gpubind.errors import FormatError, UsageError
 from gpubind.formats.driver.cdi import CdiName, parse_cdi_name
 from gpubind.formats.driver.gpu_ids import parse_gpu_id
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
-from gpubind.runtimes.apptainer.options import PREFIXES, options_of, variables_of
+from gpubind.runtimes.apptainer.options import options_of
 from gpubind.runtimes.cmdline.reader import GivenOption, Line
 from gpubind.runtimes.cmdline.values import assigned, parse_bool, parse_list
 
@@ -51,50 +53,34 @@ _LOOKS = re.compile(
 
 
 class GpuRequest(NamedTuple):
-    """What a command line asks for."""
+    """The GPUs that a command line asks for."""
 
     vendors: tuple[Vendor, ...] = ()
     """Empty: every vendor that is found."""
     gpus: Optional[str] = None
-    """Which GPUs, in the spelling of `gpubind --gpus`; None where the environment, the image or a CDI spec tells."""
-    number: Optional[int] = None
-    """How many GPUs are asked for, where a number says it; `gpus` then names the first ones, as docker gives those."""
+    """A value of `gpubind --gpus`; None where the environment, the image or a CDI spec chooses."""
     caps: Optional[tuple[Capability, ...]] = None
-    """What is asked for by name; None where the default or the image tells."""
+    """The capabilities by name; None where the default or the image chooses."""
     cdi: tuple[str, ...] = ()
-    """The names of CDI devices. Where `gpus` is None, only a CDI spec knows what they are."""
-    image_decides: bool = False
-    """Whether the image's own variable tells which GPUs: with `--runtime=nvidia` or `--runtime=amd` alone."""
-    image_counts: bool = False
-    """Whether the image's own variables count, which NVIDIA's toolkit reads."""
-    nvccli: bool = False
+    """The names of CDI devices. Where `gpus` is None, only a CDI spec specifies their GPUs."""
     flags: tuple[GivenOption, ...] = ()
-    """The options that say it, to be taken out; not variables, which the command may want to read."""
-    said_by: tuple[str, ...] = ()
-    """Variables of the caller's and directives of the site's that ask for GPUs; nvidia-docker does so by its name."""
+    """The options that ask for them, to be taken out; not variables, which the command may read."""
     chosen_by: str = ""
-    """The variable that names `gpus`, with its value; empty where an option does."""
+    """The variable that chooses `gpus`, with its value; empty where an option does."""
+    by_count: bool = False
+    """Whether the line gives a number of GPUs; `gpus` then names the first ones, as docker gives those."""
+    reads_image: bool = False
+    """Whether the image's own variables take effect, as NVIDIA's toolkit reads them."""
+    image_decides: bool = False
+    """Whether only the image's variable chooses the GPUs: with a mere `--runtime=nvidia` or `--runtime=amd`."""
     brings_nodes: bool = False
     """Whether the line's own words bring the GPUs' nodes: they stay, and the line works without a plan, too."""
-
-    @property
-    def asked(self) -> bool:
-        """Whether anything asks for GPUs; else a runtime without words of its own for GPUs was started."""
-        return bool(self.flags or self.said_by)
-
-
-class _Wanted(NamedTuple):
-    """The GPUs that one option names."""
-
-    gpus: Optional[str]
-    number: Optional[int] = None
-    caps: Optional[tuple[Capability, ...]] = None
-    vendors: tuple[Vendor, ...] = ()
-    cdi: tuple[str, ...] = ()
+    asked: bool = True
+    """Whether something asks for GPUs; else a runtime without options for GPUs is started."""
 
 
 def is_gpu_flag(family: str, option: GivenOption) -> bool:
-    """Return whether *option* asks for GPUs, in the words of that family of runtimes."""
+    """Return whether *option* asks a runtime of that *family* for GPUs."""
     if family == "singularity" and option.name in SWITCHES:
         return parse_bool(option.value) is True
     if option.name == "device":
@@ -115,36 +101,19 @@ def singularity_request(
 ) -> Optional[GpuRequest]:
     """Return what a start with Apptainer or SingularityCE asks for; None for nothing. Errors: as `_devices`.
 
-    What the *site* always adds only `--no-nv` and `--no-rocm` take away.
+    Only `--no-nv` and `--no-rocm` take away the flags of the *site*, which its configuration always adds.
     """
-    read = options_of(program, line, environ)
-    on = {name for name in SWITCHES if read.has(name)}
-    by_site = tuple(name for name in site if not read.has(f"no-{name}"))
-    flags = tuple(option for option in line.options if option.name in SWITCHES)
+    options = options_of(program, line, environ)
+    on = {name for name in SWITCHES if options.has(name)}
+    on |= {name for name in site if not options.has(f"no-{name}")}
     device_flags, names = _devices(line.options, lists=True)
-    if not on and not names and not by_site:
+    if not on and not names:
         return None
-    wanted = _of_cdi(names) if names else _Wanted(None)
-    vendors = {*wanted.vendors, *(_VENDOR_OF[name] for name in (*on, *by_site))}
-    caps = CAPABILITIES if read.has("compat32") else None
-    given = {option.name for option in flags}
-    variables = tuple(
-        name
-        for prefix in PREFIXES[program]
-        for flag in SWITCHES
-        if flag in on - given
-        for name in (f"{prefix}_{variable}" for variable in variables_of(flag))
-        if parse_bool(environ.get(name, "").strip())
-    )
-    said_by = (*variables, *(f"always use {name}" for name in by_site))
-    return GpuRequest(
-        vendors=_ordered(vendors),
-        gpus=wanted.gpus,
-        caps=caps,
-        cdi=names,
-        nvccli="nvccli" in on,
-        flags=(*flags, *device_flags),
-        said_by=said_by,
+    request = _of_cdi(names) if names else GpuRequest()
+    return request._replace(
+        vendors=_ordered({*request.vendors, *(_VENDOR_OF[name] for name in on)}),
+        caps=CAPABILITIES if options.has("compat32") else None,
+        flags=(*(option for option in line.options if option.name in SWITCHES), *device_flags),
     )
 
 
@@ -153,16 +122,15 @@ def docker_request(
 ) -> Optional[GpuRequest]:
     """Return what `docker run` asks for; None for nothing. *nvidia*: whether the program is nvidia-docker.
 
-    Errors: `UsageError` (code `wrap-gpus`) for what docker refuses, too, or what gpubind cannot say.
+    Errors: `UsageError` (code `wrap-gpus`) for requests that docker refuses, too, or that a plan does not support.
     """
-    requests = tuple(option for option in options if option.name == "gpus")
+    requests = [option for option in options if option.name == "gpus"]
     if len(requests) > 1:
         raise UsageError("wrap-gpus", "--gpus stands there twice", where=_place(requests[1]), hint="keep one of them")
-    said = _environment(options, environ)
-    if nvidia and environ.get("NV_GPU", "").strip() and VISIBLE["nvidia"] not in said:
-        said = {**said, VISIBLE["nvidia"]: ",".join(environ["NV_GPU"].split())}
-    request = _oci_request(options, [_of_docker(option) for option in requests], said, nvidia=nvidia)
-    return request._replace(said_by=("nvidia-docker",)) if request is not None and nvidia else request
+    env = _environment(options, environ)
+    if nvidia and environ.get("NV_GPU", "").strip():
+        env.setdefault(VISIBLE["nvidia"], ",".join(environ["NV_GPU"].split()))
+    return _oci_request(options, [_of_docker(option) for option in requests], env, nvidia=nvidia)
 
 
 def podman_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
@@ -174,43 +142,56 @@ def podman_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -
             hint = 'podman takes `all` or a list of indexes and UUIDs; `"device=..."` is docker\'s'
             raise UsageError("wrap-gpus", f"--gpus: podman knows no GPU `{name}`", where=_place(requests[0]), hint=hint)
     # podman gives AMD's GPUs by the same words, where there are none of NVIDIA's.
-    wanted = [_Wanted("all" if "all" in names else ",".join(names))] if names else []
+    wanted = [GpuRequest(gpus="all" if "all" in names else ",".join(names))] if names else []
     return _oci_request(options, wanted, _environment(options, environ))
 
 
 def _oci_request(
-    options: Sequence[GivenOption], wanted: Sequence[_Wanted], said: Mapping[str, str], *, nvidia: bool = False
+    options: Sequence[GivenOption], wanted: Sequence[GpuRequest], env: Mapping[str, str], *, nvidia: bool = False
 ) -> Optional[GpuRequest]:
-    """What is the same for docker and podman: CDI devices, the vendors' runtimes, and the variables that these read.
+    """Return what docker and podman have in common: CDI devices, the vendors' runtimes, and their variables in *env*.
 
-    *wanted*: what --gpus says. That, and CDI devices, win over those variables.
+    *wanted* is the request of --gpus. That, and CDI devices, take precedence over those variables.
     """
     runtimes = [option for option in options if option.name == "runtime"]
-    runtime = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
+    vendor = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
     device_flags, names = _devices(options)
     wanted = [*wanted, *([_of_cdi(names)] if names else [])]
-    visible = said.get(VISIBLE[runtime]) if runtime is not None else None
-    image_decides = runtime is not None and not wanted and visible is None
-    chosen_by = ""
-    if runtime is not None and not wanted and visible is not None and visible.strip() not in ("", "void"):
-        wanted, chosen_by = [_of_visible(visible, runtime)], f"{VISIBLE[runtime]}={visible}"
+    image_decides, chosen_by = False, ""
+    if vendor is not None and not wanted:
+        visible = env.get(VISIBLE[vendor])
+        image_decides = visible is None
+        if visible is not None and visible.strip() not in ("", "void"):
+            wanted, chosen_by = [_of_visible(visible, vendor)], f"{VISIBLE[vendor]}={visible}"
     if not wanted and not image_decides:
         return _of_nodes(options)
-    flags = (
-        *(option for option in options if option.name == "gpus"),
-        *(option for option in runtimes if runtime_vendor(option.value) is not None),
-        *device_flags,
+    lists = [one.gpus for one in wanted]
+    # Capabilities that --gpus names take precedence over the variable.
+    caps = next((one.caps for one in wanted if one.caps is not None), None)
+    return GpuRequest(
+        vendors=_ordered({*(vendor for one in wanted for vendor in one.vendors), *([vendor] if vendor else [])}),
+        gpus="all" if "all" in lists else None if None in lists or not lists else _joined(lists),
+        caps=_capabilities(env.get(CAPS, ""), f"{CAPS}={env.get(CAPS)}") if caps is None else caps,
+        cdi=names or tuple(name for one in wanted for name in one.cdi),
+        flags=(
+            *(option for option in options if option.name == "gpus"),
+            *(option for option in runtimes if runtime_vendor(option.value) is not None),
+            *device_flags,
+        ),
+        chosen_by=chosen_by,
+        by_count=len(set(lists)) == 1 and wanted[0].by_count,
+        reads_image=True,
+        image_decides=image_decides,
     )
-    if runtime is not None:
-        wanted = [*wanted, _Wanted(wanted[0].gpus if wanted else None, vendors=(runtime,))]
-    request = _united(wanted, said, flags, names)
-    return request._replace(image_decides=image_decides, image_counts=True, chosen_by=chosen_by)
+
+
+def _joined(lists: Sequence[Optional[str]]) -> str:
+    return ",".join(dict.fromkeys(name for one in lists for name in (one or "").split(",")))
 
 
 def _of_nodes(options: Sequence[GivenOption]) -> Optional[GpuRequest]:
-    """AMD's documented way without its toolkit: --device=/dev/kfd with --device=/dev/dri, or with nodes in there.
-
-    A node that gets another name in the container is the user's own construction, and no request.
+    """Return the request of AMD's documented way without its toolkit: --device=/dev/kfd with --device=/dev/dri, or with
+    nodes in it. A node with another name in the container is the user's own construction, and asks for no GPU.
     """
     nodes = [option.value.split(":") for option in options if option.name == "device"]
     drawn = [path.rstrip("/") for path, *_ in nodes if path.startswith(_DRI)]
@@ -220,17 +201,17 @@ def _of_nodes(options: Sequence[GivenOption]) -> Optional[GpuRequest]:
         return None
     is_privileged = any(option.name == "privileged" and parse_bool(option.value) for option in options)
     gpus = "all" if _DRI in drawn or is_privileged else ",".join(renders)
-    return GpuRequest(("amd",), gpus, said_by=(f"--device={_KFD}",), brings_nodes=True)
+    return GpuRequest(("amd",), gpus, brings_nodes=True)
 
 
 def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optional[GpuRequest]:
-    """*request* for an image with the environment *env*; None if it asks for no GPU then.
+    """Return *request* for an image with the environment *env*; None if it then asks for no GPU.
 
-    A vendor's runtime alone gives what the image's NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES says, and all GPUs
-    where the image is not known (*env* is None); NVIDIA_DRIVER_CAPABILITIES of the image counts where the line names
-    none. Errors: `UsageError` (code `wrap-gpus`).
+    With only a vendor's runtime, NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES of the image chooses; all GPUs where the
+    image is not known (*env* is None). NVIDIA_DRIVER_CAPABILITIES of the image takes effect where the line names none.
+    Errors: `UsageError` (code `wrap-gpus`).
     """
-    if not request.image_counts:
+    if not request.reads_image:
         return request
     if request.image_decides:
         vendor = request.vendors[0]
@@ -247,18 +228,18 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
 
 
 def as_written(error: UsageError, request: GpuRequest) -> UsageError:
-    """Return *error* about the GPUs of *request*, with the words of the line in the place of `--gpus`."""
+    """Return *error* about the GPUs of *request*, with the words of the line in place of `--gpus`."""
     if error.code not in ("unknown-gpu", "ambiguous-gpu"):
         return error
     words = request.chosen_by or " ".join(word for option in request.flags[:1] for word in option.words)
-    what = "this host has fewer GPUs" if request.number is not None else error.what.partition(": ")[2]
+    what = "this host has fewer GPUs" if request.by_count else error.what.partition(": ")[2]
     is_index = error.code == "unknown-gpu" and all(name.isdigit() for name in (request.gpus or "").split(","))
     why = "" if is_index else error.why  # that of an index is about gpubind's own `--gpus`, which takes no count
     return UsageError(error.code, f"`{words}`: {what}", why=why, hint=error.hint)
 
 
 def charliecloud_request(options: Sequence[GivenOption]) -> GpuRequest:
-    """What ch-run asks for. Errors: `UsageError` (`wrap-gpus`) for --cdi with a file: nobody looks into it here."""
+    """Return what ch-run asks for. Errors: `UsageError` (`wrap-gpus`) for --cdi with a file, which is not read."""
     flags = tuple(option for option in options if option.name == "cdi")
     for option in flags:
         if option.value and not any(option.value == kind for kind, _ in _GPU_KINDS):
@@ -267,11 +248,11 @@ def charliecloud_request(options: Sequence[GivenOption]) -> GpuRequest:
             raise UsageError("wrap-gpus", what, where=_place(option), hint=hint)
     kinds = {option.value for option in flags}
     vendors = tuple(dict.fromkeys(vendor for kind, vendor in _GPU_KINDS if kind in kinds))
-    return GpuRequest(() if "" in kinds else vendors, flags=flags)
+    return GpuRequest(() if "" in kinds else vendors, flags=flags, asked=bool(flags))
 
 
 def runtime_vendor(value: str) -> Optional[Vendor]:
-    """Whose GPUs the value of --runtime asks for, by a name that the vendor's installer gives it, or by its path."""
+    """Return the vendor whose GPUs --runtime=*value* asks for, by the installer's name of it or by its path."""
     return next((vendor for vendor, names in _RUNTIMES.items() if names.fullmatch(basename(value))), None)
 
 
@@ -287,7 +268,7 @@ def cdi_gpu(text: str) -> Optional[CdiName]:
 def _devices(options: Iterable[GivenOption], *, lists: bool = False) -> tuple[tuple[GivenOption, ...], tuple[str, ...]]:
     """Return the --device options that name GPUs by CDI, and those names. *lists*: whether a value is a list.
 
-    Errors: `UsageError` (code `wrap-gpus`) for a list of GPUs and others: no word can be taken out for the GPUs alone.
+    Errors: `UsageError` (code `wrap-gpus`) for a list of GPUs and others, from which no word can be taken out.
     """
     flags: list[GivenOption] = []
     names: list[str] = []
@@ -303,16 +284,14 @@ def _devices(options: Iterable[GivenOption], *, lists: bool = False) -> tuple[tu
     return tuple(flags), tuple(dict.fromkeys(names))
 
 
-def _of_cdi(names: Sequence[str]) -> _Wanted:
-    """Return what CDI devices mean: by index or UUID where their names say it, else only a spec can tell."""
+def _of_cdi(names: Sequence[str]) -> GpuRequest:
+    """Return the GPUs of CDI devices: by index or UUID where their names have one, else only a spec specifies them."""
     found = [name for name in map(cdi_gpu, names) if name is not None]
     vendors = tuple(dict.fromkeys(dict(_GPU_KINDS)[name.kind] for name in found))
-    if all(name.device == "all" for name in found):
-        return _Wanted("all", vendors=vendors, cdi=tuple(names))
     ids = [_id_of(name.device) for name in found]
-    plain = len(vendors) == 1 and all(ids)
-    gpus = "all" if any(name.device == "all" for name in found) else ",".join(name for name in ids if name)
-    return _Wanted(gpus if plain else None, vendors=vendors, cdi=tuple(names))
+    is_known = set(ids) == {"all"} or (len(vendors) == 1 and None not in ids)
+    gpus = None if not is_known else "all" if "all" in ids else ",".join(filter(None, ids))
+    return GpuRequest(vendors, gpus, cdi=tuple(names))
 
 
 def _id_of(device: str) -> Optional[str]:
@@ -322,8 +301,8 @@ def _id_of(device: str) -> Optional[str]:
     return text if text == "all" or parse_gpu_id(text) is not None else None
 
 
-def _of_docker(option: GivenOption) -> _Wanted:
-    """Return the value of docker's --gpus: a line of CSV, each field `key=value`, or a count."""
+def _of_docker(option: GivenOption) -> GpuRequest:
+    """Return the request of docker's --gpus: a line of CSV, each field `key=value`, or a count."""
     fields: dict[str, str] = {}
     for field in parse_list(option.value):
         key, equals, value = field.partition("=")
@@ -337,8 +316,8 @@ def _of_docker(option: GivenOption) -> _Wanted:
     driver = fields.get("driver", "")
     if driver not in ("", "nvidia", "amd", "cdi") or "options" in fields:
         raise _bad_gpus(option, f"gpubind has no words for {'options' if 'options' in fields else f'driver={driver}'}")
-    caps = _capabilities(fields.get("capabilities", ""), option)
     vendors: tuple[Vendor, ...] = ("nvidia",) if driver == "nvidia" else ("amd",) if driver == "amd" else ()
+    request = GpuRequest(vendors, "all", _capabilities(fields.get("capabilities", ""), option))
     if "device" in fields:
         if "count" in fields:
             raise _bad_gpus(option, "it has a count and devices")
@@ -346,29 +325,28 @@ def _of_docker(option: GivenOption) -> _Wanted:
         if any(cdi_gpu(name) for name in names):
             if not all(map(cdi_gpu, names)):
                 raise _bad_gpus(option, "some of its devices are CDI's, others are not")
-            return _of_cdi(names)._replace(caps=caps)
-        return _Wanted(_list(names, option), None, caps, vendors)
+            return _of_cdi(names)._replace(caps=request.caps)
+        return request._replace(gpus=_list(names, option))
     count = fields.get("count", "1")
     if count == "all":
-        return _Wanted("all", None, caps, vendors)
+        return request
     if not re.fullmatch(r"[+-]?[0-9]{1,9}", count, re.ASCII) or int(count) > COUNT_LIMIT:
         raise _bad_gpus(option, f"`{count}` is no count")
-    number = int(count)
-    if number < 0:
-        return _Wanted("all", None, caps, vendors)
-    return _Wanted(",".join(map(str, range(number))) or "none", number, caps, vendors)
+    if int(count) < 0:
+        return request
+    return request._replace(gpus=",".join(map(str, range(int(count)))) or "none", by_count=True)
 
 
-def _of_visible(value: str, vendor: Vendor) -> _Wanted:
-    """NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES for the *vendor*'s runtime. `void` and nothing are not for here."""
+def _of_visible(value: str, vendor: Vendor) -> GpuRequest:
+    """Return the request of NVIDIA_VISIBLE_DEVICES or AMD_VISIBLE_DEVICES with a *value* that names GPUs."""
     names = [name.strip() for name in value.split(",")]
     if vendor == "amd":
         names = [one for name in names for one in _of_amd(name)]
     if names in (["all"], ["none"]):
-        return _Wanted(names[0], vendors=(vendor,))
+        return GpuRequest((vendor,), names[0])
     if any(cdi_gpu(name) for name in names) and all(map(cdi_gpu, names)):
         return _of_cdi(names)
-    return _Wanted(_list(names, f"{VISIBLE[vendor]}={value}"), vendors=(vendor,))
+    return GpuRequest((vendor,), _list(names, f"{VISIBLE[vendor]}={value}"))
 
 
 def _of_amd(name: str) -> Sequence[str]:
@@ -379,19 +357,19 @@ def _of_amd(name: str) -> Sequence[str]:
     return (f"GPU-{unique[1].lower():0>16}" if unique else name.lower() if name.lower() == "all" else name,)
 
 
-def _list(names: Sequence[str], said: Union[GivenOption, str]) -> str:
+def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:
     """Return *names* as a list for `gpubind --gpus`. Errors: `UsageError` (code `wrap-gpus`)."""
     names = [name.strip() for name in names]
     if "all" in names:
         return "all"
     unknown = [name for name in names if parse_gpu_id(name) is None]
     if unknown:
-        raise _bad_gpus(said, f"`{unknown[0]}` names no GPU")
+        raise _bad_gpus(source, f"`{unknown[0]}` names no GPU")
     return ",".join(names)
 
 
-def _capabilities(text: str, said: Union[GivenOption, str]) -> Optional[tuple[Capability, ...]]:
-    """Return a list of driver capabilities. None if it names none: `gpu` and `nvidia` are docker's own words."""
+def _capabilities(text: str, source: Union[GivenOption, str]) -> Optional[tuple[Capability, ...]]:
+    """Return the driver capabilities in *text*; None if it names none: `gpu` and `nvidia` are docker's own words."""
     names = [name.strip() for name in text.split(",") if name.strip() not in ("", "gpu", "nvidia")]
     if not names:
         return None
@@ -399,46 +377,27 @@ def _capabilities(text: str, said: Union[GivenOption, str]) -> Optional[tuple[Ca
         return CAPABILITIES
     unknown = [name for name in names if name not in CAPABILITIES]
     if unknown:
-        raise _bad_gpus(said, f"`{unknown[0]}` is no capability of the driver")
+        raise _bad_gpus(source, f"`{unknown[0]}` is no capability of the driver")
     return tuple(capability for capability in CAPABILITIES if capability in names)
 
 
 def _environment(options: Iterable[GivenOption], environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that -e gives the container."""
-    said: dict[str, str] = {}
+    env: dict[str, str] = {}
     for option in options:
-        said.update(assigned(option.value, environ) if option.name == "env" else {})
-    return said
-
-
-def _united(
-    wanted: Sequence[_Wanted], said: Mapping[str, str], flags: tuple[GivenOption, ...], names: tuple[str, ...]
-) -> GpuRequest:
-    """Return all requests of one command line as one. Capabilities that --gpus names win over the variable."""
-    gpus = [one.gpus for one in wanted]
-    together: Optional[str] = None
-    if "all" in gpus:
-        together = "all"
-    elif gpus and None not in gpus:
-        together = ",".join(dict.fromkeys(name for one in gpus for name in (one or "").split(",")))
-    caps = next((one.caps for one in wanted if one.caps is not None), None)
-    if caps is None:
-        caps = _capabilities(said.get(CAPS, ""), f"{CAPS}={said.get(CAPS)}")
-    vendors = {vendor for one in wanted for vendor in one.vendors}
-    number = wanted[0].number if len({one.gpus for one in wanted}) == 1 else None
-    cdi = names or tuple(name for one in wanted for name in one.cdi)
-    return GpuRequest(_ordered(vendors), together, number, caps, cdi, flags=flags)
+        env.update(assigned(option.value, environ) if option.name == "env" else {})
+    return env
 
 
 def _ordered(vendors: Collection[Vendor]) -> tuple[Vendor, ...]:
     return tuple(vendor for vendor in VENDORS if vendor in vendors)
 
 
-def _bad_gpus(said: Union[GivenOption, str], why: str) -> UsageError:
-    """*said*: the option that cannot be understood, or the variable with its value."""
-    text, where, hint = said, "", "name GPUs by index or UUID, and capabilities as NVIDIA does"
-    if isinstance(said, GivenOption):
-        text, where = " ".join(said.words), _place(said)
+def _bad_gpus(source: Union[GivenOption, str], why: str) -> UsageError:
+    """Return the error about *source*: an option that cannot be understood, or a variable with its value."""
+    text, where, hint = source, "", "name GPUs by index or UUID, and capabilities as NVIDIA does"
+    if isinstance(source, GivenOption):
+        text, where = " ".join(source.words), _place(source)
         hint = "as docker reads it, a list wants quotes of its own: --gpus '\"device=0,1\"'"
     return UsageError("wrap-gpus", f"`{text}` cannot be understood", where=where, why=why, hint=hint)
 

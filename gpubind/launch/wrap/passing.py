@@ -1,22 +1,32 @@
-"""`gpubind wrap` of a command line that asks for no GPU: it starts as it is, and next to nothing is loaded for it."""
+"""`gpubind wrap` of a command line that asks for no GPU: it starts unchanged, and next to nothing is loaded for it.
+
+An alias makes every command of a runtime go through `wrap`; those that are not about GPUs must not wait. So the look of
+the words decides, by names of programs, options and files in this module, which a test compares with the runtimes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from gpubind.launch.execute import callers_environ, execute_line
-from gpubind.launch.wrap.unasked import asks_for_no_gpu, may_be_told_by_site
 
 _SWITCHES = ("--check", "--no-check", "--quiet", "--require-gpu", "--verbose", "-q", "-qv", "-v", "-vq", "-vv")
 """Options of `wrap` without a value, which change nothing for a line that is passed through."""
-_SITES = ("/etc/apptainer/apptainer.conf", "/etc/singularity/singularity.conf")
+WITH_SITE = ("apptainer", "singularity")
+SITES = ("/etc/apptainer/apptainer.conf", "/etc/singularity/singularity.conf")
 """A program called singularity may be either."""
 _SITE_LIMIT = 1 << 20
+WITH_GPU_FLAGS = (*WITH_SITE, "docker", "podman")
+_BEGINNINGS = ("--nv", "--rocm", "--gpus", "--runtime", "--device")
+"""Every word that asks those programs for GPUs begins so. None can be shortened, or share its word with others."""
+VARIABLES = tuple(f"{prefix}_{name}" for prefix in ("APPTAINER", "SINGULARITY") for name in ("NV", "NVCCLI", "ROCM"))
+"""The variables that ask Apptainer and SingularityCE for GPUs, as the flags do."""
+_ACTIONS = ("exec", "run", "shell", "test", "instance")
 
 
 def pass_through(argv: Sequence[str]) -> None:
-    """Become the command line behind `wrap` in *argv*, if it asks for no GPU at a glance; else do nothing.
+    """Become the command line after `wrap` in *argv*, if it asks for no GPU at a glance; else do nothing.
 
     Errors: as `execute_line`.
     """
@@ -28,19 +38,30 @@ def pass_through(argv: Sequence[str]) -> None:
         execute_line(line, environ)
 
 
-def site_switches(words: Sequence[str]) -> tuple[str, ...]:
-    """The GPU flags that Apptainer or SingularityCE adds by itself here (`always use nv = yes`), if *words* start one.
+def asks_for_no_gpu(words: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Return whether *words* ask for no GPU in any reading; False: `parse_command` has to read them.
 
-    A file that cannot be read adds none: the program will complain of it itself.
+    The site's configuration may still ask: see `site_switches`.
     """
-    if not may_be_told_by_site(words):
+    if not words or words[0].rpartition("/")[2] not in WITH_GPU_FLAGS:
+        return False
+    return not any(word.startswith(_BEGINNINGS) for word in words) and not any(name in environ for name in VARIABLES)
+
+
+def site_switches(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the GPU flags that Apptainer or SingularityCE adds here (`always use nv = yes`), if *words* start one.
+
+    A file that cannot be read adds none: the program itself will report it.
+    """
+    programs = {word.rpartition("/")[2] for word in words}
+    if programs.isdisjoint(WITH_SITE) or programs.isdisjoint(_ACTIONS):
         return ()
     names: dict[str, None] = {}
-    for path in _SITES:
+    for path in SITES:
         try:
             with open(path, "rb") as file:
                 lines = file.read(_SITE_LIMIT).split(b"\n")
-        except OSError:  # whatever it is: the program itself reads the file, too
+        except OSError:  # any: the program itself reads the file, too
             continue
         for line in lines:
             directive, _, value = (part.strip() for part in line.partition(b"="))
@@ -50,7 +71,7 @@ def site_switches(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _line(argv: Sequence[str]) -> Optional[tuple[str, ...]]:
-    """The command line that is to be wrapped; None where an option has to be read first."""
+    """Return the command line that is to be wrapped; None where an option has to be read first."""
     at = 1
     while at < len(argv) and argv[at] in _SWITCHES:
         at += 1

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from gpubind.errors import UsageError
 from gpubind.launch.wrap.command import Wrapped, parse_command, rewritten
 from gpubind.launch.wrap.gpus import GpuRequest
+from gpubind.launch.wrap.passing import asks_for_no_gpu
 from gpubind.launch.wrap.prefix import is_prefix
-from gpubind.launch.wrap.unasked import asks_for_no_gpu
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import (
     COUNTED,

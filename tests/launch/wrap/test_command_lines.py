@@ -10,7 +10,7 @@ import pytest
 
 from gpubind.errors import EXIT_USAGE, UsageError
 from gpubind.launch.wrap.command import Wrapped, moved, own_options, parse_command, rewritten
-from gpubind.launch.wrap.unasked import asks_for_no_gpu
+from gpubind.launch.wrap.passing import asks_for_no_gpu
 
 HERE = Path(__file__).parent
 
@@ -72,12 +72,9 @@ def facts_of(wrapped: Wrapped) -> dict[str, str]:
         "where": wrapped.where if wrapped.where != "here" else "",
         "vendors": ",".join(gpus.vendors),
         "gpus": gpus.gpus or "",
-        "number": str(gpus.number) if gpus.number is not None else "",
         "caps": ",".join(gpus.caps or ()),
         "cdi": ",".join(gpus.cdi),
         "image_decides": "True" if gpus.image_decides else "",
-        "nvccli": "True" if gpus.nvccli else "",
-        "said_by": ",".join(gpus.said_by),
     }
     return {name: value for name, value in facts.items() if value}
 

@@ -14,7 +14,7 @@ def test_what_the_site_always_adds_counts_as_the_flag() -> None:
     wrapped = parse_command(["apptainer", "exec", "img.sif", "true"], {}, ("nv", "rocm"))
     assert isinstance(wrapped, Wrapped)
     assert wrapped.gpus.vendors == ("nvidia", "amd")
-    assert wrapped.gpus.said_by == ("always use nv", "always use rocm")
+    assert (wrapped.gpus.flags, wrapped.gpus.asked) == ((), True)
 
 
 @pytest.mark.parametrize(("flag", "is_passed"), [("--no-nv", True), ("--nv=false", False)])
