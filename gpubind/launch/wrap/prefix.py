@@ -1,9 +1,11 @@
 """The words before a runtime's program: `srun -n 4`, `time`, `env A=b`. Each is read by its own program's rules.
 
+`read_prefix` returns one of these programs with its words.
+
 Sources: `--help` of GNU coreutils 9.7, util-linux 2.41, GNU time 1.9, strace 6.1 and systemd-run 257; srun(1) of Slurm
 22.05; mpirun(1) of Open MPI 4.1; sudo(8) 1.9; numactl(8) 2.0.16; xvfb-run(1). The options of MPICH's mpiexec, bsub,
-jsrun, aprun, ibrun, nsys, ncu and doas are from their documentation; these programs were not at hand. Launchers have
-options beyond any table: those of plugins, of other makes, of later versions.
+jsrun, aprun, ibrun, nsys, ncu and doas are from their documentation; these programs were not run. Launchers have more
+options than any table: those of plugins, of other makes, of later versions.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ from gpubind.runtimes.cmdline.reader import (
 )
 
 Place = Literal["here", "changed", "elsewhere"]
-"""Where a program starts what follows it: in this very environment, in another one on this machine (other variables,
-another user, a cgroup of its own), or on another machine, perhaps later. A plan made here holds for the first alone."""
+"""Where a program starts its command: in the same environment, in another one on this machine (other variables, user or
+cgroup), or on another machine, perhaps later. A plan made here is right only for the first."""
 
 HINT = "write `gpubind wrap --` right before the runtime's own name: `... gpubind wrap -- singularity exec ...`"
+_INTO_TEXT = "put `gpubind wrap --` into that text, right before the runtime's name"
 
 
 class Prefix(NamedTuple):
-    """A program that starts what follows it."""
+    """A program that starts another one."""
 
     program: str
     """Without its directory."""
@@ -41,11 +44,11 @@ class Prefix(NamedTuple):
     """All of its words, its name first."""
     place: Place = "here"
     sets: tuple[tuple[str, Optional[str]], ...] = ()
-    """The variables that it sets or, with None, takes away, in their order."""
+    """The variables that it sets or, with None, unsets, in their order."""
     clears: bool = False
-    """Whether it takes all other variables away."""
+    """Whether it unsets all other variables."""
     several: bool = False
-    """Whether a lone `:` behind it begins another command."""
+    """Whether a lone `:` after it begins another command."""
 
 
 class _Rule(NamedTuple):
@@ -53,13 +56,23 @@ class _Rule(NamedTuple):
 
     options: str = "help version"
     reader: Reader = GETOPT
-    skips: int = 0
-    """How many words stand between its options and the command: timeout's duration, taskset's mask."""
     place: Place = "here"
+    first: tuple[str, ...] = ()
+    """Words of which one may precede the options: `nsys profile`, `setarch x86_64`."""
+    skips: int = 0
+    """How many words precede the command: timeout's duration, taskset's mask."""
+    ends: bool = False
+    """Whether a `--` may follow those."""
     assigns: bool = False
-    """Whether `NAME=VALUE` words stand before the command."""
+    """Whether `NAME=VALUE` words may precede the command."""
+    unsets: str = ""
+    """The option that unsets a variable."""
+    clears: tuple[str, ...] = ()
+    """Words and options that unset all variables."""
+    keeps: Optional[tuple[str, ...]] = None
+    """Options without which it unsets all variables; None: it keeps them."""
     guesses: bool = False
-    """Whether it has options beyond the table: those of plugins, of other makes, of later versions."""
+    """Whether it has more options than the table: those of plugins, of other makes, of later versions."""
     shell: tuple[str, ...] = ()
     """Options after which the command is one string, for a shell."""
     several: bool = False
@@ -70,168 +83,159 @@ _SRUN = """
     clusters|cluster/M= comment= compress? constraint/C= container= container-id= contiguous core-spec/S=
     cores-per-socket= cpu-bind= cpu-freq= cpus-per-gpu= cpus-per-task/c= deadline= debugger-test delay-boot=
     dependency/d= disable-status/X distribution/m= epilog= error/e= exact exclude/x= exclusive? export=
-    external-launcher
-    extra= extra-node-info/B= get-user-env? gid= gpu-bind= gpu-freq= gpus/G= gpus-per-node= gpus-per-socket=
-    gpus-per-task= gres= gres-flags= help/h het-group|pack-group= hint= hold/H immediate/I? input/i= interactive
-    job-name/J= jobid= kill-command kill-on-bad-exit/K? label/l launch-cmd launcher-opts= licenses/L= mail-type=
-    mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= mpi= msg-timeout= multi-prog network=
-    nice? no-allocate/Z no-bell no-kill/k? no-rotate/R no-shell nodefile/F= nodelist/w= nodes/N= ntasks/n=
-    ntasks-per-core= ntasks-per-gpu= ntasks-per-node|tasks-per-node= ntasks-per-socket= ntasks-per-tres=
+    external-launcher extra= extra-node-info/B= get-user-env? gid= gpu-bind= gpu-freq= gpus/G= gpus-per-node=
+    gpus-per-socket= gpus-per-task= gres= gres-flags= help/h het-group|pack-group= hint= hold/H immediate/I?
+    input/i= interactive job-name/J= jobid= kill-command kill-on-bad-exit/K? label/l launch-cmd launcher-opts=
+    licenses/L= mail-type= mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= mpi= msg-timeout=
+    multi-prog network= nice? no-allocate/Z no-bell no-kill/k? no-rotate/R no-shell nodefile/F= nodelist/w= nodes/N=
+    ntasks/n= ntasks-per-core= ntasks-per-gpu= ntasks-per-node|tasks-per-node= ntasks-per-socket= ntasks-per-tres=
     oom-kill-step? open-mode= output/o= overcommit/O overlap oversubscribe|share/s partition/p= power= prefer=
     preserve-env/E priority= profile= prolog= propagate? pty? qos/q= quiet/Q quit-on-interrupt reboot relative/r=
-    reservation= resv-ports? segment= send-libs? signal= slurmd-debug= sockets-per-node= spread-job stepmgr switches=
-    task-epilog= task-prolog= test-only thread-spec= threads/T= threads-per-core= time/t= time-min= tmp= treewidth=
-    tres-bind= tres-per-task= uid= unbuffered/u usage use-min-nodes verbose/v version/V wait/W= wait-all-nodes= wckey=
-    whole wrap= x11?
-    """
+    reservation= resv-ports? segment= send-libs? signal= slurmd-debug= sockets-per-node= spread-job stepmgr
+    switches= task-epilog= task-prolog= test-only thread-spec= threads/T= threads-per-core= time/t= time-min= tmp=
+    treewidth= tres-bind= tres-per-task= uid= unbuffered/u usage use-min-nodes verbose/v version/V wait/W=
+    wait-all-nodes= wckey= whole wrap= x11?
+"""
 _MPIRUN = """
     allow-run-as-root am= app= bind-to= bind-to-core bind-to-none bind-to-socket bycore bynode byslot byslot cf=
     cpu-list= cpu-set= cpus-per-proc= cpus-per-rank= debug-daemons default-hostfile= disable-recovery display=
     display-allocation display-map display-topo do-not-launch do-not-resolve dvm= enable-recovery get-stack-traces
-    gmca=2 help/h hnp= host|H= hostfile|machinefile= launch-agent= leave-session-attached map-by= mca=2 max-restarts=
-    merge-stderr-to-stdout
-    n|np|c= N= nolocal nooversubscribe noprefix novm npernode= npersocket= ompi-server= omca=2 output=
-    output-filename= oversubscribe path= pernode personality= pmca=2 pmixmca=2 ppr= prefix= preload-binary
-    preload-files= prtemca=2
-    q|quiet
-    rank-by= rankfile|rf= report-bindings report-events= report-pid= report-uri= runtime-options=
-    set-cwd-to-session-dir show-progress stdin= stream-buffering= tag-output timeout= timestamp-output tune= tv
-    use-hwthread-cpus use-regexp v|verbose V|version wd|wdir= with-ft= x= xml xml-file= xterm= bootstrap= cpu-bind=
-    depth= env=2 envall envlist= envnone f= genv=2 genvall genvlist= genvnone hosts= hosts-group= iface= launcher=
-    launcher-exec= perhost= ppn= prepend-rank print-all-exitcodes rmk= rr
-    """
+    gmca=2 help/h hnp= host|H= hostfile|machinefile= launch-agent= leave-session-attached map-by= mca=2
+    max-restarts= merge-stderr-to-stdout n|np|c= N= nolocal nooversubscribe noprefix novm npernode= npersocket=
+    ompi-server= omca=2 output= output-filename= oversubscribe path= pernode personality= pmca=2 pmixmca=2 ppr=
+    prefix= preload-binary preload-files= prtemca=2 q|quiet rank-by= rankfile|rf= report-bindings report-events=
+    report-pid= report-uri= runtime-options= set-cwd-to-session-dir show-progress stdin= stream-buffering=
+    tag-output timeout= timestamp-output tune= tv use-hwthread-cpus use-regexp v|verbose V|version wd|wdir= with-ft=
+    x= xml xml-file= xterm= bootstrap= cpu-bind= depth= env=2 envall envlist= envnone f= genv=2 genvall genvlist=
+    genvnone hosts= hosts-group= iface= launcher= launcher-exec= perhost= ppn= prepend-rank print-all-exitcodes rmk=
+    rr
+"""
 _BSUB = """
-    a= app= ar b= B C= c= clusters= cn_cu= core_isolation= cwd= D= data= datagrp= E= Ep= e= eo= env= eptl= ext= F= f=
-    freq= G= g= gpu= H h hostfile= hl I IS ISp ISs Ip Is IX i= is= J= Jd= jobaff= jsdl= K k= L= Lp= lsf_keep M= m=
-    mig= N n= Ne network= notify= o= oo= outdir= P= p= pack= ptl= Q= q= R= r rn rcacct= rnc= S= s= sla= smt= sp=
+    a= app= ar b= B C= c= clusters= cn_cu= core_isolation= cwd= D= data= datagrp= E= Ep= e= eo= env= eptl= ext= F=
+    f= freq= G= g= gpu= H h hostfile= hl I IS ISp ISs Ip Is IX i= is= J= Jd= jobaff= jsdl= K k= L= Lp= lsf_keep M=
+    m= mig= N n= Ne network= notify= o= oo= outdir= P= p= pack= ptl= Q= q= R= r rn rcacct= rnc= S= s= sla= smt= sp=
     stage= step_cgroup= T= t= Ti= tty U= u= ul UF= V v= W= We= w= wa= wt= x XF XFssh Zs
-    """
+"""
 _JSRUN = """
     nrs/n= rs_per_host/r= tasks_per_rs/a= cpu_per_rs/c= gpu_per_rs/g= memory_per_rs/m= latency_priority/l=
     launch_distribution/d= bind/b= np/p= env/E= env_no_propagate/F= smpiargs/M= stdio_input= stdio_mode/o=
     stdio_stderr/k= stdio_stdout= chdir/h= immediate/i exit_on_error/X= progress/Y= appfile/f= rs_on_hosts/K=
     use_resources/J= use_reservation= allocate_only/A erf_input/U= erf_output/u= help version/V
-    """
-_APRUN = "a= b B C cc= cp= d= D= e= F= L= m= n= N= p= q r= R= S= sn= sl= ss T t= z"
+"""
+_APRUN = """
+    a= b B C cc= cp= d= D= e= F= L= m= n= N= p= q r= R= S= sn= sl= ss T t= z
+"""
 _SUDO = """
     askpass/A auth-type/a= background/b bell/B chdir/D= chroot/R= close-from/C= command-timeout/T= edit/e group/g=
     help host/h= list/l login-class/c= login/i no-update/N non-interactive/n other-user/U= /E preserve-env?
     preserve-groups/P prompt/p= remove-timestamp/K reset-timestamp/k role/r= set-home/H shell/s stdin/S type/t=
     user/u= validate/v version/V
-    """
+"""
 _STRACE = """
     abbrev= argv0= attach/p= columns/a= const-print-style/X= daemonize? decode-fds? decode-pids= detach-on/b= env/E=
     fault= failed-only/Z follow-forks/f help/h inject= instruction-pointer/i interruptible/I= kvm= kill-on-exit
-    no-abbrev /v output/o= output-append-mode/A output-separately quiet/q raw= read= relative-timestamps? seccomp-bpf
-    signal=
-    stack-traces/k
-    status= string-limit/s= strings-in-hex? successful-only/z summary-columns/U= summary-only/c summary/C
-    summary-sort-by/S= summary-syscall-overhead/O= summary-wall-clock/w syscall-limit= syscall-number/n
-    syscall-times/T? trace= trace-path/P= user/u= verbose= version/V write= /d /D /F /e= /r /t /x /y
-    """
-_SETARCH = _Rule(
-    """
-        32bit/B 3gb/3 4gb addr-compat-layout/L addr-no-randomize/R fdpic-funcptrs/F help/h mmap-page-zero/Z
-        read-implies-exec/X short-inode/I sticky-timeouts/T uname-2.6 verbose/v version/V whole-seconds/S
-        """
-)
-_NAMES = tuple(name for known in ARCHITECTURES for name in (known.name, *known.aliases))
-_PERSONALITIES = ("linux32", "linux64", "uname26", *_NAMES)
-"""What setarch takes for an architecture; it has these names itself, too."""
+    no-abbrev /v output/o= output-append-mode/A output-separately quiet/q raw= read= relative-timestamps?
+    seccomp-bpf signal= stack-traces/k status= string-limit/s= strings-in-hex? successful-only/z summary-columns/U=
+    summary-only/c summary/C summary-sort-by/S= summary-syscall-overhead/O= summary-wall-clock/w syscall-limit=
+    syscall-number/n syscall-times/T? trace= trace-path/P= user/u= verbose= version/V write= /d /D /F /e= /r /t /x
+    /y
+"""
+_SETARCH = """
+    32bit/B 3gb/3 4gb addr-compat-layout/L addr-no-randomize/R fdpic-funcptrs/F help/h mmap-page-zero/Z
+    read-implies-exec/X short-inode/I sticky-timeouts/T uname-2.6 verbose/v version/V whole-seconds/S
+"""
 _PRLIMIT = """
-    as/v? core/c? cpu/t? data/d? fsize/f? help/h locks/x? memlock/l? msgqueue/q? nice/e? nofile/n? noheadings nproc/u?
-    output/o= pid/p= raw rss/m? rtprio/r? rttime/y? sigpending/i? stack/s? verbose version/V
-    """
+    as/v? core/c? cpu/t? data/d? fsize/f? help/h locks/x? memlock/l? msgqueue/q? nice/e? nofile/n? noheadings
+    nproc/u? output/o= pid/p= raw rss/m? rtprio/r? rttime/y? sigpending/i? stack/s? verbose version/V
+"""
 _SYSTEMD_RUN = """
     collect/G description= expand-environment= gid= help/h host/H= ignore-failure json= machine/M= nice=
     no-ask-password no-block on-active= on-boot= on-calendar= path-property= pipe/P property/p= pty-late/T pty/t
-    quiet/q
-    remain-after-exit/r
-    same-dir/d scope background= on-startup= on-unit-active= on-unit-inactive= on-timezone-change on-clock-change
-    send-sighup service-type= setenv/E= shell/S slice-inherit slice= socket-property= system
-    timer-property= uid= unit/u= user verbose/v version wait working-directory=
-    """
-_MPI = _Rule(_MPIRUN, SINGLE_DASH, place="elsewhere", guesses=True, several=True)
+    quiet/q remain-after-exit/r same-dir/d scope background= on-startup= on-unit-active= on-unit-inactive=
+    on-timezone-change on-clock-change send-sighup service-type= setenv/E= shell/S slice-inherit slice=
+    socket-property= system timer-property= uid= unit/u= user verbose/v version wait working-directory=
+"""
+_CHRT = """
+    all-tasks/a batch/b deadline/d fifo/f help/h idle/i max/m other/o pid/p reset-on-fork/R rr/r sched-deadline/D=
+    sched-period/P= sched-runtime/T= verbose/v version/V
+"""
+_ENV = """
+    argv0/a= block-signal? chdir/C= debug/v default-signal? help ignore-environment/i ignore-signal?
+    list-signal-handling null/0 split-string/S= unset/u= version
+"""
+_FLOCK = """
+    close/o command/c= conflict-exit-code/E= exclusive/x /e fcntl help/h no-fork/F nonblock|nb/n shared/s
+    timeout|wait/w= unlock/u verbose version/V
+"""
+_NUMACTL = """
+    all/a balancing/b cpubind/c= cpunodebind/N= hardware/H interleave/i= localalloc/l membind/m= physcpubind/C=
+    preferred-many/P= preferred/p= show/s weighted-interleave/w=
+"""
+_XVFB_RUN = """
+    auth-file/f= auto-display/d auto-servernum/a error-file/e= help/h listen-tcp/l server-args/s= server-num/n=
+    wait/w= xauth-protocol/p=
+"""
+_NSYS = """
+    backtrace/b= capture-range/c= cuda-memory-usage= delay/y= duration/d= env-var/e= export= force-overwrite/f=
+    gpu-metrics-devices|gpu-metrics-device= kill= output/o= python-sampling= run-as= sample/s= session-new=
+    show-output/w= stats= stop-on-exit/x= trace/t= trace-fork-before-exec= wait=
+"""
+_PERSONALITIES = (
+    *("linux32", "linux64", "uname26"),
+    *(name for known in ARCHITECTURES for name in (known.name, *known.aliases)),
+)
+"""The names of an architecture for setarch; it also has these names itself."""
+_SETARCH_RULE = _Rule(_SETARCH, first=_PERSONALITIES)
+_MPI = _Rule(_MPIRUN, SINGLE_DASH, "elsewhere", guesses=True, several=True)
 _SLURM = _Rule(_SRUN, place="elsewhere", guesses=True, several=True)
 _RULES: dict[str, _Rule] = {
-    "aprun": _Rule(_APRUN, SINGLE_DASH, place="elsewhere", guesses=True, several=True),
-    "bsub": _Rule(_BSUB, SINGLE_DASH, place="elsewhere", guesses=True),
+    "aprun": _Rule(_APRUN, SINGLE_DASH, "elsewhere", guesses=True, several=True),
+    "bsub": _Rule(_BSUB, SINGLE_DASH, "elsewhere", guesses=True),
     "catchsegv": _Rule(),
     "choom": _Rule("adjust/n= help/h pid/p= version/V"),
-    "chrt": _Rule(
-        """
-            all-tasks/a batch/b deadline/d fifo/f help/h idle/i max/m other/o pid/p reset-on-fork/R rr/r
-            sched-deadline/D= sched-period/P= sched-runtime/T= verbose/v version/V
-            """,
-        skips=1,
-    ),
+    "chrt": _Rule(_CHRT, skips=1, ends=True),
     "dbus-run-session": _Rule("config-file= dbus-daemon= help version"),
-    "doas": _Rule("/C= /L /a= /n /s /u=", place="changed", assigns=False),
+    "doas": _Rule("/C= /L /a= /n /s /u=", place="changed", keeps=()),
     "env": _Rule(
-        """
-            argv0/a= block-signal? chdir/C= debug/v default-signal? help ignore-environment/i ignore-signal?
-            list-signal-handling null/0 split-string/S= unset/u= version
-            """,
+        _ENV,
         place="changed",
         assigns=True,
+        unsets="unset",
+        clears=("-", "ignore-environment"),
         shell=("split-string",),
     ),
-    "flock": _Rule(
-        """
-            close/o command/c= conflict-exit-code/E= exclusive/x /e fcntl help/h no-fork/F nonblock|nb/n shared/s
-            timeout|wait/w= unlock/u verbose version/V
-            """,
-        skips=1,
-        shell=("command",),
-    ),
+    "flock": _Rule(_FLOCK, skips=1, shell=("command",)),
     "ibrun": _Rule("/n= /o=", place="elsewhere", guesses=True),
     "ionice": _Rule("class/c= classdata/n= help/h ignore/t pgid/P= pid/p= uid/u= version/V"),
     "jsrun": _Rule(_JSRUN, place="elsewhere", guesses=True, several=True),
     "ncu": _Rule("export/o= force-overwrite/f metrics= section= set= target-processes= kernel-name/k=", guesses=True),
     "nice": _Rule("adjustment/n= help version", NICE),
     "nohup": _Rule(),
-    "numactl": _Rule(
-        """
-            all/a balancing/b cpubind/c= cpunodebind/N= hardware/H interleave/i= localalloc/l membind/m=
-            physcpubind/C= preferred-many/P= preferred/p= show/s weighted-interleave/w=
-            """
-    ),
+    "nsys": _Rule(_NSYS, first=("profile", "launch"), guesses=True),
+    "numactl": _Rule(_NUMACTL),
     "prlimit": _Rule(_PRLIMIT),
     "salloc": _SLURM,
+    "setarch": _SETARCH_RULE,
     "setsid": _Rule("ctty/c fork/f help/h version/V wait/w"),
     "srun": _SLURM,
     "stdbuf": _Rule("error/e= help input/i= output/o= version"),
     "strace": _Rule(_STRACE),
-    "sudo": _Rule(_SUDO, place="changed", assigns=True),
+    "sudo": _Rule(_SUDO, place="changed", assigns=True, keeps=("E", "preserve-env")),
     "systemd-run": _Rule(_SYSTEMD_RUN, place="changed"),
     "taskset": _Rule("all-tasks/a cpu-list/c help/h pid/p version/V", skips=1),
     "time": _Rule("append/a format/f= help/h output/o= portability/p quiet/q verbose/v version/V"),
     "timeout": _Rule("foreground/f help kill-after/k= preserve-status/p signal/s= verbose/v version", skips=1),
     "unbuffer": _Rule("/p"),
-    "xvfb-run": _Rule(
-        """
-            auth-file/f= auto-display/d auto-servernum/a error-file/e= help/h listen-tcp/l server-args/s=
-            server-num/n= wait/w= xauth-protocol/p=
-            """
-    ),
+    "xvfb-run": _Rule(_XVFB_RUN),
     **dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich"), _MPI),
     **dict.fromkeys(("mpiexec.mpich", "orterun", "prterun", "prun"), _MPI),
-    **dict.fromkeys(_PERSONALITIES, _SETARCH),
-    "setarch": _SETARCH,
+    **dict.fromkeys(_PERSONALITIES, _SETARCH_RULE._replace(first=())),
 }
-_RULES["nsys"] = _Rule(
-    """
-        backtrace/b= capture-range/c= cuda-memory-usage= delay/y= duration/d= env-var/e= export= force-overwrite/f=
-        gpu-metrics-devices|gpu-metrics-device= kill= output/o= python-sampling= run-as= sample/s= session-new=
-        show-output/w= stats= stop-on-exit/x= trace/t= trace-fork-before-exec= wait=
-        """,
-    guesses=True,
-)
 _SHELLS = (
     *("ash", "bash", "csh", "dash", "eval", "fish", "ksh", "mksh", "runuser", "script", "sh", "ssh", "su", "tcsh"),
     "zsh",
 )
-"""Programs that are given a command as text or as a script, which a shell splits into words."""
+"""Programs whose command is text or a script, which a shell splits into words."""
 
 
 def is_prefix(word: str) -> bool:
@@ -242,55 +246,46 @@ def is_prefix(word: str) -> bool:
 def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Prefix:
     """Return the prefix that begins at position *at*.
 
-    Errors: `UsageError` for a word that is no program known here (code `wrap-prefix`), for one after which a shell
-    reads the command (`wrap-shell`), for an option that cannot be read (`wrap-option`), and for words that start
-    nothing (`wrap-no-runtime`).
+    Errors: `UsageError` for an unknown program (code `wrap-prefix`), for a command that a shell reads (`wrap-shell`),
+    for an option that cannot be read (`wrap-option`), and for words that start nothing (`wrap-no-runtime`).
     """
     word = argv[at]
     program = basename(word)
     rule = _RULES.get(program)
     if program in _SHELLS:
-        raise UsageError(
-            "wrap-shell",
-            f"`{word}` is given its command as text or as a script, which only a shell can split into arguments",
-            where=f"argument {at + 1}",
-            hint="put `gpubind wrap --` in there, right before the runtime's name",
-        )
+        what = f"`{word}` is given its command as text or as a script, which only a shell can split into arguments"
+        raise _error("wrap-shell", what, at, _INTO_TEXT)
     if rule is None:
-        raise UsageError(
-            "wrap-prefix",
-            f"`{word}` is not a runtime, and gpubind does not know it as a program that starts one",
-            where=f"argument {at + 1}",
-            hint=HINT,
-        )
-    first = at + 1 + (program in ("nsys", "setarch") and _has_first_word(program, argv, at + 1))
-    line = _read(rule, argv, first, is_runtime)
-    shell = [option for option in line.options if option.name in rule.shell]
-    if shell:
-        raise UsageError(
-            "wrap-shell",
-            f"`{' '.join(shell[0].words)}` is a command as text, which {program} splits into arguments",
-            where=f"argument {shell[0].at + 1}",
-            hint="put `gpubind wrap --` into that text, right before the runtime's name",
-        )
-    command, assigned, clears = _command(program, rule, argv, line)
-    if program == "flock" and argv[command : command + 1] and argv[command] in ("-c", "--command"):
-        raise UsageError(
-            "wrap-shell", f"`{argv[command]}` of flock is a command as text", where=f"argument {command + 1}", hint=HINT
-        )
-    if command >= len(argv):
-        raise UsageError("wrap-no-runtime", f"`{word}` starts no runtime here", where=f"argument {at + 1}", hint=HINT)
-    unset = tuple((option.value, None) for option in line.options if program == "env" and option.name == "unset")
+        what = f"`{word}` is not a runtime, and gpubind does not know it as a program that starts one"
+        raise _error("wrap-prefix", what, at)
+    line = _read(rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first), is_runtime)
+    for option in line.options:
+        if option.name in rule.shell:
+            what = f"`{' '.join(option.words)}` is a command as text, which {program} splits into arguments"
+            raise _error("wrap-shell", what, option.at, _INTO_TEXT)
+    others = list(line.others)
     given = {option.name for option in line.options}
-    clears = clears or (program == "env" and "ignore-environment" in given)
-    clears = clears or program == "doas" or (program == "sudo" and not {"E", "preserve-env"} & given)
-    return Prefix(program, tuple(argv[at:command]), rule.place, (*unset, *assigned), clears, rule.several)
+    if others and argv[others[0]] in rule.clears:
+        given.add(argv[others.pop(0)])
+    del others[: rule.skips]
+    if rule.ends and others and argv[others[0]] == "--":
+        others.pop(0)
+    sets: list[tuple[str, Optional[str]]] = [
+        (option.value, None) for option in line.options if option.name == rule.unsets
+    ]
+    while rule.assigns and others and "=" in argv[others[0]]:
+        name, _, value = argv[others.pop(0)].partition("=")
+        sets.append((name, value))
+    if not others:
+        raise _error("wrap-no-runtime", f"`{word}` starts no runtime here", at)
+    if rule.shell and argv[others[0]] in ("-c", "--command"):
+        raise _error("wrap-shell", f"`{argv[others[0]]}` of {program} is a command as text", others[0])
+    clears = not given.isdisjoint(rule.clears) or (rule.keeps is not None and given.isdisjoint(rule.keeps))
+    return Prefix(program, tuple(argv[at : others[0]]), rule.place, tuple(sets), clears, rule.several)
 
 
-def _has_first_word(program: str, argv: Sequence[str], at: int) -> bool:
-    """Return whether a word of *program*'s own stands before its options: `nsys profile`, `setarch x86_64`."""
-    word = argv[at] if at < len(argv) else "-"
-    return word in ("profile", "launch") if program == "nsys" else word in _PERSONALITIES
+def _error(code: str, what: str, at: int, hint: str = HINT) -> UsageError:
+    return UsageError(code, what, where=f"argument {at + 1}", hint=hint)
 
 
 def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Line:
@@ -302,17 +297,13 @@ def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str],
 
     line = read_options(rule.reader, table(rule.options), argv, at, guessed)
     if line.trouble is not None:
-        raise UsageError(
-            "wrap-option",
-            f"`{argv[line.trouble.at]}` cannot be read, so where the command begins cannot be told",
-            where=f"argument {line.trouble.at + 1}",
-            hint=HINT,
-        )
+        what = f"`{argv[line.trouble.at]}` cannot be read, so where the command begins cannot be told"
+        raise _error("wrap-option", what, line.trouble.at)
     return line
 
 
 def _guessed(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Optional[int]:
-    """Where to go on behind an unknown option, if that is sure: a known program, or another option, follows there."""
+    """Return where to go on after an unknown option, if that is sure: a known program, or another option, is there."""
     if "=" in argv[at]:
         return at + 1
     for after in (at + 1, at + 2):
@@ -320,19 +311,3 @@ def _guessed(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) ->
         if word.startswith("-") or is_runtime(word) or is_prefix(word):
             return after
     return None
-
-
-def _command(
-    program: str, rule: _Rule, argv: Sequence[str], line: Line
-) -> tuple[int, tuple[tuple[str, Optional[str]], ...], bool]:
-    """Return where the command begins; the variables that stand before it; whether they begin with env's lone `-`."""
-    others = list(line.others)
-    clears = bool(others) and program == "env" and argv[others[0]] == "-"
-    others = others[int(clears) + rule.skips :]
-    if program == "chrt" and others and argv[others[0]] == "--":
-        others.pop(0)  # alone of these programs it takes one behind its priority
-    assigned: list[tuple[str, Optional[str]]] = []
-    while rule.assigns and others and "=" in argv[others[0]]:
-        name, _, value = argv[others.pop(0)].partition("=")
-        assigned.append((name, value))
-    return (others[0] if others else len(argv)), tuple(assigned), clears
