@@ -16,8 +16,8 @@ import pytest
 
 from gpubind.api import check, plan
 from gpubind.errors import HostReadError, UnseenError
-from gpubind.files.ldsoconf import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
-from gpubind.host.unseen import not_looked_at
+from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
+from gpubind.host.base import not_looked_at
 from gpubind.model import Request, answers
 from gpubind.model.answers import ABSENT, FORBIDDEN, LOOP, answer_in, could_not_look, is_optional, tried
 from tests.law.errors import with_shim

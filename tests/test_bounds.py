@@ -11,8 +11,7 @@ import pytest
 
 from gpubind.cli.settings import DOTS_LIMIT, SIZE_LIMIT, read_settings
 from gpubind.errors import FormatError, GpubindError
-from gpubind.files.ldcache import LD_CACHE_LIMIT, read_ldcache
-from gpubind.files.ldsoconf import CONFIGURED_LIMIT, INCLUDES_LIMIT, read_ldsoconf
+from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, LD_CACHE_LIMIT, read_ldcache, read_ldsoconf
 from gpubind.formats.archive import oci
 from gpubind.formats.archive.squashfs import File, Squashfs, parse_superblock, reader, unpacker
 from gpubind.formats.driver.cdi import SIZE_LIMIT as CDI_LIMIT

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpubind.cli import settings
-from gpubind.files import ldsoconf, live, sparse
+from gpubind.files import ldconfig, live
 from gpubind.files.glob import GLOB_LIMIT
-from gpubind.files.ldcache import LD_CACHE_LIMIT
+from gpubind.files.ldconfig import LD_CACHE_LIMIT
 from gpubind.formats.archive import oci
 from gpubind.formats.archive.squashfs import reader as squashfs
 from gpubind.formats.driver import cdi, liblist
@@ -70,7 +70,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "DT_NEEDED, versions of one ELF file": (f"{NEEDED_LIMIT:,}",),
     "environment files of an image": (str(environment.FILES_LIMIT), _bytes(environment.BYTES_LIMIT)),
     "values of an environment file": (_bytes(shell.VALUE_LIMIT), _bytes(shell.TOTAL_LIMIT)),
-    "directories in ld.so.conf": (f"{ldsoconf.CONFIGURED_LIMIT:,}", str(ldsoconf.INCLUDES_LIMIT)),
+    "directories in ld.so.conf": (f"{ldconfig.CONFIGURED_LIMIT:,}", str(ldconfig.INCLUDES_LIMIT)),
     "compat libraries of CUDA in an image": (str(facts.COMPAT_LIMIT),),
     "prefixes and directories in which CUDA is looked for": (str(cuda.DIRECTORIES_LIMIT),),
     "a JSON document of an image": (_bytes(oci.DOCUMENT_LIMIT), f"{oci.DESCRIPTORS_LIMIT:,}"),
@@ -83,7 +83,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "a list file": (_bytes(host_files.FILE_LIMIT), f"{liblist.ENTRIES_LIMIT:,}", f"{liblist.LINE_LIMIT:,}"),
     "layers": (str(images.LAYERS_LIMIT), f"{layers.STEPS_LIMIT:,}"),
     "records before a member of an archive": (str(archives.RECORDS_LIMIT),),
-    "the map of a sparse file in an archive": (f"{sparse.PIECES_LIMIT:,}",),
+    "the map of a sparse file in an archive": (f"{archives.PIECES_LIMIT:,}",),
     "unpacking one blob": ("200", "64 MiB"),
     "squashfs": (f"{squashfs.NAMES_LIMIT:,}", _bytes(squashfs.LISTED_LIMIT), _bytes(squashfs.FILE_UNPACKED_LIMIT)),
     "links on the way to a file": (str(LINKS_LIMIT),),

@@ -137,7 +137,7 @@ def _need_code(code: str, where: str = "") -> None:
 
 
 def _read(path: str) -> dict[str, Any]:
-    from gpubind.files.regular_files import read_if_there
+    from gpubind.files.regular import read_if_there
     from gpubind.model.answers import could_not_look
 
     try:

@@ -1,4 +1,4 @@
-"""The one way in which a file is opened that anybody may have laid there: a regular one, or none."""
+"""Open and read regular files, whoever put them there: a device is never opened, and a FIFO never waited for."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import os
 import stat
 from typing import Optional
 
+from gpubind.files.trust import is_obeyed
+from gpubind.model.answers import ABSENT, FORBIDDEN, answer_in, may, read_steady, tried
+
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def open_regular(path: str, place: Optional[int] = None) -> int:
-    """Return a descriptor of the regular file *path*. A device is never opened, and a FIFO never waited for.
+    """Return a descriptor of the regular file *path*.
 
     *place*: the open directory that it is in; then *path* is its name in there, and no link is followed.
-    Errors: `OSError`, with EISDIR for a directory and EINVAL for another kind; `ValueError` for a path that cannot be.
+    Errors: `OSError`, with EISDIR for a directory and EINVAL for another kind; `ValueError` for an impossible path.
     """
     _need_regular(os.stat(path, dir_fd=place, follow_symlinks=place is None).st_mode)
     descriptor = os.open(path, _FLAGS if place is None else _FLAGS | os.O_NOFOLLOW, dir_fd=place)
@@ -31,3 +34,38 @@ def _need_regular(mode: int) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
+
+
+def read_regular(path: str, limit: int) -> bytes:
+    """Return the bytes of the regular file *path*.
+
+    Errors: as `open_regular`; `OSError` also for a file of more than *limit* bytes.
+    """
+    data = tried(lambda: _read(path, limit + 1))
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit} bytes")
+    return data
+
+
+def _read(path: str, size: int) -> bytes:
+    descriptor = open_regular(path)
+    try:
+        return read_steady(size, descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def read_if_there(path: str, limit: int) -> Optional[bytes]:
+    """As `read_regular`; None if there is no such file, or if this is root's command and others could change the file.
+
+    A file in a directory that may not be entered is treated as absent: sudo, cron and prologues keep another user's
+    HOME.
+    """
+    try:
+        return read_regular(path, limit) if is_obeyed(path) else None
+    except OSError as error:
+        answer = answer_in(error)
+        is_closed = answer == FORBIDDEN and not may(os.path.dirname(path), os.X_OK)
+        if answer == ABSENT or is_closed:
+            return None
+        raise

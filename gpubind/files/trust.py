@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from typing import Optional
+from collections.abc import Iterable
+from typing import Optional, Union
 
+from gpubind.files.links import Link, follow
+from gpubind.model import Missing
 from gpubind.model.answers import ABSENT, CHUNK, answer_in, could_not_look, read_up_to, tried
-from gpubind.model.budget import LINKS_LIMIT
 
 UID_MAP = "/proc/self/uid_map"
 _ALL_USERS = [b"0", b"0", b"4294967295"]
@@ -107,41 +108,26 @@ def _look(path: str) -> tuple[os.stat_result, Optional[str]]:
     return found, os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
 
 
-def _parts(path: str, root: str = "") -> Iterator[tuple[str, Optional[os.stat_result]]]:
-    """Yield each directory, link and file that the absolute *path* leads over, with its facts; None for what cannot be
+def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result]]]:
+    """Return each directory, link and file that the absolute *path* leads over, with its facts; None for what cannot be
     looked at. Links are followed as for a process whose root directory is *root*.
     """
-    if root:
-        yield from _parts(root)
-    else:
-        yield "/", os.lstat("/")
-    at = ""
-    todo = path.split("/")[::-1]
-    links = 0
-    while todo:
-        name = todo.pop()
-        if name in ("", "."):
-            continue
-        if name == "..":
-            at = at.rpartition("/")[0]
-            continue
+    parts: list[tuple[str, Optional[os.stat_result]]] = _parts(root) if root else [("/", os.lstat("/"))]
+
+    def step(at: str, name: str) -> Union[str, Link, Missing]:
         here = f"{at}/{name}"
         real = root + here
         try:
-            found, target = tried(lambda: _look(real))  # noqa: B023
+            found, target = tried(lambda: _look(real))
         except (OSError, ValueError) as error:
             answer = answer_in(error)
             if answer is None:
                 raise could_not_look(real, error) from error
             if answer != ABSENT:
-                yield real, None
-            return
-        yield real, found
-        if target is None:
-            at = here
-            continue
-        links += 1
-        if links > LINKS_LIMIT:  # it leads nowhere
-            return
-        at = "" if target.startswith("/") else at
-        todo.extend(target.split("/")[::-1])
+                parts.append((real, None))
+            return answer
+        parts.append((real, found))
+        return here if target is None else Link(target)
+
+    follow(path, "", "", step, lambda at: at.rpartition("/")[0])
+    return parts

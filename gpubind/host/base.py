@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import UsageError
 from gpubind.files import Tree
 from gpubind.formats.driver.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
-from gpubind.model import HostPath, Missing
+from gpubind.model import Finding, HostPath, Missing
 from gpubind.model.data import read_data
+from gpubind.model.findings import finding
 
 MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
@@ -165,3 +166,11 @@ class Host:
 def shipped_liblist(name: str) -> ListFile:
     """gpubind's own list file *name*."""
     return ListFile(SHIPPED_LABEL.format(name=name), read_data(f"etc/{name}"), shipped=True)
+
+
+def not_looked_at(host: Host, image: Optional[Tree] = None) -> Iterator[Finding]:
+    """Yield a finding for each path of *host* and *image* that could not be read and that a plan does not require."""
+    trees = (("host", host.driver), ("host", host.dev), ("image", image))
+    unseen = {(of, path): why for of, tree in trees if tree is not None for path, why in sorted(tree.unseen.items())}
+    for (of, path), why in unseen.items():
+        yield finding("not-looked-at", case=of, subject=path, why=why)

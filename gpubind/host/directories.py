@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, Optional
 
-from gpubind.files.regular_files import read_if_there
+from gpubind.files.regular import read_if_there
 from gpubind.files.trust import acts_as_root, unreadable_by_others, writable_by_others
 from gpubind.host.base import LIST_FILES, ROCM_PATH, ListFile, Untrusted
 from gpubind.model.answers import could_not_look, exists

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Optional, Union
 
+from gpubind.errors import UsageError
 from gpubind.files import Tree
-from gpubind.files.live import LiveTree
+from gpubind.files.live import LiveTree, PermittedTree
 from gpubind.host.base import Host, Identity, ListFile, RunResult, Uname, Untrusted, plan_variables, shipped_liblist
 from gpubind.host.directories import list_file_in_force, untrusted, untrusted_variables
 from gpubind.model import HostPath, Missing
 from gpubind.model.answers import may
+from gpubind.observe import cannot_sign
 
 
 class LiveHost(Host):
@@ -54,9 +57,6 @@ class LiveHost(Host):
         return os.environ if self.task is None else self.task
 
     def as_user(self, name: str) -> Host:
-        from gpubind.files.permitted import PermittedTree
-        from gpubind.host.users import identity_of
-
         identity = identity_of(name, self.dev)
         host = copy(self)
         host.identity = identity
@@ -76,3 +76,32 @@ class LiveHost(Host):
         from gpubind.host.programs import run_program  # only a host whose sources ask a program needs it
 
         return run_program(argv, timeout_s)
+
+
+def identity_of(name: str, tree: Tree) -> Identity:
+    """The user called *name*: of this machine, asked as a login would ask, if *tree* is its root; else by the tree's
+    own /etc/passwd and /etc/group.
+
+    Errors: `UsageError` (code `unknown-user`).
+    """
+    cannot_sign("a user is asked about")
+    if tree.root == "/":
+        try:
+            user = pwd.getpwnam(name)
+        except (KeyError, ValueError) as error:
+            raise _unknown(name, "this machine knows no such user") from error
+        return Identity(user.pw_uid, tuple(sorted({user.pw_gid, *os.getgrouplist(name, user.pw_gid)})))
+    rows = (line.split(":") for line in (tree.text("/etc/passwd") or "").split("\n"))
+    row = next((row for row in rows if len(row) > 3 and row[0] == name and row[2].isdigit() and row[3].isdigit()), None)
+    if row is None:
+        raise _unknown(name, "the host's /etc/passwd has no such user")
+    groups = {int(row[3])}
+    for line in (tree.text("/etc/group") or "").split("\n"):
+        fields = line.split(":")
+        if len(fields) > 3 and fields[2].isdigit() and name in fields[3].strip().split(","):
+            groups.add(int(fields[2]))
+    return Identity(int(row[2]), tuple(sorted(groups)))
+
+
+def _unknown(name: str, why: str) -> UsageError:
+    return UsageError("unknown-user", f"unknown user `{name}`", why=why)

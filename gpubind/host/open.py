@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Optional, Union
 
 from gpubind.errors import UsageError, in_file, one_of
-from gpubind.files.regular_files import read_regular
+from gpubind.files.regular import read_regular
 from gpubind.host.base import Host, ListFile
 from gpubind.model.answers import could_not_look, exists
 from gpubind.model.data import HOSTS, read_data

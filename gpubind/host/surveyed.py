@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Optional, TypeVar, Union
 
 from gpubind.files import Tree
-from gpubind.files.ldcache import LD_CACHE_LIMIT, LD_CACHE_PATH
+from gpubind.files.ldconfig import LD_CACHE_LIMIT, LD_CACHE_PATH
 from gpubind.files.tree import TEXT_LIMIT
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
 from gpubind.formats.elf.stub import STUBBED

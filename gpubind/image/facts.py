@@ -12,8 +12,7 @@ from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.image.cuda import read_cuda, version_in
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
-from gpubind.loader.loader import LIBC, Loader
-from gpubind.loader.versions import newest
+from gpubind.loader.loader import LIBC, Loader, newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
 from gpubind.model.answers import ABSENT
 from gpubind.model.arch import architecture

@@ -5,17 +5,17 @@ Source: OCI image-spec `image-layout.md`; containers/image's `oci-archive` and `
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Optional, TypeVar
 
 from gpubind.errors import FormatError, HostReadError, UsageError, in_file
 from gpubind.files import Tree
-from gpubind.files.blob import Blob, closed_on_error
+from gpubind.files.blob import Blob, BlobPart, Bytes, closed_on_error
 from gpubind.files.compressed import unpacked
 from gpubind.files.live import LiveTree
 from gpubind.files.opened import OpenedTree
-from gpubind.files.verified import Verified, verify
 from gpubind.formats.archive.magic import NOT_UNPACKED
 from gpubind.formats.archive.oci import (
     DOCUMENT_LIMIT,
@@ -30,8 +30,7 @@ from gpubind.formats.archive.oci import (
     parse_oci_manifest,
 )
 from gpubind.image.facts import Image, read_image
-from gpubind.image.layered import LayeredTree
-from gpubind.image.layers import LayerListing, Layers, kept, listed
+from gpubind.image.layers import LayeredTree, LayerListing, Layers, kept, listed
 from gpubind.model import HostPath, ImageKind, Missing
 from gpubind.model.answers import real_path
 from gpubind.model.arch import Architecture
@@ -39,6 +38,9 @@ from gpubind.model.arch import Architecture
 T = TypeVar("T")
 
 LAYERS_LIMIT = 512  # Docker makes up to 127
+ALGORITHMS = ("sha256", "sha384", "sha512")
+"""Digests that are checked. Source: OCI image-spec, `descriptor.md`."""
+STEP = 1 << 20
 INDEX_DEPTH_LIMIT = 4
 INDEXES_LIMIT = 16
 TAGS_SHOWN = 8
@@ -74,7 +76,7 @@ class Blobs:
             raise _malformed(str(data), path, self.label)
         if wanted is not None:
             self._measured(path, len(data), wanted.size)
-            verify(data, wanted.digest, f"{self.label}: {path}")
+            Verified(Bytes(data), wanted.digest, f"{self.label}: {path}").finish()
         with in_file(f"{self.label}: {path}"):
             return parse(data)
 
@@ -267,3 +269,28 @@ def _unsupported(why: str, label: str) -> HostReadError:
 
 def _malformed(why: str, place: str, label: str) -> FormatError:
     return FormatError("bad-oci", "malformed image description", place=place, why=why).in_file(label)
+
+
+class Verified(BlobPart):
+    """*blob*, which should have *digest* (`sha256:...`). Its digest is computed while it is read from its start."""
+
+    def __init__(self, blob: Blob, digest: str, label: str) -> None:
+        super().__init__(blob, 0, blob.size or 0, label)
+        algorithm, _, self._wanted = digest.partition(":")
+        self._hash = hashlib.new(algorithm) if algorithm in ALGORITHMS else None
+        self._seen = 0  # bytes from the start that the hash has
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        data = super().read_at(offset, size)
+        if self._hash is not None and offset <= self._seen < offset + len(data):
+            self._hash.update(data[self._seen - offset :])
+            self._seen = offset + len(data)
+        return data
+
+    def finish(self) -> None:
+        """Read the rest, and check the digest. Errors: `FormatError` (code `bad-oci`) if it is another one."""
+        while self._hash is not None and self.read_at(self._seen, STEP):
+            pass
+        if self._hash is not None and self._hash.hexdigest() != self._wanted:
+            why = f"its digest is {self._hash.name}:{self._hash.hexdigest()}, not the one by which it is named"
+            raise _malformed(why, "byte 0", self.label)

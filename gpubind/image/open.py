@@ -121,7 +121,7 @@ def _read_file(
 
         return read_image(sif_tree(blob, root), label, "sif")
     if kind is None and head[:4] == b"hsqs":
-        from gpubind.image.squashfs import SquashfsTree
+        from gpubind.image.sif import SquashfsTree
 
         return read_image(SquashfsTree(blob, root), label, "sif")
     if kind is not None or head[257:262] == b"ustar" or head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):

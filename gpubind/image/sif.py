@@ -1,10 +1,16 @@
-"""The file system in a SIF file."""
+"""Read SIF files, and the squashfs images in them, one directory and one block at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Union
+
 from gpubind.errors import HostReadError, in_file
 from gpubind.files import Tree
-from gpubind.files.blob import BlobPart, FileBlob
+from gpubind.files.blob import Blob, BlobPart, FileBlob
+from gpubind.files.compressed import missing_package
+from gpubind.files.opened import OpenedTree
 from gpubind.formats.archive.sif import (
     DATA_OCI_ROOT_INDEX,
     DESCRIPTOR_SIZE,
@@ -14,7 +20,22 @@ from gpubind.formats.archive.sif import (
     parse_sif_header,
     primary_partition,
 )
-from gpubind.model import HostPath
+from gpubind.formats.archive.squashfs import (
+    PACKAGES,
+    SUPERBLOCK_SIZE,
+    File,
+    Inode,
+    Squashfs,
+    Superblock,
+    Unpack,
+    damaged,
+    parse_superblock,
+    parse_version,
+    unpacker,
+)
+from gpubind.model import HostPath, Missing, RootedPath, Stat
+from gpubind.model.answers import ABSENT
+from gpubind.model.budget import spend
 
 ENCRYPTED = ("encrypted-squashfs", "gocryptfs-squashfs")
 
@@ -41,8 +62,6 @@ def sif_tree(blob: FileBlob, root: HostPath) -> Tree:
         )
     if partition.file_system != "squashfs":
         raise _unsupported(blob.label, (partition,))
-    from gpubind.image.squashfs import SquashfsTree
-
     return SquashfsTree(BlobPart(blob, partition.offset, partition.size), root)
 
 
@@ -55,3 +74,130 @@ def _unsupported(label: str, descriptors: tuple[SifDescriptor, ...]) -> HostRead
         why = f"its primary partition is {descriptors[0].file_system}"
     what = "this kind of SIF file cannot be looked at"
     return HostReadError("unsupported-image", what, where=label, why=why, hint=hint)
+
+
+class SquashfsTree(OpenedTree):
+    """The files of the squashfs image in *blob*; *root* only names the image.
+
+    Errors: `FormatError` (codes `bad-squashfs`, `image-bomb`), also later, when damage is met; `HostReadError`
+    (`unsupported-image`, `missing-package`) for a version or a compression that cannot be read.
+    """
+
+    def __init__(self, blob: Blob, root: HostPath) -> None:
+        super().__init__(root)
+        self._label = blob.label
+        self._blob = blob
+        with in_file(self._label):
+            superblock = _superblock(blob)
+            self._image = Squashfs(superblock, blob.read_at, _unpacker(superblock.compression, blob.label))
+            found = self._image.inode(superblock.root)
+            if found.kind != "dir":
+                raise damaged("the root is not a directory", "byte 32")
+        self._inodes: dict[str, Union[Inode, Missing]] = {"/": found}
+        self._names: dict[str, Union[dict[str, int], Missing]] = {}
+
+    def close(self) -> None:
+        self._blob.close()
+        super().close()
+
+    def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
+        inode = self._inode(path)
+        if isinstance(inode, Missing):
+            return inode
+        if inode.kind != "file":
+            return Missing("unreadable", f"a {inode.kind}")
+        with in_file(self._label):
+            return _SquashfsFile(File(self._image, inode), label or self._label)
+
+    def _inode(self, path: str) -> Union[Inode, Missing]:
+        found = self._inodes.get(path)
+        if found is None:
+            parent, _, name = path.rpartition("/")
+            names = self._listing(parent or "/")
+            reference = None if isinstance(names, Missing) else names.get(name)
+            with in_file(self._label):
+                found = self._inodes[path] = ABSENT if reference is None else self._image.inode(reference)
+        return found
+
+    def _listing(self, path: str) -> Union[dict[str, int], Missing]:
+        """Return the names in directory *path*, with the references of their inodes."""
+        found = self._names.get(path)
+        if found is None:
+            inode = self._inode(path)
+            if isinstance(inode, Missing) or inode.kind != "dir":
+                found = ABSENT
+            else:
+                with in_file(self._label):
+                    found = self._image.listing(inode)
+            self._names[path] = found
+        return found
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        inode = self._inode(path)
+        if isinstance(inode, Missing):
+            return inode
+        with in_file(self._label):
+            uid, gid = self._image.id(inode.uid), self._image.id(inode.gid)
+        return Stat(inode.kind, inode.mode, uid, gid, inode.size if inode.kind == "file" else 0, *inode.device)
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        inode = self._inode(path)
+        if isinstance(inode, Missing):
+            return inode
+        with in_file(self._label):
+            return self._image.target(inode).decode("utf-8", "surrogateescape")
+
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
+        names = self._listing(path)
+        return names if isinstance(names, Missing) else tuple(names)
+
+
+class _SquashfsFile(Blob):
+    """A regular file in the image."""
+
+    def __init__(self, file: File, label: str) -> None:
+        self.label = label
+        self._file = file
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        with in_file(self.label):
+            return self._file.read_at(offset, size)
+
+
+def _superblock(blob: Blob) -> Superblock:
+    head = blob.read_at(0, SUPERBLOCK_SIZE)
+    major, minor = parse_version(head)
+    if (major, minor) != (4, 0):
+        raise HostReadError(
+            "unsupported-image",
+            "squashfs of an old version cannot be read",
+            where=blob.label,
+            why=f"version {major}.{minor}; 4.0 has been the only one written since 2009",
+        )
+    return parse_superblock(head, blob.size or 0)
+
+
+def _unpacker(compression: str, label: str) -> Unpack:
+    try:
+        unpack = unpacker(compression)
+    except ImportError as error:
+        raise missing_package(PACKAGES[compression], label) from error
+    if unpack is None:
+        raise HostReadError(
+            "unsupported-image",
+            "the compression of a squashfs image cannot be read",
+            where=label,
+            why=f"it is {compression}",
+            hint="gzip, lz4, lzma, lzo, xz and zstd can be read",
+        )
+    return partial(_counted, unpack)
+
+
+def _counted(unpack: Unpack, data: bytes, limit: int) -> bytes:
+    unpacked = unpack(data, limit)
+    spend("unpacked", len(unpacked))
+    return unpacked

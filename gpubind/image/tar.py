@@ -1,16 +1,38 @@
-"""The members of a tar archive, in bounded memory."""
+"""Read the members of a tar archive in bounded memory; a sparse file as its holes and the data that the archive has.
+
+Source for sparse files: GNU tar's manual, "Storing Sparse Files": the old GNU format, and the PAX formats 0.0 to 1.0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from gpubind.errors import FormatError
+from gpubind.errors import FormatError, in_file
 from gpubind.files.blob import Blob
-from gpubind.formats.archive.tar import BLOCK, RECORD_LIMIT, TarHeader, completed, parse_pax, parse_tar_header
+from gpubind.formats.archive.tar import (
+    BLOCK,
+    RECORD_LIMIT,
+    TarHeader,
+    completed,
+    parse_pax,
+    parse_pax_pairs,
+    parse_sparse_block,
+    parse_sparse_text,
+    parse_tar_header,
+    sparse_pairs,
+)
 
-RECORDS_LIMIT = 16  # before one member; tar writes up to three
-SPARSE_LIMIT = 4096  # blocks of one file's map
+RECORDS_LIMIT = 16
+"""Records before one member; tar writes up to three."""
+MAP_BLOCKS_LIMIT = 4096
+"""Blocks of one sparse file's map in the old GNU format."""
+PIECES_LIMIT = 1 << 16
+MAP_TEXT_LIMIT = 1 << 20
+"""Bytes of a map of format 1.0."""
+_NO_MAP = "a sparse file without its map"
 
 
 class Member(NamedTuple):
@@ -22,7 +44,7 @@ class Member(NamedTuple):
 
 
 def members(archive: Blob) -> Iterator[Member]:
-    """Yield what is in *archive*, in its order, each as the records before it say.
+    """Yield what is in *archive*, in its order, each as the records before it describe it.
 
     Errors: `FormatError` (code `bad-archive`) with the byte offset in the archive.
     """
@@ -30,25 +52,25 @@ def members(archive: Blob) -> Iterator[Member]:
     attributes: dict[str, str] = {}
     while True:
         block = archive.read_at(at, BLOCK)
-        parsed = at  # where the bytes start that are looked at
+        parsed = at  # where the parsed bytes start
         try:
             if not block and not records:  # without the zeros at the end, which some writers leave out
                 if end and not archive.read_at(end - 1, 1):
-                    raise _damaged("the last member ends after the end of the archive", 0)
+                    raise _damaged("the last member ends after the end of the archive")
                 return
             header = parse_tar_header(block)
             if header is None:
                 if archive.read_at(at + BLOCK, BLOCK).strip(b"\0"):
-                    raise _damaged("a block of zeros between members; two end an archive", 0)
+                    raise _damaged("a block of zeros between members; two end an archive")
                 return
             data = at + BLOCK
             if header.record:
                 records += 1
                 if header.stored > RECORD_LIMIT or records > RECORDS_LIMIT:
-                    raise _damaged(f"record {records} before a member has {header.stored} bytes", 0)
+                    raise _damaged(f"record {records} before a member has {header.stored} bytes")
                 parsed = data
-                attributes.update(_said(header, archive.read_at(data, header.stored)))
-                at = _behind(data, header.stored)
+                attributes.update(_attributes(header, archive.read_at(data, header.stored)))
+                at = data + _padded(header.stored)
                 continue
             header = completed(header, attributes)
         except FormatError as error:
@@ -56,35 +78,117 @@ def members(archive: Blob) -> Iterator[Member]:
         attributes = {}
         records = 0
         if header.more:
-            data = _behind_map(archive, data)
+            data += BLOCK * sum(1 for _ in _map_blocks(archive, data))
         yield Member(header, start if header.sparse else data)
-        at = _behind(data, header.stored)
+        at = data + _padded(header.stored)
         start, end = at, data + header.stored
 
 
-def _said(record: TarHeader, body: bytes) -> dict[str, str]:
-    """Return what a record says of the next member, in pax's words."""
+def _attributes(record: TarHeader, body: bytes) -> dict[str, str]:
+    """Return what a record specifies of the next member, under pax's names."""
     if len(body) < record.stored:
-        raise _damaged("truncated record", 0)
+        raise _damaged("truncated record")
     if record.record == "pax":
         return parse_pax(body)
     text = body.partition(b"\0")[0].decode("utf-8", "surrogateescape")
     return {"name": {"path": text}, "link": {"linkpath": text}}.get(record.record or "", {})
 
 
-def _behind(offset: int, size: int) -> int:
-    return offset + (size + BLOCK - 1) // BLOCK * BLOCK
+def _padded(size: int) -> int:
+    return -(-size // BLOCK) * BLOCK
 
 
-def _behind_map(archive: Blob, offset: int) -> int:
-    """Return where the data of a GNU sparse file starts: behind blocks that say whether another one follows."""
-    for _ in range(SPARSE_LIMIT):
+def _map_blocks(archive: Blob, offset: int) -> Iterator[bytes]:
+    """Yield the blocks from *offset* that continue the map of an old GNU sparse file; the last may be cut."""
+    for _ in range(MAP_BLOCKS_LIMIT):
         block = archive.read_at(offset, BLOCK)
         offset += BLOCK
+        yield block
         if len(block) < BLOCK or not block[504]:
-            return offset
+            return
     raise _damaged("the map of a sparse file has no end", offset).in_file(archive.label)
 
 
-def _damaged(why: str, offset: int) -> FormatError:
+class Sparse(Blob):
+    """A file of *size* bytes with *pieces*, (offset, length) each, whose data begins at *start* in *archive*."""
+
+    def __init__(self, archive: Blob, start: int, size: int, pieces: Sequence[tuple[int, int]], label: str) -> None:
+        self.label, self.quick, self.restarts = label, archive.quick, archive.restarts
+        self._archive, self._size, self._pieces = archive, size, pieces
+        self._places = [start, *accumulate((length for _, length in pieces), initial=start)][1:]
+        self._offsets = [offset for offset, _ in pieces]
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        end = min(offset + size, self._size)
+        if end <= offset:
+            return b""
+        data = bytearray(end - offset)
+        for number in range(max(bisect_right(self._offsets, offset) - 1, 0), len(self._pieces)):
+            begin, length = self._pieces[number]
+            if begin >= end:
+                break
+            first, last = max(begin, offset), min(begin + length, end)
+            if first < last:
+                piece = self._archive.read_at(self._places[number] + first - begin, last - first)
+                if len(piece) < last - first:
+                    raise _damaged("the data of a sparse file is cut").in_file(self.label)
+                data[first - offset : last - offset] = piece
+        return bytes(data)
+
+
+def open_sparse(archive: Blob, start: int, label: str) -> Sparse:
+    """Return the sparse file whose header, or the first record before that, is at *start* of *archive*.
+
+    Errors: `FormatError` (code `bad-archive`): a damaged map, or one of more than `PIECES_LIMIT` pieces.
+    """
+    with in_file(label):
+        return _opened(archive, start, label)
+
+
+def _opened(archive: Blob, start: int, label: str) -> Sparse:
+    pairs: list[tuple[str, str]] = []
+    while True:
+        block = archive.read_at(start, BLOCK)
+        header = parse_tar_header(block)
+        start += BLOCK
+        if header is None:
+            raise _damaged(_NO_MAP)
+        if not header.record:
+            break
+        if header.record == "pax":
+            pairs += parse_pax_pairs(archive.read_at(start, header.stored))
+        start += _padded(header.stored)
+    header = completed(header, dict(pairs))
+    numbers, start = _map(archive, start, header, block, pairs)
+    pieces = list(zip(numbers[::2], numbers[1::2]))
+    ends = [0, *(offset + length for offset, length in pieces)]
+    if len(pieces) > PIECES_LIMIT or any(offset < end for (offset, _), end in zip(pieces, ends)):
+        raise _damaged(_NO_MAP)
+    return Sparse(archive, start, header.size, pieces, label)
+
+
+def _map(
+    archive: Blob, start: int, header: TarHeader, block: bytes, pairs: list[tuple[str, str]]
+) -> tuple[list[int], int]:
+    """Return the numbers of the map, and where the data starts."""
+    if header.old_sparse:
+        numbers = parse_sparse_block(block[386:482])
+        for block in _map_blocks(archive, start) if header.more else ():
+            if len(block) < BLOCK:
+                raise _damaged(_NO_MAP)
+            numbers += parse_sparse_block(block[:504])
+            start += BLOCK
+        return numbers, start
+    numbers = sparse_pairs(pairs)
+    if numbers:
+        return numbers, start
+    numbers, length = parse_sparse_text(archive.read_at(start, min(header.stored, MAP_TEXT_LIMIT)))
+    return numbers, start + _padded(length)
+
+
+def _damaged(why: str, offset: int = 0) -> FormatError:
     return FormatError("bad-archive", "damaged tar archive", offset=offset, why=why)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional, Union
 
 from gpubind.files import Tree
-from gpubind.files.ldcache import LD_CACHE_PATH, matching, read_ldcache
+from gpubind.files.ldconfig import LD_CACHE_PATH, matching, read_ldcache
 from gpubind.formats.driver.names import driver_version_of
 from gpubind.formats.elf.elf import NotElf
 from gpubind.formats.elf.ldcache import LdCache

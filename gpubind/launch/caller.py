@@ -10,7 +10,7 @@ from typing import Optional
 
 from gpubind.errors import UsageError
 from gpubind.files import Tree, glob
-from gpubind.files.regular_files import read_regular
+from gpubind.files.regular import read_regular
 from gpubind.host import Host
 from gpubind.host.open import read_file
 from gpubind.image.bundle import is_bundle

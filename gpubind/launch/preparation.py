@@ -18,7 +18,7 @@ from gpubind.image.open import nearest
 from gpubind.launch.caller import begin, image_form, writable_files
 from gpubind.launch.execute import callers_environ, find_program
 from gpubind.launch.stage import stage, stage_alone, stage_in, stage_skeleton
-from gpubind.loader.brought import Brought
+from gpubind.loader.namespace import Brought
 from gpubind.model import ContainerPath, Finding, HostPath, ImageFacts, Plan
 from gpubind.model.answers import why_absent
 from gpubind.planner.placement import Layout

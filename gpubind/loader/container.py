@@ -14,13 +14,9 @@ from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
-from gpubind.loader.brought import Brought, UserBind
-from gpubind.loader.hwcaps import Cpu
-from gpubind.loader.loader import Glibc, Loader
-from gpubind.loader.mounted import MountedTree
-from gpubind.loader.namespace import Cover, Namespace, Place
-from gpubind.loader.places import Places
-from gpubind.loader.versions import newest, numbers
+from gpubind.loader.loader import Glibc, Loader, newest, numbers
+from gpubind.loader.namespace import Brought, Cover, MountedTree, Namespace, Place, UserBind
+from gpubind.loader.places import Cpu, Places
 from gpubind.model import EnvVar, FileKind, Missing, Mount, RootedPath, Stat
 
 OBJECTS_LIMIT = 4096

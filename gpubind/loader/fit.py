@@ -1,19 +1,38 @@
-"""Would a file of the host load in the image? Decided from version definitions, never from file names."""
+"""Decide which files of the host would load in the image, and whose copy of each shared library a container uses.
+
+Version definitions decide, never file names. ld.so refuses a file that needs a version which the providing library does
+not define. Source: glibc `elf/dl-version.c` (`_dl_check_map_versions`).
+
+| a library of the host's user space (ROCm) that the image has, too | the copy in use |
+| --- | --- |
+| the image's copy defines every version that its consumers need | the image's |
+| else the host's copy also defines all that the image's defines, so that programs of the image run on | the host's |
+| else | neither: what needs more than the image's copy has is left out |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from typing import Optional
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
-from gpubind.files import Tree
+from gpubind.files import Tree, glob
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
-from gpubind.loader.loader import Loader
-from gpubind.loader.needs import lacking, runs_here
-from gpubind.loader.verdict import ImageFit, Unfit
+from gpubind.formats.elf.glibc import is_member
+from gpubind.loader.loader import Loader, newest, prefix_of
+from gpubind.loader.verdict import Conflict, ImageFit, Theirs, Unfit
 from gpubind.model import Group, HostFile, ImageFacts, Missing, RootedPath, Side
 from gpubind.model.arch import architecture
 
+if TYPE_CHECKING:
+    from gpubind.loader.container import Container
+
 GLVND_CLIENTS = ("libGL.so.1", "libEGL.so.1")
+RUNTIME = "libhsa-runtime64.so.1"
+"""The library that all of ROCm needs: an image that has it has its own ROCm."""
+RUNTIME_PLACES = (f"/opt/rocm*/lib/{RUNTIME}", f"/opt/rocm*/lib64/{RUNTIME}", f"/opt/rocm*/hsa/lib/{RUNTIME}")
+
+_Defined = Callable[[str], Optional[frozenset[str]]]
+"""The versions that the library of a name defines; None if there is no such library."""
 
 
 def fit_files(
@@ -26,12 +45,12 @@ def fit_files(
 ) -> ImageFit:
     """Return which of *files* (their paths are in *host*) the loader of the image would refuse, and why.
 
-    A library that the plan brings along satisfies what the others want of it; all else must come from the image.
-    *userspace* is whose ROCm was asked for; None if nobody asks for one. *libc* are the files of the host's glibc that
-    take the place of the image's.
+    A library that the plan provides satisfies what the others need of it; all else must come from the image.
+    *userspace* is whose ROCm was asked for; None if ROCm is not asked for. *libc* are the files of the host's glibc
+    that replace the image's.
     """
     files, libc = tuple(files), tuple(libc)
-    brought = {
+    provided = {
         compat32: frozenset(
             name
             for file in (*files, *libc)
@@ -44,10 +63,10 @@ def fit_files(
     for file in files:
         if file.kind not in ("library", "binary") or file.group == "rocm":
             continue
-        reason = runs_here(host, file, image, facts)
+        reason = _runs_nowhere(host, file, image, facts)
         if reason is None and isinstance(host.ident(file.path), ElfIdent):
             elf = host.elf(file.path)
-            reason = None if isinstance(elf, Missing) else _version_unfit(elf, brought[file.compat32], image)
+            reason = None if isinstance(elf, Missing) else _image_lacks(elf, image, provided[file.compat32])
         if reason is not None:
             unfit[file.path] = reason
     groups = [(group, False) for group in _own_groups(image)]
@@ -56,24 +75,18 @@ def fit_files(
     fit = ImageFit(facts, unfit, tuple(groups))
     if userspace is None:
         return fit
-    from gpubind.loader.userspace import fit_userspace, own_runtime
-
     shared = [file for file in files if file.group == "rocm"]
-    ours = fit_userspace(host, shared, image, facts, forced=userspace == "host", libc=libc)
-    return fit._replace(
-        unfit={**unfit, **ours.unfit},
-        own_userspace=own_runtime(image, facts),
-        theirs=ours.theirs,
-        conflicts=ours.conflicts,
-    )
+    container = _image_container(image, facts)
+    fit = fit._replace(own_userspace=_own_runtime(image, container))
+    return _fit_userspace(host, shared, image, container, fit, forced=userspace == "host", libc=libc)
 
 
 def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> ImageFit:
-    """*fit*, and what it takes to decide between the compat libcuda of an image and the libcuda among *files*."""
+    """Return *fit* with what decides between the image's compat libcuda and the libcuda among *files*."""
     unfit: dict[RootedPath, Unfit] = {}
     for library in fit.facts.compat:
         elf = image.tree.elf(library.path)
-        reason = None if isinstance(elf, Missing) else _loads_nowhere(elf, fit.facts) or _version_unfit(elf, (), image)
+        reason = None if isinstance(elf, Missing) else _loads_nowhere(elf, fit.facts) or _image_lacks(elf, image)
         if reason is not None:
             unfit[library.path] = reason
     libcuda = (file for file in files if file.soname == "libcuda.so.1" and not file.compat32)
@@ -82,22 +95,63 @@ def fit_compat(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageF
     return fit._replace(unfit_compat=unfit, serves=note.cuda if note is not None else None)
 
 
+def _runs_nowhere(host: Tree, file: HostFile, image: Loader, facts: ImageFacts) -> Optional[Unfit]:
+    """Return why no such file runs in the image at all: its machine, its C library, its loader."""
+    ident = host.ident(file.path)
+    if not isinstance(ident, ElfIdent):
+        return None  # a script: its interpreter decides
+    is_companions = facts.arch is not None and ident.arch == architecture(facts.arch).compat32
+    if facts.arch not in (None, ident.arch) and not is_companions:
+        return Unfit("architecture", wanted=ident.arch, has=facts.arch)
+    if facts.libc_family != "glibc":
+        fault = facts.libc_fault
+        family = facts.libc_family if fault is None else "damaged"
+        return Unfit("no-libc", library=fault, has=family if facts.has_root else "no-root")
+    if is_companions and image.of(ident.arch).glibc is None:
+        return Unfit("no-libc", wanted=ident.arch, has="glibc")
+    if file.kind == "binary":
+        elf = host.elf(file.path)
+        interpreter = "" if isinstance(elf, Missing) else elf.interpreter or ""
+        if interpreter.startswith("/") and not image.tree.has(interpreter):
+            return Unfit("no-loader", wanted=interpreter)
+    return None
+
+
 def _loads_nowhere(elf: ElfFacts, facts: ImageFacts) -> Optional[Unfit]:
     if facts.arch is not None and elf.ident.arch != facts.arch:
         return Unfit("architecture", wanted=elf.ident.arch, has=facts.arch)
     return None if facts.libc_family == "glibc" else Unfit("no-libc")
 
 
-def _version_unfit(elf: ElfFacts, brought: Container[str], image: Loader) -> Optional[Unfit]:
+def _image_lacks(elf: ElfFacts, image: Loader, provided: frozenset[str] = frozenset()) -> Optional[Unfit]:
+    """Return the versions that *elf* needs and that the image does not define; *provided* are libraries of the plan."""
+    loader = image.of(elf.ident.arch)
+
+    def defined(name: str) -> Optional[frozenset[str]]:
+        facts = None if name in provided else loader.facts(name)
+        return None if facts is None else frozenset(facts.version_definitions)
+
+    return _lacking(elf, defined)
+
+
+def _lacking(elf: ElfFacts, defined: _Defined, *, of_userspace: bool = False) -> Optional[Unfit]:
+    """Return the first library that does not define all the versions that *elf* needs of it; None if there is none.
+
+    A missing library is another matter. A library without version definitions satisfies everybody.
+    """
     for need in elf.version_needs:
-        if need.library in brought:
+        has = defined(need.library)
+        wanted = [version for version in need.versions if has and version not in has]
+        if not wanted:
             continue
-        provider = image.of(elf.ident.arch).facts(need.library)
-        if provider is None or not provider.version_definitions:
-            continue  # one that is missing is another matter; one without versions satisfies everybody
-        lack = lacking(need, provider.version_definitions, "libc")
-        if lack is not None:
-            return lack
+        rule: Literal["libc", "dependency"] = "libc"
+        if of_userspace and not is_member(need.library):
+            rule = "dependency"
+        prefix = prefix_of(wanted[0])
+        if prefix is None:
+            return Unfit(rule, need.library, wanted[0])
+        own = newest(has or (), prefix)
+        return Unfit(rule, need.library, f"{prefix}_{newest(wanted, prefix)}", own and f"{prefix}_{own}")
     return None
 
 
@@ -109,3 +163,175 @@ def _own_groups(image: Loader) -> Iterable[Group]:
             yield "glvnd"
     if image.find("libOpenCL.so.1"):
         yield "opencl"
+
+
+def _image_container(image: Loader, facts: ImageFacts) -> Container:
+    """Return the image as its own programs see it: with its own LD_LIBRARY_PATH."""
+    from gpubind.loader.container import Container
+
+    return Container(image, image.tree, (), (), facts.env.get("LD_LIBRARY_PATH", ""))
+
+
+def _own_runtime(image: Loader, container: Container) -> Optional[RootedPath]:
+    """Return where the image has its own ROCm; None if it has none."""
+    found = container.find(RUNTIME)
+    if found is not None:
+        return found.at
+    places = (path for pattern in RUNTIME_PLACES for path in glob(image.tree, pattern))
+    return next((path for path in places if isinstance(image.tree.ident(path), ElfIdent)), None)
+
+
+class _NeededFile(NamedTuple):
+    file: HostFile
+    elf: ElfFacts
+    forced: bool
+    """Whether the host's copy was asked for, whatever the image has."""
+
+
+def _fit_userspace(
+    host: Tree,
+    files: Iterable[HostFile],
+    image: Loader,
+    container: Container,
+    fit: ImageFit,
+    *,
+    forced: bool,
+    libc: Iterable[HostFile],
+) -> ImageFit:
+    """Return *fit* with the *files* of a user space that are the image's, and those that cannot be loaded there.
+
+    *forced*: files that are named, and not only needed by others, are the host's in any case.
+    """
+    files_of = {name: file for file in files for name in file.names}
+    unfit = dict(fit.unfit)
+    kept: dict[RootedPath, _NeededFile] = {}
+    for file in files:
+        if file.kind not in ("library", "binary"):
+            continue
+        reason = _runs_nowhere(host, file, image, fit.facts)
+        elf = host.elf(file.path)
+        if reason is not None:
+            unfit[file.path] = reason
+        elif not isinstance(elf, Missing):
+            kept[file.path] = _NeededFile(file, elf, forced and file.named_by != "closure")
+    newer = {name: host.lenient.elf(file.path) for file in libc if not file.compat32 for name in file.names}
+    defined = _definitions(container, {name: elf for name, elf in newer.items() if not isinstance(elf, Missing)})
+    conflicts: list[Conflict] = []
+    unneeded: dict[RootedPath, Theirs] = {}
+    while True:  # fewer files at each turn: it ends
+        theirs, found = _sides(kept, defined)
+        ours = {path: here for path, here in kept.items() if path not in theirs}
+        hosts = {name: here for here in ours.values() if here.file.kind == "library" for name in here.file.names}
+        reached = _reached(ours.values(), hosts)
+        orphans = [path for path in ours if path not in reached]
+        reasons = {path: _refused(here, hosts, defined, unfit, files_of) for path, here in ours.items()}
+        refused = {path: reason for path, reason in reasons.items() if reason is not None}
+        # A soname is contested only by files that fail for no other reason.
+        gone = {
+            path: reason for path, reason in refused.items() if reason.wanted is None or reason.library not in found
+        }
+        if not gone and not orphans:
+            contested = [reason.library for reason in refused.values()]
+            conflicts += [conflict for soname, conflict in found.items() if soname in contested]
+            gone = refused
+        if not gone and not orphans:
+            return fit._replace(unfit=unfit, theirs={**unneeded, **theirs}, conflicts=tuple(conflicts))
+        unfit.update(gone)
+        unneeded.update((path, "unneeded") for path in orphans if path not in gone)
+        kept = {path: here for path, here in kept.items() if path not in unfit and path not in unneeded}
+
+
+def _definitions(container: Container, newer: Mapping[str, ElfFacts]) -> _Defined:
+    known: dict[str, Optional[frozenset[str]]] = {
+        name: frozenset(elf.version_definitions) for name, elf in newer.items()
+    }
+
+    def defined(name: str) -> Optional[frozenset[str]]:
+        if name not in known:
+            found = container.find(name)
+            own = Missing("absent") if found is None else found.tree.elf(found.at)
+            known[name] = None if isinstance(own, Missing) else frozenset(own.version_definitions)
+        return known[name]
+
+    return defined
+
+
+def _sides(
+    kept: Mapping[RootedPath, _NeededFile], defined: _Defined
+) -> tuple[dict[RootedPath, Theirs], dict[str, Conflict]]:
+    """Return which of *kept* are the image's, and why; and the sonames of which neither copy serves everybody.
+
+    What the image's own libraries need is the image's business: with each that is the image's, others may become so.
+    """
+    theirs: dict[RootedPath, Theirs] = {}
+    while True:
+        consumers = [here for path, here in kept.items() if path not in theirs]
+        libraries = [here for here in consumers if here.file.kind == "library"]
+        sides = {here.file.path: _side(here, consumers, defined) for here in libraries}
+        complete: dict[RootedPath, Theirs] = {path: side for path, side in sides.items() if side == "complete"}
+        if not complete:
+            found = {side.soname: side for side in sides.values() if isinstance(side, Conflict)}
+            contested = {here.file.path: found[here.file.name] for here in libraries if here.file.name in found}
+            return {**theirs, **contested}, found
+        theirs.update(complete)
+
+
+def _reached(ours: Iterable[_NeededFile], hosts: Mapping[str, _NeededFile]) -> frozenset[RootedPath]:
+    """Return what of the host's is named by itself, or needed by what is."""
+    todo = [here for here in ours if here.file.named_by != "closure"]
+    reached = {here.file.path for here in todo}
+    for here in todo:  # grows on the way
+        for name in here.elf.needed:
+            needed = hosts.get(name)
+            if needed is not None and needed.file.path not in reached:
+                reached.add(needed.file.path)
+                todo.append(needed)
+    return frozenset(reached)
+
+
+def _side(here: _NeededFile, consumers: Iterable[_NeededFile], defined: _Defined) -> Optional[Theirs]:
+    """Return why a library is the image's; None if it is the host's."""
+    soname = here.file.name
+    has = defined(soname)
+    if has is None or here.forced:
+        return None
+    needs = [
+        (version, other.file)
+        for other in consumers
+        for need in other.elf.version_needs
+        if need.library == soname
+        for version in need.versions
+    ]
+    # A library without definitions satisfies everybody.
+    lacking = [(version, file) for version, file in needs if has and version not in has]
+    if not lacking:
+        return "complete"
+    lost = sorted(has - frozenset(here.elf.version_definitions))
+    if not lost:
+        return None
+    version, file = lacking[0]
+    return Conflict(soname, version, file.name, lost[-1])
+
+
+def _refused(
+    here: _NeededFile,
+    hosts: Mapping[str, _NeededFile],
+    defined: _Defined,
+    unfit: Mapping[RootedPath, Unfit],
+    files_of: Mapping[str, HostFile],
+) -> Optional[Unfit]:
+    """Return why *here* cannot be loaded with *hosts* of the host, and the image's for all else; None if it can."""
+
+    def provided(name: str) -> Optional[frozenset[str]]:
+        provider = hosts.get(name)
+        return defined(name) if provider is None else frozenset(provider.elf.version_definitions)
+
+    lack = _lacking(here.elf, provided, of_userspace=True)
+    if lack is not None:
+        return lack
+    for name in here.elf.needed:
+        # The loader of the program is there already, whatever it is called.
+        if name not in hosts and not name.startswith("ld") and defined(name) is None:
+            file = files_of.get(name)
+            return Unfit("dependency", name, is_left_out=file is not None and file.path in unfit)
+    return None

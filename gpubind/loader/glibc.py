@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.elf.elf import ElfIdent, NotElf
 from gpubind.formats.elf.glibc import AUDIT, CONVERTERS, CORE, LIBC, PROGRAMS, is_loader, is_member
-from gpubind.loader.hwcaps import LEVELS
 from gpubind.loader.loader import Loader
+from gpubind.loader.places import LEVELS
 from gpubind.model import Found, Missing, RootedPath
 
 _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")

@@ -6,15 +6,14 @@ image may be missing or stale, so the directories of its ld.so.conf are searched
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.files import Tree, glob
-from gpubind.files.ldcache import read_ldcache
-from gpubind.files.ldsoconf import read_ldsoconf
+from gpubind.files.ldconfig import read_ldcache, read_ldsoconf
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry
-from gpubind.loader.versions import newest
 from gpubind.model import Found, Missing, RootedPath
 from gpubind.model.arch import architecture
 
@@ -137,3 +136,24 @@ def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
 
 def _is_forbidden(found: object) -> bool:
     return isinstance(found, Missing) and found.why == "forbidden"
+
+
+_VERSION = re.compile(r"^([A-Z]+)_([0-9]+(?:\.[0-9]+)*)$")
+
+
+def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
+    """Return the newest version among *definitions* that starts with *prefix*: `GLIBC_2.36` -> `2.36`."""
+    matches = (_VERSION.match(definition) for definition in definitions)
+    versions = (match.group(2) for match in matches if match and match.group(1) == prefix)
+    return max(versions, key=numbers, default=None)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """`2.36` as what can be compared: `(2, 36)`."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def prefix_of(version: str) -> Optional[str]:
+    """`GLIBC` of `GLIBC_2.36`; None for a version of another form."""
+    match = _VERSION.match(version)
+    return match.group(1) if match else None

@@ -9,15 +9,40 @@ Source: path_resolution(7), mount(2); Apptainer 1.4 and bubblewrap make missing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from posixpath import dirname, normpath
 from typing import NamedTuple, Optional, Union
 
 from gpubind.files import Tree
-from gpubind.loader.brought import UserBind
-from gpubind.model import FileKind, Missing, Mount, RootedPath
-from gpubind.model.answers import ABSENT, LOOP
-from gpubind.model.budget import LINKS_LIMIT
+from gpubind.files.links import Link, follow
+from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
+from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Mount, RootedPath, Stat
+from gpubind.model.answers import ABSENT
+
+PYTHON_VARIABLES = ("PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE")
+"""What decides, beside HOME and the place of the interpreter, where Python looks for packages."""
+
+
+class UserBind(NamedTuple):
+    """A bind of a start that is not the plan's: of the user, of the site, or one that the runtime makes by itself."""
+
+    source: HostPath
+    """A file or a directory of this host."""
+    target: ContainerPath
+
+
+class Brought(NamedTuple):
+    """What a start brings into the container beside the plan."""
+
+    binds: tuple[UserBind, ...] = ()
+    """In the order in which the runtime mounts them: a later one covers an earlier one."""
+    env: tuple[EnvVar, ...] = ()
+    """The user's own operations on the container's LD_LIBRARY_PATH, PATH, LD_PRELOAD and Python's variables: done after
+    the image's. `default` counts where the image sets nothing."""
+    working_directory: Optional[ContainerPath] = None
+    """Where the program starts; None if that is not known."""
+    unseen: tuple[str, ...] = ()
+    """What is brought and cannot be looked at: the word, variable or directive that brings it (`--overlay x.img`)."""
 
 
 class Cover(NamedTuple):
@@ -68,7 +93,7 @@ class Namespace:
             parent = self._directories[head] = self._follow(self._root, head)[0]
         return parent if isinstance(parent, Missing) else self._follow(parent, name or ".")[0]
 
-    def entry(self, path: str) -> Union[Place, Missing, str]:
+    def entry(self, path: str) -> Union[Place, Link, Missing]:
         """Return what absolute *path* itself is: a string is the target of a link."""
         head, _, name = path.rpartition("/")
         parent = self.look(head or "/")
@@ -92,41 +117,20 @@ class Namespace:
 
     def _follow(self, here: Place, path: str) -> tuple[Union[Place, Missing], str]:
         """Return what *path* leads to from *here*; and where that is, or would be if it were there."""
-        todo = path.split("/")[::-1]
-        links = 0
-        while todo:
-            name = todo.pop()
-            if here.kind != "dir":
-                return ABSENT, normpath("/".join((here.path, name, *reversed(todo))))
-            if name in ("", "."):
-                continue
-            if name == "..":
-                here = self._parent(here)
-                continue
-            following = self._step(here, name)
-            if isinstance(following, Place):
-                here = following
-                continue
-            links += 1
-            if isinstance(following, str) and links <= LINKS_LIMIT:
-                here = self._root if following.startswith("/") else here
-                todo.extend(following.split("/")[::-1])
-                continue
-            why = following if isinstance(following, Missing) else LOOP
-            return why, normpath("/".join((here.path, name, *reversed(todo))))
-        return here, here.path
+        found, at, rest = follow(path, here, self._root, self._step, self._parent, _is_directory)
+        return found, normpath("/".join((at.path, *rest))) if rest else at.path
 
     def _parent(self, here: Place) -> Place:
         found = self._follow(self._root, dirname(here.path))[0]  # link-free, and gone through before
         return self._root if isinstance(found, Missing) else found
 
-    def _step(self, here: Place, name: str) -> Union[Place, Missing, str]:
-        """Return what *name* is in directory *here*; a string is the target of a link."""
+    def _step(self, here: Place, name: str) -> Union[Place, Link, Missing]:
+        """Return what *name* is in directory *here*."""
         path = f"{here.path}/{name}"
         cover = self._covers.get(path)
         if cover is not None:
             return _entered(cover, path)
-        found: Union[Place, Missing, str] = ABSENT
+        found: Union[Place, Link, Missing] = ABSENT
         if here.tree is not None:
             found = _inside(here, here.tree, path, name)
         if isinstance(found, Missing) and path in self._needed:
@@ -134,13 +138,18 @@ class Namespace:
         return found
 
 
-def _inside(here: Place, tree: Tree, path: str, name: str) -> Union[Place, Missing, str]:
+def _is_directory(here: Place) -> bool:
+    return here.kind == "dir"
+
+
+def _inside(here: Place, tree: Tree, path: str, name: str) -> Union[Place, Link, Missing]:
     at = RootedPath(f"{here.at.rstrip('/')}/{name}")
     found = tree.lstat(at)
     if isinstance(found, Missing):
         return found
     if found.kind == "link":
-        return tree.readlink(at) or ABSENT
+        target = tree.readlink(at) or ABSENT
+        return target if isinstance(target, Missing) else Link(target)
     return Place(path, found.kind, tree, at, here.cover)
 
 
@@ -160,3 +169,49 @@ def _above(path: str) -> Iterator[str]:
     while above != "/":
         yield above
         above = dirname(above)
+
+
+class MountedTree(Tree):
+    """The tree that a process in the container of *namespace* sees. It has no place of its own on the host."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        super().__init__(HostPath("/"))
+        self._namespace = namespace
+
+    def _lstat(self, path: str) -> Union[Stat, Missing]:
+        found = self._namespace.entry(path)
+        if isinstance(found, Link):
+            return Stat("link", 0o777, 0, 0, len(found.target))
+        if isinstance(found, Missing):
+            return found
+        return Stat(found.kind, 0o755, 0, 0, 0) if found.tree is None else found.tree.lenient.lstat(found.at)
+
+    def _readlink(self, path: str) -> Union[str, Missing]:
+        found = self._namespace.entry(path)
+        return found.target if isinstance(found, Link) else ABSENT
+
+    def _list(self, path: str) -> Union[Sequence[str], Missing]:
+        found = self._namespace.look(path)
+        if isinstance(found, Missing):
+            return found
+        names = () if found.tree is None else found.tree.lenient.list(found.at)
+        mounted = self._namespace.mounted_in(found.path)
+        return tuple(dict.fromkeys((*(() if isinstance(names, Missing) else names), *mounted))) or names
+
+    def _read(self, path: str, limit: int) -> Union[bytes, Missing]:
+        found = self._file(path)
+        return found if isinstance(found, Missing) else found[0].read(found[1], limit)
+
+    def _ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
+        found = self._file(path)
+        return found if isinstance(found, Missing) else found[0].ident(found[1])
+
+    def _elf(self, path: str) -> Union[ElfFacts, Missing]:
+        found = self._file(path)
+        return found if isinstance(found, Missing) else found[0].elf(found[1])
+
+    def _file(self, path: str) -> Union[tuple[Tree, str], Missing]:
+        found: Union[Place, Missing] = self._namespace.look(path)
+        if isinstance(found, Missing):
+            return found
+        return ABSENT if found.tree is None else (found.tree.lenient, found.at)

@@ -1,20 +1,20 @@
-"""Where the loader of a container looks for a library, in its order.
+"""List where the loader of a container looks for a library, in its order, with the subdirectories for some processors.
 
-Source: ld.so(8) for the order and the words in a search path; glibc `elf/dl-load.c` (`_dl_dst_substitute`,
-`_dl_map_object`), `elf/dl-cache.c`.
+Source: ld.so(8) for the order, the tokens of a search path and "glibc-hwcaps"; glibc `elf/dl-load.c`
+(`_dl_dst_substitute`, `_dl_map_object`), `elf/dl-cache.c`, `elf/dl-hwcaps.c`, `sysdeps/x86_64/dl-hwcaps_subdirs.c`,
+until 2.36 `sysdeps/x86/cpu-features.c` (platforms and important bits); the x86-64 psABI for the levels.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, Optional, Union
+from itertools import product
+from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.elf.elf import ElfFacts
-from gpubind.loader.hwcaps import LEVELS, OLD_KINDS_UNTIL, Cpu, hwcaps_subdirectories, platforms
-from gpubind.loader.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Glibc, Loader
-from gpubind.loader.versions import numbers
-from gpubind.model.arch import library_token
+from gpubind.loader.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Glibc, Loader, numbers
+from gpubind.model.arch import architecture, library_token
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 """A dynamic string token. Source: ld.so(8); glibc `elf/dl-load.c`, `is_dst`: `$LIBS` is not one."""
@@ -24,6 +24,73 @@ DEFAULT_PREFIXES = tuple(f"{directory}/" for directory in (*DEFAULT_DIRECTORIES,
 def _replacing(token: str, value: str) -> Callable[[re.Match[str]], str]:
     """Return what `re.sub` calls to replace *token* by *value*, and no other token."""
     return lambda match: value if token in match.groups() else match[0]
+
+
+LEVELS = "glibc-hwcaps"
+LEVELS_SINCE, OLD_KINDS_UNTIL = (2, 33), (2, 36)
+
+_V2 = {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}
+_V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_FLAGS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
+"""Flags in /proc/cpuinfo that a level requires."""
+
+_HASWELL = {"avx2", "bmi1", "bmi2", "fma", "abm", "movbe", "popcnt"}
+"""Flags of the processors that glibc until 2.36 calls `haswell`; only Intel's."""
+
+
+class Cpu(NamedTuple):
+    """A processor, as far as the loader asks."""
+
+    vendor: str
+    """`GenuineIntel`, `AuthenticAMD`."""
+    flags: frozenset[str]
+
+
+def parse_cpuinfo(text: str) -> Optional[Cpu]:
+    """The first processor in the text of /proc/cpuinfo; None if it has no flags, as on other machines than x86."""
+    fields: dict[str, str] = {}
+    for line in text.split("\n"):
+        if not line.strip():
+            break
+        name, _, value = line.partition(":")
+        fields[name.strip()] = value.strip()
+    return Cpu(fields.get("vendor_id", ""), frozenset(fields["flags"].split())) if fields.get("flags") else None
+
+
+def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -> tuple[str, ...]:
+    """Below which names the loader of *glibc* (`2.36`) looks on *cpu*, in its order; all that may be if that is None.
+
+    None at all where the C library is not glibc.
+    """
+    if glibc is None:
+        return ()
+    version = numbers(glibc)[:2]
+    names: list[str] = []
+    if version >= LEVELS_SINCE:
+        levels = architecture(arch).levels
+        names += [f"{LEVELS}/{level}" for level in levels if cpu is None or cpu.flags >= _FLAGS.get(level, set())]
+    if version <= OLD_KINDS_UNTIL:
+        names += _old_kinds(arch, cpu)
+    return tuple(names)
+
+
+def platforms(arch: str, cpu: Optional[Cpu]) -> tuple[str, ...]:
+    """Return the value of `$PLATFORM` on *cpu*; each possible value if that is None, none if the kernel has none."""
+    names = architecture(arch).platforms
+    if cpu is None:
+        return names
+    is_haswell = cpu.vendor == "GenuineIntel" and cpu.flags >= _HASWELL
+    return tuple(name for name in names if name != "haswell" or is_haswell)[:1]
+
+
+def _old_kinds(arch: str, cpu: Optional[Cpu]) -> Iterable[str]:
+    """Return every choice of the platform and the important bits, largest first."""
+    known = architecture(arch)
+    kinds = known.old_kinds or ((arch,),)
+    steps = (platforms(arch, cpu) if kind == known.platforms else kind for kind in kinds)
+    choices = product(*((*step, "") for step in steps))
+    return dict.fromkeys("/".join(part for part in choice if part) for choice in choices if any(choice))
 
 
 class Places:

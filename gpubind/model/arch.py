@@ -27,7 +27,7 @@ class Architecture(NamedTuple):
     go: str
     """In OCI's words, which are Go's: `amd64`."""
     sif: int = 0
-    """Number in a SIF header; 0 if it has none."""
+    """Number in a SIF header."""
     aliases: tuple[str, ...] = ()
     """What else uname(2) may say of machines that run it."""
     compat32: Optional[str] = None
@@ -47,24 +47,21 @@ class Architecture(NamedTuple):
         return ("/usr/lib64", "/lib64") if self.bits == 64 else ("/usr/lib32", "/lib32")
 
 
-_INTEL_PLATFORMS = ("xeon_phi", "haswell", "x86_64")
-_POWER = ("power11", "power10", "power9", "power8")
-_S390 = ("z17", "z16", "z15", "z14", "z13")
+_INTEL_PLATFORMS = ("haswell", "x86_64")
 
 ARCHITECTURES = (
     Architecture(
         "x86_64", 62, 64, "little", "x86_64-linux-gnu", "amd64", 2,
         compat32="i386", platforms=_INTEL_PLATFORMS, levels=("x86-64-v4", "x86-64-v3", "x86-64-v2"),
-        old_kinds=(("tls",), _INTEL_PLATFORMS, ("avx512_1",), ("x86_64",)), executable_stack=True,
+        old_kinds=(_INTEL_PLATFORMS, ("x86_64",)), executable_stack=True,
     ),
     Architecture(
         "i386", 3, 32, "little", "i386-linux-gnu", "386", 1, ("i486", "i586", "i686"),
-        platforms=("i686",), old_kinds=(("tls",), ("i686",), ("sse2",)), executable_stack=True,
+        platforms=("i686",), old_kinds=(("i686",), ("sse2",)), executable_stack=True,
     ),
-    Architecture("x32", 62, 32, "little", "x86_64-linux-gnux32", "x32", executable_stack=True),
     Architecture(
         "aarch64", 183, 64, "little", "aarch64-linux-gnu", "arm64", 4,
-        compat32="arm", platforms=("aarch64",), old_kinds=(("tls",), ("atomics",), ("aarch64",)),
+        compat32="arm", platforms=("aarch64",), old_kinds=(("atomics",), ("aarch64",)),
     ),
     Architecture(
         "arm", 40, 32, "little", "arm-linux-gnueabihf", "arm", 3, ("armv6l", "armv7l", "armv8l"),
@@ -72,27 +69,24 @@ ARCHITECTURES = (
     ),
     Architecture(
         "ppc64le", 21, 64, "little", "powerpc64le-linux-gnu", "ppc64le", 6,
-        platforms=_POWER, levels=("power10", "power9"),
+        platforms=("power11", "power10", "power9", "power8"), levels=("power10", "power9"),
     ),
-    Architecture("ppc64", 21, 64, "big", "powerpc64-linux-gnu", "ppc64", 5, compat32="ppc", platforms=_POWER),
-    Architecture("ppc", 20, 32, "big", "powerpc-linux-gnu", "ppc", executable_stack=True),
-    Architecture("riscv64", 243, 64, "little", "riscv64-linux-gnu", "riscv64", 12),
-    Architecture("loongarch64", 258, 64, "little", "loongarch64-linux-gnu", "loong64"),
-    Architecture(
-        "s390x", 22, 64, "big", "s390x-linux-gnu", "s390x", 11,
-        platforms=_S390, levels=_S390, executable_stack=True,
-    ),
-    Architecture("mips", 8, 32, "big", "mips-linux-gnu", "mips", 7),
-    Architecture("mipsel", 8, 32, "little", "mipsel-linux-gnu", "mipsle", 8),
-    Architecture("mips64", 8, 64, "big", "mips64-linux-gnuabi64", "mips64", 9),
-    Architecture("mips64el", 8, 64, "little", "mips64el-linux-gnuabi64", "mips64le", 10),
 )  # fmt: skip
-WITH_DRIVERS = ("x86_64", "i386", "aarch64", "arm", "ppc64le")
-"""Those that some GPU driver was made for."""
+"""Those that a GPU driver was made for."""
+WITH_DRIVERS = tuple(known.name for known in ARCHITECTURES)
+_OTHERS = {
+    (20, 32, "big"): "ppc",
+    (21, 64, "big"): "ppc64",
+    (22, 64, "big"): "s390x",
+    (62, 32, "little"): "x32",
+    (243, 64, "little"): "riscv64",
+    (258, 64, "little"): "loongarch64",
+}
+"""Other architectures, of which only the name is known."""
 
 _BY_NAME = {name: known for known in ARCHITECTURES for name in (known.name, *known.aliases)}
-_BY_ELF = {(known.machine, known.bits, known.order): known.name for known in ARCHITECTURES}
-_BY_SIF = {known.sif: known.name for known in ARCHITECTURES if known.sif}
+_BY_ELF = {**_OTHERS, **{(known.machine, known.bits, known.order): known.name for known in ARCHITECTURES}}
+_BY_SIF = {known.sif: known.name for known in ARCHITECTURES}
 _LIBRARY_DIRECTORY = r"/(lib(?:32|64|x32)?(?:/[^/]+-linux-[^/]+)?)$"
 
 

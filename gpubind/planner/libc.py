@@ -8,9 +8,8 @@ from typing import Optional
 from gpubind.files import Tree
 from gpubind.loader.fit import fit_files
 from gpubind.loader.glibc import GlibcFile, lacks, parts, unrecorded
-from gpubind.loader.loader import LIBC, Loader
+from gpubind.loader.loader import LIBC, Loader, numbers
 from gpubind.loader.verdict import Bridge, ImageFit
-from gpubind.loader.versions import numbers
 from gpubind.model import ContainerPath, Finding, HostFile, Missing, Request, Stat
 from gpubind.model.arch import architecture, library_token
 from gpubind.model.findings import finding

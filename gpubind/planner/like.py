@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gpubind.errors import UsageError, one_of
-from gpubind.files.ldcache import LD_CACHE_PATH, matching, read_ldcache
+from gpubind.files.ldconfig import LD_CACHE_PATH, matching, read_ldcache
 from gpubind.formats.driver.liblist import LibList, library_stem, parse_liblist
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.formats.elf.ldcache import LdCache

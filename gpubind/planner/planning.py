@@ -116,6 +116,6 @@ def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image
 def _unseen(host: Host, image: Optional[Image]) -> Iterator[Finding]:
     """Yield a finding for each file that could not be inspected; the plan is made without it."""
     if host.driver.unseen or host.dev.unseen or (image is not None and image.tree.unseen):
-        from gpubind.host.unseen import not_looked_at
+        from gpubind.host.base import not_looked_at
 
         yield from not_looked_at(host, image.tree if image is not None else None)

@@ -1,7 +1,7 @@
 """What is said of a ROCm, host's or image's: see `gpubind.planner.sides` for whose it is.
 
 AMD's user space is not tied to one kernel driver and belongs in the image; one that is there is never mixed with the
-host's. Else the host's goes in, library by library: see `gpubind.loader.userspace`.
+host's. Else the host's goes in, library by library: see `gpubind.loader.fit`.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.image.cuda import cuda_below, cuda_of_packages, cuda_of_records, newest_first, prefixes_of
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.loader.brought import PYTHON_VARIABLES, Brought
 from gpubind.loader.container import Container
 from gpubind.loader.execve import Caller, Chain, follow, is_library, library
-from gpubind.loader.hwcaps import Cpu, parse_cpuinfo
+from gpubind.loader.namespace import PYTHON_VARIABLES, Brought
+from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan
 from gpubind.planner.plan import wanted_capabilities

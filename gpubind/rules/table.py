@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Optional
 
-from gpubind.host.unseen import not_looked_at
+from gpubind.host.base import not_looked_at
 from gpubind.model import Finding, Severity
 from gpubind.model.findings import texts
 from gpubind.planner import finding_order

@@ -15,7 +15,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.formats.archive.bundle import Bundle, BundleEdits, BundleMount, Process, absolute, edited, for_start
-from gpubind.loader.brought import Brought, UserBind
+from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.planner.placement import GPUBIND
 from gpubind.runtimes.cmdline.programs import PROGRAMS

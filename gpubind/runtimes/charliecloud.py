@@ -17,7 +17,7 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.loader.brought import Brought, UserBind
+from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Missing, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.loader.brought import UserBind
+from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, Decision, DeviceNode, EnvVar, Finding, HostPath, Mount, Plan, Severity, Vendor
 from gpubind.model.findings import counted, finding
 from gpubind.planner.sides import BY_DEFAULT

@@ -16,7 +16,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.loader.brought import Brought, UserBind
+from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Plan
 from gpubind.runtimes.edits import Words, edits_of, nothing_else, own_binds, unsayable_value
 from gpubind.runtimes.environment import Values, compose, known, library_path

@@ -12,7 +12,7 @@ from posixpath import normpath
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.loader.brought import Brought, UserBind
+from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout

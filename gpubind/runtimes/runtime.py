@@ -22,7 +22,7 @@ from gpubind.runtimes.edits import Edits, Words, vendor_of
 
 if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
-    from gpubind.loader.brought import Brought
+    from gpubind.loader.namespace import Brought
 
 Action = Literal["exec", "run", "shell"]
 NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")

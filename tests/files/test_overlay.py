@@ -13,8 +13,7 @@ from gpubind.files import Tree
 from gpubind.files.blob import Bytes
 from gpubind.files.opened import OpenedTree
 from gpubind.files.overlay import Layer, OverlayTree
-from gpubind.image.layered import LayeredTree
-from gpubind.image.layers import Layers, listed
+from gpubind.image.layers import LayeredTree, Layers, listed
 from gpubind.model import HostPath, Missing
 from tests.support.layers import tar
 from tests.support.trees import Dir, File, Link, make_tree

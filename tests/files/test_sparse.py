@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpubind.files.blob import Bytes
-from gpubind.files.sparse import PIECES_LIMIT, open_sparse
 from gpubind.image import open_image
+from gpubind.image.tar import PIECES_LIMIT, open_sparse
 from tests.support import answers
 from tests.support.images import glibc
 from tests.support.layers import archive, docker_archive, tar

@@ -58,7 +58,7 @@ from gpubind.image import Image, open_image
 from gpubind.image.facts import read_image
 from gpubind.image.tar import members
 from gpubind.launch.preparation import words_of
-from gpubind.loader.hwcaps import parse_cpuinfo
+from gpubind.loader.places import parse_cpuinfo
 from gpubind.model import CudaNote, Plan, Request
 from gpubind.model.budget import one_command
 from gpubind.model.data import read_data

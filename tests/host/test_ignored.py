@@ -14,7 +14,7 @@ import pytest
 import gpubind
 from gpubind.cli.declarations import PLAN_OPTIONS, PlanOptions
 from gpubind.errors import RuntimeLimitError
-from gpubind.files import regular_files as files
+from gpubind.files import regular as files
 from gpubind.host import directories, programs
 from gpubind.host.directories import PATH_VARIABLES, list_file_in_force, untrusted, untrusted_variables
 from gpubind.launch.execute import find_program, need_program

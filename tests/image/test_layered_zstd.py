@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.files.compressed import Zstd
-from gpubind.image.layered import LayeredTree
+from gpubind.image.layers import LayeredTree
 from gpubind.image.open import open_image
 from gpubind.model import Missing
 from gpubind.model.budget import BOUNDS, current, one_command

@@ -16,7 +16,7 @@ from gpubind.errors import HostReadError
 from gpubind.files import Tree
 from gpubind.files.blob import open_blob
 from gpubind.files.live import LiveTree
-from gpubind.image.squashfs import SquashfsTree
+from gpubind.image.sif import SquashfsTree
 from gpubind.model import HostPath, Missing
 
 pytestmark = pytest.mark.live

@@ -8,7 +8,7 @@ from typing import Optional
 import pytest
 
 from gpubind.loader.container import Container, Failure
-from gpubind.loader.hwcaps import Cpu
+from gpubind.loader.places import Cpu
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
 from tests.support.elf import AARCH64, I386, elf
 from tests.support.images import GLIBC, glibc, image
@@ -244,8 +244,8 @@ LEVEL_3 = LEVEL_3._replace(flags=LEVEL_3.flags | {"bmi1", "bmi2", "f16c", "fma",
         ("2.41", "glibc-hwcaps/x86-64-v4", LEVEL_3, True),
         ("2.41", "glibc-hwcaps/x86-64-v4", None, False),
         ("2.31", "glibc-hwcaps/x86-64-v3", LEVEL_3, True),
-        ("2.36", "tls/x86_64", LEVEL_3, False),
-        ("2.37", "tls/x86_64", LEVEL_3, True),
+        ("2.36", "x86_64/x86_64", LEVEL_3, False),
+        ("2.37", "x86_64/x86_64", LEVEL_3, True),
         ("2.36", "haswell", LEVEL_3, True),
         ("2.36", "haswell", None, False),
         ("2.36", "haswell", LEVEL_3._replace(vendor="GenuineIntel"), False),

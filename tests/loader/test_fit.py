@@ -8,7 +8,7 @@ import pytest
 
 from gpubind.api import plan
 from gpubind.image import Image
-from gpubind.loader.versions import newest
+from gpubind.loader.loader import newest
 from gpubind.model import Plan, Request
 from tests.support.driver import V, host, kernel, libraries
 from tests.support.elf import elf

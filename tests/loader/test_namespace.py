@@ -10,8 +10,8 @@ from typing import Optional
 import pytest
 
 from gpubind.files.live import LiveTree
-from gpubind.loader.brought import Brought, UserBind
 from gpubind.loader.container import Container
+from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount
 from tests.support.elf import elf
 from tests.support.images import glibc, image

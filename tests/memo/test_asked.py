@@ -163,7 +163,7 @@ def is_flag(name: str) -> bool:
 def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known = KNOWN | PURE | (OF_PROGRAMS if module in MODULES_OF_PROGRAMS else set())
     known |= OF_WAITING if module == "cli/waiting.py" else set()
-    known |= OF_USERS if module == "host/users.py" else set()
+    known |= OF_USERS if module == "host/live.py" else set()
     known |= OF_STORES if module == "files/overlay.py" else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
 

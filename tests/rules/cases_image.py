@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from gpubind.image import Image
-from gpubind.loader.brought import Brought, UserBind
+from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, CudaNote, HostPath
 from tests.rules.situations import Case, Situation, without
 from tests.support.c_library import LIBRARIES, c_library

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gpubind.loader.brought import Brought, UserBind
+from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline.reader import Options
 from tests.rules import cases_amd, cases_host, cases_image

@@ -13,7 +13,7 @@ from gpubind.host import ListFile
 from gpubind.host.base import Untrusted
 from gpubind.image import Image
 from gpubind.inventory.vendors import nothing_to_bind
-from gpubind.loader.brought import Brought
+from gpubind.loader.namespace import Brought
 from gpubind.model import Finding, Plan, Request
 from gpubind.planner import empty_plan
 from gpubind.planner.placement import GPUBIND, SINGULARITY

@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.loader.brought import Brought, UserBind
+from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
 from gpubind.rules.image.image import order_findings
 from tests.rules.cases_image import HOST, NO_LIBCUDA

@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.loader.brought import Brought, UserBind
+from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Finding, HostPath
 from tests.image.cuda_trees import torch, wheels
 from tests.rules.cases_image import CUDNN, HOST, LIB, PYTHON, SITE, broken_torch

@@ -12,7 +12,7 @@ import pytest
 from gpubind.api import plan
 from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
-from gpubind.loader.brought import Brought
+from gpubind.loader.namespace import Brought
 from gpubind.model import ContainerPath, EnvVar, HostPath, Request
 from gpubind.planner.placement import GPUBIND as LAYOUT
 from gpubind.runtimes.bubblewrap.bwrap import BWRAP, FILES

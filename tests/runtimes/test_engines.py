@@ -14,7 +14,7 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image import Image
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.image.facts import read_image
-from gpubind.loader.brought import UserBind
+from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan, Request
 from gpubind.planner.placement import GPUBIND, cdi_layout
 from gpubind.runtimes import RUNTIMES

@@ -26,7 +26,7 @@ READ = ("/etc/ld.so.conf", "/etc/ld.so.cache", "/lib/secret", "/secret", "/etc/p
 MODULES = (
     "gpubind.formats.elf.dynamic",
     "gpubind.image.oci",
-    "gpubind.image.squashfs",
+    "gpubind.image.sif",
     "lz4.block",
     "lzma",
     "tempfile",

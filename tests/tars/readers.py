@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpubind.files.blob import Blob, BlobPart, Bytes
-from gpubind.files.sparse import open_sparse
-from gpubind.image.tar import members
+from gpubind.image.tar import members, open_sparse
 
 
 class Seen(NamedTuple):

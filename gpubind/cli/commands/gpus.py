@@ -14,7 +14,7 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     """
     from gpubind.cli.output import has_colour, report, table_width, write_document
     from gpubind.documents.gpus import gpus_table, list_gpus, render_gpus_json
-    from gpubind.host.unseen import not_looked_at
+    from gpubind.host.base import not_looked_at
     from gpubind.inventory.vendors import read_inventories
     from gpubind.planner.gpus.selection import select
     from gpubind.planner.planning import trust_findings

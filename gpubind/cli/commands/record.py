@@ -19,7 +19,7 @@ def record(options: PlanOptions, *, output: str, description: str, hostname: boo
     HIP_VISIBLE_DEVICES, SLURM_STEP_GPUS, SLURM_JOB_GPUS.
     """
     from gpubind.cli.output import report, write_document
-    from gpubind.host.unseen import not_looked_at
+    from gpubind.host.base import not_looked_at
     from gpubind.launch.recording import record as record_host
     from gpubind.planner.planning import trust_findings
 

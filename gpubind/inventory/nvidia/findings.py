@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Optional
 
 from gpubind.errors import NothingToBindError
-from gpubind.files.ldcache import LD_CACHE_PATH
+from gpubind.files.ldconfig import LD_CACHE_PATH
 from gpubind.formats.driver.liblist import library_stem
 from gpubind.formats.driver.names import driver_version_of
 from gpubind.host import Host

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from posixpath import basename
 
-from gpubind.files.ldcache import LD_CACHE_PATH
+from gpubind.files.ldconfig import LD_CACHE_PATH
 from gpubind.formats.driver.mknod import load_command
 from gpubind.formats.driver.names import COMPANIONS
 from gpubind.formats.elf.stub import STUBBED

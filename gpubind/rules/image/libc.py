@@ -8,7 +8,7 @@ from typing import Optional
 
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.formats.elf.private import private_symbols
-from gpubind.loader.versions import numbers
+from gpubind.loader.loader import numbers
 from gpubind.model import Finding, Found, Missing
 from gpubind.model.findings import finding
 from gpubind.rules.preflight import ImagePreflight

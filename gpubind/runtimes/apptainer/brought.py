@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename, join, normpath
 from typing import NamedTuple, Optional
 
-from gpubind.loader.brought import PYTHON_VARIABLES, Brought, UserBind
+from gpubind.loader.namespace import PYTHON_VARIABLES, Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.options import is_clean, is_contained

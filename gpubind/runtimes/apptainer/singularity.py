@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.loader.brought import Brought
+from gpubind.loader.namespace import Brought
 from gpubind.model import ContainerPath, Plan
 from gpubind.model.layouts import STARTER_PREFIXES
 from gpubind.planner.placement import Layout

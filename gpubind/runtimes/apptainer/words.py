@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.loader.brought import UserBind
+from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, Finding, HostPath, Missing, Mount, Plan
 from gpubind.model.findings import finding
 from gpubind.planner.placement import SINGULARITY, Layout

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Optional
 
 from gpubind.files import Tree
-from gpubind.loader.brought import PYTHON_VARIABLES, Brought, UserBind
+from gpubind.loader.namespace import PYTHON_VARIABLES, Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Plan
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.line import in_line

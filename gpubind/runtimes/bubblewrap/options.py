@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
-from gpubind.loader.brought import UserBind
+from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 

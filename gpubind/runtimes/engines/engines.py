@@ -15,7 +15,7 @@ from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.loader.brought import PYTHON_VARIABLES, Brought
+from gpubind.loader.namespace import PYTHON_VARIABLES, Brought
 from gpubind.model import ContainerPath, DeviceNode, EnvVar, Missing, Plan
 from gpubind.model.findings import finding
 from gpubind.observe import changed

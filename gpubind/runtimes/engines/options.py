@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from posixpath import join, normpath
 from typing import Optional
 
-from gpubind.loader.brought import UserBind
+from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline import values
 from gpubind.runtimes.cmdline.values import parse_list

@@ -1,32 +1,60 @@
-"""The ld.so.conf of a tree: the directories that it and the files that it includes name. Source: ldconfig(8)."""
+"""Read what ldconfig(8) has for a tree: its cache, and the directories that ld.so.conf names."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Union
 
 from gpubind.errors import FormatError
 from gpubind.files.glob import glob
 from gpubind.files.tree import Tree
+from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry, parse_ldcache
 from gpubind.formats.text.ldsoconf import parse_ldsoconf
 from gpubind.model import Missing
+from gpubind.model.budget import spend
+
+LD_CACHE_PATH = "/etc/ld.so.cache"
+LD_CACHE_LIMIT = 16 << 20
 
 LD_SO_CONF = "/etc/ld.so.conf"
-INCLUDES_LIMIT = 512  # patterns and files, each looked at once: what includes itself says nothing new
+INCLUDES_LIMIT = 512
+"""Patterns and files that are included. Each is read once, so a file may include itself."""
 CONFIGURED_LIMIT = 1024
-"""Directories in ld.so.conf; a file that names more does not make gpubind look for each library in all of them."""
+"""Directories that ld.so.conf may name: each library is looked for in all of them."""
 
 
 class ConfiguredDirectories(NamedTuple):
-    """What the loader's configuration says."""
+    """The directories that ld.so.conf names."""
 
     directories: tuple[str, ...]
-    """As they are named, in their order."""
+    """As written, in their order."""
     files: tuple[str, ...]
-    """Where that stands."""
+    """The files that name them."""
+
+
+def read_ldcache(tree: Tree) -> Union[LdCache, Missing, FormatError]:
+    """Return the ld cache of *tree*; the error, instead of raising it, if the cache is damaged."""
+    data = tree.read(LD_CACHE_PATH, LD_CACHE_LIMIT)
+    if isinstance(data, Missing):
+        return data
+    try:
+        return parse_ldcache(data)
+    except FormatError as error:
+        return error
+
+
+def matching(cache: LdCache, prefixes: Iterable[str]) -> Iterator[LdCacheEntry]:
+    """Yield the entries of *cache* whose name starts with one of *prefixes*: decisions keep their texts.
+
+    Errors: `BoundError`.
+    """
+    for entry in cache.matching(prefixes):
+        spend("texts", len(entry.name) + len(entry.path))
+        yield entry
 
 
 def read_ldsoconf(tree: Tree) -> ConfiguredDirectories:
-    """Return the directories that ld.so.conf and what it includes name, and which files those are."""
+    """Return the directories that ld.so.conf and the files that it includes name, and those files."""
     directories: list[str] = []
     files: list[str] = []
     seen: set[tuple[str, str]] = set()

@@ -1,0 +1,55 @@
+"""Follow a path along symbolic links, name by name, as the kernel does. Source: path_resolution(7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar, Union
+
+from gpubind.model import Missing
+from gpubind.model.answers import ABSENT, LOOP
+from gpubind.model.budget import LINKS_LIMIT
+
+T = TypeVar("T")
+
+
+class Link(NamedTuple):
+    """A symbolic link on the way."""
+
+    target: str
+
+
+def follow(
+    path: str,
+    here: T,
+    root: T,
+    step: Callable[[T, str], Union[T, Link, Missing]],
+    up: Callable[[T], T],
+    is_directory: Callable[[T], bool] = lambda here: True,
+) -> tuple[Union[T, Missing], T, list[str]]:
+    """Return what *path* leads to from *here*; where the way ends, and the names that are left there.
+
+    *step* returns what a name is in a directory, *up* the directory above. Absolute links start at *root*.
+    """
+    todo = path.split("/")[::-1]
+    links = 0
+    while todo:
+        name = todo.pop()
+        if not is_directory(here):
+            return ABSENT, here, [name, *reversed(todo)]
+        if name in ("", "."):
+            continue
+        if name == "..":
+            here = up(here)
+            continue
+        found = step(here, name)
+        if isinstance(found, Link):
+            links += 1
+            if links <= LINKS_LIMIT:
+                here = root if found.target.startswith("/") else here
+                todo.extend(found.target.split("/")[::-1])
+                continue
+            found = LOOP
+        if isinstance(found, Missing):
+            return found, here, [name, *reversed(todo)]
+        here = found
+    return here, here, []
