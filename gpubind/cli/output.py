@@ -153,7 +153,7 @@ def unprinted(error: OSError) -> GpubindError:
 
 
 def _to_file(data: bytes, path: str) -> None:
-    from gpubind.cli.output_file import write_file
+    from gpubind.cli.save import write_file
 
     try:
         write_file(path, data)

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
-from gpubind.cli import output_file
-from gpubind.cli.output_file import write_file
+from gpubind.cli import save
+from gpubind.cli.save import write_file
 from tests.support.limits import file_size_limit
 
 DATA = b"a document\n"
@@ -27,12 +28,12 @@ def mode_of(path: Path) -> int:
 
 def as_somebody_elses(monkeypatch: pytest.MonkeyPatch, path: Path, facts: os.stat_result) -> None:
     """Let *path* look as if another user had made it: no test needs to be root for that."""
-    see = output_file._facts
+    see = save._facts
 
-    def seen(place: int, name: str) -> object:
-        return facts if name == path.name else see(place, name)
+    def seen(name: str, place: Optional[int] = None) -> object:
+        return facts if os.path.basename(name) == path.name else see(name, place)
 
-    monkeypatch.setattr(output_file, "_facts", seen)
+    monkeypatch.setattr(save, "_facts", seen)
 
 
 def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_a_link_of_somebody_elses_in_a_sticky_directory_is_not_followed(
     trap.chmod(mode)
     (trap / "plan.json").symlink_to(prey)
     as_somebody_elses(monkeypatch, trap / "plan.json", NOBODYS_LINK)
-    monkeypatch.setattr(output_file, "acts_as_root", lambda: False)
+    monkeypatch.setattr(save, "acts_as_root", lambda: False)
     if mode == 0o1777:
         with pytest.raises(PermissionError, match="somebody else"):
             write_file(f"{trap}/plan.json", DATA)
@@ -106,7 +107,7 @@ def test_a_link_of_somebody_elses_in_a_sticky_directory_is_not_followed(
 def test_root_follows_no_link_of_anybody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "prey")
     as_somebody_elses(monkeypatch, tmp_path / "link", NOBODYS_LINK)
-    monkeypatch.setattr(output_file, "acts_as_root", lambda: True)
+    monkeypatch.setattr(save, "acts_as_root", lambda: True)
     for path in ("link", "link/plan.json"):
         with pytest.raises(PermissionError, match="somebody else"):
             write_file(f"{tmp_path}/{path}", DATA)
@@ -148,7 +149,7 @@ def test_a_path_that_ends_in_a_directory_is_refused(tmp_path: Path, monkeypatch:
 
 def test_what_is_open_already_is_written_as_it_is(tmp_path: Path) -> None:
     """A file that the shell has opened cannot be replaced: the shell goes on writing to it."""
-    code = "import sys; from gpubind.cli.output_file import write_file; write_file(sys.argv[1], b'a document\\n')"
+    code = "import sys; from gpubind.cli.save import write_file; write_file(sys.argv[1], b'a document\\n')"
     for path in ("/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"):
         done = subprocess.run([sys.executable, "-c", code, path], capture_output=True)
         assert (done.stdout, done.stderr) == (DATA, b"")

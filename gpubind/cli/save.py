@@ -1,0 +1,101 @@
+"""Write the file of `-o`: it is whole, or stays as it was. No link or file that another user laid in the way is used.
+
+The kernel protects a shell's `>` (fs.protected_symlinks, fs.protected_regular), but not a file that a rename replaces.
+So its rules are applied here to each link on the way. Root follows no link of another user.
+Source: Documentation/admin-guide/sysctl/fs.rst.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Optional
+
+from gpubind.files.trust import acts_as_root
+from gpubind.launch.stage import replace, write_all
+from gpubind.model.budget import LINKS_LIMIT
+
+_STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC
+_THEIR_LINK = "a link of somebody else's is on the way, and is not followed"
+_THEIR_FILE = "it belongs to somebody else, in a directory where everybody may write"
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write *data* to the file *path*; to a device or a pipe, and to an open file such as /dev/stdout, as it is.
+
+    A file that exists keeps its owner and its permissions, except setuid and setgid. Errors: `OSError`, also for a
+    link, a file or a pipe of another user that lies in wait.
+    """
+    directory, name = os.path.split(_place_of(path))
+    place = os.open(directory, _DIRECTORY)
+    try:
+        if os.readlink(f"/proc/self/fd/{place}") != directory:
+            raise PermissionError(errno.EACCES, "a directory on the way was replaced meanwhile")
+        _write(place, name, data, is_open=directory.startswith("/proc/"))
+    finally:
+        os.close(place)
+
+
+def _place_of(path: str) -> str:
+    """Return where *path* leads, without links; a link below /proc stands for an open file, and stays."""
+    place, todo, links = "/" if path.startswith("/") else os.getcwd(), path.split("/")[::-1], 0
+    while todo:
+        name = todo.pop()
+        here = os.path.dirname(place) if name == ".." else os.path.join(place, name) if name not in ("", ".") else place
+        found = _facts(here)
+        if found is not None and stat.S_ISLNK(found.st_mode):
+            _need_own(found, os.stat(place), _THEIR_LINK, everywhere=acts_as_root())
+            if not todo and place.startswith("/proc/"):
+                return here
+            links += 1
+            if links > LINKS_LIMIT:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            target = os.readlink(here)
+            todo.extend(target.split("/")[::-1])
+            place = "/" if target.startswith("/") else place
+        elif todo and (found is None or not stat.S_ISDIR(found.st_mode)):
+            number = errno.ENOENT if found is None else errno.ENOTDIR
+            raise OSError(number, os.strerror(number))
+        else:
+            place = here
+    return place
+
+
+def _write(place: int, name: str, data: bytes, *, is_open: bool) -> None:
+    """Write the file *name* in the directory *place*; *is_open*: it is a link to an open file."""
+    found = _facts(name, place)
+    if found is None:
+        replace(place, name, data)
+        return
+    if not is_open:
+        _need_own(found, os.fstat(place), _THEIR_FILE)
+    file = os.open(name, _WRITE | (os.O_APPEND if is_open else os.O_NOFOLLOW), dir_fd=place)
+    try:
+        found = os.fstat(file)
+        if is_open or not stat.S_ISREG(found.st_mode):
+            write_all(file, data)
+            return
+        _need_own(found, os.fstat(place), _THEIR_FILE)
+    finally:
+        os.close(file)
+    replace(place, name, data, mode=stat.S_IMODE(found.st_mode) & 0o777, owner=(found.st_uid, found.st_gid))
+
+
+def _facts(path: str, place: Optional[int] = None) -> Optional[os.stat_result]:
+    try:
+        return os.stat(path, dir_fd=place, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _need_own(found: os.stat_result, directory: os.stat_result, why: str, *, everywhere: bool = False) -> None:
+    """Raise `PermissionError` for what another user put into a *directory* where everybody may write, or *everywhere*.
+
+    The owner of the directory may put anything there.
+    """
+    is_shared = directory.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL and found.st_uid != directory.st_uid
+    if found.st_uid != os.geteuid() and (everywhere or is_shared):
+        raise PermissionError(errno.EACCES, why)
