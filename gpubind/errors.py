@@ -7,7 +7,7 @@ Nothing here prints or exits; `gpubind.cli` renders errors, in one place.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 EXIT_OK = 0
 EXIT_FINDING = 1
@@ -178,6 +178,20 @@ class FormatError(GpubindError):
     def behind(self, start: int) -> FormatError:
         """The same error of bytes that a parser was given from *start* on: its place in all of them."""
         return FormatError(self.code, self.what, offset=start + (self.offset or 0), why=self.why, hint=self.hint)
+
+
+class Format(NamedTuple):
+    """A format of files, as the errors about damaged ones name it."""
+
+    code: str
+    what: str
+    hint: str = ""
+
+    def damaged(self, why: str, place: Union[str, int] = "", hint: str = "") -> FormatError:
+        """Return the error about a file that is damaged at *place*: a key, a line, or an offset in bytes."""
+        offset = place if isinstance(place, int) else None
+        text = "" if isinstance(place, int) else place or "byte 0"
+        return FormatError(self.code, self.what, place=text, offset=offset, why=why, hint=hint or self.hint)
 
 
 def closed(what: str) -> UsageError:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpubind.cli.settings import DOTS_LIMIT, SIZE_LIMIT, read_settings
-from gpubind.errors import FormatError, GpubindError
+from gpubind.errors import Format, FormatError, GpubindError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, LD_CACHE_LIMIT, read_ldcache, read_ldsoconf
 from gpubind.formats.archive import oci
 from gpubind.formats.archive.squashfs import File, Squashfs, parse_superblock, reader, unpacker
@@ -139,8 +139,8 @@ def test_a_document_of_an_image_is_bounded_in_bytes_and_in_members() -> None:
     members: dict[str, list[object]] = {"manifests": [{"mediaType": "a", "digest": "sha256:00", "size": 1}]}
     assert oci.parse_oci_index(json.dumps(members).encode() + b" " * 1000)
     assert why_not(lambda: oci.parse_oci_index(b" " * (oci.DOCUMENT_LIMIT + 1))).startswith("bad-oci")
-    members["manifests"] *= oci.DESCRIPTORS_LIMIT
-    assert len(oci.parse_oci_index(json.dumps(members).encode())) == oci.DESCRIPTORS_LIMIT
+    members["manifests"] *= oci.MEMBERS_LIMIT
+    assert len(oci.parse_oci_index(json.dumps(members).encode())) == oci.MEMBERS_LIMIT
     members["manifests"] *= 2
     assert why_not(lambda: oci.parse_oci_index(json.dumps(members).encode())).startswith("bad-oci")
 
@@ -201,11 +201,12 @@ def test_yaml_is_bounded_in_values_and_in_depth() -> None:
 
 def test_a_json_document_is_bounded_in_values() -> None:
     def read(count: int) -> object:
-        return json_format.parse_json(b"[" + b"0," * (count - 1) + b"0]", 1 << 30, lambda why, _: FormatError("x", why))
+        return json_format.parse_json(b"[" + b"0," * (count - 1) + b"0]", 1 << 30, Format("x", "y"))
 
     assert read(json_format.VALUES_LIMIT)
-    with pytest.raises(FormatError, match=f"more than {json_format.VALUES_LIMIT} values"):
+    with pytest.raises(FormatError) as caught:
         read(json_format.VALUES_LIMIT + 1)
+    assert caught.value.why == f"more than {json_format.VALUES_LIMIT} values"
 
 
 def test_a_record_is_bounded_in_bytes() -> None:

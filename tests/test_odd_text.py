@@ -35,7 +35,7 @@ def run(*words: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
 
 def test_half_characters_are_replaced_as_go_does() -> None:
     config = parse_oci_config(b'{"config": {"Env": ["LD_LIBRARY_PATH=/%s"]}}' % HALF.encode())
-    assert config.env["LD_LIBRARY_PATH"] == "/\ufffd"
+    assert config["LD_LIBRARY_PATH"] == "/\ufffd"
     assert parse_icd(b'{"ICD": {"library_path": "%s.so"}}' % HALF.encode()).libraries == ("\ufffd.so",)
     assert parse_filelist(b'[{"name": "%s.so"}]' % HALF.encode())[0].name == "\ufffd.so"
     assert parse_icd(rb'{"ICD": {"library_path": "\ud83d\ude00.so"}}').libraries == ("\U0001f600.so",)

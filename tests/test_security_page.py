@@ -73,7 +73,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "directories in ld.so.conf": (f"{ldconfig.CONFIGURED_LIMIT:,}", str(ldconfig.INCLUDES_LIMIT)),
     "compat libraries of CUDA in an image": (str(facts.COMPAT_LIMIT),),
     "prefixes and directories in which CUDA is looked for": (str(cuda.DIRECTORIES_LIMIT),),
-    "a JSON document of an image": (_bytes(oci.DOCUMENT_LIMIT), f"{oci.DESCRIPTORS_LIMIT:,}"),
+    "a JSON document of an image": (_bytes(oci.DOCUMENT_LIMIT), f"{oci.MEMBERS_LIMIT:,}"),
     "any JSON document": (f"{json_format.VALUES_LIMIT:,}",),
     "YAML": (f"{yaml.VALUES_LIMIT:,}", str(yaml.DEPTH_LIMIT)),
     "CDI specs": (_bytes(cdi.SIZE_LIMIT), _bytes(cdi_specs.SPECS_LIMIT)),

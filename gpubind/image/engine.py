@@ -16,7 +16,7 @@ from gpubind.errors import HostReadError, NotStoredError, UsageError, in_file
 from gpubind.files.blob import FileBlob, closed_on_error
 from gpubind.files.overlay import Layer, OverlayTree
 from gpubind.files.trust import obeyed_environ
-from gpubind.formats.archive.oci import DOCUMENT_LIMIT, parse_inspected
+from gpubind.formats.archive.oci import DOCUMENT_LIMIT, parse_inspected, variables
 from gpubind.formats.text.engine_messages import is_absence, parse_reason
 from gpubind.host.programs import find_program, start_program, wait_for
 from gpubind.image.facts import Image, read_image
@@ -68,16 +68,16 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
         raise UsageError("bad-image-name", "this is not the name of an image", where=reference, hint=hint)
     inspected = _call(store, ("image", "inspect", name), reference)
     with in_file(f"{store} image inspect {name}"):
-        config, directories = parse_inspected(inspected)
+        found = parse_inspected(inspected)
 
     def saved() -> Image:
         return _saved(store, name, reference, arch)
 
-    layers = _layers(directories)
+    layers = _layers(found.layers)
     if not layers:
         return saved()
     tree = OverlayTree(layers, HostPath(reference), lambda: cast("OpenedTree", saved().tree))
-    return closed_on_error(tree, lambda: read_image(tree, reference, store, config.env))
+    return closed_on_error(tree, lambda: read_image(tree, reference, store, variables(found.env)))
 
 
 def _layers(directories: Sequence[str]) -> list[Layer]:

@@ -141,8 +141,8 @@ def open_archive(
 def _from_docker(blobs: Blobs, root: HostPath, label: str, kind: ImageKind, tag: Optional[str]) -> Image:
     images = blobs.parsed("manifest.json", parse_docker_manifest)
     image = _tagged(images, [image.tags for image in images], tag, blobs.label)
-    config = blobs.parsed(image.config, parse_oci_config)
-    return read_image(_layered(blobs, root, [(layer, None) for layer in image.layers]), label, kind, config.env)
+    env = blobs.parsed(image.config, parse_oci_config)
+    return read_image(_layered(blobs, root, [(layer, None) for layer in image.layers]), label, kind, env)
 
 
 def _from_index(
@@ -169,9 +169,9 @@ def _from_index(
             )
         if not is_layer_type(layer.media_type):
             raise _unsupported(f"a layer is of type {layer.media_type[:100]!r}", blobs.label)
-    config = blobs.described(manifest.config, parse_oci_config)
+    env = blobs.described(manifest.config, parse_oci_config)
     layers = [(layer.path, layer) for layer in manifest.layers]
-    return read_image(_layered(blobs, root, layers), label, kind, config.env)
+    return read_image(_layered(blobs, root, layers), label, kind, env)
 
 
 def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[OciDescriptor]]]) -> Tree:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, Optional
 
 from gpubind.model.files import ContainerPath, HostPath, RootedPath
-from gpubind.model.plain import made
+from gpubind.model.plain import PLAN
 
 Vendor = Literal["nvidia", "amd", "other"]
 """`other`: a CDI device of a kind that gpubind knows nothing else about."""
@@ -243,7 +243,7 @@ class Finding(NamedTuple):
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Finding:
         """Return what `to_dict` gave. Errors: `FormatError` (code `bad-plan`)."""
-        return made(cls, value, "finding")
+        return PLAN.value(cls, value, "finding")
 
 
 class Inventory(NamedTuple):

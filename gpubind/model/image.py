@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, Optional
 
 from gpubind.model.files import RootedPath
-from gpubind.model.plain import made, malformed, plain
+from gpubind.model.plain import PLAN, plain
 
 ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-archive", "podman", "docker", "bundle"]
 
@@ -103,7 +103,7 @@ class ImageFacts(NamedTuple):
         """Return what `to_dict` gave, with what it leaves out empty. Errors: `FormatError` (code `bad-plan`)."""
         libc = value.get("libc") or {} if isinstance(value, dict) else None
         if not isinstance(libc, dict):
-            raise malformed("it is not an object", "image" if libc is None else "image.libc")
+            raise PLAN.format.damaged("it is not an object", "image" if libc is None else "image.libc")
         absent = {"label": "", "loader_directories": (), "singularity": False}
         named = {"libc_family": libc.get("family"), "libc_version": libc.get("version")}
-        return made(cls, {**value, **named, **absent}, "image")
+        return PLAN.value(cls, {**value, **named, **absent}, "image")

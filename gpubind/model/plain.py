@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Annotated, Any, Literal, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format, FormatError
 
 _Value = TypeVar("_Value")
-_NOTHING = type(None)
+_Reader = Callable[[Any, str], Any]
+_KINDS = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a fraction", bool: "a boolean"}
 
 
 def plain(value: Any) -> Any:
@@ -34,45 +36,202 @@ def text_of(document: dict[str, Any]) -> str:
     return "{\n " + ",\n ".join(parts) + "\n}\n"
 
 
-def made(kind: type[_Value], value: Any, place: str) -> _Value:
-    """Return the NamedTuple *kind* of the object *value*, which stands at *place* in its document.
+class Decoder:
+    """Makes frozen values of JSON values, by their type hints.
 
-    What *kind* has a default for may be absent; what it does not know is ignored: a later version may have more.
-    Errors: `FormatError` (code `bad-plan`) that names the place of what has another type, or is absent.
+    A NamedTuple is an object of its fields; other keys are ignored. A field with a default may be absent, or null.
+    Bounds are annotations of a number or a string: a range, a tuple of values, a compiled pattern.
+    Errors: those of *kind*, with the place.
     """
-    made_value: _Value = _of_type(kind, value, place)
-    return made_value
+
+    def __init__(
+        self,
+        kind: Format,
+        *,
+        prefix: str = "",
+        keys: Optional[Mapping[str, str]] = None,
+        members: Optional[int] = None,
+        has_nul: bool = True,
+        is_go: bool = False,
+        rows: Collection[type] = (),
+        readers: Optional[Mapping[Any, _Reader]] = None,
+    ) -> None:
+        self.format = kind
+        self.prefix = prefix
+        """What precedes the first key in a place."""
+        self.keys = keys or {}
+        """Keys of fields that have other names; `a.b` is a member of the member `a`."""
+        self.members = members
+        """How many members a list may have."""
+        self.has_nul = has_nul
+        """Whether a string may contain NUL. None may that becomes a path or a variable."""
+        self.is_go = is_go
+        """Whether values are read as by Go's encoding/json below sigs.k8s.io/yaml, strictly: keys in any case, none
+        that is not known; a whole fraction is a number, and a number or boolean is a string."""
+        self.rows = rows
+        """NamedTuples that are lists of their fields."""
+        self._readers: dict[Any, _Reader] = dict(readers or {})
+        """Readers of values and their places by kind; those given read kinds that look otherwise in documents."""
+
+    def value(self, kind: type[_Value], value: Any, place: str = "") -> _Value:
+        """Return the *kind* of value that *value*, at *place* in its document, stands for."""
+        made: _Value = self._reader(kind)(value, place)
+        return made
+
+    def _reader(self, kind: Any) -> _Reader:
+        if kind not in self._readers:
+            self._readers[kind] = self._new_reader(kind)
+        return self._readers[kind]
+
+    def _new_reader(self, kind: Any) -> _Reader:
+        kind = getattr(kind, "__supertype__", kind)  # of a NewType
+        origin, arguments = get_origin(kind), get_args(kind)
+        if kind is Any:
+            return lambda value, place: value
+        if origin is Union:
+            inner = self._reader(arguments[0])
+            return lambda value, place: None if value is None else inner(value, place)
+        if origin is Literal:
+            return self._checked(str, arguments)
+        if origin is Annotated:
+            return self._checked(*arguments)
+        if origin is dict:
+            return self._dict(self._reader(arguments[1]))
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            return self._row(tuple(map(self._reader, arguments)))
+        if origin is tuple:
+            return self._list(self._reader(arguments[0]))
+        return self._object(kind) if hasattr(kind, "_fields") else self._scalar(kind)
+
+    def _scalar(self, kind: type) -> _Reader:
+        refuses_nul = kind is str and not self.has_nul
+
+        def read(value: Any, place: str) -> Any:
+            if type(value) is not kind:  # True is an int to Python
+                value = self._as_go(kind, value) if self.is_go else value
+                if type(value) is not kind:
+                    raise self._wrong(value, kind, place)
+            if refuses_nul and "\0" in str(value):
+                raise self.format.damaged("a NUL in a string", place)
+            return value
+
+        return read
+
+    @staticmethod
+    def _as_go(kind: type, value: Any) -> Any:
+        if kind is str and type(value) in (int, float, bool):
+            return json.dumps(value)
+        return int(value) if kind is int and type(value) is float and value.is_integer() else value
+
+    def _checked(self, kind: type, bounds: Any) -> _Reader:
+        read_any = self._scalar(kind)
+        is_allowed = bounds.fullmatch if isinstance(bounds, re.Pattern) else bounds.__contains__
+
+        def read(value: Any, place: str) -> Any:
+            value = read_any(value, place)
+            if not is_allowed(value):
+                why = "is out of range" if isinstance(bounds, range) else "is not allowed there"
+                raise self.format.damaged(f"`{str(value)[:100]}` {why}", place)
+            return value
+
+        return read
+
+    def _dict(self, read_member: _Reader) -> _Reader:
+        def read(value: Any, place: str) -> Any:
+            if type(value) is not dict:
+                raise self._wrong(value, dict, place)
+            start = self._at(place, "")
+            return {key: read_member(member, start + key) for key, member in value.items()}
+
+        return read
+
+    def _list(self, read_member: _Reader) -> _Reader:
+        def read(value: Any, place: str) -> Any:
+            if not isinstance(value, (list, tuple)):
+                raise self._wrong(value, list, place)
+            if self.members is not None and len(value) > self.members:
+                raise self.format.damaged(f"{len(value)} members; {self.members} at most", place)
+            place = place or self.prefix
+            return tuple([read_member(member, f"{place}[{number}]") for number, member in enumerate(value)])
+
+        return read
+
+    def _row(self, readers: tuple[_Reader, ...]) -> _Reader:
+        def read(value: Any, place: str) -> Any:
+            if not isinstance(value, list):
+                raise self._wrong(value, list, place)
+            if len(value) != len(readers):
+                raise self.format.damaged(f"{len(value)} members, not {len(readers)}", place)
+            return tuple([reader(item, f"{place}[{at}]") for at, (reader, item) in enumerate(zip(readers, value))])
+
+        return read
+
+    def _object(self, kind: Any) -> _Reader:
+        hints = get_type_hints(kind, include_extras=True)
+        fields = {self._key(name): (name, self._reader(hint)) for name, hint in hints.items()}
+        deep = [(key.split("."), *field) for key, field in fields.items() if "." in key]
+        by_fold = {key.lower(): key for key in fields}
+        required = [(key, name) for key, (name, _) in fields.items() if name not in kind._field_defaults]
+        defaults = kind._field_defaults
+        if kind in self.rows:
+            read_row = self._row(tuple(reader for _, reader in fields.values()))
+            return lambda value, place: kind(*read_row(value, place))
+
+        def read(value: Any, place: str) -> Any:
+            if type(value) is not dict:
+                raise self._wrong(value, dict, place)
+            found: dict[str, Any] = {}
+            start = self._at(place, "")
+            for key, member in self._go_fields(value, fields, by_fold, place) if self.is_go else value.items():
+                if key in fields and (member is not None or fields[key][0] not in defaults):
+                    name, reader = fields[key]
+                    found[name] = reader(member, start + key)
+            for path, name, reader in deep:
+                member, at = self._member(value, path, place)
+                if member is not None or name not in defaults:
+                    found[name] = reader(member, at)
+            for key, name in required:
+                if name not in found:
+                    raise self.format.damaged("it is not there", self._at(place, key))
+            return kind(**found)
+
+        return read
+
+    def _member(self, value: Any, path: list[str], place: str) -> tuple[Any, str]:
+        """Return the member at *path* and its place; None, and the place of what is absent."""
+        for key in path:
+            if value is None:
+                break
+            if type(value) is not dict:
+                raise self._wrong(value, dict, place)
+            value, place = value.get(key), self._at(place, key)
+        return value, place
+
+    def _go_fields(
+        self, value: dict[str, Any], fields: Collection[str], by_fold: Mapping[str, str], place: str
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield the fields of *value*, whose names may be in another case."""
+        seen = set()
+        for key, member in value.items():
+            known = key if key in fields else by_fold.get(key.lower())
+            if known is None or known in seen:
+                raise self.format.damaged("written twice" if known else "unknown field", self._at(place, known or key))
+            seen.add(known)
+            yield known, member
+
+    def _key(self, name: str) -> str:
+        if name in self.keys or not self.is_go:
+            return self.keys.get(name, name)
+        first, *others = name.split("_")
+        return first + "".join(map(str.capitalize, others))
+
+    def _at(self, place: str, key: str) -> str:
+        return f"{place}.{key}" if place else self.prefix + key
+
+    def _wrong(self, value: Any, wanted: type, place: str) -> FormatError:
+        there = "none is there" if value is None else f"not {_KINDS.get(type(value), 'another value')}"
+        return self.format.damaged(f"{_KINDS[wanted]} is wanted, {there}", place)
 
 
-def malformed(why: str, place: str) -> FormatError:
-    """The error about a document that is none of gpubind's."""
-    return FormatError("bad-plan", "gpubind did not make this document", place=place, why=why)
-
-
-def _of_type(kind: Any, value: Any, place: str) -> Any:
-    kind = getattr(kind, "__supertype__", kind)  # of a NewType
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Union:
-        return None if value is None and _NOTHING in arguments else _of_type(arguments[0], value, place)
-    if origin is Literal and isinstance(value, str) and value in arguments:
-        return value
-    if origin is tuple and isinstance(value, (list, tuple)):
-        return tuple(_of_type(arguments[0], item, f"{place}[{number}]") for number, item in enumerate(value))
-    if origin is dict and isinstance(value, dict):
-        return {key: _of_type(arguments[1], item, f"{place}.{key}") for key, item in value.items()}
-    if origin is None and hasattr(kind, "_fields") and isinstance(value, dict):
-        hints = _hints(kind)
-        needed = set(kind._fields) - set(kind._field_defaults)
-        absent = sorted(needed - set(value))
-        if absent:
-            raise malformed(f"`{absent[0]}` is not there", place)
-        present = (name for name in kind._fields if name in value)
-        return kind(**{name: _of_type(hints[name], value[name], f"{place}.{name}".lstrip(".")) for name in present})
-    if origin is None and type(value) is kind:
-        return value
-    raise malformed(f"{str(value)[:80]!r} is not a value for it", place)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+PLAN = Decoder(Format("bad-plan", "gpubind did not make this document"))
+"""Reads gpubind's own documents."""

@@ -23,7 +23,7 @@ from gpubind.model.host import (
     Vendor,
 )
 from gpubind.model.image import ImageFacts
-from gpubind.model.plain import made, malformed, plain, text_of
+from gpubind.model.plain import PLAN, plain, text_of
 from gpubind.version import __version__
 
 
@@ -141,16 +141,16 @@ class Plan(NamedTuple):
         Errors: `FormatError` (code `bad-plan`) that names the place of what is not as gpubind writes it.
         """
         if not isinstance(document, dict):
-            raise malformed("it is not an object", "")
+            raise PLAN.format.damaged("it is not an object")
         schema = document.get("schema")
         if schema != PLAN_SCHEMA:
             raise _other_schema(str(schema))
         asked = document.get("request")
         if not isinstance(asked, dict):
-            raise malformed("it is not there, or no object", "request")
+            raise PLAN.format.damaged("it is not there, or no object", "request")
         drivers = document.get("drivers")
         if not isinstance(drivers, list) or not all(isinstance(driver, dict) for driver in drivers):
-            raise malformed("it is not there, or no list of objects", "drivers")
+            raise PLAN.format.damaged("it is not there, or no list of objects", "drivers")
         image = document.get("image")
         values = {
             **document,
@@ -160,10 +160,12 @@ class Plan(NamedTuple):
             "drivers": [{"driver": driver, "source": driver.get("source"), "searched": []} for driver in drivers],
             "image": None,
         }
-        plan = made(cls, values, "")
+        plan = PLAN.value(cls, values, "")
         is_ours = document.get("gpubind") == __version__  # another version may hash more, or less
         if is_ours and plan.digest != digest(plan.mounts, plan.devices, plan.env, plan.gpus):
-            raise malformed("it is not that of these mounts, devices and variables: the document was changed", "digest")
+            raise PLAN.format.damaged(
+                "it is not that of these mounts, devices and variables: the document was changed", "digest"
+            )
         return plan if image is None else plan._replace(image=ImageFacts.from_dict(image))
 
     @property
@@ -175,6 +177,6 @@ class Plan(NamedTuple):
 def _other_schema(schema: str) -> FormatError:
     head, _, number = schema.partition("/")
     if head != PLAN_SCHEMA.partition("/")[0] or not (number.isascii() and number.isdigit()):
-        return malformed(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
+        return PLAN.format.damaged(f"`schema` is not `{PLAN_SCHEMA}`", "schema")
     why = f"it is of the schema `{schema}`, and this one reads `{PLAN_SCHEMA}`"
-    return FormatError("bad-plan", "a later gpubind made this document", place="schema", why=why, hint="update gpubind")
+    return PLAN.format._replace(what="a later gpubind made this document").damaged(why, "schema", "update gpubind")

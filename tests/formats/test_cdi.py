@@ -59,8 +59,8 @@ REFUSED = {
     "blank": Refused("\n \n", "no spec"),
     "comment alone": Refused("# nothing\n", "no spec"),
     "null": Refused("null", "no spec"),
-    "a list": Refused("[]", "a list where an object is wanted"),
-    "a scalar": Refused("hello", "a string where an object is wanted"),
+    "a list": Refused("[]", "an object is wanted, not a list"),
+    "a scalar": Refused("hello", "an object is wanted, not a string"),
     "not closed": Refused('{"cdiVersion": "1.1.0"', "", "line"),
     "not UTF-8": Refused(b'cdiVersion: "\xff"', ""),
     "a tab indents": Refused("kind:\n\t- a: b\n", "", "line 2"),
@@ -86,21 +86,23 @@ REFUSED = {
         edits(deviceNodes=[{"path": "/dev/x", "containerPath": "/dev/y"}]), "unknown field", "deviceNodes[0]"
     ),
     "a field that 1.1.0 took away": Refused(edits(intelRdt={"enableCMT": True}), "unknown field", "enableCMT"),
-    "devices no list": Refused(spec(devices={"name": "x"}), "an object where a list is wanted", "devices"),
+    "devices no list": Refused(spec(devices={"name": "x"}), "a list is wanted, not an object", "devices"),
     "a string for a number": Refused(
-        edits(deviceNodes=[{"path": "/dev/x", "major": "195"}]), "a string where an integer is wanted", "major"
+        edits(deviceNodes=[{"path": "/dev/x", "major": "195"}]), "a number is wanted, not a string", "major"
     ),
-    "a fraction": Refused(edits(deviceNodes=[{"path": "/dev/x", "minor": 1.5}]), "an integer is wanted", "minor"),
+    "a fraction": Refused(edits(deviceNodes=[{"path": "/dev/x", "minor": 1.5}]), "a number is wanted", "minor"),
     "a boolean for a number": Refused(edits(deviceNodes=[{"path": "/dev/x", "uid": True}]), "a boolean", "uid"),
-    "a number of 65 bits": Refused(edits(deviceNodes=[{"path": "/dev/x", "major": 1 << 63}]), "64 bits", "major"),
-    "a negative group": Refused(edits(additionalGids=[-1]), "unsigned", "additionalGids[0]"),
-    "a group of 33 bits": Refused(edits(additionalGids=[1 << 32]), "unsigned", "additionalGids[0]"),
-    "a mode of 33 bits": Refused(edits(deviceNodes=[{"path": "/dev/x", "fileMode": 1 << 32}]), "unsigned", "fileMode"),
+    "a number of 65 bits": Refused(edits(deviceNodes=[{"path": "/dev/x", "major": 1 << 63}]), "out of range", "major"),
+    "a negative group": Refused(edits(additionalGids=[-1]), "out of range", "additionalGids[0]"),
+    "a group of 33 bits": Refused(edits(additionalGids=[1 << 32]), "out of range", "additionalGids[0]"),
+    "a mode of 33 bits": Refused(
+        edits(deviceNodes=[{"path": "/dev/x", "fileMode": 1 << 32}]), "out of range", "fileMode"
+    ),
     "an object for a string": Refused({**spec(), "kind": {}}, "a string is wanted", "kind"),
     "env as an object": Refused(edits(env={"A": "b"}), "a list is wanted", "env"),
-    "monitoring no boolean": Refused(edits(intelRdt={"enableMonitoring": "yes please"}), "true or false"),
-    "a null node": Refused(edits(deviceNodes=[None]), "null", "deviceNodes[0]"),
-    "a null mount": Refused(edits(mounts=[None]), "null", "mounts[0]"),
+    "monitoring no boolean": Refused(edits(intelRdt={"enableMonitoring": "yes please"}), "a boolean is wanted"),
+    "a null node": Refused(edits(deviceNodes=[None]), "none is there", "deviceNodes[0]"),
+    "a null mount": Refused(edits(mounts=[None]), "none is there", "mounts[0]"),
     # Versions: specs-go/version.go (requiredVersionMap), pkg/cdi/spec.go (validate).
     "no version": Refused({"kind": "a.b/c", "devices": [device()]}, "invalid version ``", "cdiVersion"),
     "a version to come": Refused(spec("1.2.0"), "invalid version `1.2.0`"),
@@ -139,7 +141,7 @@ REFUSED = {
     "no devices": Refused(spec(devices=[]), "no devices", "devices"),
     "no list of devices": Refused({"cdiVersion": "1.1.0", "kind": "a.b/c"}, "no devices", "devices"),
     "a device without a name": Refused(spec(devices=[device("")]), "not the name of a device", "devices[0].name"),
-    "a null device": Refused(spec(devices=[None]), "not the name of a device", "devices[0].name"),
+    "a null device": Refused(spec(devices=[None]), "none is there", "devices[0]"),
     "a device that starts with a dash": Refused(spec(devices=[device("-1")]), "not the name of a device"),
     "a device that ends with a colon": Refused(spec(devices=[device("0:")]), "not the name of a device"),
     "a device with a slash": Refused(spec(devices=[device("a/b")]), "not the name of a device"),
@@ -274,20 +276,10 @@ ACCEPTED: dict[str, tuple[Any, Any, Any]] = {
         lambda s: s.annotations["vendor.com/Some_key.x"],
         "y",
     ),
-    "a name that is no number to YAML": (
-        'cdiVersion: 1.1.0\nkind: a.b/c\ndevices: [{name: .nan, containerEdits: {env: [A=.inf, "B=b"]}}]\n',
-        lambda s: s.devices[0].name,
-        "NaN",
-    ),
     "a number out of range": (
         json.dumps(spec()).replace('"one"', "1e400"),
         lambda s: s.devices[0].name,
         "1e400",
-    ),
-    "an infinite variable": (
-        f"cdiVersion: 1.1.0\nkind: a.b/c\nannotations: {{x: .inf}}\ndevices: {json.dumps([device()])}",
-        lambda s: s.annotations["x"],
-        "+Inf",
     ),
     "any key of an annotation": (
         spec(annotations={"a b/c/": "x", "": "y" * (256 << 10)}, devices=[device(annotations={"-\u00e9": "z"})]),

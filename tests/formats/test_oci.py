@@ -42,8 +42,8 @@ def test_an_index_is_read() -> None:
 
 def test_of_a_variable_that_is_set_twice_the_last_value_counts() -> None:
     config = parse_oci_config(encoded({"os": "linux", "config": {"Env": ["A=1", "B==", "A=2", "C"]}}))
-    assert config.env == {"A": "2", "B": "=", "C": ""}
-    assert parse_oci_config(b"{}").env == parse_oci_config(b'{"config": {"Env": null}}').env == {}
+    assert config == {"A": "2", "B": "=", "C": ""}
+    assert parse_oci_config(b"{}") == parse_oci_config(b'{"config": {"Env": null}}') == {}
 
 
 def test_a_docker_manifest_is_read() -> None:
@@ -53,7 +53,7 @@ def test_a_docker_manifest_is_read() -> None:
 
 def test_what_inspect_prints_is_read() -> None:
     said = parse_inspected(encoded([{"Os": "linux", "Architecture": "amd64", "Config": {"Env": ["A=b"]}, "Id": "x"}]))
-    assert said == (("linux", "amd64", {"A": "b"}), ())
+    assert (said.env, said.layers) == (("A=b",), ())
 
 
 @pytest.mark.parametrize("media_type", ["application/vnd.oci.image.layer.v1.tar+zstd"])

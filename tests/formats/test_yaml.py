@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -17,12 +16,13 @@ from gpubind.formats.text.yaml import DEPTH_LIMIT, parse_yaml
         ("1:0", "1:0"),
         ("0660", 0o660),
         ("0xC3", 195),
+        ("0o17", 15),
+        ("1_000", "1_000"),
         ("-1", -1),
         ("1.5", 1.5),
         ("1e400", "1e400"),
         ('["1", 1e400]', ["1", "1e400"]),
-        (".inf", math.inf),
-        ("-.INF", -math.inf),
+        (".inf", ".inf"),
         (".Nan", ".Nan"),
         ("yes", True),
         ("~", None),
@@ -48,7 +48,7 @@ def test_a_text_has_the_value_that_go_yaml_gives(text: str, value: Any) -> None:
         ('{"a": 1, "a": 2}', "there twice"),
         ("*nothing", "stands for nothing"),
         ("!odd x", "is not known"),
-        ("!!int x", "is not of type int"),
+        ("!!int x", "is not known"),
         ("[a]: 1", "a key that is not a string"),
         ("<<: 1", "wants an object"),
         ("[" * (DEPTH_LIMIT + 2), "nested too deeply"),

@@ -333,7 +333,8 @@ def test_of_a_runtimes_configuration_only_what_bears_on_a_plan_is_kept(recorded:
 
 def test_the_machines_name_is_kept_only_if_it_is_given(host: LiveHost) -> None:
     assert survey(host).hostname is None
-    assert survey(host, "a test", "node7")[:2] == ("a test", "node7")
+    named = survey(host, "a test", "node7")
+    assert (named.description, named.hostname) == ("a test", "node7")
 
 
 def test_elf_facts_are_kept_of_gpu_files_and_of_the_c_library(recorded: Record) -> None:

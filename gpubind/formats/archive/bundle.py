@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Annotated, Any, NamedTuple, Optional
 
-from gpubind.errors import FormatError
-from gpubind.formats.text.json import JsonObject, parse_json
+from gpubind.errors import Format
+from gpubind.formats.text.json import parse_json
 from gpubind.model import DeviceNode
+from gpubind.model.plain import Decoder
 
 SIZE_LIMIT = 4 << 20
 """Bytes of a config.json."""
@@ -23,6 +24,22 @@ MEMBERS_LIMIT = 1 << 14
 ANNOTATION = "gpubind.edits"
 ACCESS = "rw"
 """What the device cgroup allows: the runtime makes the nodes, so the container needs not."""
+_FORMAT = Format("bad-bundle", "malformed config.json of a bundle")
+_DECODER = Decoder(
+    _FORMAT,
+    prefix="key ",
+    keys={
+        "oci_version": "ociVersion",
+        "root": "root.path",
+        **{name: f"process.{name}" for name in ("args", "env", "cwd")},
+        **{name: f"linux.{name}" for name in ("namespaces", "devices")},
+        "mappings": "linux.uidMappings",
+        "rules": "linux.resources.devices",
+    },
+    members=MEMBERS_LIMIT,
+    has_nul=False,
+)
+_EDITS = Decoder(_FORMAT)
 _INDENT = re.compile(r"\s*\{\r?\n([ \t]+)\"")
 
 
@@ -30,10 +47,10 @@ class BundleMount(NamedTuple):
     """One of a bundle's mounts."""
 
     destination: str
-    source: str
+    source: str = ""
     """A relative one is below the bundle."""
-    type: str
-    options: tuple[str, ...]
+    type: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def is_bind(self) -> bool:
@@ -89,31 +106,53 @@ class Process(NamedTuple):
     """None: as the bundle has it."""
 
 
+class _Config(NamedTuple):
+    oci_version: str
+    root: str
+    process: dict[str, Any]
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    cwd: str = "/"
+    mounts: tuple[BundleMount, ...] = ()
+    namespaces: tuple[dict[str, Any], ...] = ()
+    mappings: tuple[dict[str, Any], ...] = ()
+    devices: tuple[_Device, ...] = ()
+    rules: tuple[dict[str, Any], ...] = ()
+
+
+class _Device(NamedTuple):
+    path: str
+
+
+class _Annotation(NamedTuple):
+    """Edits, as the annotation records them."""
+
+    added: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...]
+    """The path of each list, and what was appended to it."""
+    env: tuple[tuple[Annotated[int, range(1 << 32)], Optional[str], Optional[str]], ...]
+    """Of each change of `process.env`: its place, the line before and the line after it."""
+
+
 def parse_bundle(data: bytes) -> Bundle:
-    """Return what *data*, a config.json, says. Errors: `FormatError` (code `bad-bundle`) with the key."""
+    """Return the bundle of a config.json. Errors: `FormatError` (code `bad-bundle`) with the key."""
     text, document = _loads(data)
-    found = _BundleObject(document)
-    found.text("ociVersion")
-    if ANNOTATION in found.child("annotations", {}).value:
+    found = _DECODER.value(_Config, document)
+    if ANNOTATION in (document.get("annotations") or {}):
         _take_back(document)
         text = _dumps(document, text)
-    root = found.child("root").text("path")
-    if not root:
-        raise _malformed("the path is empty", "key root.path")
-    process, linux = found.child("process"), found.child("linux", {})
-    namespaces = linux.children("namespaces", [], MEMBERS_LIMIT)
-    resources = linux.child("resources", {})
-    mappings = linux.children("uidMappings", [], MEMBERS_LIMIT)
+        found = _DECODER.value(_Config, document)
+    if not found.root:
+        raise _FORMAT.damaged("the path is empty", "key root.path")
     return Bundle(
         text=text,
-        root=root,
-        args=process.strings("args", (), limit=MEMBERS_LIMIT),
-        env=process.strings("env", (), limit=MEMBERS_LIMIT),
-        working_directory=process.text("cwd", "/"),
-        mounts=tuple(map(_mount, found.children("mounts", [], MEMBERS_LIMIT))),
-        nodes=tuple(node.text("path") for node in linux.children("devices", [], MEMBERS_LIMIT)),
-        has_user_namespace=bool(mappings) or any(item.text("type") == "user" for item in namespaces),
-        has_device_rules=bool(resources.children("devices", [], MEMBERS_LIMIT)),
+        root=found.root,
+        args=found.args,
+        env=found.env,
+        working_directory=found.cwd,
+        mounts=found.mounts,
+        nodes=tuple(node.path for node in found.devices),
+        has_user_namespace=bool(found.mappings) or any(item.get("type") == "user" for item in found.namespaces),
+        has_device_rules=bool(found.rules),
     )
 
 
@@ -126,15 +165,13 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
         (("linux", "resources", "devices"), [_rule_member(node) for node in edits.allowed]),
     )
     added = [[list(path), items] for path, items in members if items]
-    paths = [path for path, items in members if items] + ([("process", "env")] if edits.env else [])
-    made = [step for path in paths for step in _make(document, path)]
     for path, items in members:
-        _list_at(document, path).extend(items)
-    lines = _set_variables(_list_at(document, ("process", "env")), edits.env)
+        if items:
+            _list_at(document, path).extend(items)
+    lines = _set_variables(_list_at(document, ("process", "env")), edits.env) if edits.env else []
     if added or lines:
-        made += _make(document, ("annotations",), dict)
-        record = {"added": added, "env": lines, "made": made}
-        document["annotations"][ANNOTATION] = json.dumps(record, separators=(",", ":"))
+        document["annotations"] = document.get("annotations") or {}
+        document["annotations"][ANNOTATION] = json.dumps({"added": added, "env": lines}, separators=(",", ":"))
     return _dumps(document, bundle.text)
 
 
@@ -146,7 +183,7 @@ def for_start(text: str, bundle: Bundle, process: Process) -> str:
         document["process"]["terminal"] = process.terminal
     document["root"]["path"] = absolute(bundle, document["root"]["path"])
     for mount in document.get("mounts") or ():
-        if _mount(_BundleObject(mount)).is_bind and mount.get("source"):
+        if _DECODER.value(BundleMount, mount).is_bind and mount.get("source"):
             mount["source"] = absolute(bundle, mount["source"])
     return _dumps(document, text)
 
@@ -158,16 +195,16 @@ def absolute(bundle: Bundle, path: str) -> str:
 
 def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
     """Return the text, and its value. Errors: what a reader may take in two ways, and what no writer can say again."""
-    parse_json(data, SIZE_LIMIT, _malformed)
+    parse_json(data, SIZE_LIMIT, _FORMAT)
     text = data.decode("utf-8")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise _malformed("half of a surrogate pair in a string", "") from error
+        raise _FORMAT.damaged("half of a surrogate pair in a string") from error
     except ValueError as error:
-        raise _malformed(str(error)[:200], "") from error
-    return text, _BundleObject(value).value
+        raise _FORMAT.damaged(str(error)[:200]) from error
+    return text, _DECODER.value(dict[str, Any], value)
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -175,12 +212,12 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _malformed("it is there twice", f"key {twice[:100]}")
+        raise _FORMAT.damaged("it is there twice", f"key {twice[:100]}")
     return value
 
 
 def _no_number(word: str) -> Any:
-    raise _malformed(f"{word} is not a number of JSON", "")
+    raise _FORMAT.damaged(f"{word} is not a number of JSON")
 
 
 def _dumps(document: Mapping[str, Any], like: str) -> str:
@@ -190,11 +227,6 @@ def _dumps(document: Mapping[str, Any], like: str) -> str:
     separators = None if indent or like.find('": ') >= 0 else (",", ":")
     space = indent.group(1) if indent else None
     return json.dumps(document, ensure_ascii=False, indent=space, separators=separators) + end
-
-
-def _mount(found: _BundleObject) -> BundleMount:
-    source, kind = found.optional_text("source"), found.optional_text("type")
-    return BundleMount(found.text("destination"), source or "", kind or "", found.strings("options", ()))
 
 
 def _mount_member(mount: BundleMount) -> dict[str, Any]:
@@ -215,25 +247,13 @@ def _rule_member(node: DeviceNode) -> dict[str, Any]:
     return {"allow": True, "type": node.type, "major": node.major, "minor": node.minor, "access": ACCESS}
 
 
-def _make(document: dict[str, Any], path: Sequence[str], kind: type = list) -> list[list[Any]]:
-    """Make the *kind* of value at *path*, and what leads to it, where *document* has none: the path of each that had
-    to be made, and whether it was there as null.
-    """
-    made = []
+def _list_at(document: dict[str, Any], path: Sequence[str]) -> list[Any]:
+    """Return the list at *path*, made if it is not there."""
     here: Any = document
     for depth, key in enumerate(path, 1):
         if here.get(key) is None:
-            made.append([list(path[:depth]), key in here])
-            here[key] = kind() if depth == len(path) else {}
+            here[key] = [] if depth == len(path) else {}
         here = here[key]
-    return made
-
-
-def _list_at(document: dict[str, Any], path: Sequence[str]) -> list[Any]:
-    """Return the list at *path*; an empty one if there is none."""
-    here: Any = document
-    for key in path:
-        here = here.get(key) if here else None
     return here if isinstance(here, list) else []
 
 
@@ -254,60 +274,22 @@ def _set_variables(lines: list[Any], env: Sequence[tuple[str, Optional[str]]]) -
 
 
 def _take_back(document: dict[str, Any]) -> None:
-    """Make *document* what it was before gpubind edited it. What somebody else changed since then stays changed."""
+    """Take gpubind's own edits out of *document*. What somebody else changed since then stays changed."""
     place = f"key annotations.{ANNOTATION}"
-    text = document["annotations"].pop(ANNOTATION)
-    if not isinstance(text, str):
-        raise _malformed("a string is wanted", place)
+    text = _DECODER.value(str, document["annotations"].pop(ANNOTATION), place)
     try:
-        record = json.loads(text)
-        for path, items in record["added"]:
+        record = _EDITS.value(_Annotation, json.loads(text), place)
+        for path, items in record.added:
             there = _list_at(document, path)
             for item in reversed(items):
-                _remove_last(there, item)
-        for where, before, after in reversed(record["env"]):
-            _restore(_list_at(document, ["process", "env"]), where, before, after)
-        for path, was_null in reversed(record["made"]):
-            _unmake(document, path, was_null)
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise _malformed("it is not what gpubind writes there", place) from error
-
-
-def _remove_last(items: list[Any], item: Any) -> None:
-    for place in range(len(items) - 1, -1, -1):
-        if items[place] == item:
-            del items[place]
-            return
-
-
-def _restore(lines: list[Any], where: int, before: Optional[str], after: Optional[str]) -> None:
-    if not isinstance(before, (str, type(None))):
-        raise TypeError(before)
-    if after is None:
-        lines.insert(where, before)
-    elif after in lines:
-        place = len(lines) - 1 - lines[::-1].index(after)
-        lines[place : place + 1] = [] if before is None else [before]
-
-
-def _unmake(document: dict[str, Any], path: Sequence[str], was_null: bool) -> None:
-    """Take away what had to be made at *path*, if it is empty."""
-    here: Any = document
-    for key in path[:-1]:
-        here = here.get(key) or {}
-    if here.get(path[-1]) in ([], {}):
-        if was_null:
-            here[path[-1]] = None
-        else:
-            del here[path[-1]]
-
-
-def _malformed(why: str, place: str) -> FormatError:
-    return FormatError("bad-bundle", "malformed config.json of a bundle", place=place or "byte 0", why=why)
-
-
-class _BundleObject(JsonObject):
-    __slots__ = ()
-    malformed = staticmethod(_malformed)
-    prefix = "key "
-    allows_nul = False
+                if item in there:
+                    del there[len(there) - 1 - there[::-1].index(item)]
+    except (ValueError, RecursionError, AttributeError) as error:
+        raise _FORMAT.damaged("it is not what gpubind writes there", place) from error
+    lines = _list_at(document, ("process", "env"))
+    for where, before, after in reversed(record.env):
+        if after is None:
+            lines[where:where] = [before]
+        elif after in lines:
+            last = len(lines) - 1 - lines[::-1].index(after)
+            lines[last : last + 1] = [] if before is None else [before]

@@ -8,15 +8,17 @@ specification asks for.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional
+from collections.abc import Iterable
+from typing import Annotated, Any, NamedTuple, Optional
 
-from gpubind.errors import FormatError
-from gpubind.formats.text.json import JsonObject, parse_json
+from gpubind.errors import Format
+from gpubind.formats.text.json import parse_json
+from gpubind.model.plain import Decoder
 
 DOCUMENT_LIMIT = 4 << 20
 """Bytes of one document, as registries have it."""
-DESCRIPTORS_LIMIT = 4096
-ENV_LIMIT = 4096
+MEMBERS_LIMIT = 4096
+"""Members of one list: layers, images, variables."""
 NAME_ANNOTATIONS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 WHITEOUT = ".wh."
 """How the name begins of a file that hides what lower layers have there."""
@@ -42,26 +44,59 @@ _LAYER_TYPE = re.compile(
     r"application/vnd\.(oci\.image\.layer\.(v1|nondistributable\.v1)\.tar|docker\.image\.rootfs\.(diff|foreign\.diff)\.tar)"
     r"([+.](gzip|zstd))?"
 )
-_DIGEST = re.compile(r"([a-z0-9]+(?:[+._-][a-z0-9]+)*):([a-zA-Z0-9=_-]+)")
+_DIGEST = re.compile(r"(?=.{,200}\Z)[a-z0-9]+(?:[+._-][a-z0-9]+)*:[a-zA-Z0-9=_-]+")
+
+_FORMAT = Format("bad-oci", "malformed image description")
+_OCI = Decoder(
+    _FORMAT,
+    prefix="key ",
+    keys={"media_type": "mediaType", "os": "platform.os", "arch": "platform.architecture", "env": "config.Env"},
+    members=MEMBERS_LIMIT,
+    has_nul=False,
+)
+_DOCKER = Decoder(
+    _FORMAT,
+    prefix="key ",
+    keys={
+        "config": "Config",
+        "tags": "RepoTags",
+        "layers": "Layers",
+        "env": "Config.Env",
+        "driver": "GraphDriver.Name",
+        "upper": "GraphDriver.Data.UpperDir",
+        "lower": "GraphDriver.Data.LowerDir",
+    },
+    members=MEMBERS_LIMIT,
+    has_nul=False,
+)
 
 
 class OciDescriptor(NamedTuple):
     """What an index or a manifest says of a blob."""
 
-    media_type: str
-    digest: str
+    digest: Annotated[str, _DIGEST]
     """`sha256:...`, checked to name a file and nothing else."""
-    size: int
-    names: tuple[str, ...]
-    """Tags and names, from the annotations."""
-    os: Optional[str]
-    arch: Optional[str]
+    size: Annotated[int, range(1 << 64)]
+    media_type: str = ""
+    annotations: Optional[dict[str, Any]] = None
+    os: Optional[str] = None
+    arch: Optional[str] = None
     """In Go's words: `amd64`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Tags and names, from the annotations."""
+        found = map((self.annotations or {}).get, NAME_ANNOTATIONS)
+        return tuple(name for name in found if isinstance(name, str))
 
     @property
     def path(self) -> str:
         """Where the blob is in a layout: `blobs/sha256/...`."""
         return "blobs/" + self.digest.replace(":", "/", 1)
+
+
+class _Index(NamedTuple):
+    manifests: tuple[OciDescriptor, ...]
 
 
 class OciManifest(NamedTuple):
@@ -71,28 +106,36 @@ class OciManifest(NamedTuple):
     layers: tuple[OciDescriptor, ...]
 
 
-class OciConfig(NamedTuple):
-    """What concerns a plan in an image's configuration."""
-
-    os: Optional[str]
-    arch: Optional[str]
-    env: dict[str, str]
+class _ImageConfig(NamedTuple):
+    env: tuple[str, ...] = ()
 
 
 class DockerImage(NamedTuple):
     """One image in an archive of `docker save`. Paths are those of the archive, unchecked."""
 
     config: str
-    tags: tuple[str, ...]
-    layers: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
 
 
 class Inspected(NamedTuple):
-    """An image in a store."""
+    """An image in a store, as `podman image inspect` and `docker image inspect` print it."""
 
-    config: OciConfig
-    layers: tuple[str, ...]
-    """The directories that its layers are unpacked into, the uppermost first; none where the store has others."""
+    env: tuple[str, ...] = ()
+    driver: Optional[str] = None
+    upper: str = ""
+    lower: str = ""
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The directories that its layers are unpacked into, the uppermost first; none where the store has others."""
+        has_layers = self.upper and self.driver in OVERLAYS
+        return (self.upper, *filter(None, self.lower.split(":"))) if has_layers else ()
+
+
+def variables(env: Iterable[str]) -> dict[str, str]:
+    """Return the variables of lines `NAME=VALUE`. Of one that is set twice, the last value."""
+    return dict(line.partition("=")[::2] for line in env)
 
 
 def is_config_type(media_type: str, manifest_type: str) -> bool:
@@ -107,82 +150,27 @@ def is_layer_type(media_type: str) -> bool:
 
 def parse_oci_index(data: bytes) -> tuple[OciDescriptor, ...]:
     """Return the descriptors in an index. Errors: `FormatError` (code `bad-oci`) with the key."""
-    return _descriptors(_document(data), "manifests")
+    return _OCI.value(_Index, parse_json(data, DOCUMENT_LIMIT, _FORMAT)).manifests
 
 
 def parse_oci_manifest(data: bytes) -> OciManifest:
     """Return a manifest. Errors: `FormatError` (code `bad-oci`) with the key."""
-    document = _document(data)
-    return OciManifest(_descriptor(document.child("config")), _descriptors(document, "layers"))
+    return _OCI.value(OciManifest, parse_json(data, DOCUMENT_LIMIT, _FORMAT))
 
 
-def parse_oci_config(data: bytes) -> OciConfig:
-    """A configuration; of a variable that is set twice, the last value. Errors: `FormatError` (code `bad-oci`)."""
-    return _config(_document(data), "os", "architecture", "config")
+def parse_oci_config(data: bytes) -> dict[str, str]:
+    """Return the variables of a configuration. Errors: `FormatError` (code `bad-oci`) with the key."""
+    return variables(_OCI.value(_ImageConfig, parse_json(data, DOCUMENT_LIMIT, _FORMAT)).env)
 
 
 def parse_docker_manifest(data: bytes) -> tuple[DockerImage, ...]:
     """Return the images in a `manifest.json`. Errors: `FormatError` (code `bad-oci`) with the key."""
-    images = _OciObject.several(parse_json(data, DOCUMENT_LIMIT, _malformed), "", DESCRIPTORS_LIMIT)
-    return tuple(
-        DockerImage(
-            image.text("Config"),
-            image.strings("RepoTags", (), limit=DESCRIPTORS_LIMIT),
-            image.strings("Layers", (), limit=DESCRIPTORS_LIMIT),
-        )
-        for image in images
-    )
+    return _DOCKER.value(tuple[DockerImage, ...], parse_json(data, DOCUMENT_LIMIT, _FORMAT))
 
 
 def parse_inspected(data: bytes) -> Inspected:
-    """What `podman image inspect` or `docker image inspect` prints of one image. Errors: as `parse_oci_config`."""
-    images = _OciObject.several(parse_json(data, DOCUMENT_LIMIT, _malformed), "", 1)
-    if not images:
-        raise _malformed("no image is in it", "")
-    driver = images[0].child("GraphDriver", {})
-    places = driver.child("Data", {})
-    said = [places.text("UpperDir", ""), *places.text("LowerDir", "").split(":")]
-    layers = tuple(filter(None, said)) if driver.optional_text("Name") in OVERLAYS and said[0] else ()
-    return Inspected(_config(images[0], "Os", "Architecture", "Config"), layers)
-
-
-def _config(image: _OciObject, os: str, arch: str, config: str) -> OciConfig:
-    """The configuration that *image* has under these keys."""
-    lines = image.child(config, {}).strings("Env", (), limit=ENV_LIMIT)
-    env = dict(line.partition("=")[::2] for line in lines)
-    return OciConfig(image.optional_text(os), image.optional_text(arch), env)
-
-
-def _descriptors(document: _OciObject, key: str) -> tuple[OciDescriptor, ...]:
-    return tuple(map(_descriptor, document.children(key, limit=DESCRIPTORS_LIMIT)))
-
-
-def _descriptor(found: _OciObject) -> OciDescriptor:
-    digest = found.text("digest")
-    if len(digest) > 200 or not _DIGEST.fullmatch(digest):
-        raise _malformed(f"{digest[:100]!r} is not a digest", found.at("digest"))
-    annotations, platform = found.child("annotations", {}), found.child("platform", {})
-    said = (annotations.value.get(name) for name in NAME_ANNOTATIONS)
-    return OciDescriptor(
-        media_type=found.text("mediaType", ""),
-        digest=digest,
-        size=found.number("size"),
-        names=tuple(name for name in said if isinstance(name, str)),
-        os=platform.optional_text("os"),
-        arch=platform.optional_text("architecture"),
-    )
-
-
-def _malformed(why: str, place: str) -> FormatError:
-    return FormatError("bad-oci", "malformed image description", place=place or "byte 0", why=why)
-
-
-class _OciObject(JsonObject):
-    __slots__ = ()
-    malformed = staticmethod(_malformed)
-    prefix = "key "
-    allows_nul = False
-
-
-def _document(data: bytes) -> _OciObject:
-    return _OciObject(parse_json(data, DOCUMENT_LIMIT, _malformed))
+    """Return the one image that a store describes. Errors: `FormatError` (code `bad-oci`) with the key."""
+    images = _DOCKER.value(tuple[Inspected, ...], parse_json(data, DOCUMENT_LIMIT, _FORMAT))
+    if len(images) != 1:
+        raise _FORMAT.damaged(f"{len(images)} images where one is wanted")
+    return images[0]

@@ -10,27 +10,39 @@ where a string is wanted, and field names in any case (sigs.k8s.io/yaml, Go's en
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional
+from posixpath import basename, dirname, join, normpath
+from typing import Annotated, NamedTuple, Optional
 
-from gpubind.errors import FormatError
-from gpubind.formats.driver.cdi_fields import (
-    boolean,
-    integer,
-    list_of,
-    malformed,
-    object_of,
-    optional,
-    string,
-    string_map,
-    uint32,
-)
+from gpubind.errors import Format, FormatError
 from gpubind.formats.text.yaml import parse_yaml
+from gpubind.model.plain import Decoder
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 """In their order. The first two are known, but no content is ever as old: see `required_version`."""
 HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 SIZE_LIMIT = 1 << 20
+HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk", "nvidia-container-toolkit")
 
+_FORMAT = Format("bad-cdi", "malformed CDI spec")
+_DECODER = Decoder(
+    _FORMAT,
+    keys={
+        "version": "cdiVersion",
+        "edits": "containerEdits",
+        "nodes": "deviceNodes",
+        "host_name": "hostInterfaceName",
+        "when": "hookName",
+        "timeout_s": "timeout",
+        "rdt": "intelRdt",
+        "clos_id": "closID",
+        "memory_schema": "memBwSchema",
+        "gids": "additionalGids",
+    },
+    has_nul=False,
+    is_go=True,
+)
+_Int = Annotated[int, range(-(1 << 63), 1 << 63)]
+_Uint32 = Annotated[int, range(1 << 32)]
 _VENDOR_OR_CLASS = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 
@@ -38,19 +50,19 @@ _DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 class CdiNode(NamedTuple):
     """A device node that the container gets."""
 
-    path: str
-    host_path: str
+    path: str = ""
+    host_path: str = ""
     """Empty: the same as `path`."""
-    type: str
+    type: str = ""
     """`b`, `c`, `u` or `p`; empty: as on the host."""
-    major: int
+    major: _Int = 0
     """0, like `type` empty: both numbers are the host's when the container starts."""
-    minor: int
-    file_mode: Optional[int]
-    permissions: str
+    minor: _Int = 0
+    file_mode: Optional[_Uint32] = None
+    permissions: str = ""
     """Of `rwm`, or `none`; empty means all."""
-    uid: Optional[int]
-    gid: Optional[int]
+    uid: Optional[_Uint32] = None
+    gid: Optional[_Uint32] = None
 
     @property
     def source(self) -> str:
@@ -61,39 +73,39 @@ class CdiNode(NamedTuple):
 class CdiNetDevice(NamedTuple):
     """A network interface that moves into the container."""
 
-    host_name: str
-    name: str
+    host_name: str = ""
+    name: str = ""
 
 
 class CdiMount(NamedTuple):
     """A mount of the container."""
 
-    host_path: str
-    container_path: str
-    options: tuple[str, ...]
-    type: str
+    host_path: str = ""
+    container_path: str = ""
+    options: tuple[str, ...] = ()
+    type: str = ""
 
 
 class CdiHook(NamedTuple):
     """A program of the host that the runtime runs."""
 
-    when: str
+    when: str = ""
     """One of `HOOK_NAMES`."""
-    path: str
-    args: tuple[str, ...]
+    path: str = ""
+    args: tuple[str, ...] = ()
     """With the program's name first."""
-    env: tuple[str, ...]
-    timeout_s: Optional[int]
+    env: tuple[str, ...] = ()
+    timeout_s: Optional[_Int] = None
 
 
 class CdiRdt(NamedTuple):
     """Intel's resource director: which class of cache and memory bandwidth a process gets."""
 
-    clos_id: str
-    l3_cache_schema: str
-    memory_schema: str
-    schemata: Optional[tuple[str, ...]]
-    enable_monitoring: bool
+    clos_id: str = ""
+    l3_cache_schema: str = ""
+    memory_schema: str = ""
+    schemata: Optional[tuple[str, ...]] = None
+    enable_monitoring: bool = False
 
 
 class CdiEdits(NamedTuple):
@@ -106,27 +118,27 @@ class CdiEdits(NamedTuple):
     hooks: tuple[CdiHook, ...] = ()
     mounts: tuple[CdiMount, ...] = ()
     rdt: Optional[CdiRdt] = None
-    gids: tuple[int, ...] = ()
+    gids: tuple[_Uint32, ...] = ()
 
 
 class CdiDevice(NamedTuple):
     """A device that can be asked for."""
 
-    name: str
-    annotations: dict[str, str]
-    edits: CdiEdits
+    name: str = ""
+    annotations: Optional[dict[str, str]] = None
+    edits: CdiEdits = CdiEdits()
 
 
 class CdiSpec(NamedTuple):
     """A file of devices of one kind."""
 
-    version: str
+    version: str = ""
     """Without a leading `v`."""
-    kind: str
+    kind: str = ""
     """`vendor/class`."""
-    annotations: dict[str, str]
-    devices: tuple[CdiDevice, ...]
-    edits: CdiEdits
+    annotations: Optional[dict[str, str]] = None
+    devices: tuple[CdiDevice, ...] = ()
+    edits: CdiEdits = CdiEdits()
     """Applied once when any of the devices is used."""
 
 
@@ -147,14 +159,15 @@ def parse_cdi(data: bytes) -> CdiSpec:
     wrong type, an unknown version or one that lacks a feature in use, a bad name, a device twice or without edits.
     """
     if len(data) > SIZE_LIMIT:
-        raise malformed("", f"{len(data)} bytes; {SIZE_LIMIT} at most")
+        raise _FORMAT.damaged(f"{len(data)} bytes; {SIZE_LIMIT} at most")
     try:
         document = parse_yaml(data)
     except FormatError as error:
-        raise malformed(error.place, error.why) from error
+        raise _FORMAT.damaged(error.why, error.place) from error
     if document is None:
-        raise malformed("", "no spec in it")
-    spec = _read_spec(document, "")
+        raise _FORMAT.damaged("no spec in it")
+    spec = _DECODER.value(CdiSpec, document)
+    spec = spec._replace(version=spec.version.removeprefix("v"))
     _validate(spec)
     return spec
 
@@ -190,90 +203,32 @@ def required_version(spec: CdiSpec) -> str:
     return "0.4.0" if any(m.type for e in edits for m in e.mounts) else "0.3.0"
 
 
-# Decoding.
-
-_read_edits = object_of(
-    CdiEdits,
-    env=list_of(string),
-    deviceNodes=list_of(
-        object_of(
-            CdiNode,
-            null=False,
-            path=string,
-            hostPath=string,
-            type=string,
-            major=integer,
-            minor=integer,
-            fileMode=optional(uint32),
-            permissions=string,
-            uid=optional(uint32),
-            gid=optional(uint32),
-        )
-    ),
-    netDevices=list_of(object_of(CdiNetDevice, null=False, hostInterfaceName=string, name=string)),
-    hooks=list_of(
-        object_of(
-            CdiHook,
-            null=False,
-            hookName=string,
-            path=string,
-            args=list_of(string),
-            env=list_of(string),
-            timeout=optional(integer),
-        )
-    ),
-    mounts=list_of(
-        object_of(CdiMount, null=False, hostPath=string, containerPath=string, options=list_of(string), type=string)
-    ),
-    intelRdt=optional(
-        object_of(
-            CdiRdt,
-            closID=string,
-            l3CacheSchema=string,
-            memBwSchema=string,
-            schemata=optional(list_of(string)),
-            enableMonitoring=boolean,
-        )
-    ),
-    additionalGids=list_of(uint32),
-)
-_read_device = object_of(CdiDevice, name=string, annotations=string_map, containerEdits=_read_edits)
-_read_spec = object_of(
-    CdiSpec,
-    cdiVersion=lambda value, at: string(value, at).removeprefix("v"),
-    kind=string,
-    annotations=string_map,
-    devices=list_of(_read_device),
-    containerEdits=_read_edits,
-)
-
-
 # Validation, in the project's order.
 
 
 def _validate(spec: CdiSpec) -> None:
     if spec.version not in VERSIONS:
-        raise malformed("cdiVersion", f"invalid version `{spec.version}`")
+        raise _FORMAT.damaged(f"invalid version `{spec.version}`", "cdiVersion")
     required = required_version(spec)
     if VERSIONS.index(spec.version) < VERSIONS.index(required):
-        raise malformed("cdiVersion", f"the spec version must be at least {required}, not {spec.version}")
+        raise _FORMAT.damaged(f"the spec version must be at least {required}, not {spec.version}", "cdiVersion")
     fault = _kind_fault(spec.kind)
     if fault:
-        raise malformed("kind", fault)
+        raise _FORMAT.damaged(fault, "kind")
     _validate_edits(spec.edits, "containerEdits")
     names: set[str] = set()
     for number, device in enumerate(spec.devices):
         at = f"devices[{number}]"
         if not _DEVICE.fullmatch(device.name):
-            raise malformed(f"{at}.name", f"`{device.name}` is not the name of a device")
+            raise _FORMAT.damaged(f"`{device.name}` is not the name of a device", f"{at}.name")
         if device.edits == CdiEdits():
-            raise malformed(f"{at}.containerEdits", f"device `{device.name}` has empty edits")
+            raise _FORMAT.damaged(f"device `{device.name}` has empty edits", f"{at}.containerEdits")
         _validate_edits(device.edits, f"{at}.containerEdits")
         if device.name in names:
-            raise malformed(f"{at}.name", f"multiple device `{device.name}`")
+            raise _FORMAT.damaged(f"multiple device `{device.name}`", f"{at}.name")
         names.add(device.name)
     if not names:
-        raise malformed("devices", "no devices")
+        raise _FORMAT.damaged("no devices", "devices")
 
 
 def _kind_fault(kind: str) -> Optional[str]:
@@ -293,43 +248,83 @@ def _validate_edits(edits: CdiEdits, at: str) -> None:
     for number, hook in enumerate(edits.hooks):
         here = f"{at}.hooks[{number}]"
         if hook.when not in HOOK_NAMES:
-            raise malformed(f"{here}.hookName", f"invalid hook name `{hook.when}`")
+            raise _FORMAT.damaged(f"invalid hook name `{hook.when}`", f"{here}.hookName")
         if not hook.path:
-            raise malformed(f"{here}.path", "empty")
+            raise _FORMAT.damaged("empty", f"{here}.path")
         _validate_env(hook.env, f"{here}.env")
     for number, mount in enumerate(edits.mounts):
         here = f"{at}.mounts[{number}]"
         for name, path in (("hostPath", mount.host_path), ("containerPath", mount.container_path)):
             if not path:
-                raise malformed(f"{here}.{name}", "empty")
+                raise _FORMAT.damaged("empty", f"{here}.{name}")
     if edits.rdt is not None:
         clos = edits.rdt.clos_id
         if clos != "/" and (len(clos) >= 4096 or clos in (".", "..") or "/" in clos or "\n" in clos):
-            raise malformed(f"{at}.intelRdt.closID", "no file name")
+            raise _FORMAT.damaged("no file name", f"{at}.intelRdt.closID")
     _validate_net_devices(edits.net_devices, f"{at}.netDevices")
 
 
 def _validate_node(node: CdiNode, at: str) -> None:
     if not node.path:
-        raise malformed(f"{at}.path", "empty")
+        raise _FORMAT.damaged("empty", f"{at}.path")
     if node.type not in ("", "b", "c", "u", "p"):
-        raise malformed(f"{at}.type", f"invalid type `{node.type}`")
+        raise _FORMAT.damaged(f"invalid type `{node.type}`", f"{at}.type")
     if node.major < 0 or node.minor < 0:
-        raise malformed(at, f"negative device number {node.major}:{node.minor}")
+        raise _FORMAT.damaged(f"negative device number {node.major}:{node.minor}", at)
     if node.permissions != "none" and node.permissions.strip("rwm"):
-        raise malformed(f"{at}.permissions", f"invalid permissions `{node.permissions}`")
+        raise _FORMAT.damaged(f"invalid permissions `{node.permissions}`", f"{at}.permissions")
 
 
 def _validate_net_devices(devices: tuple[CdiNetDevice, ...], at: str) -> None:
     for field in ("host_name", "name"):
         names = [getattr(device, field) for device in devices]
         if "" in names:
-            raise malformed(f"{at}[{names.index('')}]", "an empty name of an interface")
+            raise _FORMAT.damaged("an empty name of an interface", f"{at}[{names.index('')}]")
         if len(dict.fromkeys(names)) < len(names):
-            raise malformed(at, "the same interface twice")
+            raise _FORMAT.damaged("the same interface twice", at)
 
 
 def _validate_env(env: tuple[str, ...], at: str) -> None:
     for number, variable in enumerate(env):
         if variable.find("=") <= 0:
-            raise malformed(f"{at}[{number}]", f"`{variable[:60]}` is not of the form NAME=value")
+            raise _FORMAT.damaged(f"`{variable[:60]}` is not of the form NAME=value", f"{at}[{number}]")
+
+
+# Hooks: nvidia-container-toolkit, `cmd/nvidia-cdi-hook/` (each hook has its directory).
+
+
+class HookCall(NamedTuple):
+    """A call of one of NVIDIA's hooks."""
+
+    name: Optional[str]
+    """`create-symlinks`; None: the hook is somebody else's."""
+    links: dict[str, str]
+    """Absolute paths in the container, and what they lead to there, absolute, too."""
+    folders: tuple[str, ...]
+    """Directories that the container's loader would search."""
+
+
+def parse_hook(hook: CdiHook) -> HookCall:
+    """Return the call of *hook*: `nvidia-cdi-hook NAME ...`, `nvidia-ctk hook NAME ...`. It never fails."""
+    words = [word for word in hook.args[1:] if word != "hook"]
+    name = words[0] if basename(hook.path).partition(".")[0] in HOOK_PROGRAMS and words else None
+    pairs = [value.partition("::") for value in _values(hook, "--link")]
+    links = {
+        normpath(link): normpath(join(dirname(link), target))
+        for target, separator, link in pairs
+        if separator and link.startswith("/") and target
+    }
+    folders = tuple(folder for folder in _values(hook, "--folder") if folder.startswith("/"))
+    return HookCall(name, links, folders)
+
+
+def _values(hook: CdiHook, option: str) -> list[str]:
+    """Return the values of a repeatable option, spelled `--x V` or `--x=V`."""
+    found = []
+    words = iter(hook.args)
+    for word in words:
+        if word == option:
+            found.append(next(words, ""))
+        elif word.startswith(f"{option}="):
+            found.append(word[len(option) + 1 :])
+    return found

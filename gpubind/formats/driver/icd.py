@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format
 from gpubind.formats.text.json import parse_json
 
 SIZE_LIMIT = 1 << 20
+_FORMAT = Format("bad-icd", "malformed ICD manifest")
 
 
 class Icd(NamedTuple):
@@ -32,22 +33,22 @@ def parse_icd(data: bytes) -> Icd:
     """
     if not data.lstrip().startswith((b"{", b"[")):
         return _of_text(data)
-    document = parse_json(data, SIZE_LIMIT, _malformed)
+    document = parse_json(data, SIZE_LIMIT, _FORMAT)
     libraries = tuple(holder["library_path"] for holder in _holders(document))
     if not libraries:
-        raise _malformed("no `library_path` in `ICD`, `layer` or `layers`", "key library_path")
+        raise _FORMAT.damaged("no `library_path` in `ICD`, `layer` or `layers`", "key library_path")
     return Icd(libraries, document)
 
 
 def _of_text(data: bytes) -> Icd:
     if len(data) > SIZE_LIMIT:
-        raise _malformed(f"{len(data)} bytes; {SIZE_LIMIT} at most", "")
+        raise _FORMAT.damaged(f"{len(data)} bytes; {SIZE_LIMIT} at most")
     try:
         lines = [line.strip() for line in data.decode("utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
-        raise _malformed("not UTF-8", f"byte {error.start}") from error
+        raise _FORMAT.damaged("not UTF-8", f"byte {error.start}") from error
     if len(lines) != 1 or "\0" in lines[0] or lines[0].startswith(("{", "[")):  # behind blanks that JSON does not have
-        raise _malformed(f"an .icd file holds one library, this one {len(lines)} lines", "line 1")
+        raise _FORMAT.damaged(f"an .icd file holds one library, this one {len(lines)} lines", "line 1")
     return Icd((lines[0],), lines)
 
 
@@ -68,7 +69,3 @@ def _holders(document: Any) -> list[dict[str, Any]]:
     layers = document.get("layers")
     candidates = [document.get("ICD"), document.get("layer"), *(layers if isinstance(layers, list) else [])]
     return [c for c in candidates if isinstance(c, dict) and isinstance(c.get("library_path"), str)]
-
-
-def _malformed(why: str, place: str) -> FormatError:
-    return FormatError("bad-icd", "malformed ICD manifest", place=place or "byte 0", why=why)

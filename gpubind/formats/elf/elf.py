@@ -5,7 +5,7 @@ Source: gABI chapter 4 (ELF header).
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Annotated, Literal, NamedTuple, Optional, Union
 
 from gpubind.model import CudaNote
 from gpubind.model.arch import of_elf
@@ -19,12 +19,11 @@ HEAD_SIZE = 256
 class ElfIdent(NamedTuple):
     """What the first 20 bytes of an ELF file say."""
 
-    bits: int
-    """32 or 64."""
+    bits: Annotated[int, (32, 64)]
     order: Literal["little", "big"]
-    machine: int
+    machine: Annotated[int, range(1 << 16)]
     """e_machine, 62 for x86-64."""
-    type: int
+    type: Annotated[int, range(1 << 16)]
     """e_type: 2 executable, 3 shared object."""
 
     @property
@@ -51,13 +50,13 @@ class ElfFacts(NamedTuple):
     """The dynamic facts of one ELF file. Orders are those of the file."""
 
     ident: ElfIdent
-    soname: Optional[str]
-    needed: tuple[str, ...]
-    rpath: Optional[str]
-    runpath: Optional[str]
-    interpreter: Optional[str]
-    version_needs: tuple[VersionNeed, ...]
-    version_definitions: tuple[str, ...]
+    soname: Optional[str] = None
+    needed: tuple[str, ...] = ()
+    rpath: Optional[str] = None
+    runpath: Optional[str] = None
+    interpreter: Optional[str] = None
+    version_needs: tuple[VersionNeed, ...] = ()
+    version_definitions: tuple[str, ...] = ()
     cuda_note: Optional[CudaNote] = None
     """libcuda's own word about the CUDA versions and kernel modules that it serves, where it has one."""
     executable_stack: bool = False

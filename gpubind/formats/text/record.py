@@ -12,19 +12,24 @@ import base64
 import binascii
 import json
 import re
-from typing import Any, NamedTuple, Optional, Union
+from itertools import starmap
+from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format, FormatError
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, VersionNeed
-from gpubind.formats.text.json import STRAY_HALVES, JsonObject, parse_json, with_whole_characters
-from gpubind.model import CudaNote, HostPath, Missing, Stat
+from gpubind.formats.text.json import STRAY_HALVES, parse_json, with_whole_characters
+from gpubind.model import HostPath, Missing, Stat
+from gpubind.model.plain import Decoder
 
 SCHEMA = "gpubind.record/1"
 SIZE_LIMIT = 64 << 20
 
 _SCHEMA = re.compile(r"gpubind\.record/([0-9]{1,6})")
 _DEFAULT_MODES = {"file": 0o644, "dir": 0o755}
-_TYPES = ("file", "dir", "char", "block", "socket", "fifo")
+_FORMAT = Format("bad-record", "malformed record of a host")
+_Id = Annotated[int, range(-1, 1 << 64)]
+_Number = Annotated[int, range(1 << 32)]
+_OBJECT, _STRINGS, _VERSIONS = dict[str, Any], tuple[str, ...], dict[str, tuple[str, ...]]
 
 
 class RecordedEntry(NamedTuple):
@@ -55,7 +60,7 @@ class RecordedRun(NamedTuple):
     """What a program answered; Missing if it could not be run, or gave no answer."""
 
     argv: tuple[str, ...]
-    status: int = 0
+    status: _Id = 0
     stdout: str = ""
     stderr: str = ""
     missing: Optional[Missing] = None
@@ -79,18 +84,38 @@ class RecordedList(NamedTuple):
 class Record(NamedTuple):
     """A recorded host."""
 
-    description: str
-    hostname: Optional[str]
     driver: RecordedRoot
-    dev: Optional[RecordedRoot]
-    """None: the same tree as `driver`."""
     environ: dict[str, str]
     release: str
     machine: str
-    euid: int
-    groups: tuple[int, ...]
-    lists: tuple[RecordedList, ...]
-    runs: tuple[RecordedRun, ...]
+    euid: _Id
+    groups: tuple[_Number, ...]
+    dev: Optional[RecordedRoot] = None
+    """None: the same tree as `driver`."""
+    description: str = ""
+    hostname: Optional[str] = None
+    lists: tuple[RecordedList, ...] = ()
+    runs: tuple[RecordedRun, ...] = ()
+
+
+class _Entry(NamedTuple):
+    """What a record holds of a file that is no link."""
+
+    type: Literal["file", "dir", "char", "block", "socket", "fifo"] = "file"
+    mode: Optional[Annotated[str, re.compile("[0-7]{1,5}")]] = None
+    uid: _Id = 0
+    gid: _Id = 0
+    size: Annotated[int, range(1 << 64)] = 0
+    rdev: tuple[_Number, _Number] = (0, 0)
+    text: Optional[str] = None
+    base64: Optional[str] = None
+    unread: Optional[Missing] = None
+    ident: Optional[ElfIdent] = None
+    not_elf: Optional[NotElf] = None
+    no_ident: Optional[Missing] = None
+    no_elf: Optional[Missing] = None
+    missing: Optional[Missing] = None
+    stub: bool = False
 
 
 def dump_record(record: Record, version: str) -> str:
@@ -179,13 +204,12 @@ def parse_record(data: bytes) -> Record:
 
     Errors: `FormatError`: `newer-record` for a schema newer than this code, `bad-record` with the key for the rest.
     """
-    value = parse_json(data, SIZE_LIMIT, _malformed, keeps_halves=True)
-    top = _RecordObject(value)
-    schema = top.text("schema")
+    value = parse_json(data, SIZE_LIMIT, _FORMAT, keeps_halves=True)
+    schema = _DECODER.value(str, _DECODER.value(_OBJECT, value).get("schema"), "schema")
     match = _SCHEMA.fullmatch(schema)
     if match is None:
         why = f"`{schema[:60]}` is not a record of a host"
-        raise _malformed(why, "schema", "make one with `gpubind record -o FILE`")
+        raise _FORMAT.damaged(why, "schema", "make one with `gpubind record -o FILE`")
     if int(match.group(1)) > int(SCHEMA.rpartition("/")[2]):
         raise FormatError(
             "newer-record",
@@ -194,57 +218,34 @@ def parse_record(data: bytes) -> Record:
             why=f"this gpubind reads schemas up to `{SCHEMA}`",
             hint="use the gpubind that made it, or a newer one",
         )
-    uname, identity, trees = top.child("uname"), top.child("identity"), top.child("trees")
-    record = Record(
-        description=top.text("description", ""),
-        hostname=top.optional_text("hostname"),
-        driver=_parse_root(trees.child("driver")),
-        dev=_parse_root(trees.child("dev")) if "dev" in trees.value else None,
-        environ=top.child("environ").texts(),
-        release=uname.text("release"),
-        machine=uname.text("machine"),
-        euid=identity.number("euid", least=-1),
-        groups=identity.numbers("groups"),
-        lists=tuple(
-            RecordedList(item.text("name"), item.text("label"), item.encodable("text"))
-            for item in top.children("lists", [])
-        ),
-        runs=tuple(
-            RecordedRun(
-                item.strings("argv"),
-                item.number("status", least=-1),
-                item.text("stdout"),
-                item.text("stderr"),
-                item.optional_missing("missing"),
-            )
-            for item in top.children("runs", [])
-        ),
-    )
+    record = _DECODER.value(Record, value)
+    for number, entry in enumerate(record.lists):
+        try:
+            entry.text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            why = f"character {error.start} stands for no byte"
+            raise _FORMAT.damaged(why, f"lists[{number}].text") from error
     try:
         has_half = b"\\u" in data and with_whole_characters(value, STRAY_HALVES) != value  # no surrogate escape is one
     except RecursionError as error:
-        raise _malformed("nested too deeply", "") from error
+        raise _FORMAT.damaged("nested too deeply") from error
     if has_half:
-        raise _malformed("half of a surrogate pair in a string", "")
+        raise _FORMAT.damaged("half of a surrogate pair in a string")
     return record
 
 
-def _parse_root(tree: _RecordObject) -> RecordedRoot:
-    found = tree.child("directories")
-    directories = {path: _parse_directory(found.child(path), path) for path in found.value}
-    return RecordedRoot(HostPath(tree.text("root")), directories)
-
-
-def _parse_directory(directory: _RecordObject, path: str) -> RecordedDirectory:
+def _parse_directory(value: Any, place: str) -> RecordedDirectory:
+    directory = _DECODER.value(_OBJECT, value, place)
+    path = place.partition("directories.")[2]
     entries = {}
-    for name, value in directory.child("entries", {}).value.items():
+    for name, entry in _DECODER.value(_OBJECT, directory.get("entries") or {}, f"{place}.entries").items():
         if not name or "/" in name:
-            raise _malformed(f"`{name}` is not a file name", directory.at("entries"))
-        entries[name] = _parse_entry(value, f"{path}/{name}")
-    listed = directory.value.get("listed", False)
-    return RecordedDirectory(
-        entries, directory.strings("others", ()), listed if isinstance(listed, bool) else directory.missing("listed")
-    )
+            raise _FORMAT.damaged(f"`{name}` is not a file name", f"{place}.entries")
+        entries[name] = _parse_entry(entry, f"{path}/{name}")
+    others = _DECODER.value(_STRINGS, directory.get("others") or (), f"{place}.others")
+    listed = directory.get("listed", False)
+    kind: Any = bool if isinstance(listed, bool) else Missing
+    return RecordedDirectory(entries, others, _DECODER.value(kind, listed, f"{place}.listed"))
 
 
 def _parse_entry(value: Any, place: str) -> RecordedEntry:
@@ -252,119 +253,52 @@ def _parse_entry(value: Any, place: str) -> RecordedEntry:
         return RecordedEntry(Missing("absent"))
     if isinstance(value, str):
         return RecordedEntry(Stat("link", 0o777, 0, 0, 0), link=value)
-    entry = _RecordObject(value, place)
-    if "missing" in value:
-        return RecordedEntry(entry.missing("missing"))
-    ident = _parse_ident(entry)
-    elf = entry.optional_missing("no_elf")
-    facts = None if elf is not None or "elf" not in entry.value else entry.child("elf")
-    if facts is not None and not isinstance(ident, ElfIdent):
-        raise _malformed("`elf` without `ident`", place)
+    entry = _DECODER.value(_Entry, value, place)
+    if entry.missing is not None:
+        return RecordedEntry(entry.missing)
+    facts: Union[ElfFacts, Missing, None] = entry.no_elf
+    if facts is None and value.get("elf") is not None:
+        if entry.ident is None:
+            raise _FORMAT.damaged("`elf` without `ident`", place)
+        elf = _DECODER.value(_OBJECT, value["elf"], f"{place}.elf")
+        facts = _DECODER.value(ElfFacts, {**elf, "ident": value["ident"]}, f"{place}.elf")
+    mode = _DEFAULT_MODES.get(entry.type, 0) if entry.mode is None else int(entry.mode, 8)
+    rdev = entry.rdev if entry.type in ("char", "block") else (0, 0)  # nothing else has numbers, and none are written
     return RecordedEntry(
-        stat=_parse_stat(entry),
-        body=_parse_body(entry),
-        ident=ident,
-        elf=_parse_elf(facts, ident) if facts is not None and isinstance(ident, ElfIdent) else elf,
-        stub=value.get("stub") is True,
+        Stat(entry.type, mode, entry.uid, entry.gid, entry.size, *rdev),
+        None,
+        _body(entry, place),
+        entry.ident or entry.not_elf or entry.no_ident,
+        facts,
+        entry.stub,
     )
 
 
-def _parse_stat(entry: _RecordObject) -> Stat:
-    kind: Any = entry.text("type", "file")
-    if kind not in _TYPES:
-        raise _malformed(f"unknown type `{kind}`", entry.place)
-    mode = entry.text("mode", f"{_DEFAULT_MODES.get(kind, 0):o}")
-    if not re.fullmatch(r"[0-7]{1,5}", mode):
-        raise _malformed(f"`{mode[:20]}` is not an octal mode", entry.place)
-    rdev = entry.numbers("rdev", (0, 0))
-    if len(rdev) != 2:
-        raise _malformed("rdev is [major, minor]", entry.place)
-    if kind not in ("char", "block"):
-        rdev = (0, 0)  # nothing else has numbers, and none are written
-    owners = entry.number("uid", 0, least=-1), entry.number("gid", 0, least=-1)
-    return Stat(kind, int(mode, 8), *owners, entry.number("size", 0), *rdev)
-
-
-def _parse_body(entry: _RecordObject) -> Union[bytes, Missing, None]:
-    text = entry.optional_text("text")
-    if text is not None:
-        return text.encode("utf-8", "surrogatepass")
-    packed = entry.optional_text("base64")
-    if packed is None:
-        return entry.optional_missing("unread")
+def _body(entry: _Entry, place: str) -> Union[bytes, Missing, None]:
+    if entry.text is not None:
+        return entry.text.encode("utf-8", "surrogatepass")
+    if entry.base64 is None:
+        return entry.unread
     try:
-        return base64.b64decode(packed, validate=True)
+        return base64.b64decode(entry.base64, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _malformed(f"base64: {error}", entry.place) from error
+        raise _FORMAT.damaged(f"base64: {error}", place) from error
 
 
-def _parse_ident(entry: _RecordObject) -> Union[ElfIdent, NotElf, Missing, None]:
-    value = entry.value.get("ident")
-    if value is not None:
-        if (
-            not isinstance(value, list)
-            or len(value) != 4
-            or value[0] not in (32, 64)
-            or value[1] not in ("little", "big")
-            or not all(type(number) is int and 0 <= number < 1 << 16 for number in (value[0], *value[2:]))
-        ):
-            raise _malformed("ident is [bits, byte order, machine, type]", entry.place)
-        return ElfIdent(*value)
-    if entry.value.get("not_elf") is None:
-        return entry.optional_missing("no_ident")
-    rule, detail = entry.strings("not_elf", length=2)
-    if rule not in ("zero-byte", "linker-script", "truncated-elf", "not-elf"):
-        raise _malformed(f"unknown rule `{rule[:40]}`", entry.place)
-    return NotElf(rule, detail)  # type: ignore[arg-type]  # checked above
+def _parse_needs(value: Any, place: str) -> tuple[VersionNeed, ...]:
+    return tuple(starmap(VersionNeed, _DECODER.value(_VERSIONS, value, place).items()))
 
 
-def _parse_elf(facts: _RecordObject, ident: ElfIdent) -> ElfFacts:
-    needs = facts.child("version_needs", {})
-    note = None if facts.value.get("cuda_note") is None else facts.child("cuda_note")
-    return ElfFacts(
-        ident,
-        facts.optional_text("soname"),
-        facts.strings("needed", ()),
-        facts.optional_text("rpath"),
-        facts.optional_text("runpath"),
-        facts.optional_text("interpreter"),
-        tuple(VersionNeed(library, needs.strings(library)) for library in needs.value),
-        facts.strings("version_definitions", ()),
-        None if note is None else CudaNote(note.text("cuda"), note.numbers("drivers")),
-        bool(facts.value.get("executable_stack")),
-        bool(facts.value.get("no_default_directories")),
-        bool(facts.value.get("pie")),
-    )
-
-
-def _malformed(why: str, place: str, hint: str = "") -> FormatError:
-    return FormatError("bad-record", "malformed record of a host", place=place or "byte 0", why=why, hint=hint)
-
-
-class _RecordObject(JsonObject):
-    __slots__ = ()
-    malformed = staticmethod(_malformed)
-
-    def encodable(self, key: str) -> str:
-        """A string that stands for bytes."""
-        text = self.text(key)
-        try:
-            text.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError as error:
-            raise _malformed(f"character {error.start} stands for no byte", self.at(key)) from error
-        return text
-
-    def texts(self) -> dict[str, str]:
-        """All members, which are strings."""
-        return {key: self.text(key) for key in self.value}
-
-    def optional_missing(self, key: str) -> Optional[Missing]:
-        """Return why something is not there, or None."""
-        return None if self.value.get(key) is None else self.missing(key)
-
-    def missing(self, key: str) -> Missing:
-        """Return why something is not there: [why, detail]."""
-        why, detail = self.strings(key, length=2)
-        if why not in ("absent", "forbidden", "loop", "unreadable"):
-            raise _malformed(f"unknown reason `{why[:40]}`", self.at(key))
-        return Missing(why, detail)  # type: ignore[arg-type]  # checked above
+_DECODER = Decoder(
+    _FORMAT,
+    keys={
+        "release": "uname.release",
+        "machine": "uname.machine",
+        "euid": "identity.euid",
+        "groups": "identity.groups",
+        "driver": "trees.driver",
+        "dev": "trees.dev",
+    },
+    rows=(Missing, ElfIdent, NotElf),
+    readers={RecordedDirectory: _parse_directory, tuple[VersionNeed, ...]: _parse_needs},
+)

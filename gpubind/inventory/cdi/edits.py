@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename
 from typing import NamedTuple
 
-from gpubind.formats.driver.cdi import CdiMount
-from gpubind.formats.driver.cdi_hook import parse_hook
+from gpubind.formats.driver.cdi import CdiMount, parse_hook
 from gpubind.formats.driver.gpu_variables import NVIDIA_VISIBLE_DEVICES
 from gpubind.host import Host
 from gpubind.inventory.cdi_specs import SOURCE, Applied
