@@ -14,9 +14,6 @@ from gpubind.model.answers import may
 if TYPE_CHECKING:
     from gpubind.model import Plan
 
-READERS = ("apptainer", "singularity")
-"""The runtimes that read variables, in the order in which they are looked for in PATH."""
-
 
 class DocumentRequest(NamedTuple):
     """What `plan` is asked for, beside the options of every plan."""
@@ -81,13 +78,13 @@ def _as_variables(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan",
     from gpubind.launch.execute import callers_environ, find_program
     from gpubind.launch.preparation import host_for, layout_of, without_choice, words_of
     from gpubind.planner.planning import plan_host
-    from gpubind.runtimes import RUNTIMES
+    from gpubind.runtimes import BY_VARIABLES, RUNTIMES
     from gpubind.runtimes.runtime import Printed
 
     row = LASTING[asked.format]
     callers = callers_environ()
-    programs = {name: find_program(name, callers) for name in READERS if options.host is None}
-    name = next((name for name, program in programs.items() if program), READERS[0])
+    programs = {name: find_program(name, callers) for name in BY_VARIABLES if options.host is None}
+    name = next((name for name, program in programs.items() if program), BY_VARIABLES[0])
     # A module is for every caller: what this one's environment says is not in it.
     environ = {} if row.is_kept else RUNTIMES[name].environ_of(f"{name}-env", callers)
     host = open_host_of(options)

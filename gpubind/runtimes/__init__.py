@@ -10,7 +10,16 @@ from gpubind.errors import UsageError, one_of
 if TYPE_CHECKING:
     from gpubind.runtimes.runtime import Runtime
 
-__all__ = ["KEPT", "PLAN_FORMATS", "QUOTABLE", "RUNTIMES", "is_of_kind", "known_runtime", "runtime_of_format"]
+__all__ = [
+    "BY_VARIABLES",
+    "KEPT",
+    "PLAN_FORMATS",
+    "QUOTABLE",
+    "RUNTIMES",
+    "is_of_kind",
+    "known_runtime",
+    "runtime_of_format",
+]
 
 
 class Row(NamedTuple):
@@ -70,6 +79,8 @@ PLAN_FORMATS = (
     *KEPT,
 )
 """What `plan --format` offers of them."""
+BY_VARIABLES = tuple(name for name, row in _ROWS.items() if "-env" in row.forms)
+"""The runtimes that read options from variables, in the same order."""
 QUOTABLE = tuple(name for name, row in _ROWS.items() if "" in row.forms)
 """Those formats that are words, which a shell may have to have quoted."""
 

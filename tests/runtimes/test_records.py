@@ -58,10 +58,10 @@ def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:
 
 
 def names_in_code(module: Path) -> set[str]:
-    """The names of runtimes that *module* compares with, or looks up by."""
+    """The names of runtimes that *module* compares with, looks up by, or lists."""
     found = set()
     for node in ast.walk(ast.parse(module.read_text())):
-        if isinstance(node, (ast.Compare, ast.Subscript)):
+        if isinstance(node, (ast.Compare, ast.Subscript, ast.Tuple, ast.List, ast.Set)):
             found |= {str(n.value) for n in ast.walk(node) if isinstance(n, ast.Constant) and n.value in RUNTIMES}
     return found
 

@@ -23,7 +23,16 @@ from gpubind.launch.wrap.gpus import (
 )
 from gpubind.launch.wrap.prefix import HINT, Place, Prefix, read_prefix
 from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS, Program, StartCommand
-from gpubind.runtimes.cmdline.reader import GivenOption, Line, Trouble, TroubleKind, read_options, table
+from gpubind.runtimes.cmdline.reader import (
+    GETOPT,
+    GETOPT_PERMUTING,
+    GivenOption,
+    Line,
+    Trouble,
+    TroubleKind,
+    read_options,
+    table,
+)
 from gpubind.runtimes.cmdline.values import parse_bool
 from gpubind.runtimes.runtime import an_option_a_line
 
@@ -118,9 +127,8 @@ def parse_command(
         return None
     subcommand, first = found
     start = program.subcommands[subcommand]
-    # getopt_long(3) does not permute where this variable is set; Go's reader does not know it.
-    permutes = program.reader.permutes and ("POSIXLY_CORRECT" not in environ or program.family != "ch-run")
-    line = read_options(program.reader._replace(permutes=permutes), start.known, words, first)
+    is_posix = program.reader is GETOPT_PERMUTING and "POSIXLY_CORRECT" in environ  # getopt_long(3)
+    line = read_options(GETOPT if is_posix else program.reader, start.known, words, first)
     if _asks_for_help(line):
         return None
     if line.trouble is not None:
@@ -245,11 +253,8 @@ def _subcommand(program: Program, head: Line) -> Optional[tuple[tuple[str, ...],
 
 
 def _may_ask(program: Program, start: StartCommand, line: Line) -> bool:
-    """Return whether a line that cannot be read may ask for GPUs: in one of its readings, with a value or without.
-
-    Starting a runtime without options for GPUs asks for them.
-    """
-    if program.family in ("", "ch-run"):
+    """Return whether a line that cannot be read may ask for GPUs: in one of its readings, with a value or without."""
+    if not program.asks_by_flag:
         return start.shape != "joined"
     # docker exec has no --gpus; the user's intention is clear.
     known = start.known if start.shape != "joined" else table(*start.options, *program.start("run").options)

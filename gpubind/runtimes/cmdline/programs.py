@@ -51,6 +51,11 @@ class Program(NamedTuple):
         """Its own options, before the subcommand."""
         return table(*self.options)
 
+    @property
+    def asks_by_flag(self) -> bool:
+        """Whether a start asks for GPUs only by a flag; starting any other program asks for them."""
+        return self.family not in ("", "ch-run")
+
     def start(self, action: str = "shell") -> StartCommand:
         """Return the subcommand that starts a container for *action*: the one of that name, or `run`."""
         found = (self.subcommands.get(one) for one in ((action,), ("run",), ()))
