@@ -29,7 +29,7 @@ from gpubind.model import (
 from gpubind.model.digest import digest
 from gpubind.model.findings import SEVERITIES
 from gpubind.planner.placement import GPUBIND, Layout, with_libdir
-from gpubind.planner.sides import host_side
+from gpubind.planner.sides import host_side, libc_side
 
 if TYPE_CHECKING:
     from gpubind.loader.verdict import ImageFit
@@ -137,8 +137,6 @@ def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> tu
     """Return what the host's glibc gives to a plan."""
     if request.libc == "image" and (fit is None or fit.libc is None):
         return ()
-    from gpubind.planner.libc import libc_side  # only where somebody asks, or something needs it
-
     sided = libc_side(request, fit)
     mounts = tuple((file, mount) for file in sided.files for mount in _mounts(file, (), layout))
     return (_Share(mounts, (), sided.decisions, sided.findings),)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from gpubind.formats.driver.names import is_unused, known
+from gpubind.formats.driver.names import is_minor, is_unused
+from gpubind.formats.elf.glibc import LIBC
 from gpubind.model import Capability, Decision, Finding, Group, HostFile, Request, RootedPath, Severity, Side
 from gpubind.model.findings import cases_of, counted, finding, worst
 
@@ -33,12 +34,6 @@ _CODES = {"libc": "image-libc", "architecture": "image-architecture"}
 
 BY_DEFAULT: tuple[Capability, ...] = ("video", "graphics", "display", "ngx")
 """Capabilities that most jobs have without wanting them."""
-
-
-def is_minor(name: str) -> bool:
-    """Return whether a job mostly goes without *name*, even if it asked for its capability by name."""
-    about = known(name)
-    return about is not None and about.minor
 
 
 class SharedGroup(NamedTuple):
@@ -104,6 +99,28 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
     helps = fit.libc.helps if fit is not None and fit.libc is not None else ()
     findings = (*_refusals(refused, request, helps), *once.values())
     return Sided(tuple(kept), tuple(decisions), findings, tuple(name for name, compat32 in images if not compat32))
+
+
+def libc_side(request: Request, fit: Optional[ImageFit]) -> Sided:
+    """Return the host's side of glibc: all its files or none, and the findings about that."""
+    if fit is None:
+        unknown = [finding("libc-without-image", subject=LIBC, asked=request.libc)] if request.libc != "image" else []
+        return Sided((), (), tuple(unknown))
+    bridge = fit.libc
+    if bridge is None:
+        return Sided((), (), ())
+    files = bridge.files
+    if not bridge.acts:  # a Decision about the C library itself, where the default decides
+        files = tuple(file for file in files if request.libc == "image" and LIBC in file.names)[:1]
+    sided = host_side(files, request, fit)
+    findings, version, own = sided.findings, bridge.version, fit.facts.libc_version
+    if bridge.refused:
+        case, about = bridge.refused
+        refused = finding("libc-refused", subject=LIBC, case=case, about=about, version=version, own=own)
+        findings = (*findings, refused)
+    elif bridge.acts:
+        findings = (*findings, finding("libc-host", subject=LIBC, version=version, own=own))
+    return sided._replace(findings=findings)
 
 
 def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> list[SharedGroup]:

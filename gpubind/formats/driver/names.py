@@ -102,6 +102,12 @@ def _of_driver() -> tuple[ListEntry, ...]:
     return tuple(entry for entry in parse_liblist(read_data(name), name).entries if entry.section != VENDOR_NEUTRAL)
 
 
+def is_minor(name: str) -> bool:
+    """Return whether a job mostly goes without *name*, even if it asked for its capability by name."""
+    about = known(name)
+    return about is not None and about.minor
+
+
 def is_unused(name: str) -> bool:
     """Return whether no job uses *name* in a container: services of the host, and what only they open."""
     about = known(name)

@@ -8,14 +8,13 @@ from typing import Literal, NamedTuple, Optional
 
 from gpubind.files import Tree
 from gpubind.formats.driver.liblist import library_stem
-from gpubind.formats.driver.names import PACKAGES, driver_version_of, is_unused, known
+from gpubind.formats.driver.names import PACKAGES, driver_version_of, is_minor, is_unused, known
 from gpubind.formats.elf.elf import EXECUTABLE, ElfIdent
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.liblist import NameTable, capability_of, read_table
 from gpubind.loader.container import Container, Failure
 from gpubind.model import Capability, Finding, Missing, Mount, Plan, RootedPath, Severity
 from gpubind.model.findings import cases_of, finding, worst
-from gpubind.planner.sides import is_minor
 from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
 

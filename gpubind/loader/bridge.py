@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from gpubind.files import Tree
+from gpubind.formats.driver.names import is_minor
 from gpubind.loader.fit import fit_files
 from gpubind.loader.glibc import GlibcFile, lacks, parts, unrecorded
-from gpubind.loader.loader import LIBC, Loader, numbers
+from gpubind.loader.loader import Loader, numbers
 from gpubind.loader.verdict import Bridge, ImageFit
-from gpubind.model import ContainerPath, Finding, HostFile, Missing, Request, Stat
+from gpubind.model import ContainerPath, HostFile, Missing, Request
 from gpubind.model.arch import architecture, library_token
-from gpubind.model.findings import finding
-from gpubind.planner.sides import Sided, host_side, is_minor
 
-NAMED_BY = "libc"
 _READ_ONLY = ("ro", "nosuid", "nodev")
 """Of the directory of converters, too: they are loaded from there."""
 _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/var/tmp/")
@@ -23,9 +21,9 @@ _SHARED = ("/dev/", "/home/", "/proc/", "/root/", "/run/", "/sys/", "/tmp/", "/v
 
 
 def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFit, request: Request) -> ImageFit:
-    """*fit*, with what the host's glibc in the place of the image's would change; and so changed, where it takes it.
+    """Return *fit* with the host's glibc in it: as a possibility, or, where it acts, with what it changes.
 
-    Where there is no newer one for the image's architecture, nothing is said, and nothing changes.
+    Without a newer glibc for the image's architecture *fit* stays as it is.
     """
     bridge = _bridge(host, files if "compat32" in request.capabilities else (), image, fit)
     if bridge is None or bridge.refused:
@@ -37,30 +35,6 @@ def with_libc(host: Tree, files: Sequence[HostFile], image: Loader, fit: ImageFi
     if request.libc == "host" or (request.libc == "auto" and any(_is_needed(file, request) for file in helped)):
         return bridged._replace(libc=bridge._replace(acts=True))
     return fit._replace(libc=bridge)
-
-
-def libc_side(request: Request, fit: Optional[ImageFit]) -> Sided:
-    """Return the host's side of glibc: all its files or none, and what is to be said of that."""
-    if fit is None:
-        unknown = [finding("libc-without-image", subject=LIBC, asked=request.libc)] if request.libc != "image" else []
-        return Sided((), (), tuple(unknown))
-    bridge = fit.libc
-    if bridge is None:
-        return Sided((), (), ())
-    files = bridge.files
-    if not bridge.acts:  # told of the C library itself, where the default decides
-        files = tuple(file for file in files if request.libc == "image" and LIBC in file.names)[:1]
-    sided = host_side(files, request, fit)
-    return sided._replace(findings=(*sided.findings, *_findings(bridge, fit)))
-
-
-def _findings(bridge: Bridge, fit: ImageFit) -> Iterator[Finding]:
-    version, own = bridge.version, fit.facts.libc_version
-    if bridge.refused:
-        case, about = bridge.refused
-        yield finding("libc-refused", subject=LIBC, case=case, about=about, version=version, own=own)
-    elif bridge.acts:
-        yield finding("libc-host", subject=LIBC, version=version, own=own)
 
 
 def _is_needed(file: HostFile, request: Request) -> bool:
@@ -75,37 +49,37 @@ def _is_needed(file: HostFile, request: Request) -> bool:
 
 
 def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit) -> Optional[Bridge]:
-    """The host's glibc beside the image's; None where the image has none, or one as new, or is for another machine."""
+    """Return the host's glibc; None where the image has none, or one as new, or is for another machine."""
     arch, own = fit.facts.arch, image.glibc
     ours = Loader(host.lenient, arch)
     if own is None or arch is None or ours.glibc is None or numbers(ours.glibc.version) <= numbers(own.version):
         return None
-    made = Bridge(ours.glibc.version, ())
+    bridge = Bridge(ours.glibc.version, ())
     unknown = unrecorded(ours)
     if unknown:
-        return made._replace(refused=("unrecorded", ", ".join(unknown)))
+        return bridge._replace(refused=("unrecorded", ", ".join(unknown)))
     missing = lacks(ours, image)
     if missing:
-        return made._replace(refused=("lacks", ", ".join(missing)))
-    words = library_token(ours.glibc.path), library_token(own.path)
-    if words[0] != words[1] and not image.tree.has("/etc/ld.so.cache"):
-        return made._replace(refused=("directories", f"{words[0]} and {words[1]}"))
-    found = [_file(host, part, arch, made.version) for part in parts(ours, image)]
+        return bridge._replace(refused=("lacks", ", ".join(missing)))
+    tokens = library_token(ours.glibc.path), library_token(own.path)
+    if tokens[0] != tokens[1] and not image.tree.has("/etc/ld.so.cache"):
+        return bridge._replace(refused=("directories", f"{tokens[0]} and {tokens[1]}"))
+    found = [_file(host, part, arch, bridge.version) for part in parts(ours, image)]
     arch32 = architecture(arch).compat32
     if arch32 is not None and any(file.compat32 for file in files):
         both = ours.of(arch32), image.of(arch32)
         if all(loader.glibc is not None for loader in both) and not lacks(*both):
-            more = (_file(host, part, arch32, made.version) for part in parts(*both, is_companion=True))
+            more = (_file(host, part, arch32, bridge.version) for part in parts(*both, is_companion=True))
             found += [file._replace(compat32=True) for file in more]
     shared = next((file.target for file in found if (file.target or "").startswith(_SHARED)), None)
     if shared is not None:
-        return made._replace(refused=("shared", shared))
-    return made._replace(files=tuple(found))
+        return bridge._replace(refused=("shared", shared))
+    return bridge._replace(files=tuple(found))
 
 
 def _file(host: Tree, part: GlibcFile, arch: str, version: str) -> HostFile:
     """Return *part* as a file that a container gets: over the image's own, or among the libraries of the plan."""
-    about = host.lenient.stat(part.path)
+    found = host.lenient.stat(part.path)
     is_library = part.kind == "library"
     return HostFile(
         vendor="other",
@@ -117,15 +91,11 @@ def _file(host: Tree, part: GlibcFile, arch: str, version: str) -> HostFile:
         soname=part.name if is_library else None,
         version=None,
         capability=None,
-        size=0 if isinstance(about, Missing) else _size(about),
+        size=found.size if not isinstance(found, Missing) and found.kind == "file" else 0,
         source=host.real(part.path),
-        named_by=NAMED_BY,
+        named_by="libc",
         named_at=f"glibc {version}",
         found_by=part.path.rpartition("/")[0],
         group="libc",
         options=_READ_ONLY,
     )
-
-
-def _size(about: Stat) -> int:
-    return about.size if about.kind == "file" else 0
