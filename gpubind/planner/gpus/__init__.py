@@ -1,1 +1,4 @@
-"""Which GPUs a container gets: what the caller and the environment say, the choice, how the container is told. Pure."""
+"""The GPUs that a container gets: by `--gpus`, else by the environment; how the container is told. Pure.
+
+Entry: `selection.select`.
+"""

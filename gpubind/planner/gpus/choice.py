@@ -1,4 +1,4 @@
-"""What was chosen of a vendor's GPUs, and how a name finds one."""
+"""The GPUs that were chosen of a vendor's, and the GPUs that a name means."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.formats.driver.gpu_ids import GpuId
 from gpubind.model import Finding, Gpu, Inventory, MigDevice
+from gpubind.model.findings import finding
 
 OPTION = "--gpus"
 
@@ -20,7 +21,7 @@ class Chosen(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What was chosen of one vendor's GPUs."""
+    """The GPUs that were chosen of one vendor's."""
 
     by: str = ""
     """`--gpus`, or the variable."""
@@ -29,32 +30,32 @@ class Choice(NamedTuple):
     forwarded: tuple[tuple[str, str], ...] = ()
     """Variables that the container gets with the caller's own values, in place of those that name `gpus`."""
     everything: bool = False
-    """All were asked for by name, whatever the environment says."""
+    """Whether all were asked for by name; the environment is ignored then."""
     already_set: bool = False
-    """Whether the caller's own variables say exactly this, as the vendor's library reads them on the host."""
+    """Whether the caller's own variables choose exactly this, as the vendor's library reads them on the host."""
     by_uuid: bool = False
     """Whether the caller named them by UUID."""
     findings: tuple[Finding, ...] = ()
 
 
 def usable(inventory: Inventory) -> tuple[Gpu, ...]:
-    """The GPUs that are not excluded, in the order of their indexes."""
+    """Return the GPUs that are not excluded, in the order of their indexes."""
     gpus = [gpu for gpu in inventory.gpus if gpu.index is not None]
     return tuple(sorted(gpus, key=lambda gpu: gpu.index or 0))
 
 
 def mig_enabled(inventory: Inventory) -> tuple[Gpu, ...]:
-    """The GPUs in MIG mode that have MIG devices."""
+    """Return the GPUs in MIG mode that have MIG devices."""
     return tuple(gpu for gpu in usable(inventory) if gpu.mig)
 
 
 def same_model(gpus: Sequence[Gpu]) -> bool:
-    """Whether *gpus* are known to be of one model: none is faster, so CUDA counts them by PCI address in any case."""
+    """Return whether *gpus* are known to be of one model: then CUDA counts them by PCI address in any case."""
     return len(gpus) < 2 or (gpus[0].model is not None and all(gpu.model == gpus[0].model for gpu in gpus))
 
 
 def gpus_named(gpu_id: GpuId, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """Those of *gpus* that *gpu_id* may mean: several for a beginning of more than one UUID, none if it is unknown."""
+    """Return those of *gpus* that *gpu_id* may mean: several if their UUIDs begin so, none if it is unknown."""
     value = gpu_id.value
     if gpu_id.spelling in ("index", "mig-instance", "mig-index"):
         return tuple(gpu for gpu in gpus if gpu.index == int(value))
@@ -78,8 +79,13 @@ def mig_device_named(name: str, inventory: Inventory) -> Optional[Chosen]:
     return mig_device(gpu, known.gi, known.ci) if known and gpu else None
 
 
+def mig_unresolved(name: str, where: str) -> Finding:
+    """Return the finding about a MIG device whose name is in no file."""
+    return finding("mig-unresolved", subject=name, where=where)
+
+
 def each_gpu_once(chosen: Iterable[Chosen]) -> tuple[Chosen, ...]:
-    """*chosen* with each GPU once, where it came first: its MIG devices go together, the whole of it has them all."""
+    """Return *chosen* with each GPU once, at its first place: its MIG devices go together, the whole has them all."""
     found: dict[tuple[str, Optional[int]], Chosen] = {}
     for one in chosen:
         there = found.setdefault((one.gpu.vendor, one.gpu.index), one)
@@ -99,7 +105,7 @@ def in_both(chosen: Chosen, others: Iterable[Chosen]) -> Optional[Chosen]:
 
 
 def uuids_of(chosen: Chosen) -> tuple[Optional[str], ...]:
-    """The UUIDs by which CUDA and ROCr know it wherever it is; None where the driver has not told one yet.
+    """Return the UUIDs by which CUDA and ROCr know *chosen* anywhere; None where the driver has not reported one yet.
 
     A GPU in MIG mode has no name for all of it: its MIG devices are named. Source: CUDA Programming Guide, "CUDA
     Environment Variables": `MIG-<GPU UUID>/<GPU instance>/<compute instance>`.

@@ -1,23 +1,174 @@
-"""What the environment chooses: Slurm's numbers, then the vendors' own variables.
+"""The GPUs that the environment chooses, of one vendor.
 
-A variable is read as its vendor's library would read it. Where that cannot be done for certain, everything stays and
-the variable is handed on: the library in the container then decides as it would have on the host. So it is where the
-scheduler's variable and the vendor's name different GPUs: the container gets what both name.
+| variable                         | whose GPUs       | a number is                  | it chooses                      |
+| -------------------------------- | ---------------- | ---------------------------- | ------------------------------- |
+| SLURM_STEP_GPUS, SLURM_JOB_GPUS  | both             | that of a device file        | the GPUs of the job             |
+| CUDA_VISIBLE_DEVICES             | NVIDIA           | a place in CUDA's order      | some of the job's, in its order |
+| ROCR_VISIBLE_DEVICES             | AMD              | a place in KFD's order       | some of the job's, in its order |
+| HIP_VISIBLE_DEVICES              | AMD              | a place in what ROCr shows   | some of those that ROCR leaves  |
+| CUDA_VISIBLE_DEVICES             | AMD, no NVIDIA   | -                            | nothing: HIP reads it itself    |
+| NVIDIA_VISIBLE_DEVICES           | NVIDIA           | an index                     | which of all these may stay     |
+
+Which names each variable understands is in `RULES` of `gpubind.formats.driver.gpu_lists`. A variable is read as its
+vendor's library would read it. Where that is not certain, everything stays and the variable is handed on: the library
+in the container then decides as it would have on the host. So it is where the scheduler's variable and the vendor's
+name different GPUs: the container gets what both name.
 
 Sources: srun(1), sbatch(1): SLURM_STEP_GPUS and SLURM_JOB_GPUS are never relative to a cgroup; HIP documentation, "GPU
-isolation techniques".
+isolation techniques"; nvidia-container-toolkit `internal/config/image/devices.go`, `cuda_image.go`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.driver.gpu_lists import is_number
-from gpubind.model import Finding, Gpu, Inventory
-from gpubind.planner.gpus.choice import Choice, Chosen, each_gpu_once, in_both, mig_enabled, usable
-from gpubind.planner.gpus.findings import doubts, none_visible, order_unknown, slurm_ambiguous, unknown_name
-from gpubind.planner.gpus.lists import GpuList, GpuLists, lists_of, read_list
+from gpubind.formats.driver.gpu_ids import GpuId, split_visible
+from gpubind.formats.driver.gpu_lists import HIDE_ALL, PCI_ORDER, RULES, ListRule, is_number, is_uuid, parse_listed
+from gpubind.formats.driver.gpu_variables import (
+    CUDA_DEVICE_ORDER,
+    CUDA_VISIBLE_DEVICES,
+    HIP_VISIBLE_DEVICES,
+    NVIDIA_VISIBLE_DEVICES,
+    ROCR_VISIBLE_DEVICES,
+    SLURM_GPUS,
+)
+from gpubind.model import Finding, Gpu, Inventory, Severity, Vendor
+from gpubind.model.findings import counted, finding
+from gpubind.planner.gpus.choice import (
+    Choice,
+    Chosen,
+    each_gpu_once,
+    gpus_named,
+    in_both,
+    mig_device,
+    mig_device_named,
+    mig_enabled,
+    mig_unresolved,
+    same_model,
+    usable,
+)
+
+_RENDER_BASE = 128
+"""The first render node's number: Slurm's name of an AMD GPU, if its gres.conf has those nodes."""
+
+Doubt = Literal["order", "uuid"]
+"""Why a name may mean several GPUs: numbers in an unknown order, a UUID that a GPU has not reported yet."""
+Meaning = Union[Chosen, Doubt, Literal["unknown", "mig", "other"]]
+"""A GPU, or why a name means none; `mig` is a MIG device that no file names, `other` not a GPU."""
+
+
+class GpuList(NamedTuple):
+    """A variable that lists GPUs, for those of one vendor."""
+
+    variable: str
+    inventory: Inventory
+    environ: Mapping[str, str]
+    """The caller's; it has the variable."""
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        return usable(self.inventory)
+
+    @property
+    def rule(self) -> ListRule:
+        return RULES[self.variable]
+
+    @property
+    def value(self) -> str:
+        return self.environ[self.variable]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return split_visible(self.value)
+
+    @property
+    def hides_all(self) -> bool:
+        """Whether the vendor's library shows no GPU."""
+        return self.names[0] in HIDE_ALL
+
+    @property
+    def is_numbers(self) -> bool:
+        return all(map(is_number, self.names))
+
+    @property
+    def has_uuid(self) -> bool:
+        return any(map(is_uuid, self.names))
+
+    @property
+    def vendor(self) -> Vendor:
+        return self.inventory.driver.vendor
+
+    @property
+    def library(self) -> str:
+        """The vendor's library that reads variables; also the beginning of cases of findings."""
+        return "rocr" if self.vendor == "amd" else "cuda"
+
+    @property
+    def reader(self) -> str:
+        """What reads the variable: only Slurm reads its own, NVIDIA_VISIBLE_DEVICES is for tools outside containers."""
+        if self.variable in SLURM_GPUS:
+            return "slurm"
+        return "nvidia" if self.variable == NVIDIA_VISIBLE_DEVICES else self.library
+
+    @property
+    def where(self) -> str:
+        return f"the environment: {self.variable}={self.value[:200]}"
+
+    @property
+    def forwarded(self) -> tuple[tuple[str, str], ...]:
+        """The variables that mean the same in a container: this one, and the one that its numbers depend on."""
+        names = (self.rule.depends_on, self.variable)
+        return tuple((name, self.environ[name]) for name in names if name in self.environ)
+
+    @property
+    def counts_by_index(self) -> bool:
+        """Whether a number is the place of a GPU in the order of indexes.
+
+        CUDA counts the fastest GPU first, unless CUDA_DEVICE_ORDER is set; of GPUs in MIG mode, it counts one MIG
+        device.
+        """
+        if self.variable != CUDA_VISIBLE_DEVICES:
+            return True
+        is_known = same_model(self.gpus) or self.environ.get(CUDA_DEVICE_ORDER) == PCI_ORDER
+        return is_known and not mig_enabled(self.inventory)
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether a number means the GPU with that index, and not one of those that a cgroup has left."""
+        return self.counts_by_index and not self.inventory.confined
+
+    def finding(
+        self, code: str, case: Optional[str] = None, severity: Optional[Severity] = None, **facts: object
+    ) -> Finding:
+        """Return the finding *code* about the variable."""
+        return finding(
+            code, subject=self.variable, case=case, severity=severity, vendor=self.vendor, where=self.where, **facts
+        )
+
+
+class GpuLists(NamedTuple):
+    """The variables of an environment that list GPUs; None for one that is not set."""
+
+    slurm: Optional[GpuList]
+    """The first of Slurm's two that is not empty."""
+    cuda: Optional[GpuList]
+    rocr: Optional[GpuList]
+    hip: Optional[GpuList]
+    nvidia: Optional[GpuList]
+
+
+def lists_of(inventory: Inventory, environ: Mapping[str, str]) -> GpuLists:
+    """Return the variables of *environ*, for the GPUs of *inventory*."""
+    lists = {name: GpuList(name, inventory, environ) for name in RULES if name in environ}
+    slurm = next((lists[name] for name in SLURM_GPUS if name in lists and lists[name].value.strip()), None)
+    return GpuLists(
+        slurm=slurm,
+        cuda=lists.get(CUDA_VISIBLE_DEVICES),
+        rocr=lists.get(ROCR_VISIBLE_DEVICES),
+        hip=lists.get(HIP_VISIBLE_DEVICES),
+        nvidia=lists.get(NVIDIA_VISIBLE_DEVICES),
+    )
 
 
 def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory], environ: Mapping[str, str]) -> Choice:
@@ -37,7 +188,7 @@ def chosen_by_environment(inventory: Inventory, inventories: Sequence[Inventory]
 
 
 def _given_by_slurm(lists: GpuLists, others: Sequence[Gpu]) -> Choice:
-    """The GPUs that Slurm has given: numbers of device files."""
+    """Return the GPUs that Slurm has given: numbers of device files."""
     names = lists.slurm
     if names is None:
         return Choice()
@@ -52,14 +203,14 @@ def _given_by_slurm(lists: GpuLists, others: Sequence[Gpu]) -> Choice:
     findings: tuple[Finding, ...] = ()
     # Nothing is open where a render node's number is there, or both vendors' own variables say what is theirs.
     if either and not read.chosen and not (lists.cuda and lists.rocr):
-        findings = (slurm_ambiguous(names, either[0]),)
+        findings = (names.finding("slurm-gpu-ambiguous", name=either[0]),)
     if unknown and (read.chosen or not others):
-        findings = (*findings, unknown_name(names, read._replace(unknown=unknown)))
+        findings = (*findings, _unknown_name(names, read._replace(unknown=unknown)))
     return Choice(names.variable, each_gpu_once(read.chosen) or None, findings=findings)
 
 
 def _chosen_of_amd(lists: GpuLists, job: Choice) -> Choice:
-    """Return what is chosen of AMD's GPUs: by ROCr's variable in the job, then by HIP's in what those leave."""
+    """Return what is chosen of AMD's GPUs: by ROCr's variable in the job, then by HIP's in the rest."""
     if lists.rocr is None and lists.hip is not None and job.gpus is not None and not lists.hip.inventory.confined:
         return _within_job(lists.hip, job)  # ROCr shows all of the host's, and in those HIP counts
     return _hip_within(_within_job(lists.rocr, job), lists.hip)
@@ -81,13 +232,13 @@ def _within_job(names: Optional[GpuList], job: Choice) -> Choice:
 
 
 def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Choice:
-    """Return what a vendor's variable says of *gpus*, all that its library would show without it."""
+    """Return what a vendor's variable chooses of *gpus*, all that its library would show without it."""
     if names.hides_all:
-        return Choice(names.variable, (), findings=(none_visible(names),))
+        return Choice(names.variable, (), findings=(_none_visible(names),))
     read = read_list(names, gpus, certain=certain)
     chosen = (*read.chosen, *map(Chosen, mig_enabled(names.inventory))) if read.unresolved else read.chosen
     forwarded = () if read.chosen and read.unresolved is None else names.forwarded
-    return Choice(names.variable, each_gpu_once(chosen) or None, forwarded, findings=doubts(names, read))
+    return Choice(names.variable, each_gpu_once(chosen) or None, forwarded, findings=_doubts(names, read))
 
 
 def _in_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
@@ -132,37 +283,36 @@ def _without_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choi
 
 
 def _hip_within(choice: Choice, names: Optional[GpuList]) -> Choice:
-    """HIP_VISIBLE_DEVICES counts in what ROCr shows: in the chosen GPUs, from 0 again."""
+    """Return what HIP_VISIBLE_DEVICES leaves of *choice*: it counts the chosen GPUs, from 0 again."""
     if names is None:
         return choice
     if choice.forwarded:
         return choice._replace(forwarded=(*choice.forwarded, (names.variable, names.value)))
     if choice.gpus is None:
-        made = _listed(names, names.gpus, certain=names.counts_all)
-    elif choice.gpus:  # ROCR or the job said which there are
-        made = _listed(names, [chosen.gpu for chosen in choice.gpus], certain=True)
+        within = _listed(names, names.gpus, certain=names.counts_all)
+    elif choice.gpus:  # ROCR or the job chose these
+        within = _listed(names, [chosen.gpu for chosen in choice.gpus], certain=True)
     else:
         return choice
-    return made._replace(by_uuid=choice.by_uuid, findings=(*choice.findings, *made.findings))
+    return within._replace(by_uuid=choice.by_uuid, findings=(*choice.findings, *within.findings))
 
 
 def _at_most(choice: Choice, names: Optional[GpuList]) -> Choice:
-    """NVIDIA_VISIBLE_DEVICES says what a container may have at most; it never adds anything.
+    """Return what of *choice* NVIDIA_VISIBLE_DEVICES allows; it never adds anything.
 
-    Source: nvidia-container-toolkit `internal/config/image/devices.go`, `cuda_image.go`: `all`, `void` and empty choose
-    nothing there, `none` hides all. One of these words decides wherever it stands in a list, `void` before `none`
-    before `all`; an empty place in a list is none.
+    `all`, `void` and empty choose nothing there, `none` hides all. One of these words decides wherever it stands in a
+    list, `void` before `none` before `all`; an empty place in a list is none.
     """
     if names is None or choice.gpus == ():
         return choice
-    said = {token.strip() for token in names.value.split(",")} - {""}
-    words = said & {"void", "none", "all"}
-    if not said or "void" in words or words == {"all"}:
+    tokens = {token.strip() for token in names.value.split(",")} - {""}
+    words = tokens & {"void", "none", "all"}
+    if not tokens or "void" in words or words == {"all"}:
         return choice
     if words:
-        return Choice(names.variable, (), findings=(*choice.findings, none_visible(names)))
+        return Choice(names.variable, (), findings=(*choice.findings, _none_visible(names)))
     read = read_list(names, names.gpus, certain=names.counts_all)
-    choice = choice._replace(findings=(*choice.findings, *doubts(names, read)))
+    choice = choice._replace(findings=(*choice.findings, *_doubts(names, read)))
     if read.doubt or read.unresolved or not read.chosen or choice.forwarded:
         return choice
     allowed = each_gpu_once(read.chosen)
@@ -170,15 +320,143 @@ def _at_most(choice: Choice, names: Optional[GpuList]) -> Choice:
         return Choice(names.variable, allowed, findings=choice.findings, by_uuid=names.has_uuid)
     both = tuple(one for chosen in choice.gpus if (one := in_both(chosen, allowed)))
     if not both:
-        return Choice(names.variable, (), findings=(*choice.findings, none_visible(names, choice)))
+        return Choice(names.variable, (), findings=(*choice.findings, _none_visible(names, choice)))
     return choice._replace(gpus=both, already_set=choice.already_set and both == choice.gpus)
 
 
 def _forward(names: GpuList, job: Choice) -> Choice:
-    """Everything stays, and the variable goes on as it is: its numbers may count the GPUs of the job, or all."""
-    return Choice(names.variable, None, names.forwarded, findings=(order_unknown(names, job),))
+    """Keep everything, and hand the variable on: its numbers may count the GPUs of the job, or all."""
+    return Choice(names.variable, None, names.forwarded, findings=(_order_unknown(names, job),))
 
 
 def _by_index(chosen: Sequence[Chosen]) -> list[Gpu]:
     """Return the GPUs of a job, in the order in which they are counted where there are no others."""
     return sorted((one.gpu for one in chosen), key=lambda gpu: gpu.index or 0)
+
+
+class Read(NamedTuple):
+    """The GPUs that a list names, and the names that could not be read."""
+
+    chosen: tuple[Chosen, ...]
+    unknown: tuple[str, ...] = ()
+    """Names that no GPU has: one at most, where the list ends at it."""
+    doubt: Optional[Doubt] = None
+    """Set where the meaning is not certain; nothing is chosen then."""
+    unresolved: Optional[str] = None
+    """A MIG device that no file names."""
+    repeated: Optional[str] = None
+    """The name at which the list ends, because it has named its GPU before."""
+
+
+def read_list(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Read:
+    """Return the GPUs that *names* lists, of *gpus*. *certain*: whether a number is a place in those."""
+    chosen: list[Chosen] = []
+    unknown: list[str] = []
+    unresolved = None
+    for name in names.names:
+        found = _meaning(name, names, gpus, certain)
+        if isinstance(found, Chosen):
+            if names.rule.ends_at_repeated and found in chosen:
+                return Read(tuple(chosen), repeated=name)
+            chosen.append(found)
+        elif found == "order" or found == "uuid":
+            return Read((), tuple(unknown), found)
+        elif found == "mig":
+            unresolved = unresolved or name
+        elif found == "unknown":
+            unknown.append(name)
+            if names.rule.ends_at_unknown:
+                break
+    return Read(tuple(chosen), tuple(unknown), None, unresolved)
+
+
+def _meaning(name: str, names: GpuList, gpus: Sequence[Gpu], certain: bool) -> Meaning:
+    gpu_id = parse_listed(name, names.rule)
+    if gpu_id is None or gpu_id == "other":
+        return gpu_id or "unknown"
+    if gpu_id.spelling == "index":
+        return _numbered(int(gpu_id.value), names.rule, gpus, certain)
+    if gpu_id.spelling in ("mig-uuid", "mig-index"):
+        # A place on a GPU without MIG devices is not judged.
+        nothing: Meaning = "unknown" if gpu_id.spelling == "mig-uuid" else "other"
+        return mig_device_named(name, names.inventory) or ("mig" if mig_enabled(names.inventory) else nothing)
+    return _by_name(gpu_id, gpus)
+
+
+def _numbered(number: int, rule: ListRule, gpus: Sequence[Gpu], certain: bool) -> Meaning:
+    if rule.device_files:
+        gpu = _by_device_file(number, gpus, index=certain)
+        return Chosen(gpu) if gpu else "unknown"
+    if number >= len(gpus):
+        return "unknown"
+    return Chosen(gpus[number]) if certain else "order"
+
+
+def _by_device_file(number: int, gpus: Sequence[Gpu], *, index: bool) -> Optional[Gpu]:
+    """Return the GPU whose device file has *number*; with *index*, also AMD's by index: gres.conf may count them."""
+    for gpu in gpus:
+        is_its = gpu.minor == number if gpu.vendor == "nvidia" else gpu.render == f"/dev/dri/renderD{number}"
+        if is_its or (index and number < _RENDER_BASE and gpu.vendor == "amd" and gpu.index == number):
+            return gpu
+    return None
+
+
+def _by_name(gpu_id: GpuId, gpus: Sequence[Gpu]) -> Meaning:
+    matches = gpus_named(gpu_id, gpus)
+    is_whole = len(matches) == 1 and (matches[0].uuid or "").lower() == gpu_id.value
+    if gpu_id.spelling != "pci" and not is_whole and any(gpu.uuid is None for gpu in gpus):
+        return "uuid"
+    if len(matches) != 1:
+        return "unknown"
+    return Chosen(matches[0]) if gpu_id.ci is None else mig_device(matches[0], gpu_id.gi, gpu_id.ci) or "unknown"
+
+
+def _none_visible(names: GpuList, others: Optional[Choice] = None) -> Finding:
+    """Return the finding that *names* leaves no GPU: by itself, or because it names none of *others*."""
+    value = f"`{names.value}`" if names.value else "empty"
+    case, by = ("others-named", others.by) if others else (names.library, "")
+    return names.finding("visible-devices-none", case, value=value, by=by)
+
+
+def _doubts(names: GpuList, read: Read) -> tuple[Finding, ...]:
+    """Return the findings about *read*: names that no GPU has, or whose meaning is not certain."""
+    found = []
+    if read.unknown:
+        found.append(_unknown_name(names, read))
+    if read.doubt == "order":
+        found.append(_order_unknown(names))
+    elif read.doubt == "uuid":
+        found.append(names.finding("gpu-uuid-unknown", names.reader))
+    if read.unresolved is not None:
+        found.append(mig_unresolved(read.unresolved, names.where))
+    if read.repeated is not None:
+        seen = ", ".join(str(chosen.gpu.index) for chosen in read.chosen)
+        gpus = f"GPU{'s' if ',' in seen else ''} {seen}"
+        found.append(names.finding("rocr-visible-cut", name=read.repeated, seen=gpus))
+    return tuple(found)
+
+
+def _unknown_name(names: GpuList, read: Read) -> Finding:
+    """Return the finding about the first unknown name in a list, which ends there, or goes on without it."""
+    reader = names.reader
+    count = len(read.chosen) + bool(read.unresolved)
+    is_fatal = reader == names.library and count == 0
+    return names.finding(
+        "visible-devices-unknown",
+        reader if count or reader == "nvidia" else f"{reader}-none",
+        severity="error" if is_fatal else "note" if reader == "nvidia" else "warning",
+        name=read.unknown[0][:80],
+        seen=counted(count, "device"),
+        known=", ".join(f"{g.index}" + (f" ({g.uuid})" if g.uuid else "") for g in usable(names.inventory)),
+        program="nvidia-smi -L" if names.vendor == "nvidia" else "ls /sys/class/kfd/kfd/topology/nodes",
+    )
+
+
+def _order_unknown(names: GpuList, job: Optional[Choice] = None) -> Finding:
+    """Return the finding that numbers may mean other GPUs: those of *job*, of a cgroup, or in another order."""
+    if job is not None:
+        gpus = counted(len(job.gpus or ()), "GPU")
+        return names.finding("gpu-order-unknown", f"{names.library}-job", by=job.by, gpus=gpus)
+    if names.inventory.confined:
+        return names.finding("gpu-order-unknown", f"{names.reader}-hidden")
+    return names.finding("gpu-order-unknown", "cuda-mig" if mig_enabled(names.inventory) else "cuda-models")

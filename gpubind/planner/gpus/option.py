@@ -19,10 +19,10 @@ from gpubind.planner.gpus.choice import (
     mig_device,
     mig_device_named,
     mig_enabled,
+    mig_unresolved,
     usable,
     uuids_of,
 )
-from gpubind.planner.gpus.findings import mig_unresolved
 
 
 class _Found(NamedTuple):

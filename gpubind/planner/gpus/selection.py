@@ -1,16 +1,16 @@
-"""Which GPUs a container gets: the nodes that stay, and the variables that say it to the libraries in there."""
+"""The GPUs that a container gets: the nodes that stay, and the variables that its libraries read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from gpubind.model import Decision, DeviceNode, EnvVar, Finding, Inventory
-from gpubind.planner.gpus.choice import Choice, Chosen
+from gpubind.model.findings import finding
+from gpubind.planner.gpus.choice import OPTION, Choice, Chosen, usable
 from gpubind.planner.gpus.container_variables import container_variables
 from gpubind.planner.gpus.environment import chosen_by_environment
-from gpubind.planner.gpus.findings import forbidden
 from gpubind.planner.gpus.option import chosen_by_option
 
 _GPU_NODE = re.compile(r"/dev/(?:nvidia([0-9]+)|dri/.+)")
@@ -43,7 +43,7 @@ def select(
 
 
 def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) -> Selection:
-    findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings, *forbidden(choice, inventory))
+    findings: tuple[Finding, ...] = (*inventory.findings, *choice.findings, *_forbidden(choice, inventory))
     if choice.gpus is None:
         return Selection(inventory._replace(findings=findings), (), env)
     chosen = {one.gpu.index: one for one in choice.gpus}
@@ -61,7 +61,7 @@ def _selection(choice: Choice, inventory: Inventory, env: tuple[EnvVar, ...]) ->
         else:
             decisions.append(node.decision("left-out", "not-chosen", "choice", detail=why))
     gone = {decision.subject for decision in decisions}
-    kept = tuple(finding for finding in findings if finding.subject not in gone)
+    kept = tuple(one for one in findings if one.subject not in gone)
     return Selection(inventory._replace(devices=tuple(nodes), gpus=gpus, findings=kept), tuple(decisions), env)
 
 
@@ -84,3 +84,25 @@ def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[in
             part = f"{guard.gi}" if guard.ci is None else f"{guard.gi}/{guard.ci}"
             return f"guards part {part} of the GPU with minor number {guard.minor}, which is not chosen ({by})"
     return None
+
+
+def _forbidden(choice: Choice, inventory: Inventory) -> Iterator[Finding]:
+    """Yield a finding for each GPU that the container is to have and that a device cgroup forbids.
+
+    Those that were named, or all if there is no other: a scheduler's cgroup rightly forbids the GPUs of other jobs.
+    """
+    there = {node.gpu for node in inventory.devices if node.access == "rw" and "/dri/" not in node.target}
+    wanted = usable(inventory) if choice.gpus is None else [one.gpu for one in choice.gpus]
+    closed = [gpu for gpu in wanted if gpu.index in inventory.hidden and gpu.index in there]
+    is_lost = all(gpu.index in inventory.hidden for gpu in wanted)
+    by_name = choice.by == OPTION and choice.gpus is not None
+    for gpu in closed if by_name else closed[:1] if is_lost else ():
+        node = f"/dev/nvidia{gpu.minor}"
+        yield finding(
+            "gpu-forbidden",
+            subject=node,
+            case="named" if by_name else "all",
+            severity="error" if by_name and is_lost else "warning",
+            vendor=inventory.driver.vendor,
+            where=f"open({node}): Operation not permitted (EPERM)",
+        )

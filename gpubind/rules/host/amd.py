@@ -77,7 +77,7 @@ def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
         return
     if preflight.plan.request.gpus is not None:
         return  # --gpus says both anew
-    from gpubind.planner.gpus.lists import GpuList, read_list  # only where somebody sets both
+    from gpubind.planner.gpus.environment import GpuList, read_list  # only where somebody sets both
 
     inventory = Inventory(
         planned.driver, planned.source, searched=(), files=(), devices=(), gpus=gpus, decisions=(), findings=()

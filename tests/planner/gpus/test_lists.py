@@ -7,7 +7,7 @@ import pytest
 from gpubind.formats.driver.gpu_variables import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
 from gpubind.model import Inventory
 from gpubind.planner.gpus.choice import usable
-from gpubind.planner.gpus.lists import GpuList, Read, read_list
+from gpubind.planner.gpus.environment import GpuList, Read, read_list
 from tests.planner.gpus.hosts import HOSTS, amd, hexid, nvidia, uuid
 
 AMD = amd(4)._replace(

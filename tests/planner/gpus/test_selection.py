@@ -6,7 +6,7 @@ import pytest
 
 from gpubind.model import Request
 from gpubind.planner import make_plan
-from gpubind.planner.gpus.lists import lists_of
+from gpubind.planner.gpus.environment import lists_of
 from gpubind.planner.gpus.selection import Selection, select
 from tests.planner.gpus.cases import ALL, ERRORS, ROWS, Row
 from tests.planner.gpus.hosts import HOSTS, hexid, nvidia, uuid
