@@ -41,8 +41,6 @@ def _of_json(place: str, value: Any) -> Iterator[tuple[str, str]]:
             yield place, value
     elif isinstance(value, dict):
         for name, member in value.items():
-            if name == "page":
-                continue
             yield from _of_json(f"{place}: {name}", member)
     elif isinstance(value, list):
         for member in value:
