@@ -18,12 +18,14 @@ from gpubind.files.overlay import Layer, OverlayTree
 from gpubind.files.trust import obeyed_environ
 from gpubind.formats.archive.oci import DOCUMENT_LIMIT, parse_inspected, variables
 from gpubind.formats.text.engine_messages import is_absence, parse_reason
-from gpubind.host.programs import find_program, start_program, wait_for
+from gpubind.host.programs import ENVIRON, ask, find_program
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
 from gpubind.model import HostPath, Missing
+from gpubind.model.answers import reason
 from gpubind.model.arch import Architecture
 from gpubind.model.budget import tell
+from gpubind.observe import cannot_sign
 
 if TYPE_CHECKING:
     from typing import IO
@@ -107,34 +109,29 @@ def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[I
 
     Errors: `HostReadError` (codes `no-image-store`, `image-store`), `NotStoredError`.
     """
-    import tempfile
-
     program = find_program(store)
     if isinstance(program, Missing):
         what = f"{store} is not there" if program.why == "absent" else f"{store} cannot be trusted"
         raise HostReadError("no-image-store", what, where=reference, why=program.detail)
-    timeout = ANSWER_S if into is None else SAVE_S
-    environ = obeyed_environ(VARIABLES)
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # no pipes: nothing has to be read in time
-        written = into or out
-        process = start_program(program, (store, *words), stdout=written, stderr=err, environ=environ)
-        status: Optional[int] = -1
-        if not isinstance(process, Missing):
-            status = wait_for(process, timeout, lambda: tell(reference, os.fstat(written.fileno()).st_size))
-        out.seek(0)
-        err.seek(0)
-        said, message = out.read(DOCUMENT_LIMIT + 1), err.read(MESSAGE_LIMIT * 4).decode("utf-8", "surrogateescape")
-    why = ""
-    if isinstance(process, Missing):
-        why = process.detail
-    elif status is None:
-        why = f"`{store} {words[0]}` did not end within {timeout:g} s"
-    elif status != 0:
-        why = parse_reason(message)[:MESSAGE_LIMIT] or f"exit status {status}"
-    elif len(said) > DOCUMENT_LIMIT:
-        why = f"`{store} {words[0]}` prints more than {DOCUMENT_LIMIT} bytes"
-    if why:
-        hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
-        error = NotStoredError if is_absence(why) else HostReadError
-        raise error("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)
-    return said
+    cannot_sign(f"`{store}` was asked")
+    try:
+        status, printed, message = ask(
+            program,
+            (store, *words),
+            f"`{store} {words[0]}`",
+            ANSWER_S if into is None else SAVE_S,
+            {**obeyed_environ(VARIABLES), **ENVIRON},
+            limit=DOCUMENT_LIMIT,
+            into=into,
+            meanwhile=lambda: None if into is None else tell(reference, os.fstat(into.fileno()).st_size),
+        )
+    except OSError as error:
+        why = reason(error)
+    else:
+        if status == 0:
+            return printed
+        text = message[: MESSAGE_LIMIT * 4].decode("utf-8", "surrogateescape")
+        why = parse_reason(text)[:MESSAGE_LIMIT] or f"exit status {status}"
+    hint = f"`{store} images` lists what is there, and `{store} pull` gets what is not"
+    kind = NotStoredError if is_absence(why) else HostReadError
+    raise kind("image-store", f"{store} does not give the image", where=reference, why=why, hint=hint)

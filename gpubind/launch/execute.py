@@ -87,23 +87,16 @@ def probe_version(program: str) -> str:
 
 
 def _probe(program: str) -> str:
-    import subprocess
-
+    from gpubind.host.programs import ask
     from gpubind.model.answers import answer_in, could_not_look
 
     try:
-        done = subprocess.run(
-            (program, "--version"), stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
-        )
+        _, printed, _ = ask(program, (program, "--version"), "it", PROBE_TIMEOUT_S, os.environ)
     except OSError as error:
         if answer_in(error) is None:
             raise could_not_look(program, error, WHAT) from error
         return ""
-    except subprocess.TimeoutExpired as error:
-        raise could_not_look(program, TimeoutError(f"it did not answer within {PROBE_TIMEOUT_S:g} s"), WHAT) from error
-    if done.returncode < 0:
-        raise could_not_look(program, OSError(f"it was killed by signal {-done.returncode}"), WHAT)
-    return done.stdout[:4096].decode("utf-8", "replace")
+    return printed[:4096].decode("utf-8", "replace")
 
 
 def run_in_front(argv: Sequence[str], environ: Mapping[str, str], *, keeps_output: bool) -> tuple[int, bytes]:

@@ -160,7 +160,7 @@ def test_a_program_that_does_not_end_is_ended(programs: Path, monkeypatch: pytes
     monkeypatch.setattr(engine, "ANSWER_S", 0.2)
     with pytest.raises(GpubindError) as caught:
         open_image("docker:slow")
-    assert "did not end within 0.2 s" in caught.value.why
+    assert "did not answer within 0.2 s" in caught.value.why
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # nobody has seen its end
