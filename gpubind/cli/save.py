@@ -29,7 +29,8 @@ def write_file(path: str, data: bytes) -> None:
     A file that exists keeps its owner and its permissions, except setuid and setgid. Errors: `OSError`, also for a
     link, a file or a pipe of another user that lies in wait.
     """
-    directory, name = os.path.split(_place_of(path))
+    found = _place_of(path)
+    directory, name = os.path.dirname(found), os.path.basename(found)
     place = os.open(directory, _DIRECTORY)
     try:
         if os.readlink(f"/proc/self/fd/{place}") != directory:

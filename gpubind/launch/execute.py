@@ -77,7 +77,7 @@ def _files(places: Iterable[str]) -> Iterator[str]:
 
 def probe_version(program: str) -> str:
     """What `PROGRAM --version` prints; empty if it does not answer. An ELF file is asked once, while it stays."""
-    from gpubind.memo.versions import version_of
+    from gpubind.memo.storing import version_of
 
     asked_program(program)
     text = version_of(program, _probe)

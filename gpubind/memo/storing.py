@@ -1,8 +1,12 @@
-"""Run a command without a memo, and keep its answer with its trace."""
+"""Run a command without a memo, and keep its answer with its trace; keep the versions of programs.
+
+A runtime takes 30 ms and more to answer what its version is, and the answer stays as long as the program does.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import posix  # `os` may be a recorder's: what is kept here is no question
 import re
@@ -11,11 +15,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Optional, Union
 
-from gpubind import observe as asked
+from gpubind import observe
 from gpubind.memo import files
-from gpubind.memo.answer import WORDS_LIMIT
-from gpubind.memo.filesystems import is_young
-from gpubind.memo.questions import first_change, text_of
+from gpubind.memo.answer import WORDS_LIMIT, is_on
+from gpubind.memo.filesystems import FileSystems, is_young
+from gpubind.memo.questions import ask, first_change, signature, text_of
 from gpubind.memo.recorder import Recorder
 
 Main = Callable[[list[str], Optional[Recorder]], int]
@@ -23,6 +27,8 @@ Main = Callable[[list[str], Optional[Recorder]], int]
 
 FILES_LIMIT = 256
 BYTES_LIMIT = 32 << 20
+VERSIONS = "versions"
+"""The name of the file with what programs have answered about their versions."""
 
 
 def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) -> int:
@@ -114,7 +120,7 @@ def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
 def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...], dict[str, str]]]:
     """Return what *environ* lacks of the caller's environment, and what it has more; None where that cannot be told."""
     callers = recorder.environ.untold()
-    if isinstance(environ, asked.AskedEnviron):
+    if isinstance(environ, observe.AskedEnviron):
         left = environ.untold()
         changed = environ.changed
     else:
@@ -232,3 +238,47 @@ def _drop_oldest(place: int) -> None:
         with contextlib.suppress(OSError):
             posix.unlink(name, dir_fd=place)
         count, total = count - 1, total - size
+
+
+# The versions of programs.
+
+
+def version_of(program: str, run: Callable[[str], str]) -> str:
+    """Return what *program* says of its version, or has said before; *run* asks it. A script is asked each time."""
+    signed = _signature(program) if is_on() else None
+    if signed is None:
+        return run(program)
+    known = _known()
+    if known.get(program, ((), ""))[0] == signed:
+        return str(known[program][1])
+    text = run(program)
+    if text and _signature(program) == signed:
+        with contextlib.suppress(OSError):
+            write(VERSIONS, {**known, program: (signed, text)})
+    return text
+
+
+def _signature(program: str) -> Optional[tuple[Any, ...]]:
+    """Return what tells an ELF file from any other that may take its place; None where nothing does."""
+    with contextlib.suppress(OSError):
+        with io.open_code(program) as file:
+            if file.read(4) != b"\x7fELF":
+                return None
+        found = posix.stat(program)
+        mounted = FileSystems()
+        trust, standing = mounted.trust(program, found.st_dev), mounted.standing(program, found.st_dev)
+        if trust == "times" and not is_young(found, time.time_ns(), trust):
+            return (*signature(found), *((*one, ask(*one)) for one in standing or ()))
+    return None
+
+
+def _known() -> dict[str, tuple[tuple[Any, ...], str]]:
+    opened = files.open_place()
+    if opened is None:
+        return {}
+    place, secret = opened
+    try:
+        found = files.read_memo(place, VERSIONS, secret) or {}
+    finally:
+        posix.close(place)
+    return {program: row for program, row in found.items() if isinstance(row, tuple) and len(row) == 2}

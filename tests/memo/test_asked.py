@@ -14,13 +14,13 @@ from typing import Any, Callable
 
 import pytest
 
-from gpubind.memo import stand_ins
+from gpubind.memo import recorder as recording
 from gpubind.memo.recorder import Recorder
 
-PACKAGE = Path(stand_ins.__file__).parent.parent
+PACKAGE = Path(recording.__file__).parent.parent
 
 RECORDED = {
-    *(f"os.{name}" for name in stand_ins.STAND_INS),
+    *(f"os.{name}" for name in recording.STAND_INS),
     *("os.environ", "os.environ.get", "os.environ.copy", "os.path.samefile", "pwd.getpwuid"),
     # These call the above by their names in `os`, as `test_what_the_library_asks_is_recorded` shows.
     *("os.path.exists", "os.path.getsize", "os.path.isdir", "os.path.isfile", "os.path.lexists", "os.path.realpath"),
@@ -298,8 +298,8 @@ def test_a_command_that_changes_something_is_not_kept(change: Callable[[str], An
 
 
 def test_after_an_error_nothing_is_looked_at_any_more(tmp_path: Path) -> None:
-    before = {name: getattr(os, name) for name in stand_ins.STAND_INS}
+    before = {name: getattr(os, name) for name in recording.STAND_INS}
     with pytest.raises(RuntimeError), Recorder(lambda status: None) as recorder:
         raise RuntimeError
-    assert {name: getattr(os, name) for name in stand_ins.STAND_INS} == before
+    assert {name: getattr(os, name) for name in recording.STAND_INS} == before
     assert recorder.refused

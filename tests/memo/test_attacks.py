@@ -88,13 +88,13 @@ def test_after_an_error_that_does_not_say_what_is_there_nothing_is_kept(
     recorder, told = Recorder(lambda status: None), None
     with monkeypatch.context() as patch:
         patch.setattr(os, name, failing(name, number))
-        recorder._stand_ins.begin()
+        recorder.begin()
         try:
             ASKS[name](str(tmp_path))
         except OSError as error:
             told = error.errno
         finally:
-            recorder._stand_ins.end()
+            recorder.stop()
     assert told == number
     assert os.strerror(number) in (recorder.refused or "")
 
