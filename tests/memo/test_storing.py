@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpubind import observe as asked
-from gpubind.memo import files, storing, versions
+from gpubind.memo import files, storing
 from gpubind.memo.recorder import Recorder
 from gpubind.memo.trace import SMALL
 from tests.support.memo import Bench
@@ -194,7 +194,7 @@ def test_a_program_is_asked_for_its_version_once_as_long_as_it_is_the_same(bench
 
     def version() -> str:
         bench.settle()
-        return versions.version_of(str(program), ask)
+        return storing.version_of(str(program), ask)
 
     program.write_bytes(b"\x7fELF one")
     assert (version(), version()) == ("version 1", "version 1")
