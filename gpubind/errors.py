@@ -7,7 +7,7 @@ Nothing here prints or exits; `gpubind.cli` renders errors, in one place.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional
 
 EXIT_OK = 0
 EXIT_FINDING = 1
@@ -187,11 +187,13 @@ class Format(NamedTuple):
     what: str
     hint: str = ""
 
-    def damaged(self, why: str, place: Union[str, int] = "", hint: str = "") -> FormatError:
-        """Return the error about a file that is damaged at *place*: a key, a line, or an offset in bytes."""
+    def damaged(self, why: str, place: object = "", hint: str = "") -> FormatError:
+        """Return the error about a file that is damaged at *place*: an offset in bytes, or what names a key or line."""
         offset = place if isinstance(place, int) else None
-        text = "" if isinstance(place, int) else place or "byte 0"
-        return FormatError(self.code, self.what, place=text, offset=offset, why=why, hint=hint or self.hint)
+        text = str(place) if offset is None else ""
+        return FormatError(
+            self.code, self.what, place=text or f"byte {offset or 0}", offset=offset, why=why, hint=hint or self.hint
+        )
 
 
 def closed(what: str) -> UsageError:

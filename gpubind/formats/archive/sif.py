@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, Optional
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format
 from gpubind.model.arch import of_sif
 
 MAGIC = b"SIF_MAGIC\0"
@@ -26,6 +26,8 @@ FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted-
 
 _HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
 _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
+
+_damaged = Format("bad-sif", "damaged SIF file").damaged
 
 
 class SifHeader(NamedTuple):
@@ -110,7 +112,7 @@ def primary_partition(descriptors: tuple[SifDescriptor, ...]) -> Optional[SifDes
     """
     primaries = [descriptor for descriptor in descriptors if descriptor.primary]
     if len(primaries) > 1:
-        raise _damaged(f"{len(primaries)} primary system partitions", None)
+        raise _damaged(f"{len(primaries)} primary system partitions", "descriptors")
     return primaries[0] if primaries else None
 
 
@@ -121,8 +123,3 @@ def _arch(code: bytes) -> Optional[str]:
 
 def _text(field: bytes) -> str:
     return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-
-
-def _damaged(why: str, offset: Optional[int]) -> FormatError:
-    place = "descriptors" if offset is None else ""
-    return FormatError("bad-sif", "damaged SIF file", place=place, offset=offset, why=why)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format
 from gpubind.model import FileKind
 
 BLOCK = 512
@@ -37,6 +37,8 @@ _RECORDS: dict[bytes, Literal["pax", "name", "link", "ignored"]] = {
     b"g": "ignored",
 }
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s6s2x32s32s8s8s155s12x")
+
+_damaged = Format("bad-archive", "damaged tar archive").damaged
 
 
 class TarHeader(NamedTuple):
@@ -226,7 +228,3 @@ def _number(field: bytes, offset: int) -> int:
 
 def _text(field: bytes) -> str:
     return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-
-
-def _damaged(why: str, offset: int) -> FormatError:
-    return FormatError("bad-archive", "damaged tar archive", offset=offset, why=why)

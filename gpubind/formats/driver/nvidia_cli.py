@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format
 
 PROGRAM = "nvidia-container-cli"
 LINE_LIMIT = 4096
 LINES_LIMIT = 10_000
 MESSAGE_LIMIT = 300
+_malformed = Format("bad-nvidia-cli", f"malformed answer of `{PROGRAM} list`").damaged
 
 
 class NvidiaCliList(NamedTuple):
@@ -54,17 +55,17 @@ def parse_list(text: str) -> NvidiaCliList:
     if not lines[-1]:
         lines.pop()
     if not lines:
-        raise _malformed(1, "an empty answer")
+        raise _malformed("an empty answer", "line 1")
     if len(lines) > LINES_LIMIT:
-        raise _malformed(LINES_LIMIT + 1, f"over {LINES_LIMIT} lines")
+        raise _malformed(f"over {LINES_LIMIT} lines", f"line {LINES_LIMIT + 1}")
     kinds: dict[str, dict[str, None]] = {kind: {} for kind in NvidiaCliList._fields}
     for number, line in enumerate(lines, 1):
         if len(line) > LINE_LIMIT:
-            raise _malformed(number, f"{len(line)} characters; a path has {LINE_LIMIT} at most")
+            raise _malformed(f"{len(line)} characters; a path has {LINE_LIMIT} at most", f"line {number}")
         if "\0" in line:
-            raise _malformed(number, "a NUL byte")
+            raise _malformed("a NUL byte", f"line {number}")
         if not line.startswith("/"):
-            raise _malformed(number, f"{line[:60]!r} is not an absolute path")
+            raise _malformed(f"{line[:60]!r} is not an absolute path", f"line {number}")
         kinds[_kind(line)][line] = None
     return NvidiaCliList(**{kind: tuple(paths) for kind, paths in kinds.items()})
 
@@ -97,7 +98,3 @@ def _kind(path: str) -> str:
         return "firmware"
     name = path.rpartition("/")[2]
     return "libraries" if name.endswith(".so") or ".so." in name else "others"
-
-
-def _malformed(line: int, why: str) -> FormatError:
-    return FormatError("bad-nvidia-cli", f"malformed answer of `{PROGRAM} list`", place=f"line {line}", why=why)

@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Optional, Union
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format, FormatError
 
 LENGTH_LIMIT = 1 << 16
 PROPERTIES = ("cuda", "driver", "arch", "brand")
+_malformed = Format("bad-require", "malformed NVIDIA_REQUIRE_* expression").damaged
 _TERM = re.compile(r"([^<>=!]+)(=|!=?|<=?|>=?)([^<>=!].*)", re.DOTALL)
 _VERSION = re.compile(r"[0-9]{1,19}(\.+[0-9]{1,19})*\.*", re.ASCII)  # 64 bits hold no more digits for certain
 
@@ -82,7 +83,3 @@ def _term(word: str, facts: Mapping[str, str], place: str) -> Union[bool, Format
     ours, theirs = version_key(actual), version_key(value)
     order = "<" if ours < theirs else ">" if ours > theirs else "="
     return order != "=" if operator.startswith("!") else order in operator
-
-
-def _malformed(why: str, place: str) -> FormatError:
-    return FormatError("bad-require", "malformed NVIDIA_REQUIRE_* expression", place=place, why=why)

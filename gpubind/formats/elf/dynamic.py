@@ -10,7 +10,7 @@ import re
 import struct
 from typing import BinaryIO, Literal, NamedTuple, Optional
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format, FormatError
 from gpubind.formats.elf.elf import HEAD_SIZE, ElfFacts, ElfIdent, NotElf, VersionNeed, parse_ident
 from gpubind.model import CudaNote
 from gpubind.model.arch import architecture
@@ -33,6 +33,8 @@ DF_1_NODEFLIB, DF_1_PIE = 0x800, 0x08000000
 VER_FLG_WEAK = 2
 SHT_NOTE = 7
 CUDA_NOTE = b".note.cuda.fwd_compatibility\0"
+
+_damaged = Format("bad-elf", "damaged ELF file").damaged
 
 
 class _Forms(NamedTuple):
@@ -112,13 +114,13 @@ class _ElfFile:
     def _read_segments(self, at: int, size: int, count: int) -> tuple[_Segment, ...]:
         form = struct.Struct(self.order + self.forms.program)
         if count > SEGMENTS_LIMIT:
-            raise _damaged("program headers", f"over {SEGMENTS_LIMIT} program headers")
+            raise _damaged(f"over {SEGMENTS_LIMIT} program headers", "program headers")
         if count and size != form.size:
-            raise _damaged("program headers", f"program headers of {size} bytes")
+            raise _damaged(f"program headers of {size} bytes", "program headers")
         table = form.iter_unpack(self.read(at, count * size, "program headers"))
         segments = tuple(_Segment._make([words[n] for n in self.forms.segment]) for words in table)
         if sum(segment.kind == PT_DYNAMIC for segment in segments) > 1:
-            raise _damaged("program headers", "two dynamic segments")
+            raise _damaged("two dynamic segments", "program headers")
         return segments
 
     def _need_whole_segments(self) -> None:
@@ -126,7 +128,7 @@ class _ElfFile:
         size = self._stream.seek(0, 2)  # to the end; 0 for a stream that does not know its size
         end = max((segment.offset + segment.size for segment in self._loaded), default=0)
         if 0 < size < end:
-            raise _damaged("segments", f"the file is truncated: it has {size} bytes, and its segments {end}")
+            raise _damaged(f"the file is truncated: it has {size} bytes, and its segments {end}", "segments")
 
     def read(self, offset: int, size: int, what: str) -> bytes:
         """Return the *size* bytes at *offset*."""
@@ -137,7 +139,7 @@ class _ElfFile:
             data = self._stream.read(size) or b""  # None: no bytes for now, and not the end
             if len(data) == size:
                 return data
-        raise _damaged(what, f"the file ends before its {what}")
+        raise _damaged(f"the file ends before its {what}", what)
 
     def load(self, address: int, size: int, what: str) -> bytes:
         """Return the *size* bytes at *address*; fewer where their segment ends."""
@@ -145,14 +147,14 @@ class _ElfFile:
             if segment.address <= address < segment.address + segment.size:
                 beyond = address - segment.address
                 return self.read(segment.offset + beyond, min(size, segment.size - beyond), what)
-        raise _damaged(what, f"no segment has {address:#x}, where its {what} should be")
+        raise _damaged(f"no segment has {address:#x}, where its {what} should be", what)
 
     def unpack(self, form: str, address: int, what: str) -> tuple[int, ...]:
         """Return the words at *address*."""
         form = self.order + form
         data = self.load(address, struct.calcsize(form), what)
         if len(data) < struct.calcsize(form):
-            raise _damaged(what, f"its segment ends within its {what}")
+            raise _damaged(f"its segment ends within its {what}", what)
         return struct.unpack(form, data)
 
 
@@ -169,13 +171,13 @@ class _Dynamic:
         """Return the string at place *at*, of no more than *limit* characters."""
         table = self.last.get(DT_STRTAB)
         if table is None:
-            raise _damaged("string table", "the file has no string table")
+            raise _damaged("the file has no string table", "string table")
         data = self._file.load(table + at, STRING_STEP, "string table")
         if b"\0" not in data:
             data = self._file.load(table + at, limit + 1, "string table")
         text, end, _ = data.partition(b"\0")
         if not end:
-            raise _damaged("string table", f"a string of {len(data)} characters or more")
+            raise _damaged(f"a string of {len(data)} characters or more", "string table")
         return text.decode("utf-8", "surrogateescape")
 
     def text(self, tag: int) -> Optional[str]:
@@ -199,10 +201,10 @@ def _read_dynamic(file: _ElfFile) -> _Dynamic:
             if tag != DT_NEEDED:
                 found.last[tag] = value
             elif len(found.needed) == NEEDED_LIMIT:
-                raise _damaged("dynamic section", f"over {NEEDED_LIMIT} DT_NEEDED entries")
+                raise _damaged(f"over {NEEDED_LIMIT} DT_NEEDED entries", "dynamic section")
             else:
                 found.needed.append(value)
-    raise _damaged("dynamic tags", f"over {TAGS_LIMIT} dynamic tags")
+    raise _damaged(f"over {TAGS_LIMIT} dynamic tags", "dynamic tags")
 
 
 def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[int]]]:
@@ -216,7 +218,7 @@ def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[in
         while aux is not None:
             left -= 1
             if left < 0:
-                raise _damaged("version needs", f"over {VERSIONS_LIMIT} version needs")
+                raise _damaged(f"over {VERSIONS_LIMIT} version needs", "version needs")
             _, flags, _, name, step = file.unpack("IHHII", aux, "version needs")
             if not flags & VER_FLG_WEAK:  # a weak one is only warned about
                 names.append(name)
@@ -232,7 +234,7 @@ def _version_definitions(file: _ElfFile, dynamic: _Dynamic) -> list[int]:
     at = dynamic.last.get(DT_VERDEF)
     while at is not None:
         if len(definitions) == VERSIONS_LIMIT:
-            raise _damaged("version definitions", f"over {VERSIONS_LIMIT} version definitions")
+            raise _damaged(f"over {VERSIONS_LIMIT} version definitions", "version definitions")
         *_, first, following = file.unpack("HHHHIII", at, "version definitions")
         definitions.append(file.unpack("II", at + first, "version definitions")[0])
         at = at + following if following else None
@@ -246,7 +248,7 @@ def _read_interpreter(file: _ElfFile) -> Optional[str]:
         return None
     text, end, _ = file.read(segment.offset, min(segment.size, STRING_LIMIT), "interpreter").partition(b"\0")
     if not end:
-        raise _damaged("interpreter", "its name has no end")
+        raise _damaged("its name has no end", "interpreter")
     return text.decode("utf-8", "surrogateescape")
 
 
@@ -292,7 +294,3 @@ def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[Cu
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return CudaNote(cuda, drivers) if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", cuda) else None
-
-
-def _damaged(place: str, why: str) -> FormatError:
-    return FormatError("bad-elf", "damaged ELF file", place=place, why=why)

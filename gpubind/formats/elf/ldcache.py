@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format
 
 OLD_MAGIC = b"ld.so-1.7.0"
 NEW_MAGIC = b"glibc-ld.so.cache1.1"
@@ -29,6 +29,7 @@ STRING_LIMIT = 4096  # PATH_MAX: longer strings are damage
 EXTENSION_SECTIONS_LIMIT = 64  # two tags are defined
 SUBDIRECTORIES_LIMIT = 1024
 
+_damaged = Format("bad-ldcache", "not a readable ld.so.cache", "recreate it with `ldconfig` as root").damaged
 _ORDERS = {2: "little", 3: "big"}  # the header's flags byte, low two bits
 
 
@@ -239,14 +240,3 @@ def _string(data: bytes, at: int) -> str:
     if end < 0:
         raise _damaged("a string has no end", at)
     return data[at:end].decode("utf-8", "surrogateescape")
-
-
-def _damaged(why: str, offset: Optional[int] = None) -> FormatError:
-    place = "" if offset is None else f"byte {offset}"
-    return FormatError(
-        "bad-ldcache",
-        "not a readable ld.so.cache",
-        place=place,
-        why=why,
-        hint="run `ldconfig` as root to write it anew",
-    )

@@ -6,7 +6,7 @@ import stat
 import struct
 from typing import NamedTuple, Optional
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format
 from gpubind.model import FileKind
 
 MAGIC = b"hsqs"
@@ -41,6 +41,9 @@ _KINDS: tuple[tuple[FileKind, int], ...] = (
 _BASIC = tuple(map(struct.Struct, ("<IIHHI", "<IIII", "<II", "<II", "<II", "<I", "<I")))
 _EXTENDED = tuple(map(struct.Struct, ("<IIIIHHI", "<QQQIIII", "<II", "<III", "<III", "<II", "<II")))
 """What follows the header of an inode, but for what has no fixed size."""
+
+damaged = Format("bad-squashfs", "damaged squashfs image").damaged
+bomb = Format("image-bomb", "the image unpacks to far more than images do").damaged
 
 
 class Superblock(NamedTuple):
@@ -96,17 +99,6 @@ class Inode(NamedTuple):
     """Major and minor number."""
     rest: MetadataReference
     """What has no fixed size: a file's words of blocks, a link's target."""
-
-
-def damaged(why: str, place: object) -> FormatError:
-    """Return the error for an image that contradicts itself, or exceeds what is read of it."""
-    return FormatError("bad-squashfs", "damaged squashfs image", place=str(place), why=why)
-
-
-def bomb(why: str, place: object) -> FormatError:
-    """Return the error for an image that makes much out of little."""
-    what = "the image unpacks to far more than images do"
-    return FormatError("image-bomb", what, place=str(place), why=why)
 
 
 def parse_version(head: bytes) -> tuple[int, int]:
