@@ -23,10 +23,9 @@ from gpubind.formats.driver.cuda_packages import (
     cuda_of_spack,
     cuda_of_wheel,
 )
-from gpubind.formats.driver.require import version_key
 from gpubind.loader.python import site_packages
 from gpubind.model import ImageCuda, Missing
-from gpubind.model.cuda import Framework, frameworks
+from gpubind.model.cuda import Framework, frameworks, version_key
 
 PREFIXES = (
     *("/usr", "/usr/local", "/opt", "/conda", "/miniconda3", "/venv", "/.venv", "/app/.venv", "/app/venv"),

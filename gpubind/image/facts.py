@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 from gpubind.errors import FormatError, HostReadError
 from gpubind.files import Tree, glob
-from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES
+from gpubind.formats.driver.names import DRIVER_SONAMES, VENDOR_NEUTRAL_SONAMES, driver_version_of
 from gpubind.formats.elf.elf import ElfIdent, NotElf
+from gpubind.formats.elf.glibc import LIBC
 from gpubind.image.cuda import read_cuda, version_in
 from gpubind.image.environment import ENVIRONMENT, of_interest, read_environment
-from gpubind.loader.loader import LIBC, Loader, newest
+from gpubind.loader.loader import Loader, newest
 from gpubind.model import ImageFacts, ImageKind, ImageLibrary, Missing, RootedPath
 from gpubind.model.answers import ABSENT
 from gpubind.model.arch import architecture
@@ -35,7 +36,6 @@ _VARIABLE = re.compile(
     r"LD_LIBRARY_PATH|PATH|PYTHON(HOME|NOUSERSITE|PATH|USERBASE)|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
     r"|GBM_BACKENDS_PATH|VDPAU_DRIVER_PATH"
 )
-_DRIVER_VERSION = re.compile(r"\.so\.([0-9]{2,4}(?:\.[0-9]+){1,2})$")
 
 
 class Image(NamedTuple):
@@ -164,7 +164,7 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
     if isinstance(found, Missing) or found.stat.kind != "file" or not found.stat.size:
         return None
     real = found.path
-    return None if "/compat/" in real or tree.is_stub(real) else ImageLibrary(soname, real, _version_of(real))
+    return None if "/compat/" in real or tree.is_stub(real) else ImageLibrary(soname, real, driver_version_of(real))
 
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
@@ -177,7 +177,7 @@ def _compat(tree: Tree) -> Iterator[ImageLibrary]:
             continue  # a link out of the package: the directory holds more than that
         elf = ABSENT if tree.is_stub(real) else tree.elf(real)
         if not isinstance(elf, Missing):
-            yield ImageLibrary("libcuda.so.1", real, _version_of(real), elf.cuda_note)
+            yield ImageLibrary("libcuda.so.1", real, driver_version_of(real), elf.cuda_note)
 
 
 def _compat_paths(tree: Tree) -> list[RootedPath]:
@@ -203,8 +203,3 @@ def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
         if not isinstance(real, Missing) and isinstance(tree.ident(real), ElfIdent):
             return real
     return None
-
-
-def _version_of(path: str) -> Optional[str]:
-    match = _DRIVER_VERSION.search(path)
-    return match.group(1) if match else None

@@ -9,10 +9,11 @@ from gpubind.files import Tree
 from gpubind.formats.driver.names import is_minor
 from gpubind.loader.fit import fit_files
 from gpubind.loader.glibc import GlibcFile, lacks, parts, unrecorded
-from gpubind.loader.loader import Loader, numbers
+from gpubind.loader.loader import Loader
 from gpubind.loader.verdict import Bridge, ImageFit
 from gpubind.model import ContainerPath, HostFile, Missing, Request
 from gpubind.model.arch import architecture, library_token
+from gpubind.model.cuda import version_key
 
 _READ_ONLY = ("ro", "nosuid", "nodev")
 """Of the directory of converters, too: they are loaded from there."""
@@ -52,7 +53,7 @@ def _bridge(host: Tree, files: Iterable[HostFile], image: Loader, fit: ImageFit)
     """Return the host's glibc; None where the image has none, or one as new, or is for another machine."""
     arch, own = fit.facts.arch, image.glibc
     ours = Loader(host.lenient, arch)
-    if own is None or arch is None or ours.glibc is None or numbers(ours.glibc.version) <= numbers(own.version):
+    if own is None or arch is None or ours.glibc is None or version_key(ours.glibc.version) <= version_key(own.version):
         return None
     bridge = Bridge(ours.glibc.version, ())
     unknown = unrecorded(ours)

@@ -14,10 +14,11 @@ from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.files import Tree
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf
-from gpubind.loader.loader import Glibc, Loader, newest, numbers
+from gpubind.loader.loader import Glibc, Loader, newest
 from gpubind.loader.namespace import Brought, Cover, MountedTree, Namespace, Place, UserBind
 from gpubind.loader.places import Cpu, Places
 from gpubind.model import EnvVar, FileKind, Missing, Mount, RootedPath, Stat
+from gpubind.model.cuda import version_key
 
 OBJECTS_LIMIT = 4096
 """Libraries that one program may load; a crafted image must not make this endless."""
@@ -294,7 +295,7 @@ class Container:
         """
         glibc = self._places.glibc_version(closure.objects[0].elf.ident.arch)
         is_program = closure.objects[0].elf.interpreter is not None
-        if is_program or glibc is None or numbers(glibc) < NO_EXECUTABLE_STACKS_SINCE:
+        if is_program or glibc is None or version_key(glibc) < NO_EXECUTABLE_STACKS_SINCE:
             return
         for here in closure.objects:
             if here.elf.executable_stack:

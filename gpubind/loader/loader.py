@@ -13,14 +13,15 @@ from typing import Literal, NamedTuple, Optional, Union
 from gpubind.files import Tree, glob
 from gpubind.files.ldconfig import read_ldcache, read_ldsoconf
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
+from gpubind.formats.elf.glibc import LIBC
 from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry
 from gpubind.model import Found, Missing, RootedPath
 from gpubind.model.arch import architecture
+from gpubind.model.cuda import version_key
 
 DEFAULT_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 DEFAULT_DIRECTORIES_32 = ("/lib32", "/usr/lib32")
 MULTIARCH = "*-linux-gnu*"
-LIBC = "libc.so.6"
 
 
 class Glibc(NamedTuple):
@@ -145,12 +146,7 @@ def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
     """Return the newest version among *definitions* that starts with *prefix*: `GLIBC_2.36` -> `2.36`."""
     matches = (_VERSION.match(definition) for definition in definitions)
     versions = (match.group(2) for match in matches if match and match.group(1) == prefix)
-    return max(versions, key=numbers, default=None)
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """`2.36` as what can be compared: `(2, 36)`."""
-    return tuple(int(part) for part in version.split("."))
+    return max(versions, key=version_key, default=None)
 
 
 def prefix_of(version: str) -> Optional[str]:

@@ -13,8 +13,9 @@ from itertools import product
 from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.formats.elf.elf import ElfFacts
-from gpubind.loader.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Glibc, Loader, numbers
+from gpubind.loader.loader import DEFAULT_DIRECTORIES, DEFAULT_DIRECTORIES_32, Glibc, Loader
 from gpubind.model.arch import architecture, library_token
+from gpubind.model.cuda import version_key
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 """A dynamic string token. Source: ld.so(8); glibc `elf/dl-load.c`, `is_dst`: `$LIBS` is not one."""
@@ -65,7 +66,7 @@ def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -
     """
     if glibc is None:
         return ()
-    version = numbers(glibc)[:2]
+    version = version_key(glibc)[:2]
     names: list[str] = []
     if version >= LEVELS_SINCE:
         levels = architecture(arch).levels
@@ -205,7 +206,7 @@ class Places:
             for entry in entries
             if f"{LEVELS}/{entry.hwcap}" in usable
         ]
-        has_old = glibc is not None and numbers(glibc)[:2] <= OLD_KINDS_UNTIL
+        has_old = glibc is not None and version_key(glibc)[:2] <= OLD_KINDS_UNTIL
         old = [(entry.path, False) for entry in entries if has_old and entry.hwcap == "legacy"]
         return iter([*((path, cpu is not None) for _, path in sorted(ranked)), *old, *plain])
 

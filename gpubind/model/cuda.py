@@ -66,16 +66,20 @@ def frameworks() -> dict[str, Framework]:
     }
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+def version_key(version: str) -> tuple[int, ...]:
+    """Return a dotted version for comparison; trailing zeros do not count."""
+    numbers = [int(part) for part in version.split(".") if part]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
 
 
 def cuda_max(version: Optional[str]) -> Optional[str]:
     """The newest CUDA version that driver *version* serves natively: `550.163.01` -> `12.4`; None if it is unknown."""
     if version is None:
         return None
-    driver = _numbers(version)
-    served = [cuda for cuda, first in _versions().first_driver.items() if driver >= _numbers(first)]
+    driver = version_key(version)
+    served = [cuda for cuda, first in _versions().first_driver.items() if driver >= version_key(first)]
     return served[-1] if served else None
 
 
@@ -87,7 +91,7 @@ def minor_floor(cuda: str) -> Optional[str]:
 def minor_compatible(driver: str, cuda: str) -> bool:
     """Return whether a toolkit of version *cuda* runs on *driver* by minor-version compatibility."""
     floor = minor_floor(cuda)
-    return floor is not None and _numbers(driver) >= _numbers(floor)
+    return floor is not None and version_key(driver) >= version_key(floor)
 
 
 def minimum_driver(cuda: str) -> Optional[str]:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.require import holds, version_key
+from gpubind.formats.driver.require import holds
+from gpubind.model.cuda import version_key
 
 FACTS = {"cuda": "12.4", "driver": "550.163.01"}
 EVERY_FACT = {**FACTS, "arch": "8.0", "brand": "Tesla"}

@@ -14,9 +14,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Optional
 
-from gpubind.formats.driver.require import version_key
 from gpubind.model import Driver, Gpu, ImageCuda, ImageLibrary
-from gpubind.model.cuda import cuda_max
+from gpubind.model.cuda import cuda_max, version_key
 
 _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
 _WORKSTATION = re.compile(r"\b(Quadro|RTX|NVS|GTX)\b", re.IGNORECASE)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple, Optional
 
 from gpubind.formats.driver.liblist import VENDOR_NEUTRAL, ListEntry, parse_liblist
+from gpubind.formats.driver.procfs import DRIVER_VERSION
 from gpubind.model import Capability, Severity
 from gpubind.model.data import read_data
 
@@ -72,7 +73,7 @@ ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and na
 DRIVER_SONAMES = tuple(name.soname for name in NAMES if name.is_sought and name.soname)
 VENDOR_NEUTRAL_SONAMES = tuple(name.soname for name in NAMES if name.is_neutral and name.soname)
 PACKAGES = {name.start: name.packages for name in NAMES if name.packages}
-_DRIVER_VERSION = re.compile(r"(?:\.so\.|-)([0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2})(?:-rc)?$")
+_VERSION_AT_END = re.compile(rf"(?:\.so\.|-)({DRIVER_VERSION})(?:-rc)?$")
 _STARTS = tuple(name.start for name in NAMES)
 
 
@@ -117,7 +118,7 @@ def is_unused(name: str) -> bool:
 def driver_version_of(name: str) -> Optional[str]:
     """Return the driver version that a file name carries: `libcuda.so.550.163.01` -> `550.163.01`.
 
-    Other versions (`libnvidia-egl-gbm.so.1.1.2`) are no driver versions: branches have three digits.
+    Other versions (`libnvidia-egl-gbm.so.1.1.2`) are none.
     """
-    match = _DRIVER_VERSION.search(name)
+    match = _VERSION_AT_END.search(name)
     return match.group(1) if match else None

@@ -16,9 +16,10 @@ MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 
 LINES_LIMIT = 100_000
 
-_NUMBER = r"[0-9]{2,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}"
-_VERSION_LINE = re.compile(rf"^NVRM version:.{{0,200}}?\s({_NUMBER})(?:\s|$)", re.MULTILINE)
-_VERSION = re.compile(_NUMBER)
+DRIVER_VERSION = r"[0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}"
+"""The pattern of a version of NVIDIA's driver: branches have three digits."""
+_VERSION_LINE = re.compile(rf"^NVRM version:.{{0,200}}?\s({DRIVER_VERSION})(?:\s|$)", re.MULTILINE)
+_VERSION = re.compile(DRIVER_VERSION)
 _PCI = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 

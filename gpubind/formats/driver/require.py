@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Optional, Union
 
 from gpubind.errors import Format, FormatError
+from gpubind.model.cuda import version_key
 
 LENGTH_LIMIT = 1 << 16
 PROPERTIES = ("cuda", "driver", "arch", "brand")
@@ -53,14 +54,6 @@ def _outcomes(text: str, facts: Mapping[str, str]) -> Iterator[Union[bool, Forma
             return
         so_far = False
     yield so_far
-
-
-def version_key(text: str) -> tuple[int, ...]:
-    """Return a dotted version for comparison; trailing zeros do not count."""
-    numbers = [int(part) for part in text.split(".") if part]
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def _term(word: str, facts: Mapping[str, str], place: str) -> Union[bool, FormatError, None]:

@@ -8,8 +8,8 @@ from typing import Optional
 
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.formats.elf.private import private_symbols
-from gpubind.loader.loader import numbers
 from gpubind.model import Finding, Found, Missing
+from gpubind.model.cuda import version_key
 from gpubind.model.findings import finding
 from gpubind.rules.preflight import ImagePreflight
 
@@ -33,8 +33,8 @@ def libc_linker(preflight: ImagePreflight) -> Iterator[Finding]:
         return
     names = (name for directory in image.loader.default_directories() for name in image.tree.names(directory))
     found = [match.group(1) for match in map(_BINUTILS.fullmatch, names) if match]
-    version = max(found, key=numbers, default=None)
-    if version is not None and numbers(version) < READS_PACKED:
+    version = max(found, key=version_key, default=None)
+    if version is not None and version_key(version) < READS_PACKED:
         yield finding("libc-linker", subject="ld", version=version)
 
 
