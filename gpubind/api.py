@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.errors import UsageError, one_of
-from gpubind.formats.driver.gpu_variables import GPU_VARIABLES
+from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
 from gpubind.model import Finding, Plan, Request

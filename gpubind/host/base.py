@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import UsageError
 from gpubind.files import Tree
-from gpubind.formats.driver.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
+from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.model import Finding, HostPath, Missing
 from gpubind.model.data import read_data
 from gpubind.model.findings import finding

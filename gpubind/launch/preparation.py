@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
 from gpubind.files import Tree
-from gpubind.formats.driver.gpu_variables import GPU_VARIABLES, LIBRARY_VARIABLES
+from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
 from gpubind.image import Image
 from gpubind.image.open import nearest

@@ -129,7 +129,7 @@ def _need_gpus(request: Request, spelled: Callable[[str], str]) -> None:
     if request.like is not None:
         why = "those programs bind no device and choose no GPU"
         raise UsageError("like-with-gpus", f"{spelled('gpus')} cannot be used with {spelled('like')}", why=why)
-    from gpubind.formats.driver.gpu_ids import parse_gpus
+    from gpubind.formats.driver.gpu_names import parse_gpus
 
     try:
         parse_gpus(request.gpus)

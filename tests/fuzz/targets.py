@@ -30,7 +30,7 @@ from gpubind.formats.archive.oci import (
 from gpubind.formats.archive.tar import parse_pax
 from gpubind.formats.driver.cdi import parse_cdi
 from gpubind.formats.driver.filelist import parse_filelist
-from gpubind.formats.driver.gpu_ids import parse_gpu_id, parse_gpus
+from gpubind.formats.driver.gpu_names import parse_gpu_id, parse_gpus
 from gpubind.formats.driver.icd import parse_icd, with_library_paths
 from gpubind.formats.driver.kfd import parse_properties
 from gpubind.formats.driver.liblist import parse_liblist

@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from gpubind.documents.text import printable, summary
 from gpubind.errors import RuntimeLimitError
-from gpubind.formats.driver.gpu_variables import CUDA_DEVICE_ORDER, GPU_VARIABLES
+from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
 from gpubind.model import ContainerPath, DeviceNode, EnvVar, HostPath, Mount, Plan
 from gpubind.runtimes.edits import Edits, Obstacle, edits_of, is_utf8
 

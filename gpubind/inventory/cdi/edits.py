@@ -8,7 +8,7 @@ from posixpath import basename
 from typing import NamedTuple
 
 from gpubind.formats.driver.cdi import CdiMount, parse_hook
-from gpubind.formats.driver.gpu_variables import NVIDIA_VISIBLE_DEVICES
+from gpubind.formats.driver.gpu_names import NVIDIA_VISIBLE_DEVICES
 from gpubind.host import Host
 from gpubind.inventory.cdi_specs import SOURCE, Applied
 from gpubind.inventory.claims import Claim, is_clean

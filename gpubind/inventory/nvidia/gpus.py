@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.gpu_variables import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
+from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
 from gpubind.formats.driver.procfs import (
     MIG_MINORS,
     PROC_CAPABILITIES,

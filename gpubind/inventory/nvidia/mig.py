@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.gpu_ids import parse_gpu_id, split_visible
+from gpubind.formats.driver.gpu_names import parse_gpu_id, split_visible
 from gpubind.formats.driver.nvidia_cli import list_argv, parse_list
 from gpubind.formats.driver.procfs import PROC_CAPABILITIES
 from gpubind.host import Host

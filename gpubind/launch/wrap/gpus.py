@@ -18,7 +18,7 @@ from typing import NamedTuple, Optional, Union
 
 from gpubind.errors import FormatError, UsageError
 from gpubind.formats.driver.cdi import CdiName, parse_cdi_name
-from gpubind.formats.driver.gpu_ids import parse_gpu_id
+from gpubind.formats.driver.gpu_names import parse_gpu_id
 from gpubind.model import CAPABILITIES, VENDORS, Capability, Vendor
 from gpubind.runtimes.apptainer.options import options_of
 from gpubind.runtimes.cmdline.reader import GivenOption, Line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Optional
 
-from gpubind.formats.driver.gpu_ids import GpuId
+from gpubind.formats.driver.gpu_names import GpuId
 from gpubind.model import Finding, Gpu, Inventory, MigDevice
 from gpubind.model.findings import finding
 

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpubind.formats.driver import gpu_variables as variables
-from gpubind.formats.driver.gpu_lists import PCI_ORDER
+from gpubind.formats.driver import gpu_names as variables
+from gpubind.formats.driver.gpu_names import PCI_ORDER
 from gpubind.model import EnvVar, Gpu, Inventory
 from gpubind.planner.gpus.choice import Choice, same_model, usable, uuids_of
 

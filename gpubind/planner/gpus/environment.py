@@ -9,7 +9,7 @@
 | CUDA_VISIBLE_DEVICES             | AMD, no NVIDIA   | -                            | nothing: HIP reads it itself    |
 | NVIDIA_VISIBLE_DEVICES           | NVIDIA           | an index                     | which of all these may stay     |
 
-Which names each variable understands is in `RULES` of `gpubind.formats.driver.gpu_lists`. A variable is read as its
+Which names each variable understands is in `RULES` of `gpubind.formats.driver.gpu_names`. A variable is read as its
 vendor's library would read it. Where that is not certain, everything stays and the variable is handed on: the library
 in the container then decides as it would have on the host. So it is where the scheduler's variable and the vendor's
 name different GPUs: the container gets what both name.
@@ -23,15 +23,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Optional, Union
 
-from gpubind.formats.driver.gpu_ids import GpuId, split_visible
-from gpubind.formats.driver.gpu_lists import HIDE_ALL, PCI_ORDER, RULES, ListRule, is_number, is_uuid, parse_listed
-from gpubind.formats.driver.gpu_variables import (
+from gpubind.formats.driver.gpu_names import (
     CUDA_DEVICE_ORDER,
     CUDA_VISIBLE_DEVICES,
+    HIDE_ALL,
     HIP_VISIBLE_DEVICES,
     NVIDIA_VISIBLE_DEVICES,
+    PCI_ORDER,
     ROCR_VISIBLE_DEVICES,
+    RULES,
     SLURM_GPUS,
+    GpuId,
+    ListRule,
+    is_number,
+    is_uuid,
+    parse_listed,
+    split_visible,
 )
 from gpubind.model import Finding, Gpu, Inventory, Severity, Vendor
 from gpubind.model.findings import counted, finding

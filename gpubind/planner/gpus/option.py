@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 from gpubind.errors import UsageError
-from gpubind.formats.driver.gpu_ids import GpuId, parse_gpus
-from gpubind.formats.driver.gpu_lists import is_uuid
-from gpubind.formats.driver.gpu_variables import CUDA_VISIBLE_DEVICES
+from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, GpuId, is_uuid, parse_gpus
 from gpubind.model import Gpu, Inventory
 from gpubind.planner.gpus.choice import (
     OPTION,

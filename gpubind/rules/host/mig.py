@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Optional
 
-from gpubind.formats.driver.gpu_variables import CUDA_VISIBLE_DEVICES
+from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES
 from gpubind.formats.driver.procfs import PROC_CAPABILITIES
 from gpubind.inventory.nodes import read_majors
 from gpubind.inventory.nvidia.gpus import access_file, capability_of, read_mig_nodes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.formats.driver.gpu_variables import CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES
+from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, NVIDIA_VISIBLE_DEVICES
 from gpubind.model import Plan
 from gpubind.runtimes.edits import is_utf8, unsayable_value
 from gpubind.runtimes.engines.options import said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats.driver.gpu_variables import (
+from gpubind.formats.driver.gpu_names import (
     CUDA_DEVICE_ORDER,
     CUDA_VISIBLE_DEVICES,
     HIP_VISIBLE_DEVICES,

@@ -6,7 +6,7 @@ from typing import Optional
 
 import pytest
 
-from gpubind.formats.driver.gpu_variables import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
+from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES
 from gpubind.model import Inventory
 from gpubind.planner.gpus.choice import Choice, usable
 from gpubind.planner.gpus.environment import chosen_by_environment

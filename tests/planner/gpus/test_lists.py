@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpubind.formats.driver.gpu_variables import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
+from gpubind.formats.driver.gpu_names import CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES
 from gpubind.model import Inventory
 from gpubind.planner.gpus.choice import usable
 from gpubind.planner.gpus.environment import GpuList, Read, read_list

@@ -1,7 +1,8 @@
-"""How people name GPUs: `--gpus`, CUDA_VISIBLE_DEVICES and its kin.
+"""Names of GPUs, and the variables that list them: `--gpus`, CUDA_VISIBLE_DEVICES, SLURM_JOB_GPUS and others.
 
 Sources: CUDA Programming Guide, "CUDA Environment Variables" (indexes, UUIDs and their beginnings, MIG devices);
-libnvidia-container `src/cli/common.c` (PCI addresses, `G:M`); ROCr `core/util/flag.h` (`GPU-<hex>`).
+libnvidia-container `src/cli/common.c` (PCI addresses, `G:M`); ROCr `core/util/flag.h` (`GPU-<hex>`); srun(1),
+sbatch(1).
 """
 
 from __future__ import annotations
@@ -11,6 +12,24 @@ from typing import Literal, NamedTuple, Optional, Union
 
 from gpubind.errors import UsageError
 from gpubind.formats.driver.procfs import normal_pci
+
+SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+"""A step's own list comes before that of its job."""
+CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
+ROCR_VISIBLE_DEVICES = "ROCR_VISIBLE_DEVICES"
+HIP_VISIBLE_DEVICES = "HIP_VISIBLE_DEVICES"
+NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+
+LIBRARY_VARIABLES = (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
+"""Variables that a library in a container reads, whoever set them."""
+GPU_VARIABLES = (*SLURM_GPUS, *LIBRARY_VARIABLES, NVIDIA_VISIBLE_DEVICES)
+"""The variables that list GPUs, in the order in which they are read."""
+
+PCI_ORDER = "PCI_BUS_ID"
+"""The value of CUDA_DEVICE_ORDER that makes CUDA count by PCI address."""
+HIDE_ALL = ("", "-1", "NoDevFiles")
+"""Where a list begins with one of these, it names no GPU. Slurm says NoDevFiles in a job that asked for none."""
 
 LENGTH_LIMIT = 1 << 14
 SPELLINGS = (
@@ -90,3 +109,59 @@ def parse_gpus(text: str) -> Union[Literal["all", "none"], tuple[GpuId, ...]]:
 def split_visible(value: str) -> tuple[str, ...]:
     """Return the names in a variable such as CUDA_VISIBLE_DEVICES; a comma at its end names nothing."""
     return tuple(token.strip() for token in value[:LENGTH_LIMIT].strip().rstrip(",").split(","))
+
+
+class ListRule(NamedTuple):
+    """How a variable is read."""
+
+    spellings: tuple[Spelling, ...]
+    """The names that are understood."""
+    ends_at_unknown: bool = True
+    """Whether the list ends at the first name that is unknown; else the others count all the same."""
+    ends_at_repeated: bool = False
+    """Whether the list ends at a GPU that it has named before, too."""
+    capitals: bool = True
+    """Whether `GPU-` and `MIG-` have to be in capitals."""
+    device_files: bool = False
+    """Whether a number is that of a device file, and not an index."""
+    cdi_names: bool = False
+    """Whether the names of other devices may be among them: CDI's, the directories of Kubernetes' plugin, or none."""
+    depends_on: str = ""
+    """The variable without which the numbers mean something else."""
+
+
+RULES: dict[str, ListRule] = {
+    **dict.fromkeys(SLURM_GPUS, ListRule(("index",), ends_at_unknown=False, device_files=True)),
+    CUDA_VISIBLE_DEVICES: ListRule(("index", "uuid", "mig-gpu", "mig-uuid"), depends_on=CUDA_DEVICE_ORDER),
+    ROCR_VISIBLE_DEVICES: ListRule(("index", "uuid"), ends_at_repeated=True),
+    HIP_VISIBLE_DEVICES: ListRule(("index", "uuid"), ends_at_repeated=True, depends_on=ROCR_VISIBLE_DEVICES),
+    NVIDIA_VISIBLE_DEVICES: ListRule(
+        ("index", "uuid", "pci", "mig-gpu", "mig-uuid", "mig-index"),
+        ends_at_unknown=False,
+        capitals=False,
+        cdi_names=True,
+    ),
+}
+
+
+def parse_listed(name: str, rule: ListRule) -> Union[GpuId, Literal["other"], None]:
+    """One *name* of a list that is read by *rule*; `other` for what is no GPU, None if it is not understood."""
+    gpu_id = parse_gpu_id(name)
+    if gpu_id is None and rule.cdi_names and (not name or "/" in name):
+        return "other"
+    if gpu_id is None or gpu_id.spelling not in rule.spellings:
+        return None
+    if rule.capitals and gpu_id.spelling != "index" and not name.startswith(("GPU-", "MIG-")):
+        return None
+    return gpu_id
+
+
+def is_number(name: str) -> bool:
+    """Return whether *name* is a number, and not a UUID or a word."""
+    gpu_id = parse_gpu_id(name)
+    return gpu_id is not None and gpu_id.spelling == "index"
+
+
+def is_uuid(name: str) -> bool:
+    """Return whether *name* is a UUID, or a name made of one."""
+    return name.upper().startswith(("GPU-", "MIG-"))
