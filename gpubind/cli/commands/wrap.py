@@ -68,7 +68,7 @@ def wrap(
         made = parse_command(words, environ, site_switches(words))
         if made is None:
             _become(words, environ, dry_run=dry_run)
-        elif made.where != "here":
+        elif not made.is_here:
             _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)
         else:
             need_this_machine(options, dry_run=dry_run)

@@ -7,6 +7,7 @@ that worked before works as before.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from posixpath import basename
 from typing import NamedTuple, Optional
@@ -17,11 +18,10 @@ from gpubind.launch.wrap.gpus import (
     charliecloud_request,
     docker_request,
     is_gpu_flag,
-    looks_like_gpus,
     podman_request,
     singularity_request,
 )
-from gpubind.launch.wrap.prefix import HINT, Place, Prefix, read_prefix
+from gpubind.launch.wrap.prefix import HINT, Prefix, read_prefix
 from gpubind.runtimes.cmdline.programs import OTHERS, PROGRAMS, Program, StartCommand
 from gpubind.runtimes.cmdline.reader import (
     GETOPT,
@@ -45,6 +45,10 @@ _TROUBLES: dict[TroubleKind, str] = {
 }
 _NO_START = ("about", "feature", "help", "usage", "version")
 """Options with which a program answers a question, and starts nothing."""
+
+_LOOKS_LIKE_GPUS = re.compile(
+    r"--(nv|rocm|nvccli|gpus)(=.*)?|--runtime=(nvidia|amd).*|--device=[a-z.]*(nvidia|amd)\.com/gpu=.*", re.DOTALL
+)
 
 
 class Wrapped(NamedTuple):
@@ -94,10 +98,9 @@ class Wrapped(NamedTuple):
         return {option.name: option.value for option in (*self.globals, *self.options) if option.name in known}
 
     @property
-    def where(self) -> Place:
-        """Where the runtime will start: for anything but `here`, a plan made here may be wrong. See `moved`."""
-        places = [prefix.place for prefix in self.prefix]
-        return "elsewhere" if "elsewhere" in places else "changed" if "changed" in places else "here"
+    def is_here(self) -> bool:
+        """Whether the runtime starts in this environment; else a plan made here may be wrong: see `moved`."""
+        return not any(prefix.moves for prefix in self.prefix)
 
 
 def parse_command(
@@ -118,9 +121,10 @@ def parse_command(
     prefix, at = _prefixes(words)
     environ = _changed(environ or {}, prefix)
     program = PROGRAMS[basename(words[at])]
-    head = read_options(program.reader._replace(permutes=False), program.known, words, at + 1)
+    head = _read_on(program, None, words, at + 1)
     if head.trouble is not None and () not in program.subcommands:
-        _need_readable(words, at, head.trouble, may_ask=_may_ask_later(program, words, head.trouble.at))
+        if _may_ask(program, None, head):
+            raise _unreadable(words, at, head.trouble)
         return None
     found = _subcommand(program, head) if () not in program.subcommands else ((), at + 1)
     if found is None or _asks_for_help(head):
@@ -132,7 +136,8 @@ def parse_command(
     if _asks_for_help(line):
         return None
     if line.trouble is not None:
-        _need_readable(words, at, line.trouble, start, may_ask=_may_ask(program, start, line))
+        if _may_ask(program, start, line):
+            raise _unreadable(words, at, line.trouble, start)
         return None
     if start.shape == "joined":
         return None
@@ -252,67 +257,62 @@ def _subcommand(program: Program, head: Line) -> Optional[tuple[tuple[str, ...],
     return None
 
 
-def _may_ask(program: Program, start: StartCommand, line: Line) -> bool:
-    """Return whether a line that cannot be read may ask for GPUs: in one of its readings, with a value or without."""
-    if not program.asks_by_flag:
+def _may_ask(program: Program, start: Optional[StartCommand], line: Line) -> bool:
+    """Return whether a line that cannot be read may ask for GPUs: in one of its readings, with a value or without.
+
+    *start*: the subcommand whose options they are; None before it.
+    """
+    if start is not None and not program.asks_by_flag:
         return start.shape != "joined"
-    # docker exec has no --gpus; the user's intention is clear.
-    known = start.known if start.shape != "joined" else table(*start.options, *program.start("run").options)
-    seen: set[int] = set()
-    lines = [line, *([read_options(program.reader, known, line.words, line.trouble.at)] if line.trouble else [])]
-    while lines:
-        line = lines.pop()
-        if any(is_gpu_flag(program.family, option) for option in line.options):
+    if start is None and line.trouble is not None and _LOOKS_LIKE_GPUS.fullmatch(line.words[line.trouble.at]):
+        return True
+    seen: set[tuple[bool, int]] = set()
+    rest = [(start, line)]
+    if start is not None and line.trouble is not None:
+        rest.append((start, _read_on(program, start, line.words, line.trouble.at)))
+    while rest:
+        start, line = rest.pop()
+        if start is not None and any(is_gpu_flag(program.family, option) for option in line.options):
             return True
         if line.trouble is not None:
-            after = {line.trouble.at + 1, line.trouble.at + 2} - seen
-            seen |= after
-            options = [at for at in sorted(after) if "".join(line.words[at : at + 1]).startswith("-")]
-            lines += [read_options(program.reader, known, line.words, at) for at in options]
+            for at in (line.trouble.at + 1, line.trouble.at + 2):
+                is_option = "".join(line.words[at : at + 1]).startswith("-")
+                if (start is None, at) not in seen and (start is None or is_option):
+                    rest.append((start, _read_on(program, start, line.words, at)))
+                seen.add((start is None, at))
+        elif start is None:
+            found = _subcommand(program, line)
+            if found is not None:
+                start = program.subcommands[found[0]]
+                if not program.asks_by_flag and start.shape != "joined":
+                    return True
+                rest.append((start, _read_on(program, start, line.words, found[1])))
     return False
 
 
-def _may_ask_later(program: Program, words: tuple[str, ...], at: int) -> bool:
-    """Return the same for a line where the word at *at*, before the subcommand, cannot be read."""
-    if looks_like_gpus(words[at]):
-        return True
-    seen: set[int] = set()
-    starts = [at + 1, at + 2]
-    while starts:
-        at = starts.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        head = read_options(program.reader._replace(permutes=False), program.known, words, at)
-        if head.trouble is not None:
-            starts += [head.trouble.at + 1, head.trouble.at + 2]
-            continue
-        found = _subcommand(program, head)
-        if found is not None:
-            start = program.subcommands[found[0]]
-            if _may_ask(program, start, read_options(program.reader, start.known, words, found[1])):
-                return True
-    return False
+def _read_on(program: Program, start: Optional[StartCommand], words: Sequence[str], at: int) -> Line:
+    """Return the options of *start*, or of the program itself, from position *at* on."""
+    if start is None:
+        return read_options(program.reader._replace(permutes=False), program.known, words, at)
+    # docker exec has no --gpus; the user's intention is clear.
+    known = start.known if start.shape != "joined" else table(*start.options, *program.start("run").options)
+    return read_options(program.reader, known, words, at)
 
 
-def _need_readable(
-    words: tuple[str, ...], at: int, trouble: Trouble, start: Optional[StartCommand] = None, *, may_ask: bool
-) -> None:
-    """Errors: `UsageError` for a line that cannot be read, if it may ask for GPUs.
+def _unreadable(words: tuple[str, ...], at: int, trouble: Trouble, start: Optional[StartCommand] = None) -> UsageError:
+    """Return the error about the options of the program at *at*, which may ask for GPUs.
 
-    If not, the program itself best reports the fault of the line, or it has more options than gpubind knows.
+    Of a line that asks for none, the program itself best reports the fault, or it has more options than gpubind knows.
     """
-    if not may_ask:
-        return
     word, where = words[trouble.at], f"argument {trouble.at + 1}"
     if start is not None and start.shape == "joined":
-        raise UsageError(
+        return UsageError(
             "wrap-running",
             f"`{word}`: the container runs already, and no GPU can be added to it",
             where=where,
             hint="start it with its GPUs: `gpubind wrap -- docker run --gpus ...`, or `podman run`",
         )
-    raise UsageError(
+    return UsageError(
         "wrap-option",
         f"`{word}` of {words[at]} cannot be read",
         where=where,

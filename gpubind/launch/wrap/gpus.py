@@ -41,15 +41,12 @@ _KFD, _DRI = "/dev/kfd", "/dev/dri"
 _RENDER = re.compile(rf"{_DRI}/(renderD[0-9]{{1,9}})", re.ASCII)
 _TYPED = re.compile(r"(?:gpu|mig)([0-9]+(?::[0-9]+)?)")
 """Names of devices as `nvidia-ctk cdi generate --device-name-strategy=type-index` gives them."""
-_GPU_KINDS: tuple[tuple[str, Vendor], ...] = (
-    ("nvidia.com/gpu", "nvidia"),
-    ("runtime.nvidia.com/gpu", "nvidia"),
-    ("management.nvidia.com/gpu", "nvidia"),
-    ("amd.com/gpu", "amd"),
-)
-_LOOKS = re.compile(
-    r"--(nv|rocm|nvccli|gpus)(=.*)?|--runtime=(nvidia|amd).*|--device=[a-z.]*(nvidia|amd)\.com/gpu=.*", re.DOTALL
-)
+_GPU_KINDS: Mapping[str, Vendor] = {
+    "nvidia.com/gpu": "nvidia",
+    "runtime.nvidia.com/gpu": "nvidia",
+    "management.nvidia.com/gpu": "nvidia",
+    "amd.com/gpu": "amd",
+}
 
 
 class GpuRequest(NamedTuple):
@@ -89,11 +86,6 @@ def is_gpu_flag(family: str, option: GivenOption) -> bool:
     if family in ("docker", "podman"):
         return option.name == "gpus" or (option.name == "runtime" and runtime_vendor(option.value) is not None)
     return family == "ch-run" and option.name == "cdi"
-
-
-def looks_like_gpus(word: str) -> bool:
-    """Return whether *word* looks like a flag for GPUs, whoever it is for."""
-    return _LOOKS.fullmatch(word) is not None
 
 
 def singularity_request(
@@ -242,12 +234,12 @@ def charliecloud_request(options: Sequence[GivenOption]) -> GpuRequest:
     """Return what ch-run asks for. Errors: `UsageError` (`wrap-gpus`) for --cdi with a file, which is not read."""
     flags = tuple(option for option in options if option.name == "cdi")
     for option in flags:
-        if option.value and not any(option.value == kind for kind, _ in _GPU_KINDS):
+        if option.value and option.value not in _GPU_KINDS:
             hint = "leave it out, or plan from it: `gpubind exec --source cdi`"
             what = f"`{' '.join(option.words)}` names a file, or no kind of GPU"
             raise UsageError("wrap-gpus", what, where=_place(option), hint=hint)
     kinds = {option.value for option in flags}
-    vendors = tuple(dict.fromkeys(vendor for kind, vendor in _GPU_KINDS if kind in kinds))
+    vendors = tuple(dict.fromkeys(vendor for kind, vendor in _GPU_KINDS.items() if kind in kinds))
     return GpuRequest(() if "" in kinds else vendors, flags=flags, asked=bool(flags))
 
 
@@ -262,7 +254,7 @@ def cdi_gpu(text: str) -> Optional[CdiName]:
         name = parse_cdi_name(text)
     except FormatError:
         return None
-    return name if name.kind in dict(_GPU_KINDS) else None
+    return name if name.kind in _GPU_KINDS else None
 
 
 def _devices(options: Iterable[GivenOption], *, lists: bool = False) -> tuple[tuple[GivenOption, ...], tuple[str, ...]]:
@@ -287,7 +279,7 @@ def _devices(options: Iterable[GivenOption], *, lists: bool = False) -> tuple[tu
 def _of_cdi(names: Sequence[str]) -> GpuRequest:
     """Return the GPUs of CDI devices: by index or UUID where their names have one, else only a spec specifies them."""
     found = [name for name in map(cdi_gpu, names) if name is not None]
-    vendors = tuple(dict.fromkeys(dict(_GPU_KINDS)[name.kind] for name in found))
+    vendors = tuple(dict.fromkeys(_GPU_KINDS[name.kind] for name in found))
     ids = [_id_of(name.device) for name in found]
     is_known = set(ids) == {"all"} or (len(vendors) == 1 and None not in ids)
     gpus = None if not is_known else "all" if "all" in ids else ",".join(filter(None, ids))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from posixpath import basename
-from typing import Literal, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from gpubind.errors import UsageError
 from gpubind.model.arch import ARCHITECTURES
@@ -27,10 +27,6 @@ from gpubind.runtimes.cmdline.reader import (
     table,
 )
 
-Place = Literal["here", "changed", "elsewhere"]
-"""Where a program starts its command: in the same environment, in another one on this machine (other variables, user or
-cgroup), or on another machine, perhaps later. A plan made here is right only for the first."""
-
 HINT = "write `gpubind wrap --` right before the runtime's own name: `... gpubind wrap -- singularity exec ...`"
 _INTO_TEXT = "put `gpubind wrap --` into that text, right before the runtime's name"
 
@@ -38,11 +34,11 @@ _INTO_TEXT = "put `gpubind wrap --` into that text, right before the runtime's n
 class Prefix(NamedTuple):
     """A program that starts another one."""
 
-    program: str
-    """Without its directory."""
     words: tuple[str, ...]
     """All of its words, its name first."""
-    place: Place = "here"
+    moves: bool = False
+    """Whether the command gets another environment: other variables, user or cgroup, another machine, or a later time.
+    A plan made here may be wrong there."""
     sets: tuple[tuple[str, Optional[str]], ...] = ()
     """The variables that it sets or, with None, unsets, in their order."""
     clears: bool = False
@@ -56,7 +52,7 @@ class _Rule(NamedTuple):
 
     options: str = "help version"
     reader: Reader = GETOPT
-    place: Place = "here"
+    moves: bool = False
     first: tuple[str, ...] = ()
     """Words of which one may precede the options: `nsys profile`, `setarch x86_64`."""
     skips: int = 0
@@ -186,28 +182,28 @@ _PERSONALITIES = (
 )
 """The names of an architecture for setarch; it also has these names itself."""
 _SETARCH_RULE = _Rule(_SETARCH, first=_PERSONALITIES)
-_MPI = _Rule(_MPIRUN, SINGLE_DASH, "elsewhere", guesses=True, several=True)
-_SLURM = _Rule(_SRUN, place="elsewhere", guesses=True, several=True)
+_MPI = _Rule(_MPIRUN, SINGLE_DASH, moves=True, guesses=True, several=True)
+_SLURM = _Rule(_SRUN, moves=True, guesses=True, several=True)
 _RULES: dict[str, _Rule] = {
-    "aprun": _Rule(_APRUN, SINGLE_DASH, "elsewhere", guesses=True, several=True),
-    "bsub": _Rule(_BSUB, SINGLE_DASH, "elsewhere", guesses=True),
+    "aprun": _Rule(_APRUN, SINGLE_DASH, moves=True, guesses=True, several=True),
+    "bsub": _Rule(_BSUB, SINGLE_DASH, moves=True, guesses=True),
     "catchsegv": _Rule(),
     "choom": _Rule("adjust/n= help/h pid/p= version/V"),
     "chrt": _Rule(_CHRT, skips=1, ends=True),
     "dbus-run-session": _Rule("config-file= dbus-daemon= help version"),
-    "doas": _Rule("/C= /L /a= /n /s /u=", place="changed", keeps=()),
+    "doas": _Rule("/C= /L /a= /n /s /u=", moves=True, keeps=()),
     "env": _Rule(
         _ENV,
-        place="changed",
+        moves=True,
         assigns=True,
         unsets="unset",
         clears=("-", "ignore-environment"),
         shell=("split-string",),
     ),
     "flock": _Rule(_FLOCK, skips=1, shell=("command",)),
-    "ibrun": _Rule("/n= /o=", place="elsewhere", guesses=True),
+    "ibrun": _Rule("/n= /o=", moves=True, guesses=True),
     "ionice": _Rule("class/c= classdata/n= help/h ignore/t pgid/P= pid/p= uid/u= version/V"),
-    "jsrun": _Rule(_JSRUN, place="elsewhere", guesses=True, several=True),
+    "jsrun": _Rule(_JSRUN, moves=True, guesses=True, several=True),
     "ncu": _Rule("export/o= force-overwrite/f metrics= section= set= target-processes= kernel-name/k=", guesses=True),
     "nice": _Rule("adjustment/n= help version", NICE),
     "nohup": _Rule(),
@@ -220,8 +216,8 @@ _RULES: dict[str, _Rule] = {
     "srun": _SLURM,
     "stdbuf": _Rule("error/e= help input/i= output/o= version"),
     "strace": _Rule(_STRACE),
-    "sudo": _Rule(_SUDO, place="changed", assigns=True, keeps=("E", "preserve-env")),
-    "systemd-run": _Rule(_SYSTEMD_RUN, place="changed"),
+    "sudo": _Rule(_SUDO, moves=True, assigns=True, keeps=("E", "preserve-env")),
+    "systemd-run": _Rule(_SYSTEMD_RUN, moves=True),
     "taskset": _Rule("all-tasks/a cpu-list/c help/h pid/p version/V", skips=1),
     "time": _Rule("append/a format/f= help/h output/o= portability/p quiet/q verbose/v version/V"),
     "timeout": _Rule("foreground/f help kill-after/k= preserve-status/p signal/s= verbose/v version", skips=1),
@@ -281,7 +277,7 @@ def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool])
     if rule.shell and argv[others[0]] in ("-c", "--command"):
         raise _error("wrap-shell", f"`{argv[others[0]]}` of {program} is a command as text", others[0])
     clears = not given.isdisjoint(rule.clears) or (rule.keeps is not None and given.isdisjoint(rule.keeps))
-    return Prefix(program, tuple(argv[at : others[0]]), rule.place, tuple(sets), clears, rule.several)
+    return Prefix(tuple(argv[at : others[0]]), rule.moves, tuple(sets), clears, rule.several)
 
 
 def _error(code: str, what: str, at: int, hint: str = HINT) -> UsageError:

@@ -29,32 +29,16 @@ _LISTS = (
 )
 """Options whose value is a line of CSV."""
 _VARIABLES: dict[str, tuple[str, ...]] = {
-    "app": ("APP", "APPNAME"),
-    "bind": ("BIND", "BINDPATH"),
-    "cpus": ("CPU_SHARES",),
-    "cwd": ("CWD", "TARGET_CWD"),
-    "docker-host": (),
-    "env": (),
-    "fusemount": ("FUSESPEC",),
-    "help": (),
-    "ipc": ("IPC", "UNSHARE_IPC"),
-    "net": ("NET", "UNSHARE_NET"),
-    "no-https": ("NO_HTTPS", "NOHTTPS"),
-    "no-init": ("NOSHIMINIT",),
-    "no-nv": ("NV_OFF", "NO_NV"),
-    "no-rocm": ("ROCM_OFF", "NO_ROCM"),
-    "nohttps": ("NO_HTTPS", "NOHTTPS"),
-    "overlay": ("OVERLAY", "OVERLAYIMAGE"),
-    "passphrase": (),
-    "pem-path": ("ENCRYPTION_PEM_PATH",),
-    "pid": ("PID", "UNSHARE_PID"),
-    "pwd": ("PWD", "TARGET_PWD"),
-    "scratch": ("SCRATCH", "SCRATCHDIR"),
-    "userns": ("USERNS", "UNSHARE_USERNS"),
-    "uts": ("UTS", "UNSHARE_UTS"),
-    "vm-err": ("VMERROR",),
+    **{"docker-host": (), "env": (), "help": (), "passphrase": ()},
+    **{"cpus": ("CPU_SHARES",), "fusemount": ("FUSESPEC",), "pem-path": ("ENCRYPTION_PEM_PATH",)},
+    **{"no-init": ("NOSHIMINIT",), "no-nv": ("NV_OFF", "NO_NV"), "no-rocm": ("ROCM_OFF", "NO_ROCM")},
+    **dict.fromkeys(("no-https", "nohttps"), ("NO_HTTPS", "NOHTTPS")),
+    **{name: (name.upper(), f"UNSHARE_{name.upper()}") for name in ("ipc", "net", "pid", "userns", "uts")},
+    **{name: (name.upper(), f"TARGET_{name.upper()}") for name in ("cwd", "pwd")},
+    **{"app": ("APP", "APPNAME"), "bind": ("BIND", "BINDPATH"), "overlay": ("OVERLAY", "OVERLAYIMAGE")},
+    **{"scratch": ("SCRATCH", "SCRATCHDIR"), "vm-err": ("VMERROR",)},
 }
-"""The variables of those options that have not just one with the option's name: in the order of their rank."""
+"""The variables of those options that do not have exactly one, of the same name; in the order of their rank."""
 
 
 def is_contained(options: Options) -> bool:

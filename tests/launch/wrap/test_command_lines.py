@@ -69,7 +69,7 @@ def facts_of(wrapped: Wrapped) -> dict[str, str]:
         "subcommand": " ".join(wrapped.subcommand),
         "image": wrapped.image or "",
         "name": wrapped.name or "",
-        "where": wrapped.where if wrapped.where != "here" else "",
+        "where": "" if wrapped.is_here else "elsewhere",
         "vendors": ",".join(gpus.vendors),
         "gpus": gpus.gpus or "",
         "caps": ",".join(gpus.caps or ()),
@@ -122,7 +122,7 @@ def test_with_gpubind_moved_behind_the_prefix_the_line_is_the_same(case: Case) -
     assert words[at : at + 3] == ["gpubind", "wrap", "--"]
     behind = parse_command(words[at + 3 :], case.environ)
     if behind is not None:
-        assert behind.where == "here"
+        assert behind.is_here
 
 
 def test_no_line_is_there_twice() -> None:

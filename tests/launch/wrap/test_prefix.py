@@ -17,21 +17,21 @@ def wrapped(line: str, **environ: str) -> Wrapped:
 
 
 @pytest.mark.parametrize(
-    ("line", "programs", "where"),
+    ("line", "programs", "is_here"),
     [
-        ("singularity exec --nv i c", [], "here"),
-        ("time nice -n 5 numactl -N 0 singularity exec --nv i c", ["time", "nice", "numactl"], "here"),
-        ("env A=b singularity exec --nv i c", ["env"], "changed"),
-        ("sudo srun -n1 singularity exec --nv i c", ["sudo", "srun"], "elsewhere"),
-        ("salloc srun time singularity exec --nv i c", ["salloc", "srun", "time"], "elsewhere"),
+        ("singularity exec --nv i c", [], True),
+        ("time nice -n 5 numactl -N 0 singularity exec --nv i c", ["time", "nice", "numactl"], True),
+        ("env A=b singularity exec --nv i c", ["env"], False),
+        ("sudo srun -n1 singularity exec --nv i c", ["sudo", "srun"], False),
+        ("salloc srun time singularity exec --nv i c", ["salloc", "srun", "time"], False),
     ],
 )
 def test_each_program_before_the_runtime_is_named_and_where_it_starts_it(
-    line: str, programs: list[str], where: str
+    line: str, programs: list[str], is_here: bool
 ) -> None:
     answer = wrapped(line)
-    assert [prefix.program for prefix in answer.prefix] == programs
-    assert answer.where == where
+    assert [prefix.words[0] for prefix in answer.prefix] == programs
+    assert answer.is_here is is_here
     assert [word for prefix in answer.prefix for word in prefix.words] == shlex.split(line)[: answer.program_at]
 
 
