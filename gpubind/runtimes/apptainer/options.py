@@ -28,16 +28,13 @@ _LISTS = (
     *("no-mount", "overlay", "scratch", "security"),
 )
 """Options whose value is a line of CSV."""
-_VARIABLES: dict[str, tuple[str, ...]] = {
-    **{"docker-host": (), "env": (), "help": (), "passphrase": ()},
-    **{"cpus": ("CPU_SHARES",), "fusemount": ("FUSESPEC",), "pem-path": ("ENCRYPTION_PEM_PATH",)},
-    **{"no-init": ("NOSHIMINIT",), "no-nv": ("NV_OFF", "NO_NV"), "no-rocm": ("ROCM_OFF", "NO_ROCM")},
-    **dict.fromkeys(("no-https", "nohttps"), ("NO_HTTPS", "NOHTTPS")),
-    **{name: (name.upper(), f"UNSHARE_{name.upper()}") for name in ("ipc", "net", "pid", "userns", "uts")},
-    **{name: (name.upper(), f"TARGET_{name.upper()}") for name in ("cwd", "pwd")},
-    **{"app": ("APP", "APPNAME"), "bind": ("BIND", "BINDPATH"), "overlay": ("OVERLAY", "OVERLAYIMAGE")},
-    **{"scratch": ("SCRATCH", "SCRATCHDIR"), "vm-err": ("VMERROR",)},
-}
+_VARIABLES = """
+    app=APP,APPNAME bind=BIND,BINDPATH cpus=CPU_SHARES cwd=CWD,TARGET_CWD docker-host= env= fusemount=FUSESPEC help=
+    ipc=IPC,UNSHARE_IPC net=NET,UNSHARE_NET no-https=NO_HTTPS,NOHTTPS nohttps=NO_HTTPS,NOHTTPS no-init=NOSHIMINIT
+    no-nv=NV_OFF,NO_NV no-rocm=ROCM_OFF,NO_ROCM overlay=OVERLAY,OVERLAYIMAGE passphrase=
+    pem-path=ENCRYPTION_PEM_PATH pid=PID,UNSHARE_PID pwd=PWD,TARGET_PWD scratch=SCRATCH,SCRATCHDIR
+    userns=USERNS,UNSHARE_USERNS uts=UTS,UNSHARE_UTS vm-err=VMERROR
+"""
 """The variables of those options that do not have exactly one, of the same name; in the order of their rank."""
 
 
@@ -58,7 +55,14 @@ def is_clean(options: Options) -> bool:
 
 def variables_of(name: str) -> tuple[str, ...]:
     """Return the variables that set option *name*, without the program's prefix, in the order of their rank."""
-    return _VARIABLES.get(name, (name.upper().replace("-", "_"),))
+    other = _other_variables().get(name)
+    return (name.upper().replace("-", "_"),) if other is None else other
+
+
+@cache
+def _other_variables() -> dict[str, tuple[str, ...]]:
+    items = (item.partition("=") for item in _VARIABLES.split())
+    return {name: tuple(filter(None, variables.split(","))) for name, _, variables in items}
 
 
 def options_of(program: str, line: Line, environ: Mapping[str, str]) -> Options:
