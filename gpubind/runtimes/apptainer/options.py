@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Optional
 
 from gpubind.formats.text.shell import Exports, parse_exports
