@@ -87,10 +87,10 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[W
     start has them, or whose variables would choose other GPUs there; `RuntimeLimitError` for what the runtime cannot
     say; `OutputError`.
     """
-    from gpubind.launch.preparation import layout_of, staged, words_of
+    from gpubind.launch.preparation import layout_of, staged
 
     _held_against(layout_of(start, plan.image), plan, start.runtime.name)
-    return words_of(staged(start, plan, image, write=True), plan, image)
+    return start.runtime.words(plan, staged(start, plan, image, write=True))
 
 
 @verb

@@ -71,7 +71,8 @@ def test_a_layout_that_is_given_wins_over_the_runtimes() -> None:
 
 def test_words_name_generated_files_where_they_were_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on = host(rhel(), kernel())
-    start = gpubind.open_runtime(on, "apptainer", ["--contain"])._replace(environ={"XDG_CACHE_HOME": str(tmp_path)})
+    start = gpubind.open_runtime(on, "apptainer", ["--contain"])
+    start = start._replace(caller=start.caller._replace(environ={"XDG_CACHE_HOME": str(tmp_path)}))
     made = gpubind.plan(on, Request(), start=start)
     words = gpubind.words(made, start)
     assert words is not None
@@ -397,4 +398,4 @@ def test_two_environments_in_one_process_give_two_plans(tmp_path: Path) -> None:
             starts.append(gpubind.open_runtime(on, "apptainer"))
     names = [{mount.soname for mount in made.mounts if mount.kind == "library"} for made in plans]
     assert names[1] == {"libcuda.so.1"} < names[0]
-    assert [start.environ for start in starts] == list(tasks)
+    assert [start.caller.environ for start in starts] == list(tasks)

@@ -152,7 +152,7 @@ def _preflight(
     start, runtime = None, _runtime(asked.backend, options, reference)
     layout = GPUBIND if runtime is None else runtime.layout(Start(runtime))
     if runtime is not None and asked.like is None:
-        start = start_on(host, runtime, asked.arguments)._replace(allow_writable=asked.allow_writable)
+        start = start_on(host, runtime, asked.arguments).allowing(asked.allow_writable)
         host = host_for(host, start, image)
         layout = layout_of(start, image)
     plan = plan_or_empty(host, query_of(options, asked.like), image, layout)

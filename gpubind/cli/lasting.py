@@ -76,10 +76,10 @@ def _as_variables(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan",
     """Return a plan for the Apptainer or SingularityCE of this host, as variables that it reads."""
     from gpubind.launch.caller import begin
     from gpubind.launch.execute import callers_environ, find_program
-    from gpubind.launch.preparation import host_for, layout_of, without_choice, words_of
+    from gpubind.launch.preparation import host_for, layout_of, without_choice
     from gpubind.planner.planning import plan_host
     from gpubind.runtimes import BY_VARIABLES, RUNTIMES
-    from gpubind.runtimes.runtime import Printed
+    from gpubind.runtimes.runtime import Printed, Stage
 
     row = LASTING[asked.format]
     callers = callers_environ()
@@ -95,9 +95,10 @@ def _as_variables(options: PlanOptions, asked: DocumentRequest) -> tuple["Plan",
     else:
         host = host_for(host, start, opened)
     made = plan_host(host, query_of(options), opened, layout_of(start, opened))
-    contents = {**made.generated, **start.runtime.generated(made, start, opened.tree if opened else None)}
-    start = start._replace(staged=_staged(contents, asked, callers))
-    words = words_of(start, made, opened)
+    start = start._replace(tree=opened.tree if opened else None)
+    contents = {**made.generated, **start.runtime.generated(made, start)}
+    start = start._replace(stage=Stage(_staged(contents, asked, callers)))
+    words = start.runtime.words(made, start)
     assert words is not None
     made = made._replace(findings=(*made.findings, *words.findings))
     return made, row.document.render(Printed(words, start, host, made), callers)

@@ -165,20 +165,20 @@ def ready_for(
 ) -> Ready:
     """Return the plan of a start, and its words: for gpubind's own command line, or for one that the user has."""
     from gpubind.launch.caller import begin
-    from gpubind.launch.preparation import host_for, layout_of, line_words_of, staged, words_of
+    from gpubind.launch.preparation import host_for, layout_of, staged
 
     image = looked.image
     start = begin(looked.runtime, looked.program, wanted.arguments, environ, looked.host, wanted.own)
-    start = start._replace(allow_writable=wanted.allow_writable)
+    start = start.allowing(wanted.allow_writable)
     if image is None and looked.runtime.store is not None and options.userspace == "auto":
         options = options._replace(userspace="image")  # what these programs give by themselves: AMD's nodes alone
     host = host_for(looked.host, start, image)
     plan = _plan(options, host, image, layout_of(start, image), wanted)
     start = staged(start, plan, image, write=not wanted.dry_run)
-    words, has_arguments = line_words_of(start, plan, image) if in_line else (words_of(start, plan, image), False)
+    words = start.runtime.in_line(plan, start) if in_line else start.runtime.words(plan, start)
     assert words is not None
     words = words._replace(options=(*words.options, *looked.more))
-    return Ready(start.runtime, host, start, plan, words, has_arguments)
+    return Ready(start.runtime, host, start, plan, words, in_line and start.runtime.reads_line)
 
 
 def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: StartRequest) -> None:
@@ -189,13 +189,12 @@ def look_into(looked: Looked, ready: Ready, program: Optional[str], wanted: Star
     hides = looked.runtime.limits.hides_missing_command and not ready.has_arguments
     if not (wanted.check or hides or not wanted.quiet):
         return
-    from gpubind.launch.preparation import brought_by
     from gpubind.rules.image.image import order_findings
     from gpubind.rules.preflight import preflight
 
     image, plan, words = looked.image, ready.plan, ready.words
     first = program if wanted.check or hides else None
-    brought = brought_by(ready.start, plan, image)
+    brought = ready.runtime.brought(plan, ready.start)
     name = looked.runtime.name
     start = ready.start
     made = preflight(ready.host, plan, image, backend=name, start=start, program=first, brought=brought, words=words)

@@ -43,7 +43,7 @@ def plan_in_words(options: PlanOptions, image: Optional[str], wanted: WordsOf) -
         callers = {name: value for name, value in callers.items() if name in PLACES}
     environ = runtime.environ_of(wanted.chosen, callers)
     program = find_program(runtime.name, environ) if options.host is None else None
-    start = begin(runtime, program, wanted.arguments, environ, host)._replace(allow_writable=wanted.allow_writable)
+    start = begin(runtime, program, wanted.arguments, environ, host).allowing(wanted.allow_writable)
     host = host_for(host, start, opened)
     made = plan_host(host, query_of(options), opened, layout_of(start, opened))
     later = Later(wanted.chosen, wanted.stage_dir) if wanted.chosen in KEPT else NOT_LATER

@@ -18,7 +18,7 @@ from gpubind.launch.execute import probe_version
 from gpubind.model import HostPath, Plan
 from gpubind.model.answers import answer_in, could_not_look, exists, facts, is_directory, may, tried
 from gpubind.runtimes.cmdline.reader import Options
-from gpubind.runtimes.runtime import ImageForm, Runtime, Start
+from gpubind.runtimes.runtime import CallerFacts, ImageForm, Runtime, RuntimeFacts, Start, UserOptions
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 TEXT_LIMIT = 1 << 20
@@ -67,30 +67,28 @@ def begin(
     _need_whole(options)
     here = _working_directory(environ)
     values, unread = _read_env_files(runtime, options.all("env-file"), environ)
-    return Start(
-        runtime=runtime,
-        version=version,
-        arguments=arguments,
+    caller = CallerFacts(
         environ=environ,
-        options=options,
-        site=site or {},
-        env_files=values,
-        has_unread_env_files=unread,
-        directories=frozenset(path for path in (environ.get("HOME"), here) if path and is_directory(path)),
-        machine=host.uname.machine,
-        pid=os.getpid() if is_here else None,
         home=_home(),
         working_directory=here,
-        nodes=_matches(host.local, runtime.nodes),
-        files=tuple(HostPath(path) for path in runtime.files if not is_live or exists(path)),
-        is_root=host.identity.euid == 0,
-        inits=tuple(HostPath(path) for path in runtime.inits if may(path, os.X_OK)) if is_live else (),
-        tools=tuple(map(HostPath, filter(exists, runtime.tools(environ)))) if is_here else None,
+        directories=frozenset(path for path in (environ.get("HOME"), here) if path and is_directory(path)),
         uid=os.geteuid() if is_here else None,
-        remote=remote_of(runtime, environ, own) if is_live else None,
-        has_selinux=is_here and _enforces_selinux(),
+        is_root=host.identity.euid == 0,
         has_terminal=is_here and all(map(os.isatty, (0, 1, 2))),
     )
+    known = RuntimeFacts(
+        version=version,
+        site=site or {},
+        machine=host.uname.machine,
+        nodes=_matches(host.local, runtime.nodes),
+        files=tuple(HostPath(path) for path in runtime.files if not is_live or exists(path)),
+        inits=tuple(HostPath(path) for path in runtime.inits if may(path, os.X_OK)) if is_live else (),
+        tools=tuple(map(HostPath, filter(exists, runtime.tools(environ)))) if is_here else None,
+        remote=remote_of(runtime, environ, own) if is_live else None,
+        has_selinux=is_here and _enforces_selinux(),
+        pid=os.getpid() if is_here else None,
+    )
+    return Start(runtime, caller, known, UserOptions(arguments, options, values, unread))
 
 
 def _matches(tree: Optional[Tree], patterns: Iterable[str]) -> tuple[HostPath, ...]:

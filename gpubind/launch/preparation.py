@@ -1,6 +1,6 @@
 """A start, from a runtime and its facts to what the rules look at: the steps that a check and a start have in common.
 
-`begin` (caller) -> `layout_of`, `host_for` -> the plan -> `staged` -> `words_of` -> `preflight_of`.
+`begin` (caller) -> `layout_of`, `host_for` -> the plan -> `staged` -> `Runtime.words` -> `preflight_of`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 from gpubind.errors import HostReadError, RuntimeLimitError, UsageError
-from gpubind.files import Tree
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES
 from gpubind.host import Host
 from gpubind.image import Image
@@ -23,8 +22,7 @@ from gpubind.model import ContainerPath, Finding, HostPath, ImageFacts, Plan
 from gpubind.model.answers import why_absent
 from gpubind.planner.placement import Layout
 from gpubind.runtimes import RUNTIMES, runtime_of_format
-from gpubind.runtimes.edits import Words
-from gpubind.runtimes.runtime import STAGED_DIRECTORY, STORES, Command, ImageForm, Printed, Runtime, Start
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, STORES, Command, ImageForm, Printed, Runtime, Stage, Start
 
 if TYPE_CHECKING:
     from gpubind.rules.preflight import Preflight
@@ -190,19 +188,19 @@ def staged(start: Start, plan: Plan, image: Optional[Image], *, write: bool, lat
     Errors: as `write_generated`.
     """
     runtime = start.runtime
-    contents = {**plan.generated, **runtime.generated(plan, start, _tree(image))}
-    places_of_files = runtime.skeleton(plan, start, _tree(image))
+    if image is not None:
+        start = start._replace(tree=image.tree, bundle=image.bundle)
+    contents = {**plan.generated, **runtime.generated(plan, start)}
+    places_of_files = runtime.skeleton(plan, start)
     if write:
-        places = write_generated(contents, start.environ, later)
+        places = write_generated(contents, start.caller.environ, later)
     else:
         places = {target: HostPath(f"<generated>{target}") for target in contents}
-    start = start._replace(staged=places, bundle=image.bundle if image is not None else None)
-    if places_of_files:
-        made = stage_skeleton(places_of_files, start.environ) if write else HostPath("<generated>")
-        start = start._replace(skeleton=made)
-    if runtime.limits.no_read_only_bind:
-        start = start._replace(writable=writable_files(plan))
-    return start
+    skeleton = HostPath("<generated>") if places_of_files else None
+    if places_of_files and write:
+        skeleton = stage_skeleton(places_of_files, start.caller.environ)
+    writable = writable_files(plan) if runtime.limits.no_read_only_bind else frozenset()
+    return start._replace(stage=Stage(places, skeleton, writable))
 
 
 def written(command: Command) -> tuple[str, ...]:
@@ -211,14 +209,6 @@ def written(command: Command) -> tuple[str, ...]:
         return command.argv
     place = stage_alone(command.file.name, command.file.content, command.environ)
     return tuple(place if word == STAGED_DIRECTORY else word for word in command.argv)
-
-
-def words_of(start: Start, plan: Plan, image: Optional[Image]) -> Optional[Words]:
-    """Return *plan* in the words of the runtime of *start*; None where an image would be needed to tell them.
-
-    Errors: `RuntimeLimitError` for what the runtime cannot say.
-    """
-    return start.runtime.words(plan, start, _tree(image))
 
 
 def rendered(
@@ -240,24 +230,12 @@ def rendered(
     start = staged(start, plan, image, write=True, later=later)
     if host.local is None and start.bundle is not None:
         start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
-    words = words_of(start, plan, image)
+    words = start.runtime.words(plan, start)
     if words is None:
         what = f"--format {form} edits what an image has, and no such image is given"
         raise UsageError("format-without-image", what, hint=f"give --image: {runtime.image_hint}")
     plan = plan._replace(findings=(*plan.findings, *words.findings))
     return plan, runtime.render(form, Printed(words, start, host, plan), quoted=quoted)
-
-
-def line_words_of(start: Start, plan: Plan, image: Optional[Image]) -> tuple[Optional[Words], bool]:
-    """*plan* in words for a command line of the user's, whose options are those of *start*; whether these are among
-    the words, else they stay in front of them. Errors: as `words_of`.
-    """
-    return start.runtime.in_line(plan, start, _tree(image)), start.runtime.reads_line
-
-
-def brought_by(start: Start, plan: Plan, image: Optional[Image]) -> Optional[Brought]:
-    """Return what *start* brings into the container beside *plan*; None if that is not known."""
-    return start.runtime.brought(plan, start, _tree(image))
 
 
 def preflight_of(
@@ -277,11 +255,11 @@ def preflight_of(
         brought = _usually_brought(plan, host) if is_here else None
         return preflight(host, plan, image, backend=name, program=program, brought=brought, may_be_library=True)
     start = staged(start, plan, image, write=False)
-    brought = brought_by(start, plan, image) if host.local is not None else None
+    brought = start.runtime.brought(plan, start) if host.local is not None else None
     made = preflight(
         host, plan, image, backend=runtime.name, start=start, program=program, brought=brought, may_be_library=True
     )
-    if host.local is not None and find_program(runtime.name, start.environ) is None:
+    if host.local is not None and find_program(runtime.name, start.caller.environ) is None:
         hint = "install it, or name another with --backend"
         made.limit = RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint)
     return made
@@ -303,7 +281,7 @@ def check_plan(
     _need_its_host(host, plan)
     start = None
     if runtime is not None and plan.request.like is None:
-        start = start_on(host, runtime, arguments)._replace(allow_writable=allow_writable)
+        start = start_on(host, runtime, arguments).allowing(allow_writable)
     return check(preflight_of(host, plan, image, runtime, start, program))
 
 
@@ -320,8 +298,5 @@ def _usually_brought(plan: Plan, host: Host) -> Optional[Brought]:
     """Return what a runtime of which nothing is known mostly brings: Apptainer's home, working directory and /tmp."""
     environ = _environ_of(host)
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
-    return brought_by(begin(RUNTIMES[USUAL], None, (), places, host), plan, None)
-
-
-def _tree(image: Optional[Image]) -> Optional[Tree]:
-    return image.tree if image is not None else None
+    usual = RUNTIMES[USUAL]
+    return usual.brought(plan, begin(usual, None, (), places, host))

@@ -164,7 +164,7 @@ def preflight(
     made: Union[Words, RuntimeLimitError, None] = words
     if start is not None and words is None:
         try:
-            made = start.runtime.words(plan, start, None if image is None else image.tree)
+            made = start.runtime.words(plan, start)
         except RuntimeLimitError as error:
             made = error
     job = Preflight(host.lenient, plan, backend, start, brought, made)

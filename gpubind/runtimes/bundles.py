@@ -58,26 +58,26 @@ class BundleRuntime(Runtime):
             "root.path names the image's directory"
         )
 
-    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+    def words(self, plan: Plan, start: Start) -> Optional[Words]:
         """Return the config.json of the bundle with *plan* in it; None without a bundle.
 
         Errors: `RuntimeLimitError` for a path or a value that JSON cannot express (`unsayable-path`,
         `unsayable-value`), and for a root file system without room for a mount point (`read-only-rootfs`).
         """
-        bundle = start.bundle
+        bundle, image = start.bundle, start.tree
         if bundle is None or image is None:
             return None
-        edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, source, bundle, image))
+        edits = edits_of(plan, start.stage.files, lambda mount, source: _obstacle(mount, source, bundle, image))
         directories = {mount.target for mount in plan.mounts if mount.kind == "directory"}
         mounts = tuple(_mount(bind, bind.target in directories) for bind in edits.binds)
         if any(_inside(bind.target, OURS) for bind in edits.binds):
             _need_place(bundle, image)
             mounts = (PLACE, *mounts)
         nodes = tuple(node for node in edits.nodes if node.target not in (*bundle.nodes, *_destinations(bundle)))
-        is_rootless = bundle.has_user_namespace or not start.is_root
+        is_rootless = bundle.has_user_namespace or not start.caller.is_root
         if is_rootless:
             mounts += tuple(BundleMount(node.target, node.source, "bind", NODE_OPTIONS) for node in nodes)
-        is_ruled = start.is_root or bundle.has_device_rules or not bundle.has_user_namespace
+        is_ruled = start.caller.is_root or bundle.has_device_rules or not bundle.has_user_namespace
         own = bundle.variables
         changed = compose(edits.env, Values(images=own))
         env = tuple((name, value) for name, value in changed.items() if value != own.get(name))
@@ -96,17 +96,17 @@ class BundleRuntime(Runtime):
         if call.action == "run":
             argv = (*bundle.args, *argv)
         elif call.action == "shell":
-            argv = (call.shell, *argv)
+            argv = (start.shell, *argv)
         for word in (*argv, bundle.directory):
             if not is_utf8(word):
                 raise _unsayable("unsayable-value", "a word cannot be said in JSON", word)
-        ahead, behind = self._split(start.arguments)
+        ahead, behind = self._split(start.user.arguments)
         name = f"gpubind-{call.token}"
         text = for_start(words.document, bundle, Process(argv, call.terminal))
         run = ("run", "--bundle", STAGED_DIRECTORY, *behind, name)
-        return Command((call.program, *ahead, *run), start.environ, StagedFile(CONFIG, text))
+        return Command((call.program, *ahead, *run), start.caller.environ, StagedFile(CONFIG, text))
 
-    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+    def brought(self, plan: Plan, start: Start) -> Optional[Brought]:
         """Return what the bundle mounts of the host, and where its process starts. Its variables are the image's."""
         bundle = start.bundle
         if bundle is None:

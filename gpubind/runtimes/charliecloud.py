@@ -79,51 +79,56 @@ class Charliecloud(Runtime):
         return Options.of(line, env)
 
     def overrides(self, start: Start, name: str) -> bool:
-        patterns = start.options.all("unset-env")
-        return name in start.options.env or any(fnmatchcase(name, pattern) for pattern in patterns)
+        patterns = start.user.options.all("unset-env")
+        return name in start.user.options.env or any(fnmatchcase(name, pattern) for pattern in patterns)
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return LAYOUT
 
-    def skeleton(self, plan: Plan, start: Start, image: Optional[Tree]) -> tuple[ContainerPath, ...]:
+    def skeleton(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
         """Return the files for which the image has no place, and one can be made."""
-        if not _makes_places(start) and not _has(image, GPUBIND_ROOT):
+        if not _makes_places(start) and not _has(start.tree, GPUBIND_ROOT):
             return ()
-        return tuple(mount.target for mount in plan.mounts if _missing_place(image, mount.target) and _is_file(mount))
+        return tuple(
+            mount.target for mount in plan.mounts if _missing_place(start.tree, mount.target) and _is_file(mount)
+        )
 
-    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-        own = own_binds(start.options.all("bind"))
-        edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, source, start, image), own)
-        _need_places(plan, edits, start, image)
+    def words(self, plan: Plan, start: Start) -> Words:
+        image = start.tree
+        own = own_binds(start.user.options.all("bind"))
+        edits = edits_of(plan, start.stage.files, lambda mount, source: _obstacle(mount, source, start), own)
+        _need_places(plan, edits, start)
         targets = {bind.target: _place(image, bind.target) for bind in edits.binds}
         made = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
         binds = (
-            *(Bind(f"{start.skeleton}{top}", _place(image, top), True) for top in made if start.skeleton),
+            *(Bind(f"{start.stage.skeleton}{top}", _place(image, top), True) for top in made if start.stage.skeleton),
             *(bind._replace(target=targets[bind.target]) for bind in edits.binds),
         )
         overlay = any(not _has(image, top) for top in made)
-        options = ["-W"] if overlay and "write-fake" not in start.options.values else []
+        options = ["-W"] if overlay and "write-fake" not in start.user.options.values else []
         for bind in binds:
-            _need_sayable(bind, overlay or "write-fake" in start.options.values)
+            _need_sayable(bind, overlay or "write-fake" in start.user.options.values)
             options += ["-b", f"{bind.source}:{bind.target}"]
-        env = _environment(plan, start, image)
+        env = _environment(plan, start)
         findings = (*shared_dev(plan, "always"), *self.write_access(edits, plan, start), *edits.findings)
         return Words((*options, *_env_words(env, start)), binds, known(env), edits.decisions, findings)
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` (code `hidden-path`): -W hides the image."""
-        if "-W" in words.options or "write-fake" in start.options.values:
-            path = call.image if call.image.startswith("/") else f"{start.working_directory or ''}/{call.image}"
+        if "-W" in words.options or "write-fake" in start.user.options.values:
+            path = call.image if call.image.startswith("/") else f"{start.caller.working_directory or ''}/{call.image}"
             _need_visible(path)
-        environ = start.environ
+        environ = start.caller.environ
         if "USER" not in environ:
             # ch-run does not start without it; its caller has the name of the home directory, as nearly everywhere.
-            name = environ.get("LOGNAME") or (start.home or "/user").rpartition("/")[2] or "user"
+            name = environ.get("LOGNAME") or (start.caller.home or "/user").rpartition("/")[2] or "user"
             environ = changed(environ, values={"USER": name})
-        return Command((call.program, *start.arguments, *words.options, call.image, "--", *call.in_directory), environ)
+        return Command(
+            (call.program, *start.user.arguments, *words.options, call.image, "--", *start.in_directory(call)), environ
+        )
 
-    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-        options = start.options
+    def brought(self, plan: Plan, start: Start) -> Brought:
+        options = start.user.options
         shared = [path for path in SHARED if path != "/tmp" or "private-tmp" not in options.values]
         binds = [UserBind(HostPath(path), ContainerPath(path)) for path in shared]
         binds += own_binds(options.all("bind"))
@@ -141,7 +146,9 @@ class Charliecloud(Runtime):
 
 def _makes_places(start: Start) -> bool:
     """Return whether directories can be made in the container, and nothing of them stays in the image."""
-    return "write" not in start.options.values and (start.version is None or start.version >= OVERLAY_VERSION)
+    return "write" not in start.user.options.values and (
+        start.facts.version is None or start.facts.version >= OVERLAY_VERSION
+    )
 
 
 def _is_file(mount: Mount) -> bool:
@@ -178,10 +185,11 @@ def _place(image: Optional[Tree], target: str) -> ContainerPath:
     return ContainerPath(target)
 
 
-def _obstacle(mount: Mount, source: HostPath, start: Start, image: Optional[Tree]) -> Optional[Obstacle]:
+def _obstacle(mount: Mount, source: HostPath, start: Start) -> Optional[Obstacle]:
     """What is in the way of *mount*: that no place for it can be made, or that the host's own directory is there."""
     if any(mount.target.startswith(f"{path}/") for path in SHARED):
         return Obstacle(None if str(source) == mount.target else "ch-run binds the host's own directory there")
+    image = start.tree
     top = _missing_place(image, mount.target)
     if top is None:
         return None
@@ -194,7 +202,7 @@ def _obstacle(mount: Mount, source: HostPath, start: Start, image: Optional[Tree
     return Obstacle("with --write, and before 0.32, ch-run makes no directory outside the image")
 
 
-def _need_places(plan: Plan, edits: Edits, start: Start, image: Optional[Tree]) -> None:
+def _need_places(plan: Plan, edits: Edits, start: Start) -> None:
     """Errors: `RuntimeLimitError` (code `no-place`) where the driver's own directory cannot be made."""
     bound = {bind.target for bind in edits.binds}
     lost = next((mount for mount in plan.mounts if mount.required and mount.target not in bound), None)
@@ -228,21 +236,21 @@ def _need_visible(path: str) -> None:
         )
 
 
-def _environment(plan: Plan, start: Start, image: Optional[Tree]) -> dict[str, Optional[str]]:
+def _environment(plan: Plan, start: Start) -> dict[str, Optional[str]]:
     """Return the value of each variable for the options; None: it is taken away.
 
     ch-run passes the caller's environment on, and puts the value that a variable has by then where an item of a list
     is its name after a `$`; an item of nothing it leaves out. So a list begins with the name.
     """
     lists = {one.name for one in plan.env if is_added_to(plan, one.name)}
-    users: dict[str, Optional[str]] = {**start.options.env, **{name: _there(name, start) for name in lists}}
-    callers = {name: value for name in start.environ if (value := _users(start, name)) is not None}
-    return compose(plan.env, Values(users, callers, {LIBRARY_PATH: _images_own(plan, image)}))
+    users: dict[str, Optional[str]] = {**start.user.options.env, **{name: _there(name, start) for name in lists}}
+    callers = {name: value for name in start.caller.environ if (value := _users(start, name)) is not None}
+    return compose(plan.env, Values(users, callers, {LIBRARY_PATH: _images_own(plan, start.tree)}))
 
 
 def _there(name: str, start: Start) -> str:
     """Return what stands for the value that the user gives to *name*."""
-    options = start.options
+    options = start.user.options
     from_image = name == "LD_LIBRARY_PATH" and "" in (*options.all("set-env"), *options.all("set-env0"))
     if not (from_image or "env-no-expand" in options.values):
         return f"${name}"
@@ -254,8 +262,8 @@ def _there(name: str, start: Start) -> str:
 
 def _users(start: Start, name: str) -> Optional[str]:
     """Return the value of *name* by --set-env, else the caller's, unless --unset-env removes it."""
-    callers = None if CH_RUN.overrides(start, name) else start.environ.get(name)
-    return start.options.env.get(name, callers)
+    callers = None if CH_RUN.overrides(start, name) else start.caller.environ.get(name)
+    return start.user.options.env.get(name, callers)
 
 
 def _images_own(plan: Plan, image: Optional[Tree]) -> str:
@@ -276,7 +284,7 @@ def _env_words(env: Mapping[str, Optional[str]], start: Start) -> Iterator[str]:
             continue
         mine = value.split(":")[1:] if value.startswith(f"${name}") else value.split(":")
         expands = any(item.startswith("$") for item in mine if item != f"${name}")
-        if "\n" in value or (expands and "env-no-expand" not in start.options.values):
+        if "\n" in value or (expands and "env-no-expand" not in start.user.options.values):
             why = "ch-run takes a line end for the end of the value, and a `$` for another variable's name"
             raise unsayable_value(name, why)
         whole = f"'{value}'" if value.startswith("'") and value.endswith("'") else value

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.files import Tree
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, Plan
@@ -44,40 +42,44 @@ class Nspawn(Runtime):
 
     def overrides(self, start: Start, name: str) -> bool:
         """nspawn passes nothing on, but for what the user names without a value."""
-        return start.options.env.get(name) != start.environ.get(name, "")
+        return start.user.options.env.get(name) != start.caller.environ.get(name, "")
 
-    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+    def words(self, plan: Plan, start: Start) -> Words:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, and for callers other
         than root (code `not-root`).
         """
-        if start.uid:
+        if start.caller.uid:
             raise RuntimeLimitError(
                 "not-root",
                 "systemd-nspawn starts containers only for root",
                 why="it says `Need to be root.`, or that unprivileged operation is not supported",
                 hint="use --backend bwrap, or start it as root",
             )
-        edits = edits_of(plan, start.staged, nothing_else, _own_binds(start))
+        edits = edits_of(plan, start.stage.files, nothing_else, _own_binds(start))
         options = [*_container(start)]
         for bind in edits.binds:
             options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")
         for node in edits.nodes:
             options.append(f"--bind={escaped(node.source)}:{escaped(node.target)}")
-        env = compose(plan.env, Values(start.options.env, images=library_path(plan)))
+        env = compose(plan.env, Values(start.user.options.env, images=library_path(plan)))
         for name, value in known(env):
-            if start.options.env.get(name) != value:
+            if start.user.options.env.get(name) != value:
                 options.append(f"--setenv={name}={_sayable(name, value)}")
         return Words(tuple(options), edits.binds, known(env), edits.decisions, edits.findings)
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # By default it is called as the image is, and two of one name cannot be there at once.
-        name = () if start.pid is None or start.options.all("machine") else (f"--machine=gpubind-{start.pid}",)
-        options = ("-q", *name, *start.arguments, *words.options, f"--directory={call.image}")
-        return Command((call.program, *options, "--", *call.in_directory), start.environ)
+        name = (
+            ()
+            if start.facts.pid is None or start.user.options.all("machine")
+            else (f"--machine=gpubind-{start.facts.pid}",)
+        )
+        options = ("-q", *name, *start.user.arguments, *words.options, f"--directory={call.image}")
+        return Command((call.program, *options, "--", *start.in_directory(call)), start.caller.environ)
 
-    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-        options = start.options
+    def brought(self, plan: Plan, start: Start) -> Brought:
+        options = start.user.options
         env = [EnvVar("PATH", "set", options.env.get("PATH", DEFAULT_PATH), None, "user")]
         if "LD_LIBRARY_PATH" in options.env:
             env.append(EnvVar("LD_LIBRARY_PATH", "prepend", options.env["LD_LIBRARY_PATH"], ":", "user"))
@@ -87,12 +89,12 @@ class Nspawn(Runtime):
 
 
 def _own_binds(start: Start) -> tuple[UserBind, ...]:
-    return own_binds((*start.options.all("bind"), *start.options.all("bind-ro")))
+    return own_binds((*start.user.options.all("bind"), *start.user.options.all("bind-ro")))
 
 
 def _container(start: Start) -> Iterator[str]:
     """Yield what every container is started with, where the user does not say otherwise."""
-    given = start.options.values
+    given = start.user.options.values
     yield from ("--register=no", "--keep-unit")
     if not {"volatile", "ephemeral"} & given.keys():
         yield "--volatile=overlay"
@@ -101,7 +103,9 @@ def _container(start: Start) -> Iterator[str]:
     if not {"boot", "as-pid2"} & given.keys():
         yield "--as-pid2"
     if not {"console", "pipe", "boot"} & given.keys():
-        yield "--console=autopipe" if start.version is None or start.version >= AUTOPIPE_VERSION else "--pipe"
+        yield (
+            "--console=autopipe" if start.facts.version is None or start.facts.version >= AUTOPIPE_VERSION else "--pipe"
+        )
 
 
 def escaped(path: str) -> str:

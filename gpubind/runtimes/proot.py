@@ -11,7 +11,6 @@ from __future__ import annotations
 from posixpath import normpath
 from typing import Optional
 
-from gpubind.files import Tree
 from gpubind.loader.namespace import Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
 from gpubind.observe import changed
@@ -36,31 +35,39 @@ class Proot(Runtime):
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return LAYOUT
 
-    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-        edits = edits_of(plan, start.staged, _obstacle, own_binds(start.options.all("bind")))
+    def words(self, plan: Plan, start: Start) -> Words:
+        edits = edits_of(plan, start.stage.files, _obstacle, own_binds(start.user.options.all("bind")))
         options = [word for bind in edits.binds for word in ("-b", _bind_word(bind))]
-        env = compose(plan.env, Values(callers=start.environ, images=library_path(plan)))
+        env = compose(plan.env, Values(callers=start.caller.environ, images=library_path(plan)))
         findings = (*edits.findings, *shared_dev(plan, "always"), *self.write_access(edits, plan, start))
-        unset = tuple(name for name, value in env.items() if value is None and name in start.environ)
+        unset = tuple(name for name, value in env.items() if value is None and name in start.caller.environ)
         return Words(tuple(options), edits.binds, known(env), edits.decisions, findings, unset)
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
-        place = () if start.options.last("cwd") is not None else ("-w", _directory(start, call.tree))
-        argv = (call.program, "-R", call.image, *place, *start.arguments, *words.options, *call.in_directory)
-        return Command(argv, changed(start.environ, unset=words.unset, values=dict(words.env)))
+        place = () if start.user.options.last("cwd") is not None else ("-w", _directory(start))
+        argv = (
+            call.program,
+            "-R",
+            call.image,
+            *place,
+            *start.user.arguments,
+            *words.options,
+            *start.in_directory(call),
+        )
+        return Command(argv, changed(start.caller.environ, unset=words.unset, values=dict(words.env)))
 
-    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
-        home = start.environ.get("HOME", "")
-        paths = (*SHARED, *FROM_HOST, *([home] if home in start.directories else ()))
+    def brought(self, plan: Plan, start: Start) -> Brought:
+        home = start.caller.environ.get("HOME", "")
+        paths = (*SHARED, *FROM_HOST, *([home] if home in start.caller.directories else ()))
         binds = [UserBind(HostPath(path), ContainerPath(path)) for path in paths]
-        binds += own_binds(start.options.all("bind"))
-        env = [EnvVar("PATH", "set", start.environ.get("PATH", ""), None, "user")]
-        if start.environ.get("LD_LIBRARY_PATH"):
-            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", start.environ["LD_LIBRARY_PATH"], ":", "user"))
-        if start.environ.get("LD_PRELOAD"):
-            env.append(EnvVar("LD_PRELOAD", "set", start.environ["LD_PRELOAD"], None, "caller"))
-        working = start.options.last("cwd") or _directory(start, image)
+        binds += own_binds(start.user.options.all("bind"))
+        env = [EnvVar("PATH", "set", start.caller.environ.get("PATH", ""), None, "user")]
+        if start.caller.environ.get("LD_LIBRARY_PATH"):
+            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", start.caller.environ["LD_LIBRARY_PATH"], ":", "user"))
+        if start.caller.environ.get("LD_PRELOAD"):
+            env.append(EnvVar("LD_PRELOAD", "set", start.caller.environ["LD_PRELOAD"], None, "caller"))
+        working = start.user.options.last("cwd") or _directory(start)
         return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
 
     def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
@@ -87,11 +94,11 @@ def _bind_word(bind: Bind) -> str:
     return f"{bind.source}:{bind.target}"
 
 
-def _directory(start: Start, image: Optional[Tree]) -> str:
+def _directory(start: Start) -> str:
     """Return where the program starts: the caller's directory, if the container has it."""
-    working, home = start.working_directory or "/", start.environ.get("HOME", "")
+    working, home = start.caller.working_directory or "/", start.caller.environ.get("HOME", "")
     inside = any(f"{working}/".startswith(f"{path}/") for path in (*SHARED, home) if path)
-    return normpath(working) if inside or (image is not None and image.has(working)) else "/"
+    return normpath(working) if inside or (start.tree is not None and start.tree.has(working)) else "/"
 
 
 PROOT = Proot()

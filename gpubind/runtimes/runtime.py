@@ -86,28 +86,12 @@ class Call(NamedTuple):
     action: Action
     image: str
     """As the user gives it."""
-    tree: Optional[Tree]
-    """The files of the image, if they could be looked at."""
     argv: tuple[str, ...]
     """The command in the container, with its arguments."""
     token: str = "ID"
     """What no other start has in its name."""
     terminal: Optional[bool] = False
     """Whether standard input is one."""
-
-    @property
-    def shell(self) -> str:
-        """The image's shell: bash, if it has that."""
-        return "/bin/bash" if self.tree is not None and self.tree.has("/bin/bash") else "/bin/sh"
-
-    @property
-    def in_directory(self) -> tuple[str, ...]:
-        """What runs in a container of a plain directory: for `run` its runscript, as Apptainer's images have one; for
-        `shell`, or where nothing is named, its shell.
-        """
-        if self.action == "run" and self.tree is not None and self.tree.has(RUNSCRIPT):
-            return (RUNSCRIPT, *self.argv)
-        return (self.shell, *self.argv) if self.action == "shell" or not self.argv else self.argv
 
 
 class Pull(NamedTuple):
@@ -143,67 +127,109 @@ class Command(NamedTuple):
     """What must be written first, to a directory of its own; that takes the place of the word `STAGED_DIRECTORY`."""
 
 
-class Start(NamedTuple):
-    """One start of a container, as far as the runtime's words depend on it."""
+class CallerFacts(NamedTuple):
+    """Who starts a container, and from where."""
 
-    runtime: Runtime
-    """The runtime that will read the words; its program may go by another one's name."""
-    version: Optional[tuple[int, ...]] = None
-    """Its version; None if it could not be asked."""
-    arguments: tuple[str, ...] = ()
-    """The user's own options for the runtime."""
     environ: Mapping[str, str] = MappingProxyType({})
-    """The caller's environment."""
-    options: Options = Options()
-    """Those and the options of the caller's environment, as the program reads them."""
+    home: Optional[str] = None
+    """As the user database has it."""
+    working_directory: Optional[str] = None
+    """None if that directory is gone."""
+    directories: frozenset[str] = frozenset()
+    """Those of home and working directory that exist."""
+    uid: Optional[int] = None
+    """None if no container is started here."""
+    is_root: bool = True
+    """Whether the caller is root of the host; of a recorded one, who recorded it."""
+    has_terminal: bool = False
+    """Whether standard input, output and errors are a terminal."""
+
+
+class RuntimeFacts(NamedTuple):
+    """The host, as far as the runtime reads it."""
+
+    version: Optional[tuple[int, ...]] = None
+    """Of its program; None if that could not be asked."""
     site: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """The runtime's configuration file: directive -> values."""
+    """Its configuration file: directive -> values."""
+    machine: Optional[str] = None
+    """What uname says of the host that is planned for."""
+    nodes: tuple[HostPath, ...] = ()
+    """What this host's /dev has of the runtime's `nodes`."""
+    files: tuple[HostPath, ...] = ()
+    """What this host has of the runtime's `files`; of a recorded one, all."""
+    inits: tuple[HostPath, ...] = ()
+    """What this host has of the runtime's `inits`."""
+    tools: Optional[tuple[HostPath, ...]] = None
+    """What this host has of the runtime's `tools`; None if that is not known."""
+    remote: Optional[str] = None
+    """What sends the runtime to another machine's daemon; None if nothing does."""
+    has_selinux: bool = False
+    """Whether this host's kernel enforces SELinux's rules."""
+    pid: Optional[int] = None
+    """The process that becomes the runtime."""
+
+    def directive(self, name: str, default: str = "") -> str:
+        """Return the value of directive *name* in the configuration file; the first one takes precedence."""
+        return self.site.get(name, (default,))[0]
+
+
+class UserOptions(NamedTuple):
+    """The user's own options for a runtime, and the files that they name."""
+
+    arguments: tuple[str, ...] = ()
+    """As they are written."""
+    options: Options = Options()
+    """What the arguments and the environment ask of the program."""
     env_files: Mapping[str, Optional[str]] = MappingProxyType({})
     """What the files of the user's --env-file options set; None for a value that only a shell can tell."""
     has_unread_env_files: bool = False
-    """Whether such a file could not be looked at, so that it may set any variable that `env_files` does not have."""
-    staged: Mapping[ContainerPath, HostPath] = MappingProxyType({})
+    """Whether such a file could not be read, so that it may set any variable that `env_files` does not have."""
+    allow_writable: bool = False
+    """Whether the user accepts that a container may write to files of the driver."""
+
+
+class Stage(NamedTuple):
+    """The files that gpubind writes for a start, and those that must not be written to."""
+
+    files: Mapping[ContainerPath, HostPath] = MappingProxyType({})
     """Where generated content was written: container path -> host path."""
     skeleton: Optional[HostPath] = None
     """The directory that holds an empty file for each place of the runtime's `skeleton`."""
     writable: frozenset[str] = frozenset()
     """Those sources of the plan that the caller may write; known for a runtime without a read-only bind."""
-    allow_writable: bool = False
-    """Whether the user accepts that a container may write them."""
-    directories: frozenset[str] = frozenset()
-    """Those of the caller's home and working directory that are there."""
-    machine: Optional[str] = None
-    """What uname says of the host that is planned for."""
-    pid: Optional[int] = None
-    """The process that becomes the runtime."""
-    home: Optional[str] = None
-    """The caller's home, as the user database has it."""
-    working_directory: Optional[str] = None
-    """Where the caller is; None if that directory is gone."""
-    nodes: tuple[HostPath, ...] = ()
-    """What this host's /dev has of the runtime's `nodes`."""
-    files: tuple[HostPath, ...] = ()
-    """What this host has of the runtime's `files`; of a recorded one, all."""
+
+
+class Start(NamedTuple):
+    """One start of a container, as far as the arguments for the runtime depend on it."""
+
+    runtime: Runtime
+    """The runtime that will read the arguments; its program may go by another one's name."""
+    caller: CallerFacts = CallerFacts()
+    facts: RuntimeFacts = RuntimeFacts()
+    user: UserOptions = UserOptions()
+    stage: Stage = Stage()
+    tree: Optional[Tree] = None
+    """The files of the image, if they could be read."""
     bundle: Optional[Bundle] = None
     """The configuration of the image, if that is an OCI bundle."""
-    is_root: bool = True
-    """Whether the caller is root of the host; of a recorded one, who recorded it."""
-    inits: tuple[HostPath, ...] = ()
-    """What this host has of the runtime's `inits`."""
-    tools: Optional[tuple[HostPath, ...]] = None
-    """What this host has of the runtime's `tools`; None if nobody looked."""
-    uid: Optional[int] = None
-    """The caller's; None if nobody starts anything here."""
-    remote: Optional[str] = None
-    """What sends the runtime to another machine's daemon; None if nothing does."""
-    has_selinux: bool = False
-    """Whether this host's kernel enforces SELinux's rules."""
-    has_terminal: bool = False
-    """Whether the caller's standard input, output and errors are a terminal."""
 
-    def directive(self, name: str, default: str = "") -> str:
-        """Return the value of directive *name* of the site's configuration; the first one counts."""
-        return self.site.get(name, (default,))[0]
+    def allowing(self, writable: bool) -> Start:
+        """Return the start with the user's word on *writable* files of the driver."""
+        return self._replace(user=self.user._replace(allow_writable=writable))
+
+    @property
+    def shell(self) -> str:
+        """Return the image's shell: bash, if it has that."""
+        return "/bin/bash" if self.tree is not None and self.tree.has("/bin/bash") else "/bin/sh"
+
+    def in_directory(self, call: Call) -> tuple[str, ...]:
+        """Return the command in a container of a plain directory: for `run` its runscript, as Apptainer's images have
+        one; for `shell`, or where no command is named, its shell.
+        """
+        if call.action == "run" and self.tree is not None and self.tree.has(RUNSCRIPT):
+            return (RUNSCRIPT, *call.argv)
+        return (self.shell, *call.argv) if call.action == "shell" or not call.argv else call.argv
 
 
 class Printed(NamedTuple):
@@ -308,23 +334,23 @@ class Runtime(ABC):
         """
         return GPUBIND
 
-    def generated(self, plan: Plan, start: Start, image: Optional[Tree]) -> Mapping[ContainerPath, str]:
+    def generated(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
         """Return the texts of the files that it adds to the plan's, by their place in the container."""
         return {}
 
-    def skeleton(self, plan: Plan, start: Start, image: Optional[Tree]) -> tuple[ContainerPath, ...]:
+    def skeleton(self, plan: Plan, start: Start) -> tuple[ContainerPath, ...]:
         """Return the places that need an empty file in a directory of gpubind's, to be mounted on."""
         return ()
 
     @abstractmethod
-    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+    def words(self, plan: Plan, start: Start) -> Optional[Words]:
         """Return *plan* in its arguments; None where an image would be needed for that. Errors: `RuntimeLimitError`."""
 
-    def in_line(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+    def in_line(self, plan: Plan, start: Start) -> Optional[Words]:
         """Return *plan* in arguments for the user's own command line. Errors: `RuntimeLimitError`."""
-        return self.words(plan, start, image)
+        return self.words(plan, start)
 
-    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+    def brought(self, plan: Plan, start: Start) -> Optional[Brought]:
         """Return what a start mounts and sets in addition to *plan*; None where that is not known."""
         return None
 
@@ -339,8 +365,8 @@ class Runtime(ABC):
         Errors: `RuntimeLimitError` (code `writable-bind`) for a file that the caller can write, unless that is allowed.
         """
         sources = [bind.source for bind in edits.binds if bind.read_only]
-        writable = [source for source in sources if source in start.writable]
-        if writable and not start.allow_writable:
+        writable = [source for source in sources if source in start.stage.writable]
+        if writable and not start.user.allow_writable:
             raise RuntimeLimitError(
                 "writable-bind",
                 f"a program in the container could write {counted(len(writable), 'file')} of the driver",

@@ -10,10 +10,8 @@ Source: udocker 1.3.17 `cli.py`, `config.py`, `tools.py`, `engine/proot.py`, `en
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
-from gpubind.files import Tree
 from gpubind.model import Finding, Plan
 from gpubind.model.arch import ARCHITECTURES
 from gpubind.model.findings import finding
@@ -60,34 +58,34 @@ class Udocker(Runtime):
 
     def overrides(self, start: Start, name: str) -> bool:
         """udocker passes nothing of the caller's on, but for what the user names, or all with --hostenv."""
-        if "hostenv" in start.options.values and name not in start.options.env:
+        if "hostenv" in start.user.options.values and name not in start.user.options.env:
             return False
-        return start.options.env.get(name) != start.environ.get(name, "")
+        return start.user.options.env.get(name) != start.caller.environ.get(name, "")
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """As a CDI spec, which cannot add to the image's search paths either: where every loader looks, and in
         /usr/bin.
         """
-        return cdi_layout(start.machine or ARCHITECTURES[0].name)._replace(isolated=False)
+        return cdi_layout(start.facts.machine or ARCHITECTURES[0].name)._replace(isolated=False)
 
-    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+    def words(self, plan: Plan, start: Start) -> Words:
         """Return the options for *plan*. Errors: `RuntimeLimitError` for what they cannot say, for an R mode (code
         `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
         """
-        own = own_binds(start.options.all("volume"))
-        edits = edits_of(plan, start.staged, nothing_else, own)
-        _need_mode(start.environ.get(MODE, ""), plan, edits)
+        own = own_binds(start.user.options.all("volume"))
+        edits = edits_of(plan, start.stage.files, nothing_else, own)
+        _need_mode(start.caller.environ.get(MODE, ""), plan, edits)
         options = [f"--volume={_volume(bind)}" for bind in edits.binds]
-        env = compose(plan.env, Values(start.options.env, images=library_path(plan)))
+        env = compose(plan.env, Values(start.user.options.env, images=library_path(plan)))
         for name, value in known(env):
-            if start.options.env.get(name) != value:
+            if start.user.options.env.get(name) != value:
                 options.append(f"--env={name}={_sayable(name, value)}")
         findings = (*self._findings(plan, edits, start), *self.write_access(edits, plan, start))
         return Words(tuple(options), edits.binds, known(env), edits.decisions, findings)
 
     def _findings(self, plan: Plan, edits: Edits, start: Start) -> Iterator[Finding]:
-        if start.tools == ():
-            yield finding("udocker-tools", subject="udocker", where=", ".join(self.tools(start.environ)))
+        if start.facts.tools == ():
+            yield finding("udocker-tools", subject="udocker", where=", ".join(self.tools(start.caller.environ)))
         yield from (*edits.findings, *shared_dev(plan, "always"))
         if edits.binds:
             yield finding("udocker-container", subject="container", vendor=vendor_of(plan))
@@ -95,8 +93,8 @@ class Udocker(Runtime):
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line; `run` starts what the image runs by default, `shell` a shell."""
         argv = ("/bin/sh", *call.argv) if call.action == "shell" else call.argv
-        line = (call.program, "run", "--nobanner", *start.arguments, *words.options, call.image, *argv)
-        return Command(line, start.environ)
+        line = (call.program, "run", "--nobanner", *start.user.arguments, *words.options, call.image, *argv)
+        return Command(line, start.caller.environ)
 
 
 def _need_mode(mode: str, plan: Plan, edits: Edits) -> None:

@@ -57,13 +57,11 @@ from gpubind.host import Host
 from gpubind.image import Image, open_image
 from gpubind.image.facts import read_image
 from gpubind.image.tar import members
-from gpubind.launch.preparation import words_of
 from gpubind.loader.places import parse_cpuinfo
 from gpubind.model import CudaNote, Plan, Request
 from gpubind.model.budget import one_command
 from gpubind.model.data import read_data
 from gpubind.runtimes import RUNTIMES
-from gpubind.runtimes.runtime import Start
 from tests.fuzz.seeds import CDI, ICD, JSON_WORDS, SEEDS, SHELL_WORDS, YAML_WORDS
 from tests.support.driver import V, cache, kernel, libraries
 from tests.support.elf import elf
@@ -71,6 +69,7 @@ from tests.support.images import glibc, sandbox
 from tests.support.layers import archive, docker_archive, oci_layout, packed, tar, zstd
 from tests.support.ldcache import build_ldcache, entry
 from tests.support.squashfs import SifObject, sif, squashfs
+from tests.support.starts import start_by
 from tests.support.surveys import survey
 from tests.support.trees import Item, Link, Spec, recorded_host, recorded_tree
 
@@ -291,7 +290,7 @@ def _write(made: Plan, image: Optional[Image] = None) -> None:
                 _encoded(lasting.document.render(made, staged))
     for name in RUNTIMES:
         with contextlib.suppress(GpubindError):
-            said = words_of(Start(RUNTIMES[name], staged=staged), made, image)  # type: ignore[arg-type]
+            said = RUNTIMES[name].words(made, start_by(name, staged=staged, tree=image.tree if image else None))
             _encoded(" ".join((*said.options, said.document)) if said is not None else "")
 
 

@@ -73,12 +73,15 @@ def started(situation: Situation) -> Preflight:
         made = plan(machine, Request(**situation.request), situation.listfile, situation.image, layout)
     except GpubindError as error:
         made = unplanned(error, situation)
+    start = situation.start
+    if start is not None and situation.image is not None:
+        start = start._replace(tree=situation.image.tree)
     return preflight(
         machine,
         made,
         situation.image,
         backend=situation.backend,
-        start=situation.start,
+        start=start,
         program=situation.program,
         brought=situation.brought,
         may_be_library=situation.may_be_library,

@@ -57,7 +57,7 @@ def start(own: Bundle, **facts: Any) -> Start:
 
 def make(own: Optional[Bundle] = None, made: Optional[Plan] = None, more: Spec = NOTHING, **facts: Any) -> Words:
     opened = image(glibc(), more)
-    found = CRUN.words(made or planned(opened), start(own or bundle(), **facts), opened.tree)
+    found = CRUN.words(made or planned(opened), start(own or bundle(), tree=opened.tree, **facts))
     assert found is not None
     return found
 
@@ -77,8 +77,8 @@ def variables(document: dict[str, Any]) -> dict[str, str]:
     return dict(line.split("=", 1) for line in document["process"]["env"])
 
 
-def call(action: Action, *argv: str, more: Spec = NOTHING, **facts: Any) -> Call:
-    return Call("/usr/bin/crun", action, "bundle", image(glibc(), more).tree, argv, **facts)
+def call(action: Action, *argv: str, **facts: Any) -> Call:
+    return Call("/usr/bin/crun", action, "bundle", argv, **facts)
 
 
 def started(made: Command) -> dict[str, Any]:
@@ -267,8 +267,11 @@ def test_run_starts_what_the_bundle_runs_and_shell_a_shell() -> None:
     own, made = bundle(), make()
     assert started(CRUN.command(call("run", "-l"), start(own), made))["process"]["args"] == ["sh", "-l"]
     assert started(CRUN.command(call("shell"), start(own), made))["process"]["args"] == ["/bin/sh"]
-    bash = call("shell", "-l", more={"/usr/bin/bash": ""})
-    assert started(CRUN.command(bash, start(own), made))["process"]["args"] == ["/bin/bash", "-l"]
+    bash = start(own, tree=image(glibc(), {"/usr/bin/bash": ""}).tree)
+    assert started(CRUN.command(call("shell", "-l"), bash, made))["process"]["args"] == [
+        "/bin/bash",
+        "-l",
+    ]
 
 
 def test_a_word_of_the_command_that_is_not_utf8_cannot_be_said() -> None:
@@ -293,7 +296,7 @@ def test_an_option_of_run_is_known_in_each_of_its_spellings(program: str, option
 
 def test_what_the_bundle_binds_is_looked_at() -> None:
     own = bundle(mounts=[{"destination": "/data", "type": "bind", "source": "data"}, {"destination": "/proc"}])
-    found = RUNTIMES["runc"].brought(planned(), start(own), None)
+    found = RUNTIMES["runc"].brought(planned(), start(own))
     assert found is not None
     assert [(bind.source, bind.target) for bind in found.binds] == [("/srv/bundle/data", "/data")]
 

@@ -238,7 +238,7 @@ def test_a_file_that_the_host_lacks_is_the_images_own() -> None:
 def brings(*arguments: str, **facts: Any) -> Brought:
     opened = facts.pop("opened", None) or image(glibc())
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=LAYOUT)
-    found = BWRAP.brought(made, start_by("bwrap", arguments=arguments, **facts), opened.tree)
+    found = BWRAP.brought(made, start_by("bwrap", arguments=arguments, tree=opened.tree, **facts))
     assert found is not None
     return found
 
@@ -293,7 +293,7 @@ NO_WORDS = Words(())
 def started(action: Action, opened: Image, *argv: str, made: Words = NO_WORDS) -> tuple[str, ...]:
     """The command line of a start."""
     return BWRAP.command(
-        Call("/usr/bin/bwrap", action, "/images/test", opened.tree, argv), start_by("bwrap"), made
+        Call("/usr/bin/bwrap", action, "/images/test", argv), start_by("bwrap", tree=opened.tree), made
     ).argv
 
 

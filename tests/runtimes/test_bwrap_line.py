@@ -30,8 +30,9 @@ def options_of(
 ) -> tuple[tuple[str, ...], ...]:
     opened: Optional[Image] = image(glibc(), spec or {}) if rooted else None
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=GPUBIND)
-    start = start_by("bwrap", **{"staged": STAGED, "arguments": arguments, **facts})
-    return split_options(in_line(made, start, opened.tree if opened else None).options)
+    tree = opened.tree if opened else None
+    start = start_by("bwrap", **{"staged": STAGED, "arguments": arguments, "tree": tree, **facts})
+    return split_options(in_line(made, start).options)
 
 
 def variable(options: tuple[tuple[str, ...], ...], name: str) -> Optional[str]:

@@ -35,7 +35,7 @@ def started(*arguments: str, **facts: Any) -> Start:
 def make(*arguments: str, opened: Optional[Image] = None, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
     opened = opened or image(glibc())
     made = planned(opened)
-    return CH_RUN.words(made._replace(env=(*made.env, *env)), started(*arguments, **facts), opened.tree)
+    return CH_RUN.words(made._replace(env=(*made.env, *env)), started(*arguments, tree=opened.tree, **facts))
 
 
 def binds(made: Words) -> list[str]:
@@ -56,7 +56,7 @@ def test_a_directory_of_empty_files_is_bound_before_each_file_onto_its_own() -> 
 
 def test_each_place_that_the_image_lacks_has_an_empty_file() -> None:
     opened = image(glibc())
-    made = CH_RUN.skeleton(planned(opened), started(), opened.tree)
+    made = CH_RUN.skeleton(planned(opened), started(tree=opened.tree))
     assert "/.gpubind/libs/libcuda.so.1" in made
     assert {"/.gpubind/libs/libcuda.so.1"} <= {bind.target for bind in make().binds}
 
@@ -91,12 +91,9 @@ def test_what_an_overlay_hides_is_named() -> None:
     with pytest.raises(RuntimeLimitError) as caught:
         make(skeleton=HostPath("/srv/home/u/.cache/s"))
     assert (caught.value.code, caught.value.where) == ("hidden-path", "/srv/home/u/.cache/s/.gpubind")
-    opened = image(glibc())
     for name, where in (("/srv/ct/x", "/srv"), ("ct/x", "/srv")):
         with pytest.raises(RuntimeLimitError, match="would not find"):
-            CH_RUN.command(
-                Call("ch-run", "exec", name, opened.tree, ("true",)), started(working_directory=where), make()
-            )
+            CH_RUN.command(Call("ch-run", "exec", name, ("true",)), started(working_directory=where), make())
 
 
 def test_a_source_with_a_colon_is_refused_and_named() -> None:
@@ -140,12 +137,12 @@ def test_unset_env_takes_patterns(arguments: tuple[str, ...], overridden: bool) 
 
 
 def test_the_last_of_set_env_and_unset_env_takes_effect() -> None:
-    assert started("--set-env=A=1", "--unset-env=?", "--set-env=B=2").options.env == {"B": "2"}
+    assert started("--set-env=A=1", "--unset-env=?", "--set-env=B=2").user.options.env == {"B": "2"}
 
 
 def test_what_unset_env_removes_is_not_the_callers() -> None:
     environ = {"LD_LIBRARY_PATH": "/host", "LD_PRELOAD": "/x.so", "PATH": "/usr/bin"}
-    found = CH_RUN.brought(planned(None), started("--unset-env=LD_*", environ=environ), None)
+    found = CH_RUN.brought(planned(None), started("--unset-env=LD_*", environ=environ))
     assert found is not None
     assert [variable.name for variable in found.env] == ["PATH"]
 
@@ -172,14 +169,14 @@ def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() 
 
 
 def test_without_an_image_only_our_own_directory_has_a_place() -> None:
-    made = CH_RUN.words(planned(None), started(staged={ICD: "/cache/icd.json"}), None)
+    made = CH_RUN.words(planned(None), started(staged={ICD: "/cache/icd.json"}))
     assert {bind.target.split("/")[1] for bind in made.binds} == {".gpubind"}
 
 
 def test_a_user_is_named_for_ch_run_does_not_start_without() -> None:
     opened = image(glibc())
-    call = Call("/usr/bin/ch-run", "exec", "/images/x", opened.tree, ("true",))
-    made = CH_RUN.command(call, started("-v", home="/home/me"), make("-v"))
+    call = Call("/usr/bin/ch-run", "exec", "/images/x", ("true",))
+    made = CH_RUN.command(call, started("-v", home="/home/me", tree=opened.tree), make("-v"))
     assert made.environ["USER"] == "me"
     assert made.argv[:2] == ("/usr/bin/ch-run", "-v")
     assert made.argv[-3:] == ("/images/x", "--", "true")

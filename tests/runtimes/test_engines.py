@@ -63,8 +63,8 @@ def values(made: Words, option: str) -> list[str]:
 
 
 def started(start: Start, action: Action, name: str, *argv: str, opened: Image = PLAIN) -> Command:
-    call = Call(f"/usr/bin/{start.runtime.name}", action, name, opened.tree, argv)
-    return start.runtime.command(call, start, Words(("--env", "OURS=1"), unset=("GONE",)))
+    call = Call(f"/usr/bin/{start.runtime.name}", action, name, argv)
+    return start.runtime.command(call, start._replace(tree=opened.tree), Words(("--env", "OURS=1"), unset=("GONE",)))
 
 
 @BOTH
@@ -317,7 +317,7 @@ def test_places_of_the_users_are_read_as_the_programs_read_them() -> None:
     arguments = ("-v", "name:/a", "-v/b", "--mount", '"type=bind","source=/s,t",dst=/c/', "--tmpfs=/d:size=1m")
     start = begun("docker", *arguments, "--volume=./rel:/e:ro", working_directory="/here")
     assert users_places(start) == ("/a", "/b", "/e", "/c", "/d")
-    found = DOCKER.brought(planned(), start, None)
+    found = DOCKER.brought(planned(), start)
     assert found.binds == (
         UserBind(HostPath("/here/rel"), ContainerPath("/e")),
         UserBind(HostPath("/s,t"), ContainerPath("/c")),
@@ -456,7 +456,7 @@ def test_a_file_of_variables_is_read_to_the_letter() -> None:
 
 def test_what_the_user_says_of_search_paths_is_known() -> None:
     start = begun("docker", "-e", "LD_LIBRARY_PATH=/u", "-e", "PATH=/p", "-e", "LD_PRELOAD=/l.so", "-w", "/work")
-    found = DOCKER.brought(planned(), start, None)
+    found = DOCKER.brought(planned(), start)
     assert [(v.name, v.op, v.value) for v in found.env] == [
         ("LD_LIBRARY_PATH", "prepend", "/u"), ("LD_PRELOAD", "set", "/l.so"), ("PATH", "set", "/p:/.gpubind/bin"),
     ]  # fmt: skip

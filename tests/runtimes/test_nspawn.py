@@ -23,7 +23,7 @@ def make(*arguments: str, script: str = "", env: tuple[EnvVar, ...] = (), **fact
     environ = facts.setdefault("environ", {})
     options = SYSTEMD_NSPAWN.options_of(arguments, environ)
     start = start_by("systemd-nspawn", **{"arguments": arguments, "options": options, "uid": 0, **facts})
-    return SYSTEMD_NSPAWN.words(made._replace(env=(*made.env, *env)), start, opened.tree)
+    return SYSTEMD_NSPAWN.words(made._replace(env=(*made.env, *env)), start)
 
 
 def test_files_are_read_only_and_nodes_are_not() -> None:
@@ -84,15 +84,14 @@ def test_only_root_starts_it() -> None:
 
 
 def test_options_end_before_the_command() -> None:
-    opened = image(glibc())
-    call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", opened.tree, ("-x",))
+    call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", ("-x",))
     made = SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", arguments=("--uuid=1",)), make())
     assert made.argv[:3] == ("/usr/bin/systemd-nspawn", "-q", "--uuid=1")
     assert made.argv[-3:] == ("--directory=/images/x", "--", "-x")
 
 
 def test_two_containers_of_one_image_have_names_of_their_own() -> None:
-    call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", None, ("true",))
+    call = Call("/usr/bin/systemd-nspawn", "exec", "/images/x", ("true",))
     assert "--machine=gpubind-7" in SYSTEMD_NSPAWN.command(call, start_by("systemd-nspawn", pid=7), make()).argv
     options = SYSTEMD_NSPAWN.options_of(["-M", "mine"], {})
     assert (

@@ -26,7 +26,7 @@ def planned(script: str = "") -> Plan:
 
 def make(*, script: str = "", env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
     made = planned(script)
-    return PROOT.words(made._replace(env=(*made.env, *env)), start_by("proot", **facts), None)
+    return PROOT.words(made._replace(env=(*made.env, *env)), start_by("proot", **facts))
 
 
 def test_files_are_bound_and_nodes_need_nothing() -> None:
@@ -61,8 +61,8 @@ def test_files_that_the_caller_can_write_are_bound_only_when_that_is_accepted() 
 def test_variables_stand_in_proots_own_environment() -> None:
     env = (EnvVar("A", "set", "1", None, "gpus"), EnvVar("B", "unset", None, None, "gpus"))
     start = start_by("proot", environ={"B": "2", "C": "3"}, working_directory="/nowhere")
-    made = make(environ=start.environ, env=env)
-    ran = PROOT.command(Call("/usr/bin/proot", "exec", "/images/x", None, ("true",)), start, made)
+    made = make(environ=start.caller.environ, env=env)
+    ran = PROOT.command(Call("/usr/bin/proot", "exec", "/images/x", ("true",)), start, made)
     assert ran.argv[:5] == ("/usr/bin/proot", "-R", "/images/x", "-w", "/")
     assert ran.argv[-1] == "true"
     assert {name: ran.environ.get(name) for name in "ABC"} == {"A": "1", "B": None, "C": "3"}
@@ -70,7 +70,7 @@ def test_variables_stand_in_proots_own_environment() -> None:
 
 def test_the_printed_words_hold_the_variables() -> None:
     start = start_by("proot", environ={"B": "2"})
-    made = make(environ=start.environ, env=(EnvVar("B", "unset", None, None, "gpus"),))
+    made = make(environ=start.caller.environ, env=(EnvVar("B", "unset", None, None, "gpus"),))
     text = PROOT.render("proot", Printed(made, start, host(rhel(), kernel()), planned()))
     assert text.startswith("env --unset=B ")
     assert " LD_LIBRARY_PATH=/.gpubind/libs " in text
@@ -80,8 +80,8 @@ def test_the_printed_words_hold_the_variables() -> None:
 def test_a_container_starts_where_the_caller_is_if_it_has_that_directory() -> None:
     opened = image(glibc(), {"/data/x": ""})
     for here, there in (("/home/me/x", "/home/me/x"), ("/data", "/data"), ("/scratch", "/"), ("/tmp/a", "/tmp/a")):
-        start = start_by("proot", environ={"HOME": "/home/me"}, working_directory=here)
-        made = PROOT.command(Call("proot", "shell", "/i", opened.tree, ()), start, Words(()))
+        start = start_by("proot", environ={"HOME": "/home/me"}, working_directory=here, tree=opened.tree)
+        made = PROOT.command(Call("proot", "shell", "/i", ()), start, Words(()))
         assert made.argv[:5] == ("proot", "-R", "/i", "-w", there)
 
 

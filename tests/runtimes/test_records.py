@@ -52,7 +52,14 @@ def test_the_command_line_of_each_runtime_is_read() -> None:
 
 def test_what_nobody_sets_cannot_be_set_for_everybody() -> None:
     start = start_by("apptainer")
-    for mapping in (start.environ, start.site, start.env_files, start.staged, Options().values, Options().env):
+    for mapping in (
+        start.caller.environ,
+        start.facts.site,
+        start.user.env_files,
+        start.stage.files,
+        Options().values,
+        Options().env,
+    ):
         with pytest.raises(TypeError):
             mapping["x"] = "y"  # type: ignore[index]
 

@@ -20,12 +20,13 @@ from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRI
 from gpubind.runtimes.apptainer.exports import exports, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
 from gpubind.runtimes.apptainer.singularity import APPTAINER, SINGULARITY
-from gpubind.runtimes.apptainer.words import LAYOUT, NO_GPU_FLAGS, bind_word, layout_of, mount_word, needs_mount, words
+from gpubind.runtimes.apptainer.words import LAYOUT, NO_GPU_FLAGS, bind_word, layout_of, mount_word, needs_mount
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.runtime import Call, Start, one_line
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image, sandbox
 from tests.support.starts import start as begin
+from tests.support.starts import with_facts, words
 from tests.support.trees import Link
 
 LIBS = "/.singularity.d/libs"
@@ -267,24 +268,24 @@ def test_ours_goes_between_the_users_value_and_the_images(users: str, expected: 
 
 def test_without_evaluation_a_script_of_the_image_puts_ours_in_front_where_only_a_shell_knows() -> None:
     begun = start("--no-eval")
-    (script,) = generated(make(UNDECIDED), begun, UNDECIDED.tree).values()
+    (script,) = generated(make(UNDECIDED), begun._replace(tree=UNDECIDED.tree)).values()
     for before, after in (("/own", f"{LIBS}:/own"), ("", LIBS)):
         shell = ["sh", "-euc", f'{script}printf %s "$LD_LIBRARY_PATH"']
         done = subprocess.run(shell, capture_output=True, text=True, check=True, env={"LD_LIBRARY_PATH": before})
         assert done.stdout == after
     staged = {ENVIRONMENT_SCRIPT: HostPath("/cache/script")}
-    made = words(make(UNDECIDED), begun._replace(staged={**begun.staged, **staged}))
+    made = words(make(UNDECIDED), with_facts(begun, staged={**begun.stage.files, **staged}))
     assert ("/cache/script", ENVIRONMENT_SCRIPT) in [(b.source, b.target) for b in made.binds]
     assert "LD_LIBRARY_PATH" not in env(made)
     assert "library-path-last" not in [finding.code for finding in made.findings]
     for opened, other in ((VALUED, begun), (UNDECIDED, start()), (UNDECIDED, start("--no-eval", version=(1, 5, 0)))):
-        assert generated(make(opened), other, opened.tree) == {}
-    assert generated(make(), begun, None) == {}
+        assert generated(make(opened), other._replace(tree=opened.tree)) == {}
+    assert generated(make(), begun) == {}
 
 
 def test_where_no_place_can_be_made_the_script_follows_the_images_last_file() -> None:
     begun = start("--no-eval", "--writable")
-    assert generated(make(UNDECIDED), begun, UNDECIDED.tree) == {
+    assert generated(make(UNDECIDED), begun._replace(tree=UNDECIDED.tree)) == {
         BASE_SCRIPT: 'LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}:/.singularity.d/libs"\n\n'
         f"LD_LIBRARY_PATH={LIBS}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\nexport LD_LIBRARY_PATH\n"
     }
@@ -364,7 +365,7 @@ def test_an_optional_file_whose_place_is_in_the_image_is_bound_with_writable_too
 
 def test_the_command_has_the_users_words_before_ours_and_the_image_after() -> None:
     begun = start("--contain")
-    call = Call("/usr/bin/apptainer", "exec", "img.sif", None, ("cmd", "-x"))
+    call = Call("/usr/bin/apptainer", "exec", "img.sif", ("cmd", "-x"))
     line = APPTAINER.command(call, begun, words(make(), begun)).argv
     assert line[:3] == ("/usr/bin/apptainer", "exec", "--contain")
     assert line[-3:] == ("img.sif", "cmd", "-x")

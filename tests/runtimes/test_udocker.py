@@ -23,7 +23,7 @@ def make(*arguments: str, env: tuple[EnvVar, ...] = (), **facts: Any) -> Words:
     made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(start_by("udocker")))
     environ = facts.setdefault("environ", {})
     options = UDOCKER.options_of(arguments, environ)
-    return UDOCKER.words(made._replace(env=(*made.env, *env)), start_by("udocker", options=options, **facts), None)
+    return UDOCKER.words(made._replace(env=(*made.env, *env)), start_by("udocker", options=options, **facts))
 
 
 def test_files_are_volumes_and_nodes_need_nothing() -> None:
@@ -45,9 +45,9 @@ def test_a_mode_with_a_loader_of_its_own_takes_no_other_c_library(mode: str, lib
     start = start_by("udocker", environ={"UDOCKER_DEFAULT_EXECUTION_MODE": mode})
     if refused:
         with pytest.raises(RuntimeLimitError, match="fixed-loader"):
-            UDOCKER.words(made, start, opened.tree)
+            UDOCKER.words(made, start)
     else:
-        assert UDOCKER.words(made, start, opened.tree).binds
+        assert UDOCKER.words(made, start).binds
 
 
 def test_a_mode_that_binds_directories_alone_is_refused() -> None:
@@ -65,7 +65,7 @@ def test_a_path_that_udocker_would_split_is_refused_and_named(path: str) -> None
     made = plan(host(rhel(), kernel()), Request(), layout=UDOCKER.layout(start_by("udocker")))
     mounts = (made.mounts[0]._replace(source=HostPath(path)),)
     with pytest.raises(RuntimeLimitError) as caught:
-        UDOCKER.words(made._replace(mounts=mounts), start_by("udocker"), None)
+        UDOCKER.words(made._replace(mounts=mounts), start_by("udocker"))
     assert (caught.value.code, caught.value.where) == ("unsayable-path", path)
 
 
@@ -95,9 +95,9 @@ def test_directories_for_programs_do_not_replace_the_usual_ones() -> None:
 
 def test_a_container_is_run_by_its_name() -> None:
     start = start_by("udocker", arguments=("--hostauth",))
-    made = UDOCKER.command(Call("/usr/bin/udocker", "exec", "mine", None, ("true",)), start, Words(("--volume=/a:/b",)))
+    made = UDOCKER.command(Call("/usr/bin/udocker", "exec", "mine", ("true",)), start, Words(("--volume=/a:/b",)))
     assert made.argv == ("/usr/bin/udocker", "run", "--nobanner", "--hostauth", "--volume=/a:/b", "mine", "true")
-    made = UDOCKER.command(Call("udocker", "shell", "mine", None, ()), start, Words(()))
+    made = UDOCKER.command(Call("udocker", "shell", "mine", ()), start, Words(()))
     assert made.argv[-2:] == ("mine", "/bin/sh")
 
 

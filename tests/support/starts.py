@@ -12,18 +12,31 @@ from gpubind.runtimes.runtime import Start
 
 
 def start_by(name: str, **facts: Any) -> Start:
-    """Return a start by the runtime called *name*; *facts* are fields of `Start`."""
-    return Start(RUNTIMES[name], **facts)
+    """Return a start by the runtime called *name*; *facts* are fields of its parts, or `tree` and `bundle`."""
+    made = Start(RUNTIMES[name], tree=facts.pop("tree", None), bundle=facts.pop("bundle", None))
+    return with_facts(made, **facts)
+
+
+def with_facts(start: Start, **facts: Any) -> Start:
+    """Return *start* with other *facts*, fields of its parts; `staged` are the files of its stage."""
+    if "staged" in facts:
+        start = start._replace(stage=start.stage._replace(files=facts.pop("staged")))
+    for part in ("caller", "facts", "user", "stage"):
+        value = getattr(start, part)
+        fields = {name: facts.pop(name) for name in value._fields if name in facts}
+        start = start._replace(**{part: value._replace(**fields)})
+    assert not facts, facts
+    return start
 
 
 def start(*arguments: str, program: str = "apptainer", **facts: Any) -> Start:
     """Return a start with the user's *arguments*, read as the runtime reads them."""
     begun = start_by(program, **{"version": (1, 4, 5), **facts, "arguments": arguments})
-    return begun._replace(options=begun.runtime.options_of(arguments, begun.environ))
+    return with_facts(begun, options=begun.runtime.options_of(arguments, begun.caller.environ))
 
 
-def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
-    """Return *plan* in the words of the runtime of *start*, which needs no other image."""
-    made = start.runtime.words(plan, start, image)
+def words(plan: Plan, start: Start, tree: Optional[Tree] = None) -> Words:
+    """Return *plan* in the words of the runtime of *start*, for an image with the files of *tree*."""
+    made = start.runtime.words(plan, start._replace(tree=tree))
     assert made is not None
     return made

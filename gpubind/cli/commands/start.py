@@ -96,8 +96,7 @@ def _start(action: Action, options: PlanOptions, words: tuple[str, ...], wanted:
 
     def planned(looked: Looked) -> Command:
         ready = ready_for(options, looked, wanted, environ)
-        tree = looked.image.tree if looked.image is not None else None
-        call = Call(looked.program, action, image, tree, argv, token, _is_terminal())
+        call = Call(looked.program, action, image, argv, token, _is_terminal())
         made = ready.runtime.command(call, ready.start, ready.words)
         look_into(looked, ready, argv[0] if action == "exec" else None, wanted)
         return made

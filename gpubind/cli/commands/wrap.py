@@ -158,9 +158,8 @@ def _planned(
     put_in, without, file = ready.words.options, {option.name for option in made.options}, None
     if not ready.has_arguments:
         action = _ACTIONS.get(made.subcommand[-1] if made.subcommand else "exec", "run")
-        tree = looked.image.tree if looked.image is not None else None
         image = "" if made.is_rootfs else made.image or ""  # how --rootfs treats it, the line says itself
-        call = Call(looked.program, action, image, tree, made.command, terminal=None)
+        call = Call(looked.program, action, image, made.command, terminal=None)
         _, environ, file = ready.runtime.command(call, ready.start, ready.words)
         put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
     return Command(rewritten(made, put_in, without=without), environ, file)

@@ -50,7 +50,7 @@ def amd_groups(preflight: Preflight) -> Iterator[Finding]:
     """Yield a runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
     limits = preflight.limits
     ours = preflight.words.options if preflight.words is not None else ()
-    said = (*ours, *(preflight.start.options.all("group-add") if preflight.start is not None else ()))
+    said = (*ours, *(preflight.start.user.options.all("group-add") if preflight.start is not None else ()))
     if not limits.drops_groups or (limits.keep_groups is not None and limits.keep_groups in said):
         return
     nodes = [node for node in preflight.plan.devices if node.vendor == "amd" and node.mode & 0o006 != 0o006]

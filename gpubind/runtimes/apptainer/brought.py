@@ -33,23 +33,23 @@ _SEARCH_PATHS = (
 
 def brought(start: Start) -> Brought:
     """Return what *start* brings beside the plan, in the order in which the program mounts it."""
-    options = start.options
+    options = start.user.options
     unseen = [f"--{name} {value}" for name in _UNSEEN for value in options.all(name)]
-    if start.directive("mount hostfs") == "yes" and not is_contained(options):
+    if start.facts.directive("mount hostfs") == "yes" and not is_contained(options):
         unseen.append("mount hostfs = yes")
     binds: list[UserBind] = []
     for spec in _binds(start):
         if spec.from_image or not spec.target.startswith("/"):
             unseen.append(f"--bind {spec.source}:{spec.target}")
         else:
-            source = normpath(join(start.working_directory or "/", spec.source))
+            source = normpath(join(start.caller.working_directory or "/", spec.source))
             binds.append(UserBind(HostPath(source), ContainerPath(normpath(spec.target))))
     env: list[EnvVar] = []
     for name, changes, op in _SEARCH_PATHS:
         told = said(start, name)
         text = told.text if told is not None else None
         if told is None and name == "LD_PRELOAD" and not is_clean(options):
-            text = start.environ.get(name)  # the caller's own variable goes into the container, too
+            text = start.caller.environ.get(name)  # the caller's own variable goes into the container, too
         elif told is not None and not told.plain:
             unseen.append(f"{name}={told.text}" if told.text is not None else f"--env-file ({name})")
             continue
@@ -60,27 +60,27 @@ def brought(start: Start) -> Brought:
 
 def _pythons(start: Start) -> Iterator[EnvVar]:
     """What decides where Python looks: the user's word, else the caller's own variable where the image has none."""
-    source, _, target = (start.options.last("home") or start.home or "").partition(":")
+    source, _, target = (start.user.options.last("home") or start.caller.home or "").partition(":")
     yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
     for name in PYTHON_VARIABLES:
         told = said(start, name)
         if told is not None and told.text is not None:
             yield EnvVar(name, "set", told.text, None, "user")
-        elif told is None and name in start.environ and not is_clean(start.options):
-            yield EnvVar(name, "default", start.environ[name], None, "caller")
+        elif told is None and name in start.caller.environ and not is_clean(start.user.options):
+            yield EnvVar(name, "default", start.caller.environ[name], None, "caller")
 
 
 def _binds(start: Start) -> Iterator[BindSpec]:
     """Yield the binds of the site, the program and the user, in the order in which they are mounted."""
-    options, contain = start.options, is_contained(start.options)
+    options, contain = start.user.options, is_contained(start.user.options)
     left_out = options.all("no-mount")
     yield from _sites(start)
-    if start.directive("mount home", "yes") == "yes":
+    if start.facts.directive("mount home", "yes") == "yes":
         yield from _home(start, left_out)
-    if start.directive("mount tmp", "yes") == "yes" and not contain and "tmp" not in left_out:
+    if start.facts.directive("mount tmp", "yes") == "yes" and not contain and "tmp" not in left_out:
         yield BindSpec("/tmp", "/tmp")
         yield BindSpec("/var/tmp", "/var/tmp")
-    here = start.working_directory
+    here = start.caller.working_directory
     if not contain and "cwd" not in left_out and here and here not in NOT_A_WORKING_DIRECTORY:
         yield BindSpec(here, here)
     for library in options.all("containlibs"):
@@ -96,32 +96,32 @@ def named_binds(start: Start) -> tuple[BindSpec, ...]:
 
 
 def _sites(start: Start) -> Iterator[BindSpec]:
-    left_out = start.options.all("no-mount")
-    if not is_contained(start.options) and "bind-paths" not in left_out:
-        binds = parse_binds(start.site.get("bind path", ()))
+    left_out = start.user.options.all("no-mount")
+    if not is_contained(start.user.options) and "bind-paths" not in left_out:
+        binds = parse_binds(start.facts.site.get("bind path", ()))
         yield from (spec for spec in binds if spec.target not in left_out)
 
 
 def _users(start: Start) -> Iterator[BindSpec]:
-    if start.directive("user bind control", "yes") == "yes":
-        yield from parse_binds(start.options.all("bind"))
-        yield from parse_mounts(start.options.all("mount"))
+    if start.facts.directive("user bind control", "yes") == "yes":
+        yield from parse_binds(start.user.options.all("bind"))
+        yield from parse_mounts(start.user.options.all("mount"))
 
 
 def _home(start: Start, left_out: tuple[str, ...]) -> Iterator[BindSpec]:
     """The caller's home, or what --home puts in its place. With --contain an unnamed home is an empty directory."""
-    named = start.options.last("home")
-    if start.options.has("no-home") or "home" in left_out or (is_contained(start.options) and not named):
+    named = start.user.options.last("home")
+    if start.user.options.has("no-home") or "home" in left_out or (is_contained(start.user.options) and not named):
         return
-    source, _, target = (named or start.home or "").partition(":")
+    source, _, target = (named or start.caller.home or "").partition(":")
     if source:
         yield BindSpec(source, target or source)
 
 
 def _working_directory(start: Start) -> Optional[ContainerPath]:
     """Return where the program starts; None where the container may not have that directory."""
-    named = start.options.last("cwd") or start.options.last("pwd")
-    here = named or (None if is_contained(start.options) else start.working_directory)
+    named = start.user.options.last("cwd") or start.user.options.last("pwd")
+    here = named or (None if is_contained(start.user.options) else start.caller.working_directory)
     return ContainerPath(here) if here and here.startswith("/") else None
 
 

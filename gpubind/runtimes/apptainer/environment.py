@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Iterator
 from typing import Literal, Optional
 
-from gpubind.files import Tree
 from gpubind.model import ContainerPath, EnvVar, Finding, ImageFacts, Missing, Plan
 from gpubind.model.findings import finding
 from gpubind.planner.placement import SINGULARITY as LAYOUT
@@ -32,7 +31,7 @@ _ESCAPED = re.compile(r"[\\$`]")
 _SPECIAL_IN_DEFAULT = re.compile(r"[\\$`\"'}]")
 
 
-def generated(plan: Plan, start: Start, image: Optional[Tree]) -> dict[ContainerPath, str]:
+def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
     """Files of the start itself, beside those of *plan*: their text, by their place in the container.
 
     Where values are not evaluated, and only a shell can tell the image's LD_LIBRARY_PATH, a script among the image's
@@ -40,7 +39,7 @@ def generated(plan: Plan, start: Start, image: Optional[Tree]) -> dict[Container
     can be made for it, it follows the text of the image's last file, in the place of that.
     """
     ours = libraries_of(plan)
-    if image is None or plan.image is None or not plan.image.singularity or is_newer(start) or not ours:
+    if start.tree is None or plan.image is None or not plan.image.singularity or is_newer(start) or not ours:
         return {}
     if said(start, "LD_LIBRARY_PATH") is not None or kept(plan.image, start, ours) is not None:
         return {}
@@ -48,7 +47,7 @@ def generated(plan: Plan, start: Start, image: Optional[Tree]) -> dict[Container
     script = f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"
     if not is_fixed(start):
         return {ENVIRONMENT_SCRIPT: script}
-    base = image.read_text(BASE_SCRIPT)
+    base = start.tree.read_text(BASE_SCRIPT)
     return {} if isinstance(base, Missing) else {BASE_SCRIPT: f"{base}\n{script}"}
 
 
@@ -59,7 +58,7 @@ def environment(plan: Plan, start: Start) -> tuple[tuple[tuple[str, str], ...], 
         if variable.name != "LD_LIBRARY_PATH":
             env += _variable(variable, start)
     ours = libraries_of(plan)
-    if not ours or any(script in start.staged for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT)):
+    if not ours or any(script in start.stage.files for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT)):
         return tuple(env), []
     pair, findings = _library_path(plan.image, start, ours)
     return (*env, *([pair] if pair else [])), findings
@@ -73,7 +72,7 @@ def libraries_of(plan: Plan) -> str:
 
 def is_newer(start: Start) -> bool:
     """Return whether the program can be told what to put in front: Apptainer from 1.5 on."""
-    return start.runtime.name == "apptainer" and start.version is not None and start.version >= (1, 5)
+    return start.runtime.name == "apptainer" and start.facts.version is not None and start.facts.version >= (1, 5)
 
 
 def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
@@ -86,7 +85,11 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
             yield name, ":".join(parts)
     elif said(start, variable.name) is None and variable.op == "set" and variable.value is not None:
         yield variable.name, value
-    elif said(start, variable.name) is None and variable.op in ("append", "default") and not is_literal(start.options):
+    elif (
+        said(start, variable.name) is None
+        and variable.op in ("append", "default")
+        and not is_literal(start.user.options)
+    ):
         yield from _behind(variable, value, start)
 
 
@@ -97,7 +100,7 @@ def _behind(variable: EnvVar, value: str, start: Start) -> Iterator[tuple[str, s
     can be kept, so nothing is set, as with --nv. In a default of the shell no backslash protects a special character.
     """
     name = variable.name
-    callers = "" if is_clean(start.options) else start.environ.get(name, "")
+    callers = "" if is_clean(start.user.options) else start.caller.environ.get(name, "")
     if variable.op == "default":
         if not callers and not _SPECIAL_IN_DEFAULT.search(variable.value or ""):
             yield name, f"${{{name}:-{value}}}"
@@ -122,7 +125,7 @@ def _library_path(
         told = said(start, name)
         if told is None or told.text is not None:
             return (name, f"{told.text}:{ours}" if told is not None and told.text else ours), []
-    is_older = start.version is not None and not is_newer(start)
+    is_older = start.facts.version is not None and not is_newer(start)
     if is_older and image is not None and image.singularity and _sets_none(image):
         front = _without_programs_own(told, ours)
         if front is not None:
@@ -160,7 +163,7 @@ def _behind_users(text: str, image: Optional[ImageFacts], start: Start, ours: st
     """
     if not text or is_newer(start):
         return f"{text}:{ours}".lstrip(":")
-    if is_literal(start.options):
+    if is_literal(start.user.options):
         return f"{text}:{ours}{kept(image, start, ours) or ''}"
     theirs = f"{ours}:${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
     referring, count = _REFERENCE.subn(lambda _: theirs, text)
@@ -177,7 +180,7 @@ def kept(image: Optional[ImageFacts], start: Start, ours: str) -> Optional[str]:
     """
     if image is not None and _sets_none(image):
         return ""
-    if not is_literal(start.options):
+    if not is_literal(start.user.options):
         if image is not None and image.singularity:
             return f":${{LD_LIBRARY_PATH%:{LIBDIR}}}"
         return f":${{LD_LIBRARY_PATH:-{ours.rpartition(':')[2]}}}"
@@ -198,7 +201,7 @@ def _left_last(whose: Literal["image", "env-file"], name: str, ours: str) -> Fin
 
 def _to_the_letter(value: str, start: Start) -> str:
     """*value* as it must be written to arrive: the container's shell evaluates it in double quotes, but quotes stay."""
-    return value if is_literal(start.options) else _ESCAPED.sub(r"\\\g<0>", value)
+    return value if is_literal(start.user.options) else _ESCAPED.sub(r"\\\g<0>", value)
 
 
 def env_word(name: str, value: str) -> str:

@@ -43,7 +43,7 @@ def render_exports(printed: Printed) -> str:
 
 
 def _own_of(printed: Printed) -> Optional[dict[str, str]]:
-    is_typed = any(word.startswith("--containlibs") for word in printed.start.arguments)
+    is_typed = any(word.startswith("--containlibs") for word in printed.start.user.arguments)
     return None if is_typed else _own_libraries(printed.host, printed.plan)
 
 

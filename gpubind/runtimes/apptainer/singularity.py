@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Optional
 
-from gpubind.files import Tree
 from gpubind.loader.namespace import Brought
 from gpubind.model import ContainerPath, Plan
 from gpubind.model.layouts import STARTER_PREFIXES
@@ -66,18 +65,18 @@ class Apptainer(Runtime):
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         return layout_of(start)
 
-    def generated(self, plan: Plan, start: Start, image: Optional[Tree]) -> Mapping[ContainerPath, str]:
-        return generated(plan, start, image)
+    def generated(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
+        return generated(plan, start)
 
-    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-        return words(plan, start, image)
+    def words(self, plan: Plan, start: Start) -> Words:
+        return words(plan, start)
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line: the user's own options first, so that ours are not taken back by accident."""
-        argv = (call.program, call.action, *start.arguments, *words.options, call.image, *call.argv)
-        return Command(argv, without_variables(without_gpu_switches(start.environ), words.unset))
+        argv = (call.program, call.action, *start.user.arguments, *words.options, call.image, *call.argv)
+        return Command(argv, without_variables(without_gpu_switches(start.caller.environ), words.unset))
 
-    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+    def brought(self, plan: Plan, start: Start) -> Brought:
         return brought(start)
 
     def environ_of(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -27,37 +27,39 @@ def said(start: Start, name: str) -> Optional[Said]:
     --env wins over --env-file, and that over the prefixed variables.
     """
     text: Optional[str]
-    if name in start.options.env:
-        text = start.options.env[name]
-    elif name in start.env_files:
-        text = start.env_files[name]
-    elif start.has_unread_env_files:
+    if name in start.user.options.env:
+        text = start.user.options.env[name]
+    elif name in start.user.env_files:
+        text = start.user.env_files[name]
+    elif start.user.has_unread_env_files:
         text = None
     else:
         variables = (f"{prefix}ENV_{name}" for prefix in PREFIXES.get(start.runtime.name, ()))
-        text = next((start.environ[variable] for variable in variables if variable in start.environ), None)
+        text = next(
+            (start.caller.environ[variable] for variable in variables if variable in start.caller.environ), None
+        )
         if text is None:
             return None
     if text is not None and not is_utf8(text):
         text = None  # not UTF-8: no option can say it again, and the program has it already
-    return Said(text, text is not None and (is_literal(start.options) or not _EVALUATED & set(text)))
+    return Said(text, text is not None and (is_literal(start.user.options) or not _EVALUATED & set(text)))
 
 
 def overrides(start: Start, name: str) -> bool:
     """Whether the user's options, files or variables keep the caller's own value of *name* from the container."""
-    return is_clean(start.options) or said(start, name) is not None
+    return is_clean(start.user.options) or said(start, name) is not None
 
 
 def dev_of(start: Start) -> Literal["whole", "minimal", "none"]:
     """What the container's /dev will be: the host's, one that holds only what is put there, or none from outside."""
-    if "dev" in start.options.all("no-mount"):
+    if "dev" in start.user.options.all("no-mount"):
         return "none"
-    if is_contained(start.options) or start.directive("mount dev") == "minimal":
+    if is_contained(start.user.options) or start.facts.directive("mount dev") == "minimal":
         return "minimal"
-    return "none" if start.directive("mount dev") == "no" else "whole"
+    return "none" if start.facts.directive("mount dev") == "no" else "whole"
 
 
 def is_fixed(start: Start) -> bool:
     """Return whether the program can make no places in the container that the image lacks."""
-    layers = (start.directive("enable overlay", "yes"), start.directive("enable underlay", "yes"))
-    return start.options.has("writable") or layers == ("no", "no")
+    layers = (start.facts.directive("enable overlay", "yes"), start.facts.directive("enable underlay", "yes"))
+    return start.user.options.has("writable") or layers == ("no", "no")

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import Optional
 
-from gpubind.files import Tree
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, Finding, HostPath, Missing, Mount, Plan
 from gpubind.model.findings import finding
@@ -46,17 +45,17 @@ def layout_of(start: Start) -> Layout:
     return LAYOUT._replace(isolated=dev_of(start) == "minimal")
 
 
-def words(plan: Plan, start: Start, image: Optional[Tree] = None) -> Words:
+def words(plan: Plan, start: Start) -> Words:
     """Return the options that bring *plan* into a container.
 
     Device binds only where /dev will be minimal: a node that is bound over the whole /dev cannot be opened (nodev).
     An optional file is left out if its place is not there and cannot be made, or lies in what the user or the site
     binds. Errors: `RuntimeLimitError` for a path or a value that no option can say.
     """
-    own = _own_binds(start, image)
-    edits = edits_of(plan, start.staged, lambda mount, source: _obstacle(mount, start, image), own)
-    scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in start.staged]
-    files = (*edits.binds, *(Bind(start.staged[script], script, True) for script in scripts))
+    own = _own_binds(start)
+    edits = edits_of(plan, start.stage.files, lambda mount, source: _obstacle(mount, start), own)
+    scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in start.stage.files]
+    files = (*edits.binds, *(Bind(start.stage.files[script], script, True) for script in scripts))
     nodes = edits.nodes if dev_of(start) == "minimal" else ()
     devices = (Bind(node.source, node.target, False) for node in nodes)
     binds = tuple(_sayable(bind, start) for bind in (*files, *devices))
@@ -112,32 +111,32 @@ def _sayable(bind: Bind, start: Start) -> Bind:
     return bind
 
 
-def _own_binds(start: Start, image: Optional[Tree]) -> Iterator[UserBind]:
+def _own_binds(start: Start) -> Iterator[UserBind]:
     """Yield the binds of the user and the site, also where they are once the image's links are followed.
 
     None covers the libraries: they have a directory of the program's own.
     """
     specs = named_binds(start)
-    real = () if image is None else ((spec, image.resolve(spec.target)) for spec in specs)
+    real = () if start.tree is None else ((spec, start.tree.resolve(spec.target)) for spec in specs)
     found = (*specs, *(spec._replace(target=path) for spec, path in real if not isinstance(path, Missing)))
     for spec in found:
         if not f"{LIBDIR}/".startswith(f"{spec.target.rstrip('/')}/"):
             yield UserBind(HostPath(spec.source), ContainerPath(spec.target))
 
 
-def _obstacle(mount: Mount, start: Start, image: Optional[Tree]) -> Optional[Obstacle]:
+def _obstacle(mount: Mount, start: Start) -> Optional[Obstacle]:
     """Return the obstacle of an optional bind that would be fatal: its place does not exist and cannot be made."""
-    return Obstacle(NO_PLACE) if _impossible(mount, start, image) else None
+    return Obstacle(NO_PLACE) if _impossible(mount, start) else None
 
 
-def _impossible(mount: Mount, start: Start, image: Optional[Tree]) -> bool:
+def _impossible(mount: Mount, start: Start) -> bool:
     """Return whether an optional bind would be fatal: its place is not there and cannot be made."""
     if not is_fixed(start):
         return False
     if mount.target.startswith(f"{LIBDIR}/"):
         # The program brings a directory of its own, and wants a place for that.
-        return image is not None and not image.has(LIBDIR)
-    return not mount.required and (image is None or not image.has(mount.target))
+        return start.tree is not None and not start.tree.has(LIBDIR)
+    return not mount.required and (start.tree is None or not start.tree.has(mount.target))
 
 
 def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
@@ -149,5 +148,5 @@ def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
         yield finding("no-dev", subject="/dev", vendor=vendor_of(plan))
     if plan.mounts and plan.image is None:
         yield finding("image-unknown", subject="image")
-    if plan.mounts and start.directive("user bind control", "yes") == "no":
+    if plan.mounts and start.facts.directive("user bind control", "yes") == "no":
         yield finding("binds-forbidden", subject="user bind control", vendor=vendor_of(plan))

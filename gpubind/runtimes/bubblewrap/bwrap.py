@@ -67,18 +67,18 @@ class Bubblewrap(Runtime):
     reads_line = True
 
     def overrides(self, start: Start, name: str) -> bool:
-        given = read_options(start.arguments)
+        given = read_options(start.user.arguments)
         return given.cleared or name in dict(given.env)
 
-    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Words]:
+    def words(self, plan: Plan, start: Start) -> Optional[Words]:
         """Return the options that make a container of *image* with *plan* in it, and the shell for its environment.
 
         The user's own options are among them, after ours: `bwrap WORDS COMMAND`.
         """
+        image, given = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
-        given = read_options(start.arguments)
-        edits = edits_of(plan, start.staged, lambda mount, _: rebuild_obstacle(mount, image), given.binds)
+        edits = edits_of(plan, start.stage.files, lambda mount, _: rebuild_obstacle(mount, image), given.binds)
         homes = _user_directories(plan, start)
         files = _files(start, image)
         places = [place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]
@@ -91,30 +91,32 @@ class Bubblewrap(Runtime):
             options += [option, path, path]
         for path in homes:
             options += ["--bind", path, path]
-        if start.working_directory and _is_visible(start.working_directory, homes):
-            options += ["--chdir", start.working_directory]
+        if start.caller.working_directory and _is_visible(start.caller.working_directory, homes):
+            options += ["--chdir", start.caller.working_directory]
         for bind in edits.binds:
             options += ["--ro-bind" if bind.read_only else "--bind", bind.source, bind.target]
         for node in edits.nodes:
             options += ["--dev-bind", node.source, node.target]
-        made = environment(edits.env, start.environ, given, image)
-        options += [*start.arguments, *made.options]  # a mount point of the user's may have to be made
+        made = environment(edits.env, start.caller.environ, given, image)
+        options += [*start.user.arguments, *made.options]  # a mount point of the user's may have to be made
         for place in reversed(rebuilt):
             options += ["--remount-ro", place]
         return Words((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, edits.findings)
 
-    def in_line(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
-        return in_line(plan, start, image)
+    def in_line(self, plan: Plan, start: Start) -> Words:
+        return in_line(plan, start)
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""
         # bubblewrap stays as the parent of the container; without the first word a signal would end it alone.
-        return Command((call.program, "--die-with-parent", *words.options, *call.in_directory), start.environ)
+        return Command(
+            (call.program, "--die-with-parent", *words.options, *start.in_directory(call)), start.caller.environ
+        )
 
-    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Optional[Brought]:
+    def brought(self, plan: Plan, start: Start) -> Optional[Brought]:
+        image, given = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
-        given = read_options(start.arguments)
         homes = _user_directories(plan, start)
         paths = [*(path for _, path in _of_host(start, image)), *homes]
         own = tuple(UserBind(HostPath(path), ContainerPath(path)) for path in paths)
@@ -126,7 +128,7 @@ class Bubblewrap(Runtime):
 def _user_env(plan: Plan, start: Start, given: BubblewrapOptions) -> tuple[EnvVar, ...]:
     users = dict(given.env)
     operations: list[EnvVar] = []
-    preload = None if given.cleared else start.environ.get("LD_PRELOAD")
+    preload = None if given.cleared else start.caller.environ.get("LD_PRELOAD")
     if preload and "LD_PRELOAD" not in users:
         operations.append(EnvVar("LD_PRELOAD", "set", preload, None, "caller"))
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"):
@@ -137,7 +139,7 @@ def _user_env(plan: Plan, start: Start, given: BubblewrapOptions) -> tuple[EnvVa
             operations.append(EnvVar(name, "prepend", value, ":", "user"))
         elif value is not None:
             operations.append(EnvVar(name, "set", search_path(name, plan.env, Values(users)), None, "user"))
-    passed = {} if given.cleared else start.environ
+    passed = {} if given.cleared else start.caller.environ
     for name in ("HOME", *PYTHON_VARIABLES):
         if name in users:
             operations.append(EnvVar(name, "set", users[name] or "", None, "user"))
@@ -150,12 +152,12 @@ def _directory(plan: Plan, start: Start, image: Tree, given: BubblewrapOptions) 
     """Where the program starts: bubblewrap falls back from the caller's directory to the home and to the root."""
     if given.working_directory is not None:
         return given.working_directory
-    working, home = start.working_directory, start.environ.get("HOME", "")
+    working, home = start.caller.working_directory, start.caller.environ.get("HOME", "")
     if working is None:
         return None
     if _is_visible(working, _user_directories(plan, start)) or image.has(working):
         return ContainerPath(working)
-    return ContainerPath(home if home in start.directories else "/")
+    return ContainerPath(home if home in start.caller.directories else "/")
 
 
 def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
@@ -164,7 +166,7 @@ def _of_host(start: Start, image: Tree) -> list[tuple[str, str]]:
     if _has(image, "/var/tmp", "dir"):
         found.append(("--bind-try", "/var/tmp"))
     found += [("--bind-try", path) for path in SHARED]
-    found += [("--dev-bind", path) for path in start.nodes]
+    found += [("--dev-bind", path) for path in start.facts.nodes]
     return [*found, *(("--ro-bind-try", path) for path in _files(start, image))]
 
 
@@ -177,7 +179,7 @@ def _files(start: Start, image: Tree) -> list[str]:
     made: tuple[str, ...] = FILES[:3] if len(image.names("/etc")) <= REBUILD_LIMIT else NETWORK
     if isinstance(image.readlink("/etc"), str):
         made = ()
-    return [path for path in start.files if path in made or _has(image, path, "file")]
+    return [path for path in start.facts.files if path in made or _has(image, path, "file")]
 
 
 def _has(image: Tree, path: str, kind: FileKind) -> bool:
@@ -188,11 +190,11 @@ def _has(image: Tree, path: str, kind: FileKind) -> bool:
 def _user_directories(plan: Plan, start: Start) -> list[str]:
     """Return the caller's home and working directory, which are writable at their own paths, as with Apptainer."""
     paths: list[str] = []
-    for path in (start.environ.get("HOME", ""), start.working_directory or ""):
+    for path in (start.caller.environ.get("HOME", ""), start.caller.working_directory or ""):
         outside = path.startswith("/") and path not in NOT_A_WORKING_DIRECTORY and "\0" not in path
         if any(_inside(mount.target, [path]) for mount in plan.mounts):
             continue  # it would hide the mount points that the plan needs
-        if outside and path in start.directories and not _inside(path, [*VIRTUAL, "/tmp", "/var/tmp", *paths]):
+        if outside and path in start.caller.directories and not _inside(path, [*VIRTUAL, "/tmp", "/var/tmp", *paths]):
             paths.append(path)
     return paths
 

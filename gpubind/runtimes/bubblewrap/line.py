@@ -25,20 +25,21 @@ _FRESH = ("--dev", "--tmpfs", "--proc", "--mqueue", "--dir")
 """Options that make something new at a path: places can be made in it."""
 
 
-def in_line(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+def in_line(plan: Plan, start: Start) -> Words:
     """The user's options, with *plan* among them. *image* is what they make the root of; None for a new, empty root.
 
     Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no place can be made.
     """
-    options = split_options(start.arguments)
-    given = read_options(start.arguments)
+    image = start.tree
+    options = split_options(start.user.arguments)
+    given = read_options(start.user.arguments)
     at = _root_at(options)
     if any(option[0] == "--ro-overlay" and option[-1] == "/" for option in options):
         hint = "use --tmp-overlay / instead: nothing is written to the layers then, either"
         raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)
     writable = at is None or not options[at][0].startswith("--ro-")
     root = image if at is not None else None
-    edits = edits_of(plan, start.staged, lambda mount, _: _obstacle(mount, image, writable=writable), given.binds)
+    edits = edits_of(plan, start.stage.files, lambda mount, _: _obstacle(mount, image, writable=writable), given.binds)
     words: list[str] = []
     targets = [bind.target for bind in edits.binds]
     places = {"/", *(place_to_rebuild(root, path) or "/" for path in targets)} if root is not None else set()
@@ -47,7 +48,7 @@ def in_line(plan: Plan, start: Start, image: Optional[Tree]) -> Words:
         *(word for b in edits.binds for word in ("--ro-bind" if b.read_only else "--bind", b.source, b.target)),
         *(word for node in edits.nodes for word in ("--dev-bind", node.source, node.target)),
     ]
-    env = tuple(_environment(edits.env, start.environ, given))
+    env = tuple(_environment(edits.env, start.caller.environ, given))
     closed = next((i for i, option in enumerate(options) if option == ("--remount-ro", "/")), len(options))
     for number, option in enumerate(options):
         if number == closed:

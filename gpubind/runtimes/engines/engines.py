@@ -80,20 +80,20 @@ class Docker(Runtime):
 
     def overrides(self, start: Start, name: str) -> bool:
         """Return whether the user's own words say that variable for the container."""
-        return said(start, name) is not None or start.has_unread_env_files
+        return said(start, name) is not None or start.user.has_unread_env_files
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """Return the layout of a CDI spec for an unknown image: an option would replace its LD_LIBRARY_PATH."""
-        return cdi_layout(start.machine) if is_blind and start.machine is not None else GPUBIND
+        return cdi_layout(start.facts.machine) if is_blind and start.facts.machine is not None else GPUBIND
 
-    def words(self, plan: Plan, start: Start, image: Optional[Tree]) -> Words:
+    def words(self, plan: Plan, start: Start) -> Words:
         """Return the options for *plan*: `podman run WORDS IMAGE`.
 
         A node goes by --device: one that is bound is refused by the device cgroup. Errors: `RuntimeLimitError` for a
         path or a value that no option can say, and for a daemon on another machine.
         """
         _need_local(start)
-        edits = edits_of(plan, start.staged, nothing_else, own_mounts(start))
+        edits = edits_of(plan, start.stage.files, nothing_else, own_mounts(start))
         made = environment(plan, start)
         options: list[str] = []
         for bind in edits.binds:
@@ -105,7 +105,7 @@ class Docker(Runtime):
         for name in made.unset:
             options += [self.unset_option, name]
         options += self.group_words(edits.nodes, start)
-        if start.has_selinux and not any("label" in value for value in start.options.all("security-opt")):
+        if start.facts.has_selinux and not any("label" in value for value in start.user.options.all("security-opt")):
             options += ["--security-opt", "label=disable"]
         findings = edits.findings
         if plan.mounts and plan.image is None:
@@ -122,33 +122,33 @@ class Docker(Runtime):
 
     def init_words(self, start: Start) -> list[str]:
         """Return the option that puts a program in front of the container's, for signals."""
-        return ["--init"] if any(path.endswith("docker-init") for path in start.inits) else []
+        return ["--init"] if any(path.endswith("docker-init") for path in start.facts.inits) else []
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line. Errors: `RuntimeLimitError` for a directory that podman cannot start.
 
         The defaults stand before the user's own options, which can take each of them back; the plan's follow them.
         """
-        given, argv = start.options, call.argv
+        given, argv = start.user.options, call.argv
         is_directory = is_path(call.image)
         line = ["--rm"] if not given.values.get("rm") and not given.all("restart") else []
         if not given.has("detach"):
             line += [] if given.values.get("interactive") else ["--interactive"]
-            line += ["--tty"] if start.has_terminal and not given.values.get("tty") else []
+            line += ["--tty"] if start.caller.has_terminal and not given.values.get("tty") else []
         line += _shm_words(start)
-        if call.action != "run" and start.inits and not given.values.get("init") and not given.all("pid"):
+        if call.action != "run" and start.facts.inits and not given.values.get("init") and not given.all("pid"):
             line += self.init_words(start)
         if call.action == "shell":
-            line += ["--entrypoint", call.shell]
+            line += ["--entrypoint", start.shell]
         elif call.action == "exec":
             line += ["--entrypoint", ""]
         elif is_directory:
-            argv = call.in_directory
+            argv = start.in_directory(call)
         image = ["--rootfs", _rootfs(call, start)] if is_directory else [call.image]
-        line = [*line, *start.arguments, *words.options, *image, *argv]
-        return Command((call.program, "run", *line), changed(start.environ, unset=words.unset))
+        line = [*line, *start.user.arguments, *words.options, *image, *argv]
+        return Command((call.program, "run", *line), changed(start.caller.environ, unset=words.unset))
 
-    def brought(self, plan: Plan, start: Start, image: Optional[Tree]) -> Brought:
+    def brought(self, plan: Plan, start: Start) -> Brought:
         env = []
         users = said(start, "LD_LIBRARY_PATH")
         if users:
@@ -163,8 +163,10 @@ class Docker(Runtime):
             users = said(start, name)
             if users is not None:
                 env.append(EnvVar(name, "set", users, None, "user"))
-        directory = start.options.last("workdir")
-        unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in start.options.all(name))
+        directory = start.user.options.last("workdir")
+        unseen = tuple(
+            f"--{name} {value}" for name in ("volumes-from", "pod") for value in start.user.options.all(name)
+        )
         return Brought(tuple(users_binds(start)), tuple(env), ContainerPath(directory) if directory else None, unseen)
 
 
@@ -194,23 +196,25 @@ class Podman(Docker):
         return remote_podman(environ, read, own)
 
     def group_words(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
-        for_groups = any(node.mode & 0o006 != 0o006 and node.uid != start.uid for node in nodes)
-        is_rootless = start.uid not in (None, 0)
+        for_groups = any(node.mode & 0o006 != 0o006 and node.uid != start.caller.uid for node in nodes)
+        is_rootless = start.caller.uid not in (None, 0)
         return (
-            ["--group-add", "keep-groups"] if is_rootless and for_groups and not start.options.all("group-add") else []
+            ["--group-add", "keep-groups"]
+            if is_rootless and for_groups and not start.user.options.all("group-add")
+            else []
         )
 
     def init_words(self, start: Start) -> list[str]:
-        return ["--init"] if "catatonit" in start.inits[0] else ["--init", "--init-path", start.inits[0]]
+        return ["--init"] if "catatonit" in start.facts.inits[0] else ["--init", "--init-path", start.facts.inits[0]]
 
 
 def _need_local(start: Start) -> None:
     """Errors: `RuntimeLimitError` (code `remote-engine`)."""
-    if start.remote is not None:
+    if start.facts.remote is not None:
         raise RuntimeLimitError(
             "remote-engine",
             f"{start.runtime.name} would start the container on another machine",
-            where=start.remote,
+            where=start.facts.remote,
             why="a plan names the files of this machine",
             hint="plan on that machine, or have the program use this one's",
         )
@@ -238,7 +242,7 @@ def _device_words(node: DeviceNode, start: Start) -> list[str]:
     if not is_utf8(node.source) or ":" in node.source + node.target:
         why = "--device takes no path with a colon, and none that is not UTF-8"
         raise unsayable_path(node.source, why, PLAINER)
-    users = (path.rstrip("/") for text in start.options.all("device") for path in text.split(":")[:2])
+    users = (path.rstrip("/") for text in start.user.options.all("device") for path in text.split(":")[:2])
     if any(path and f"{node.target}/".startswith(f"{path}/") for path in users):  # it, or the directory that it is in
         return []
     return ["--device", str(node.source) if str(node.source) == node.target else f"{node.source}:{node.target}"]
@@ -249,7 +253,7 @@ def _shm_words(start: Start) -> list[str]:
 
     Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
     """
-    given = any(start.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
+    given = any(start.user.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
     is_covered = any(f"{SHARED}/".startswith(f"{place.rstrip('/')}/") for place in users_places(start))
     return [] if given or is_covered else ["--tmpfs", SHARED]
 
@@ -261,12 +265,12 @@ def is_path(image: str) -> bool:
 
 def _rootfs(call: Call, start: Start) -> str:
     """Return the value of --rootfs, with an overlay that takes what is written. Errors: `RuntimeLimitError`."""
-    path = normpath(join(start.working_directory or "/", call.image))
+    path = normpath(join(start.caller.working_directory or "/", call.image))
     if not is_utf8(path) or re.search(r"[:,\\\s\"]", path):
         why = "--rootfs takes no path with a colon, a comma, a quote, a backslash or white space"
         raise unsayable_path(path, why, PLAINER)
-    owner = _owner(call.tree)
-    if start.uid not in (None, 0) and owner not in (None, start.uid):
+    owner = _owner(start.tree)
+    if start.caller.uid not in (None, 0) and owner not in (None, start.caller.uid):
         raise RuntimeLimitError(
             "rootfs-of-another",
             "an ordinary user's podman starts no directory of somebody else's",

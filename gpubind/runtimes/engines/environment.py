@@ -34,17 +34,19 @@ def environment(plan: Plan, start: Start) -> Environment:
 
     Errors: `RuntimeLimitError`: code `image-needed` where a value adds to one that is not known, `unsayable-value`.
     """
-    operations = [one for one in plan.env if not start.has_unread_env_files or is_added_to(plan, one.name)]
+    operations = [one for one in plan.env if not start.user.has_unread_env_files or is_added_to(plan, one.name)]
     for one in operations:
         if is_added_to(plan, one.name):
             _need_value(one.name, plan, start)
     images = plan.image.env if plan.image is not None else {}
-    users = {name: value for name, value in {**start.env_files, **start.options.env}.items() if value is not None}
+    users = {
+        name: value for name, value in {**start.user.env_files, **start.user.options.env}.items() if value is not None
+    }
     changed = compose(operations, Values(users, images=images))
     env = {NVIDIA_VISIBLE_DEVICES: NO_HOOK, **dict(known(changed))}
-    if any(variable.rule == "handed-on" for variable in plan.env) and CUDA_DEVICE_ORDER in start.environ:
+    if any(variable.rule == "handed-on" for variable in plan.env) and CUDA_DEVICE_ORDER in start.caller.environ:
         # The numbers are the caller's, and so is the order that they count in.
-        env.setdefault(CUDA_DEVICE_ORDER, start.environ[CUDA_DEVICE_ORDER])
+        env.setdefault(CUDA_DEVICE_ORDER, start.caller.environ[CUDA_DEVICE_ORDER])
     kept = {name: value for name, value in env.items() if name not in users or name in changed}
     for name, value in kept.items():
         if not is_utf8(name + value) or "\0" in value:
@@ -55,7 +57,7 @@ def environment(plan: Plan, start: Start) -> Environment:
 
 def _need_value(name: str, plan: Plan, start: Start) -> None:
     """Errors: `RuntimeLimitError` (code `image-needed`) where the own value of variable *name* is not known."""
-    if plan.image is None or (said(start, name) is None and start.has_unread_env_files):
+    if plan.image is None or (said(start, name) is None and start.user.has_unread_env_files):
         why = "the image is not known" if plan.image is None else "a file of --env-file cannot be looked at"
         hint = "name the image: `--image podman:NAME`, `--image docker:NAME`" if plan.image is None else ""
         what = f"the value of {name} in the container is not known, and what an option says takes its place"

@@ -36,17 +36,17 @@ def read_env_file(text: str, environ: Mapping[str, str]) -> dict[str, Optional[s
 
 def said(start: Start, name: str) -> Optional[str]:
     """Return the user's own value for variable *name* of the container: --env wins over --env-file."""
-    return start.options.env.get(name, start.env_files.get(name))
+    return start.user.options.env.get(name, start.user.env_files.get(name))
 
 
 def users_binds(start: Start) -> Iterator[UserBind]:
     """Yield what the user binds by --volume and --mount; volumes of the program's own have no path on this host."""
-    for text in start.options.all("volume"):
+    for text in start.user.options.all("volume"):
         source, colon, behind = text.partition(":")
         target = behind.partition(":")[0]
         if colon and target.startswith("/") and source.startswith(("/", ".")):
             yield _bind(start, source, target)
-    for text in start.options.all("mount"):
+    for text in start.user.options.all("mount"):
         fields = {key.lower(): value for key, _, value in (field.partition("=") for field in parse_list(text))}
         source = fields.get("source") or fields.get("src") or ""
         target = fields.get("destination") or fields.get("dst") or fields.get("target") or ""
@@ -55,19 +55,21 @@ def users_binds(start: Start) -> Iterator[UserBind]:
 
 
 def _bind(start: Start, source: str, target: str) -> UserBind:
-    return UserBind(HostPath(normpath(join(start.working_directory or "/", source))), ContainerPath(normpath(target)))
+    return UserBind(
+        HostPath(normpath(join(start.caller.working_directory or "/", source))), ContainerPath(normpath(target))
+    )
 
 
 def users_places(start: Start) -> tuple[str, ...]:
     """Return the places in the container that the user mounts something on, whatever that is."""
     places: list[str] = []
-    for text in start.options.all("volume"):
+    for text in start.user.options.all("volume"):
         first, colon, behind = text.partition(":")
         places.append(behind.partition(":")[0] if colon else first)
-    for text in start.options.all("mount"):
+    for text in start.user.options.all("mount"):
         fields = {key.lower(): value for key, _, value in (field.partition("=") for field in parse_list(text))}
         places.append(fields.get("destination") or fields.get("dst") or fields.get("target") or "")
-    places += [text.partition(":")[0] for text in start.options.all("tmpfs")]
+    places += [text.partition(":")[0] for text in start.user.options.all("tmpfs")]
     return tuple(dict.fromkeys(normpath(place) for place in places if place.startswith("/")))
 
 

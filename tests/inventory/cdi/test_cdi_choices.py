@@ -53,7 +53,7 @@ def test_search_paths_of_a_device_go_before_all_others(program: str) -> None:
     opened = image(glibc())
     request = Request(source="cdi", cdi_devices=("vendor.com/x=all",))
     made = plan(on, request, image=opened, layout=GPUBIND if program == "bwrap" else SINGULARITY)
-    words = RUNTIMES[program].words(made, start_by(program), opened.tree)
+    words = RUNTIMES[program].words(made, start_by(program, tree=opened.tree))
     assert words is not None
     env = dict(words.env)
     if program == "bwrap":
