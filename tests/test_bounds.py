@@ -13,7 +13,9 @@ from gpubind.cli.settings import DOTS_LIMIT, SIZE_LIMIT, read_settings
 from gpubind.errors import Format, FormatError, GpubindError
 from gpubind.files.ldconfig import CONFIGURED_LIMIT, INCLUDES_LIMIT, LD_CACHE_LIMIT, read_ldcache, read_ldsoconf
 from gpubind.formats.archive import oci
-from gpubind.formats.archive.squashfs import File, Squashfs, parse_superblock, reader, unpacker
+from gpubind.formats.archive import squashfs as reader
+from gpubind.formats.archive.squashfs import File, Squashfs, parse_superblock
+from gpubind.formats.archive.squashfs_blocks import unpacker
 from gpubind.formats.driver.cdi import SIZE_LIMIT as CDI_LIMIT
 from gpubind.formats.elf import ldcache
 from gpubind.formats.elf.dynamic import NEEDED_LIMIT, VERSIONS_LIMIT

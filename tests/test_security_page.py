@@ -11,8 +11,7 @@ from gpubind.cli import settings
 from gpubind.files import ldconfig, live
 from gpubind.files.glob import GLOB_LIMIT
 from gpubind.files.ldconfig import LD_CACHE_LIMIT
-from gpubind.formats.archive import oci
-from gpubind.formats.archive.squashfs import reader as squashfs
+from gpubind.formats.archive import oci, squashfs
 from gpubind.formats.driver import cdi, liblist
 from gpubind.formats.elf import ldcache
 from gpubind.formats.elf.dynamic import NEEDED_LIMIT

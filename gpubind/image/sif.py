@@ -21,18 +21,16 @@ from gpubind.formats.archive.sif import (
     primary_partition,
 )
 from gpubind.formats.archive.squashfs import (
-    PACKAGES,
     SUPERBLOCK_SIZE,
     File,
     Inode,
     Squashfs,
     Superblock,
-    Unpack,
     damaged,
     parse_superblock,
     parse_version,
-    unpacker,
 )
+from gpubind.formats.archive.squashfs_blocks import PACKAGES, Unpack, unpacker
 from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.model.answers import ABSENT
 from gpubind.model.budget import spend

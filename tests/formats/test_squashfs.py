@@ -13,8 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubind.errors import FormatError
-from gpubind.formats.archive.squashfs import File, Inode, Squashfs
-from gpubind.formats.archive.squashfs.structures import MetadataReference, inode_body_size, parse_inode, parse_listing
+from gpubind.formats.archive.squashfs import (
+    File,
+    Inode,
+    MetadataReference,
+    Squashfs,
+    inode_body_size,
+    parse_inode,
+    parse_listing,
+)
 from tests.support import answers, damaged
 from tests.support.squashfs import Squashfs as Fields
 from tests.support.squashfs import opened as reader

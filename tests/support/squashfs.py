@@ -12,6 +12,7 @@ from typing import NamedTuple, Optional
 
 from gpubind.errors import FormatError
 from gpubind.formats.archive import squashfs as reading
+from gpubind.formats.archive.squashfs_blocks import unpacker
 from tests.support.trees import Dir, Fifo, File, Link, Node, Spec
 
 GZIP, LZMA, LZO, XZ, LZ4, ZSTD = 1, 2, 3, 4, 5, 6
@@ -229,7 +230,7 @@ def opened(data: bytes) -> reading.Squashfs:
     """The image *data*, opened by gpubind's reader."""
     reading.parse_version(data[:96])
     superblock = reading.parse_superblock(data[:96], len(data))
-    unpack = reading.unpacker(superblock.compression)
+    unpack = unpacker(superblock.compression)
     if unpack is None:
         raise FormatError("missing-package", "no reader", place="byte 20", why=str(superblock.compression))
     return reading.Squashfs(superblock, lambda offset, size: data[offset : offset + size], unpack)
