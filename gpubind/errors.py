@@ -6,7 +6,8 @@ Nothing here prints or exits; `gpubind.cli` renders errors, in one place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Optional
 
 EXIT_OK = 0
@@ -202,15 +203,10 @@ def closed(what: str) -> UsageError:
     return UsageError("closed", "an image or a host is used after it was closed", where=what, hint=hint)
 
 
-class in_file:  # noqa: N801  # as `contextlib.suppress` is
-    """`with in_file(path):` names the file in each `FormatError` of the parsers inside."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
-        if isinstance(error, FormatError):
-            raise error.in_file(self._path) from error
+@contextmanager
+def in_file(path: str) -> Iterator[None]:
+    """Name the file *path* in each `FormatError` of the parsers within."""
+    try:
+        yield
+    except FormatError as error:
+        raise error.in_file(path) from error

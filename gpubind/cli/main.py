@@ -1,6 +1,6 @@
-"""Entry point: run the application, and turn every error into text and an exit code, in one place.
+"""Entry point: run the command line, and turn every error into text and an exit code, in one place.
 
-What tells an error is loaded where there is one: a command line that `wrap` passes through shall not wait for it.
+What reports an error is loaded where there is one: a command line that `wrap` passes through must not wait for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextManager[object]] = None) -> int:
-    """Run `gpubind` with *argv*, while *recorder* looks on; the exit code. Never lets an exception out."""
+    """Run `gpubind` with *argv* within *recorder*, and return the exit code. No exception gets out."""
     words = sys.argv[1:] if argv is None else argv
 
     def run() -> int:
@@ -47,7 +47,7 @@ def main(argv: Optional[list[str]] = None, recorder: Optional[AbstractContextMan
 
 
 def finish(answer: Unfinished) -> int:
-    """Tell why *answer* could not be given, or give the rest of it; the exit code."""
+    """Report why *answer* is not complete, or do the rest of it; return the exit code."""
 
     def rest() -> None:
         if answer.start is None:
@@ -63,7 +63,7 @@ def finish(answer: Unfinished) -> int:
 
 
 def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
-    """Do *work* for the command line *words*; the exit code. Every error is told here, and none gets out."""
+    """Do *work* for the command line *words*, and return the exit code. Every error is reported here; none gets out."""
     try:
         return work() or EXIT_OK
     except SystemExit as stop:
@@ -75,25 +75,27 @@ def _guarded(work: Callable[[], Optional[int]], words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return error.exit_code
     except GpubindError as error:
-        return _told(error, words)
+        return _report(error, words)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, reported without a traceback
         if _is_interrupt(error):
             return EXIT_INTERRUPTED
-        if error.filename is not None and (unseen := _unseen(error, words)) is not None:
-            return _told(unseen, words)
-        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
-            _complain(_bug(error))
-            return EXIT_BUG
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what typer writes itself
-        _complain(f"error: unwritable-file: standard output cannot be written\n  why:   {error.strerror}\n")
-        return EXIT_UNREADABLE
-    except Exception as error:  # noqa: BLE001 - the last resort: a bug in gpubind, told without a traceback
-        if _is_interrupt(error):
-            return EXIT_INTERRUPTED
+        known = _known(error, words) if isinstance(error, OSError) else None
+        if known is not None:
+            return _report(known, words)
         _complain(_bug(error))
         return EXIT_BUG
+
+
+def _known(error: OSError, words: list[str]) -> Optional[GpubindError]:
+    """Return *error* as one of gpubind's, if it came of standard output or of gpubind's own files; else None."""
+    unseen = _unseen(error, words) if error.filename is not None else None
+    if unseen is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):  # of what typer writes itself
+        from gpubind.cli.output import unprinted
+
+        return unprinted(error)
+    return unseen
 
 
 def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
@@ -110,8 +112,11 @@ def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
     return unseen
 
 
-def _told(error: GpubindError, words: list[str]) -> int:
-    """Tell *error*; the exit code. What was open is closed first: there may be too many open files to load more."""
+def _report(error: GpubindError, words: list[str]) -> int:
+    """Report *error*, and return the exit code.
+
+    Open files are closed first: there may be too many to load what reports it.
+    """
     cause: Optional[BaseException] = error
     while cause is not None:
         cause.__traceback__, cause = None, cause.__cause__ or cause.__context__
@@ -157,18 +162,16 @@ def _complain(text: str) -> None:
 
 
 def _bug(error: Exception) -> str:
-    from gpubind.documents.text import printable
+    """Return the message about *error*, which is a mistake in gpubind."""
+    from gpubind.documents.text import render_error
 
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    place = f"{_from_package(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "?"
-    return (
-        f"error: bug: {type(error).__name__}: {printable(str(error))[:300]}\n"
-        f"  where: {place}\n"
-        "  why:   this is a mistake in gpubind, not in what you did\n"
-        "  hint:  please report it, with the output of `gpubind record`\n"
-    )
+    where = f"{_from_package(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "?"
+    what, why = f"{type(error).__name__}: {error}"[:300], "this is a mistake in gpubind, not in what you did"
+    hint = "please report it, with the output of `gpubind record`"
+    return render_error(GpubindError("bug", what, where=where, why=why, hint=hint))
 
 
 def _from_package(path: str) -> str:
