@@ -1,4 +1,4 @@
-"""Blobs: bytes at offsets, of a file or a part of one, in any order and never held whole."""
+"""Read bytes at offsets, of a file or a part of one, in any order; a file is never held whole."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ T = TypeVar("T")
 
 WHAT = "the image cannot be read"
 READ_LEAST = 4 << 10
-"""Bytes that a read counts for at least: many small ones take their time, too."""
+"""Bytes that each read costs at least: many small reads take time, too."""
 
 
 class Blob:
-    """Bytes at offsets. *label* names them in errors; *quick* says whether going back costs nothing, *restarts* whether
-    it means to begin anew.
+    """Bytes at offsets. *label* names them in errors. If not *quick*, going back is slow; with *restarts*, it starts
+    from the beginning.
     """
 
     label: str
     quick = True
     restarts = False
     place = 0
-    """Where it starts in the packed archive that it is a part of; 0 for what is in none."""
+    """Where it starts in the packed archive that it is a part of; 0 if there is none."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return the *size* bytes at *offset*; fewer only where the blob ends."""
@@ -43,12 +43,12 @@ class Blob:
 
     @property
     def size(self) -> Optional[int]:
-        """Bytes; None where only reading to the end would tell."""
+        """The number of bytes; None if it is unknown before all are read."""
         return None
 
 
 class FileBlob(Blob):
-    """A regular file, kept open until it is closed, or nobody needs it any more."""
+    """A regular file, kept open until `close`, or as long as it is used."""
 
     def __init__(self, descriptor: int, label: str) -> None:
         self.label = label
@@ -77,7 +77,7 @@ class FileBlob(Blob):
             raise closed(self.label)
         budget = current()
         if budget is not None:
-            budget.grant(self._key, self._size)  # a later command than that which opened it has a budget of its own
+            budget.grant(self._key, self._size)  # a later command has another budget than the one that opened it
         spend("read", max(size, READ_LEAST))
         tell(self.label, offset + size, self._size)
         try:
@@ -86,7 +86,7 @@ class FileBlob(Blob):
             raise could_not_look(self.label, error, WHAT) from error
 
     def _read(self, offset: int, size: int) -> bytes:
-        """Read at *offset*. Errors: `OSError`, also where the file has been written to since it was opened."""
+        """Read at *offset*. Errors: `OSError`, also if the file was written to since it was opened."""
         data = os.pread(self._descriptor, size, offset)
         while len(data) < size:
             more = os.pread(self._descriptor, size - len(data), offset + len(data))
@@ -106,7 +106,7 @@ class Closable(Protocol):
 
 
 def closed_on_error(opened: Closable, make: Callable[[], T]) -> T:
-    """Return what *make* makes of what is *opened*, which is closed if that fails."""
+    """Return the result of *make*; close *opened* if it fails."""
     try:
         return make()
     except BaseException:
@@ -115,9 +115,7 @@ def closed_on_error(opened: Closable, make: Callable[[], T]) -> T:
 
 
 def open_blob(path: str, label: str = "", place: Optional[int] = None) -> FileBlob:
-    """Return the regular file *path*; a device or a FIFO is never opened.
-
-    *place*: the open directory that it is in; then *path* is its name in there, and no link is followed.
+    """Open the regular file *path*; *place* as for `open_regular`.
 
     Errors: `HostReadError` (codes `no-image`, `unreadable-file`).
     """
@@ -168,7 +166,7 @@ class Bytes(Blob):
 
 
 class BlobStream(io.RawIOBase):
-    """A blob as a binary stream, for readers that want one."""
+    """A blob as a binary stream."""
 
     def __init__(self, blob: Blob) -> None:
         super().__init__()

@@ -1,7 +1,6 @@
-"""What a compressed blob unpacks to, itself a blob: read in any order, and nothing of it is held whole.
+"""Unpack a compressed blob to another blob, as far as it is read.
 
-It is unpacked as far as was asked for; going back costs a start from the last checkpoint (gzip) or from the beginning
-(zstd).
+Going back starts from the last checkpoint (gzip) or from the beginning (zstd).
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from gpubind.files.blob import Blob, BlobStream
 from gpubind.model.budget import spend
 
 CHUNK = 1 << 18
-"""Bytes that are unpacked, or copied, in one step."""
+"""Bytes that are unpacked in one step."""
 INPUT = 1 << 15
-"""Compressed bytes that are fed in one step: an end of a gzip member costs a copy of what is left of it."""
+"""Compressed bytes that are read in one step: the end of a gzip member costs a copy of the rest."""
 CHECKPOINT_EVERY = 32 << 20
 CHECKPOINTS_LIMIT = 256  # about 50 KiB each; every second one goes when there are more
 BOMB_RATIO = 200  # the densest real layers stay below 20
@@ -30,7 +29,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class Unpacked(Blob):
-    """What *packed* unpacks to. Subclasses unpack; this keeps the last chunk, and finds the way to others.
+    """The bytes that *packed* unpacks to. It keeps the last chunk; subclasses unpack and go back.
 
     Errors of reading: `FormatError`, code `bad-archive` for damage, `image-bomb` for much from nearly nothing.
     """
@@ -77,7 +76,7 @@ class Unpacked(Blob):
             chunk = self._next()
         except GpubindError:
             raise
-        except Exception as error:  # each library has errors of its own
+        except Exception as error:  # each library has other errors
             raise self._damaged(f"{type(error).__name__}: {str(error)[:200]}") from error
         spend("unpacked", len(chunk))
         self._start, self._chunk = position, chunk
@@ -94,14 +93,14 @@ class Unpacked(Blob):
         return bool(chunk)
 
     def _rewind(self, offset: int) -> None:
-        """Start anew where that is a shorter way to *offset*, or the only one."""
+        """Go back, or to a later checkpoint, if that is the way to *offset*."""
         raise NotImplementedError
 
     def _next(self) -> bytes:
         raise NotImplementedError
 
     def _consumed(self) -> int:
-        """Compressed bytes that the unpacked ones so far came from."""
+        """Return the number of compressed bytes that are unpacked."""
         raise NotImplementedError
 
     def _damaged(self, why: str) -> FormatError:
@@ -197,7 +196,7 @@ class Zstd(Unpacked):
 
 
 def unpacked(blob: Blob) -> Blob:
-    """*blob*, or what it unpacks to if it is gzip or zstd; by its first bytes, whatever its name says."""
+    """Return *blob*, unpacked if its first bytes are those of gzip or zstd."""
     head = blob.read_at(0, 4)
     if head.startswith(GZIP_MAGIC):
         return Gzip(blob)
@@ -207,7 +206,7 @@ def unpacked(blob: Blob) -> Blob:
 
 
 def missing_package(package: str, label: str) -> HostReadError:
-    """The error for an image whose compression needs a package that is not there."""
+    """Return the error for an image whose compression needs a package that is not installed."""
     hint = f"pip install {package}"
     return HostReadError(
         "missing-package", f"the Python package `{package}` is needed for this image", where=label, hint=hint

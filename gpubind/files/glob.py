@@ -1,4 +1,4 @@
-"""Wildcards in absolute paths of a tree."""
+"""Expand wildcards in absolute paths of a tree."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from gpubind.files.tree import Tree
 from gpubind.model import Missing, RootedPath
 from gpubind.model.budget import spend
 
-GLOB_LIMIT = 4096  # directories that one pattern may list: a list file must not make gpubind walk the whole disk
+GLOB_LIMIT = 4096
+"""Directories that one pattern may list: no list file makes gpubind walk the whole disk."""
 
 _WILDCARDS = re.compile(r"[*?\[]")
 
 
 def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
-    """The existing paths that match absolute *pattern* (fnmatch in each component), sorted; links are not resolved.
+    """Return the existing paths that match absolute *pattern* (fnmatch in each component), sorted and not resolved.
 
-    A tree expands each pattern once. Errors: `FormatError` (code `wide-glob`) if it would list more than `GLOB_LIMIT`
+    Errors: `FormatError` (code `wide-glob`) if it would list more than `GLOB_LIMIT`
     directories; `BoundError` if the patterns of one command list more than its budget allows.
     """
     found = tree.globs.get(pattern)
@@ -34,7 +35,7 @@ def glob(tree: Tree, pattern: str) -> tuple[RootedPath, ...]:
 
 
 def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
-    """Return what matches; None if too many directories would have to be listed."""
+    """Return the paths that match; None if too many directories would be listed."""
     heads = [""]
     listed = 0
     for part in pattern.split("/"):
@@ -55,7 +56,7 @@ def _matches(tree: Tree, pattern: str) -> Optional[tuple[RootedPath, ...]]:
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    """fnmatch for one component. No regular expression where `*` is all there is: compiling one costs 0.2 ms."""
+    """Return fnmatch for one component, without a regular expression for `*`: compiling one costs 0.2 ms."""
     if "?" in pattern or "[" in pattern:
         try:
             compiled = re.compile(translate(pattern)).match

@@ -33,15 +33,14 @@ if TYPE_CHECKING:
 READ, SEARCH = 4, 1
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 DIRECTORIES_LIMIT = 128
-"""Directories that a tree keeps open. A process has 1,024 descriptors mostly, and a tree is not alone in it."""
-
+"""Directories that a tree keeps open. Most processes may have 1,024 descriptors."""
 
 T = TypeVar("T")
 Question = TypeVar("Question", bound=Callable[..., Any])
 
 
 def answered(question: Question) -> Question:
-    """*question*, a method of a tree about a path, with the answer in place of the `OSError`."""
+    """Let *question*, a method of a tree about a path, return the answer in an `OSError`."""
 
     @wraps(question)
     def ask(tree: LiveTree, path: str, *more: Any) -> Any:
@@ -54,11 +53,10 @@ def answered(question: Question) -> Question:
 
 
 class LiveTree(OpenedTree):
-    """The files below directory *root* (a real path; links in it are resolved now).
+    """The files below directory *root*; links in *root* are resolved now.
 
-    The root is opened once, each directory below the one that it is in, and a file below its own: whatever somebody
-    renames or exchanges meanwhile, nothing outside the root is opened.
-    Errors: `HostReadError` (code `no-root`) if *root* is no readable directory.
+    Each directory and file is opened below its open parent: nothing outside the root is opened, whatever is renamed
+    meanwhile. Errors: `HostReadError` (code `no-root`) if *root* is not a readable directory.
     """
 
     directories_kept = DIRECTORIES_LIMIT
@@ -112,8 +110,7 @@ class LiveTree(OpenedTree):
 
     @answered
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
-        """Files of /proc and /sys come in pieces and say no size."""
-        descriptor = self._open_file(path)
+        descriptor = self._open_file(path)  # files of /proc and /sys have no size
         try:
             return read_steady(size, descriptor, path)
         except OSError as error:
@@ -131,18 +128,18 @@ class LiveTree(OpenedTree):
     @answered
     def _elf(self, path: str) -> Union[ElfFacts, Missing]:
         found = super()._elf(path)
-        # A read that came too short looks like a damaged file: one that is damaged is so a second time.
+        # A short read looks like a damaged file: a second read decides.
         return super()._elf(path) if isinstance(found, Missing) and found.why == "unreadable" else found
 
     def _open_file(self, path: str) -> int:
-        """The regular file *path*, opened: it may be another one than that which was looked at. Errors: `OSError`."""
+        """Open the regular file *path*, which may have been replaced since its `lstat`. Errors: `OSError`."""
         place, name = self._place_of(path)
         return open_regular(name, place)
 
     def answer_after(self, error: Exception, again: Callable[[], T], path: str) -> Union[T, Missing]:
-        """Return the answer about *path*, where asking met *error*: at the second try, if *again* may have another one.
+        """Return the answer that *error* is for *path*, or that of *again* if the error may pass.
 
-        Errors: `HostReadError` (code `unreadable-file`) where nobody could look.
+        Errors: `HostReadError` (code `unreadable-file`) for an error that is not an answer.
         """
         found = answer_in(error)
         if found is None and (self._gives_back(error) or passes(error)):
@@ -156,16 +153,14 @@ class LiveTree(OpenedTree):
         return found
 
     def _gives_back(self, error: Exception) -> bool:
-        """Return whether *error* is about too many open files, and this tree had some of them."""
+        """Close the open directories if *error* is about too many open files; return whether there were any."""
         if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE) and self._directories):
             return False
         self._close_directories()
         return True
 
     def _place_of(self, path: str) -> tuple[int, str]:
-        """The open directory of *path*, and its name in there. Errors: `OSError`, `ValueError`; `UsageError` after
-        `close`.
-        """
+        """Return the open directory of *path*, and its name there. Errors: `OSError`, `ValueError`, `UsageError`."""
         if self.is_closed:
             raise closed(self.root)
         directory, _, name = path.rpartition("/")
@@ -173,7 +168,7 @@ class LiveTree(OpenedTree):
         return self._open_directory(directory) if place is None else place, name or "."
 
     def _open_directory(self, path: str) -> int:
-        """Return the directory *path*, opened below the nearest one above it that is open, and kept open."""
+        """Open the directory *path* below the nearest open one above it, and keep it open."""
         known = path
         while known and known not in self._directories:
             known = known.rpartition("/")[0]
@@ -204,9 +199,9 @@ def _no_root(root: str, error: Exception) -> HostReadError:
 
 
 class PermittedTree(LiveTree):
-    """The files below *root*, as user *uid* with *groups* may open them: by owner, group and mode.
+    """The files below *root*, as user *uid* with *groups* may open them by owner, group and mode.
 
-    Access control lists count only as far as the group's bits in the mode show them.
+    Access control lists are ignored, except for the group's bits of the mode that they set.
     """
 
     def __init__(self, root: str, uid: int, groups: tuple[int, ...]) -> None:
@@ -228,12 +223,12 @@ class PermittedTree(LiveTree):
         return super()._place_of(path)
 
     def _may(self, bit: int, path: str) -> bool:
-        """Return whether *bit* is allowed on *path*; also where it is not there, for that is another answer."""
+        """Return whether *bit* is allowed on *path*, or *path* does not exist."""
         found = self._lstat(path)
         return isinstance(found, Missing) or bool(found.bits_for(self._uid, self._groups) & bit)
 
     def _may_search(self, directory: str) -> bool:
-        """Return whether the user gets through *directory*, below the root, and what is above it."""
+        """Return whether the user may enter *directory* and all directories above it, below the root."""
         if not directory:
             return True
         if directory not in self._searched:

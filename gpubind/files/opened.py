@@ -1,4 +1,4 @@
-"""OpenedTree: a tree whose files are opened, on this machine or in an image, as against a recorded one."""
+"""A tree whose files are opened: on this machine or in an image, not in a record."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ COPY_LIMIT = 512 << 20  # the largest driver libraries have 100 MB
 
 
 class OpenedTree(Tree):
-    """The one way from an open file to its bytes, its identification and its ELF facts.
+    """A tree that reads bytes, identifications and ELF facts from open files. Subclasses open regular files.
 
-    Subclasses open regular files. Errors: damage of what the tree is stored in comes up as `FormatError` when it is
-    met, failures of reading as `HostReadError`.
+    Errors: `FormatError` where the image is damaged, `HostReadError` where it cannot be read.
     """
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
-        """Return the bytes of the regular file *path*, which must be resolved; *label* names them in errors."""
+        """Open the regular file at the resolved *path*; *label* names it in errors."""
         raise NotImplementedError
 
     def _head(self, path: str, size: int) -> Union[bytes, Missing]:
-        """Return the first *size* bytes; fewer only if the file has no more."""
         blob = self.open(RootedPath(path))
         return blob if isinstance(blob, Missing) else blob.read_at(0, size)
 
     def _stream(self, path: str) -> Union[BinaryIO, Missing]:
-        """Return the file as a seekable stream, copied first if going back in it is slow. Whoever asked closes it."""
+        """Return the file as a seekable stream, copied first if going back in it is slow. The caller closes it."""
         blob = self.open(RootedPath(path))
         if isinstance(blob, Missing):
             return blob
@@ -75,6 +73,6 @@ class OpenedTree(Tree):
             with stream:
                 return parse_elf(stream)
         except FormatError as error:
-            if error.code != "bad-elf":  # the image is damaged, not the file alone
+            if error.code != "bad-elf":  # the whole image is damaged
                 raise
             return Missing("unreadable", f"{error.what}: {error.why}")

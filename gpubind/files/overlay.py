@@ -1,4 +1,4 @@
-"""OverlayTree: the files of an image in a store, read where its layers are unpacked: nothing is copied or mounted.
+"""Read an image in a store where its layers are unpacked, without copying or mounting them.
 
 Sources: the kernel's `overlayfs.rst` (whiteouts, opaque directories, redirects); containers/storage `drivers/overlay`
 and `pkg/archive/archive_linux.go` (fuse-overlayfs and its `.wh.NAME`, `override_stat`, composefs); moby
@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from posixpath import dirname
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional, TypeVar, Union
 
 from gpubind.files.blob import Blob, FileBlob
 from gpubind.files.live import LiveTree
@@ -22,29 +22,31 @@ from gpubind.model import HostPath, Missing, RootedPath, Stat
 from gpubind.model.answers import ABSENT
 from gpubind.model.budget import spend
 
+T = TypeVar("T")
+
 COMPOSEFS = "composefs-data"
-"""Lies beside a layer whose files are stored under their digests, not under their names."""
+"""A directory next to a layer whose files are stored under their digests."""
 _SPACES = ("user.overlay.", "trusted.overlay.", "user.fuseoverlayfs.")
 _OPAQUE = frozenset(f"{space}opaque" for space in _SPACES)
 _ELSEWHERE = frozenset(f"{space}{name}" for space in _SPACES for name in ("redirect", "metacopy"))
-"""What holds the files, or the bytes, is at another place."""
+"""Attributes of a directory or file whose content is elsewhere."""
 _OWNER_AND_MODE = "user.containers.override_stat"
-"""What a store with `force_mask` has on each file: the files themselves have other owners and modes."""
+"""Attribute of a file whose owner and mode are stored in it (`force_mask`)."""
 _INEXACT = Missing("unreadable", "the layer's directory does not have it as a container sees it")
 
 
 class Names(NamedTuple):
-    """What one directory of a layer has."""
+    """The names in one directory of a layer."""
 
     shown: frozenset[str]
     hidden: frozenset[str]
-    """What lower layers no longer show."""
+    """Names of lower layers that are hidden."""
     opaque: bool
-    """Whether lower layers show nothing of it."""
+    """Whether all names of lower layers are hidden."""
 
 
 class Layer(LiveTree):
-    """The directory that one layer is unpacked into. No parent of a path that it is asked for is a link in it."""
+    """The directory that one layer is unpacked into. No parent of a path is a link in it."""
 
     directories_kept = 2  # an image has up to 127 layers
 
@@ -53,9 +55,9 @@ class Layer(LiveTree):
         self._scanned: dict[str, Union[Names, Missing]] = {}
 
     def is_exact(self) -> bool:
-        """Return whether the files in it are as a container sees them, and all marks of overlayfs can be read.
+        """Return whether its files are as in a container, and all attributes of overlayfs can be read.
 
-        Only root of the machine, or of the store's own namespace, reads `trusted.overlay.*`.
+        Only root of the machine, or of the store's user namespace, reads `trusted.overlay.*`.
         """
         if os.path.lexists(os.path.join(dirname(self.root), COMPOSEFS)):
             return False
@@ -63,7 +65,7 @@ class Layer(LiveTree):
         return found.st_uid == os.geteuid() and _OWNER_AND_MODE not in os.listxattr(self.root)
 
     def scan(self, path: str) -> Union[Names, Missing]:
-        """Return what directory *path* has."""
+        """Return the names in directory *path*."""
         if path not in self._scanned:
             try:
                 self._scanned[path] = self._scan(path)
@@ -72,12 +74,12 @@ class Layer(LiveTree):
         return self._scanned[path]
 
     def look(self, path: str) -> Union[Stat, Missing]:
-        """Return the facts of what is at *path*, which is there."""
+        """Return the facts of the existing *path*."""
         found = self._lstat(path)
         return _INEXACT if found is ABSENT else found  # it has been removed meanwhile
 
     def target(self, path: str) -> Union[str, Missing]:
-        """Return what the link *path* holds."""
+        """Return the target of the link *path*."""
         return self._readlink(path)
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
@@ -120,8 +122,8 @@ def _is_whiteout(entry: os.DirEntry[str]) -> bool:
 class OverlayTree(OpenedTree):
     """The files in *layers*, the uppermost first.
 
-    *whole* makes a tree of the same image out of all of it. It is asked, once and at great cost, where a layer does not
-    answer: a file that only the user of a container may read, a mark of overlayfs that is not followed here.
+    *whole* returns a tree of the saved image. It is called once, at great cost, if a layer has no answer: for a file
+    that only the container's user may read, an attribute of overlayfs that is not supported here.
     """
 
     def __init__(self, layers: Sequence[Layer], root: HostPath, whole: Callable[[], OpenedTree]) -> None:
@@ -138,18 +140,23 @@ class OverlayTree(OpenedTree):
         super().close()
 
     def open(self, path: RootedPath, label: str = "") -> Union[Blob, Missing]:
-        layer = self._layer_of(path)
-        found = layer.open(path, label) if isinstance(layer, Layer) else layer
-        return self._all.open(path, label) if _is_unknown(found) else found
+        return self._answer(path, lambda layer: layer.open(path, label), lambda whole: whole.open(path, label))
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
-        found = self._look(path)
-        return self._all.lstat(path) if _is_unknown(found) else found
+        return self._answer(path, lambda layer: layer.look(path), lambda whole: whole.lstat(path))
 
     def _readlink(self, path: str) -> Union[str, Missing]:
+        return self._answer(path, lambda layer: layer.target(path), lambda whole: whole.readlink(path))
+
+    def _answer(
+        self,
+        path: str,
+        of_layer: Callable[[Layer], Union[T, Missing]],
+        of_whole: Callable[[OpenedTree], Union[T, Missing]],
+    ) -> Union[T, Missing]:
         layer = self._layer_of(path)
-        found = layer.target(path) if isinstance(layer, Layer) else layer
-        return self._all.readlink(path) if _is_unknown(found) else found
+        found = of_layer(layer) if isinstance(layer, Layer) else layer
+        return of_whole(self._all) if _is_unknown(found) else found
 
     def _list(self, path: str) -> Union[Sequence[str], Missing]:
         layers = self._layers_with(path)
@@ -171,12 +178,8 @@ class OverlayTree(OpenedTree):
             self._whole = self._make_whole()
         return self._whole
 
-    def _look(self, path: str) -> Union[Stat, Missing]:
-        layer = self._layer_of(path)
-        return layer.look(path) if isinstance(layer, Layer) else layer
-
     def _layer_of(self, path: str) -> Union[Layer, Missing]:
-        """Return the layer whose *path* a container sees."""
+        """Return the layer that provides *path*."""
         if path == "/":
             return self._layers[0]
         head, _, name = path.rpartition("/")
@@ -192,7 +195,7 @@ class OverlayTree(OpenedTree):
         return layers if isinstance(layers, Missing) else ABSENT
 
     def _layers_with(self, path: str) -> Union[tuple[Layer, ...], Missing]:
-        """Return the layers of whose directory *path* a container sees the names, the uppermost first."""
+        """Return the layers that provide names in the directory *path*, the uppermost first."""
         found = self._shown.get(path)
         if found is None:
             above = self._layers if path == "/" else self._layers_with(dirname(path))
@@ -202,12 +205,12 @@ class OverlayTree(OpenedTree):
 
 
 def _is_unknown(found: object) -> bool:
-    """Return whether *found* is no answer: neither what is there nor that nothing is."""
+    """Return whether *found* is not an answer: neither facts nor absence."""
     return isinstance(found, Missing) and found is not ABSENT
 
 
 def _until_hidden(path: str, layers: Sequence[Layer]) -> Union[tuple[Layer, ...], Missing]:
-    """Return those of *layers*, all of which have the directory that *path* is in, whose *path* shows."""
+    """Return the *layers* that provide the directory *path*; all of them have its parent."""
     seen: list[Layer] = []
     name = path.rpartition("/")[2]
     for layer in layers:

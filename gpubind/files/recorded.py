@@ -1,4 +1,4 @@
-"""RecordedTree: the same answers, from a record."""
+"""Answer for the files of a host from its record."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from gpubind.model.answers import ABSENT
 
 
 class RecordedTree(Tree):
-    """The files of a recorded host.
+    """The files of a recorded host. A name that a recorded listing lacks is absent.
 
-    A name that a recorded listing lacks is absent. A path outside the survey that made the record is `unrecorded`:
-    an answer if *is_lenient*, else an error: `NotRecordedError` (code `not-recorded`).
+    A path outside the record's survey is `unrecorded` if *is_lenient*, else a `NotRecordedError` (`not-recorded`).
     """
 
     def __init__(self, recorded: RecordedRoot, label: str, *, is_lenient: bool = False) -> None:
@@ -32,9 +31,9 @@ class RecordedTree(Tree):
     def lenient(self) -> Tree:
         if self._is_lenient:
             return self
-        made = RecordedTree(self._recorded, self._label, is_lenient=True)
-        made.unseen = self.unseen
-        return made
+        lenient = RecordedTree(self._recorded, self._label, is_lenient=True)
+        lenient.unseen = self.unseen
+        return lenient
 
     def _entry(self, path: str) -> Union[RecordedEntry, Missing]:
         parent, _, name = path.rpartition("/")

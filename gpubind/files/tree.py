@@ -1,8 +1,4 @@
-"""Tree: read, list, lstat, readlink, elf, all inside a root; links are chased here and nowhere else.
-
-An absolute link counts from the root, `..` never leaves it, as for a process that was chrooted into it. Callers give
-paths as they are seen inside the root and never need to resolve anything themselves.
-"""
+"""Read, list and stat files inside a root, as a process that is chrooted into it: links and `..` never leave it."""
 
 from __future__ import annotations
 
@@ -18,14 +14,14 @@ from gpubind.model.answers import ABSENT, ATTRIBUTES, LOOP, OF_DEVICES
 from gpubind.model.budget import LINKS_LIMIT, spend
 
 SHORTCUTS = 2
-"""How deep in links a target's directory is looked up as a whole. Deeper ones are walked, and count to the limit."""
+"""Depth of links in links up to which the directory of a target is resolved as a whole, and cached."""
 TEXT_LIMIT = 1 << 20
 FILE_COST, UNREADABLE_COST = 100, 1000
-"""Of the bound `facts`, for an ELF file; what fails may have failed late."""
+"""Of the bound `facts`, for an ELF file. An unreadable file may have failed late."""
 
 
 class _Closed(dict[str, Any]):
-    """What a closed tree knows: no question gets as far as its files."""
+    """The cache of a closed tree: each lookup is an error."""
 
     def __init__(self, root: str) -> None:
         super().__init__()
@@ -36,17 +32,13 @@ class _Closed(dict[str, Any]):
 
 
 class Tree:
-    """A read-only view of the files below *root*, consistent for its lifetime.
-
-    What is at a path, where a path leads, what a directory lists, what a pattern matches, and the facts of an ELF file
-    are asked for once each. Bytes and identifications are read anew each time.
-
-    Subclasses answer for paths whose parent directories hold no link (`_lstat`, `_readlink`, `_list`, `_read`, ...).
+    """A read-only view of the files below *root*, consistent for its lifetime: only bytes and identifications are read
+    again each time.
     """
 
     root: HostPath
     restarts = False
-    """Whether going back in a large file means to unpack everything before it anew."""
+    """Whether going back in a large file means to unpack all that precedes it again."""
     is_closed = False
 
     def __init__(self, root: HostPath) -> None:
@@ -57,12 +49,12 @@ class Tree:
         self._stubs: dict[str, bool] = {}
         self._listings: dict[str, Union[tuple[str, ...], Missing]] = {}
         self.globs: dict[str, tuple[RootedPath, ...]] = {}
-        """What `gpubind.files.glob` has found, by pattern."""
+        """The results of `gpubind.files.glob`, by pattern."""
         self.unseen: dict[str, str] = {}
-        """What could not be looked at and a plan can do without, and why. A finding names each."""
+        """Paths that could not be read and that a plan does not require, and why. A finding names each."""
 
     def close(self) -> None:
-        """Give back what is open of this machine. Any later question is a `UsageError` (code `closed`)."""
+        """Close what is open. Any later question is a `UsageError` (code `closed`)."""
         self.is_closed = True
         self._stats = self._resolved = self.globs = _Closed(self.root)
 
@@ -78,12 +70,12 @@ class Tree:
         return HostPath(self.root.rstrip("/") + path if path != "/" else self.root)
 
     def rooted(self, source: str) -> Optional[RootedPath]:
-        """Real host path *source* as it is seen inside this root; None if it lies elsewhere."""
+        """Return the real host path *source* as a path inside this root; None if it is outside."""
         root = self.root.rstrip("/")
         return RootedPath(source[len(root) :]) if source.startswith(f"{root}/") else None
 
     def resolve(self, path: str) -> Union[RootedPath, Missing]:
-        """Return *path* with every link in it followed, inside the root. Absolute paths only."""
+        """Return the absolute *path* with every link in it followed."""
         answer = self._resolved.get(path)
         if answer is None:
             if not path.startswith("/"):
@@ -95,17 +87,17 @@ class Tree:
         return answer
 
     def lstat(self, path: str) -> Union[Stat, Missing]:
-        """Return the facts of *path* itself: links in its parents are followed, a link at its end is not."""
+        """Return the facts of *path*; a link at its end is not followed."""
         here = self._without_links_above(path)
         return here if isinstance(here, Missing) else self._stat(here)
 
     def stat(self, path: str) -> Union[Stat, Missing]:
-        """Return the facts of what *path* leads to."""
+        """Return the facts of *path*, with every link followed."""
         here = self.resolve(path)
         return here if isinstance(here, Missing) else self._stat(here)
 
     def find(self, path: str) -> Union[Found, Missing]:
-        """Return what *path* leads to: its resolved path and its facts."""
+        """Return the resolved path of *path*, and its facts."""
         here = self.resolve(path)
         if isinstance(here, Missing):
             return here
@@ -113,16 +105,16 @@ class Tree:
         return found if isinstance(found, Missing) else Found(here, found)
 
     def has(self, path: str) -> bool:
-        """Return whether something is surely at *path*, or where its link leads."""
+        """Return whether *path* surely exists, with links followed."""
         return not isinstance(self.stat(path), Missing)
 
     def lacks(self, path: str) -> bool:
-        """Return whether there is surely nothing at *path*. What may not be seen is neither there nor absent."""
+        """Return whether *path* surely does not exist. A forbidden path is neither there nor absent."""
         found = self.stat(path)
         return isinstance(found, Missing) and found.why == "absent"
 
     def readlink(self, path: str) -> Union[str, Missing]:
-        """Return the target of the link *path*, as written; ABSENT if *path* is no link."""
+        """Return the target of the link *path*, as written; ABSENT if *path* is not a link."""
         here = self._without_links_above(path)
         if isinstance(here, Missing):
             return here
@@ -132,7 +124,7 @@ class Tree:
         return self._readlink(here) if found.kind == "link" else ABSENT
 
     def list(self, path: str) -> Union[tuple[str, ...], Missing]:
-        """Return the names in directory *path*, sorted; ABSENT if it is no directory."""
+        """Return the names in directory *path*, sorted; ABSENT if it is not a directory."""
         here = self.resolve(path)
         if isinstance(here, Missing):
             return here
@@ -152,10 +144,7 @@ class Tree:
         return answer
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Return the names in directory *path*, sorted; none if it cannot be listed, for whatever reason.
-
-        One in `OF_DEVICES` that is forbidden is noted in `unseen`.
-        """
+        """Return the names in directory *path*, sorted; none if it cannot be listed: `unseen` notes `OF_DEVICES`."""
         names = self.list(path)
         if not isinstance(names, Missing):
             return names
@@ -169,7 +158,7 @@ class Tree:
         return names.why == "absent" if isinstance(names, Missing) else not names
 
     def read(self, path: str, limit: int = TEXT_LIMIT) -> Union[bytes, Missing]:
-        """Return the bytes of the regular file that *path* leads to; anything longer than *limit* is `unreadable`."""
+        """Return the bytes of the regular file *path*; a file longer than *limit* is `unreadable`."""
         here = self._regular(path)
         if isinstance(here, Missing):
             return here
@@ -179,7 +168,7 @@ class Tree:
         return data
 
     def head(self, path: str, size: int) -> Union[bytes, Missing]:
-        """Return the first *size* bytes of the regular file that *path* leads to; fewer only if it has no more."""
+        """Return the first *size* bytes of the regular file *path*; fewer only if it has no more."""
         here = self._regular(path)
         return here if isinstance(here, Missing) else self._head(here, size)
 
@@ -189,17 +178,17 @@ class Tree:
         return data if isinstance(data, Missing) else data.decode("utf-8", "surrogateescape")
 
     def text(self, path: str) -> Optional[str]:
-        """Return the text of a small file, without blanks around it; None if it cannot be read, for whatever reason."""
+        """Return the text of a small file, without blanks around it; None if it cannot be read."""
         text = self.read_text(path)
         return None if isinstance(text, Missing) else text.strip()
 
     def ident(self, path: str) -> Union[ElfIdent, NotElf, Missing]:
-        """Return the ELF identification of the regular file that *path* leads to."""
+        """Return the ELF identification of the regular file *path*."""
         here = self._regular(path)
         return here if isinstance(here, Missing) else self._ident(here)
 
     def elf(self, path: str) -> Union[ElfFacts, Missing]:
-        """Return the dynamic facts of the ELF file that *path* leads to; a damaged one is `unreadable`."""
+        """Return the dynamic facts of the ELF file *path*; a damaged file is `unreadable`."""
         here = self._regular(path)
         if isinstance(here, Missing):
             return here
@@ -211,10 +200,7 @@ class Tree:
         return answer
 
     def is_stub(self, path: str) -> bool:
-        """Return whether *path* leads to a stub of libcuda or NVML; False for what cannot be read.
-
-        Small files in a directory called `stubs` are for linking, too, whatever they hold.
-        """
+        """Return whether *path* is a stub of libcuda or NVML, or a small file in a directory called `stubs`."""
         found = self.find(path)
         if isinstance(found, Missing) or found.stat.kind != "file" or found.stat.size > STUB_LIMIT:
             return False
@@ -223,7 +209,7 @@ class Tree:
             answer = self._stubs[found.path] = "/stubs/" in found.path or self._is_stub(found.path)
         return answer
 
-    # What subclasses answer; *path* is absolute, normal, and no parent of it is a link.
+    # Subclasses answer for an absolute, normal *path* no parent of which is a link.
 
     def _lstat(self, path: str) -> Union[Stat, Missing]:
         raise NotImplementedError
@@ -251,8 +237,6 @@ class Tree:
         data = self._read(path, STUB_LIMIT)
         return not isinstance(data, Missing) and is_stub(data)
 
-    # Link chasing.
-
     def _stat(self, path: str) -> Union[Stat, Missing]:
         answer = self._stats.get(path)
         if answer is None:
@@ -264,7 +248,7 @@ class Tree:
         if not path.startswith("/"):
             raise ValueError(f"not an absolute path: {path!r}")
         head, _, name = path.rpartition("/")
-        if name in ("", ".", ".."):  # a directory is wanted, and a link to one is followed
+        if name in ("", ".", ".."):  # it must be a directory, and a link to one is followed
             return self.resolve(path)
         parent = self._directory(head or "/")
         return parent if isinstance(parent, Missing) else RootedPath(parent.rstrip("/") + "/" + name)
@@ -277,9 +261,9 @@ class Tree:
         return found.path if kind == "file" else Missing("unreadable", f"a {kind}, not a regular file")
 
     def _walk(self, at: RootedPath, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
-        """Return where *path* leads from the resolved directory *at*. This loop is most of what planning costs.
+        """Return where *path* leads from the resolved directory *at*; *depth* is that of links in links.
 
-        *depth*: of links in links.
+        `links.follow` does the same: this loop over cached facts is there because it is most of what planning costs.
         """
         stats = self._stats
         todo = path.split("/")[::-1]
@@ -305,7 +289,7 @@ class Tree:
                     return LOOP
                 if isinstance(target, Missing):
                     return target
-                if not target:  # a record's word for a link that could not be read
+                if not target:  # in a record: it could not be read
                     return ABSENT
                 if target.startswith("/"):
                     at = RootedPath("/")
@@ -317,13 +301,13 @@ class Tree:
                         at, target = directory, name
                 todo.extend(target.split("/")[::-1])
             elif found.kind != "dir" and todo:
-                return ABSENT  # a file where a directory is wanted
+                return ABSENT  # a file instead of a directory
             else:
                 at = here
         return at
 
     def _directory(self, path: str, depth: int = 0) -> Union[RootedPath, Missing]:
-        """As `resolve`, for a directory: most paths share theirs with many others."""
+        """As `resolve`, for a directory, which most paths share with others; ABSENT if it is not one."""
         answer = self._resolved.get(path)
         if answer is None:
             answer = self._resolved[path] = self._walk(RootedPath("/"), path, depth)
@@ -334,7 +318,7 @@ class Tree:
 
 
 def _cost(answer: Union[ElfFacts, Missing]) -> int:
-    """Return what it took to read *answer*, in names and versions: a small file costs as much as a hundred of them."""
+    """Return the cost of *answer* in names and versions: reading a file costs as much as a hundred of them."""
     if isinstance(answer, Missing):
         return UNREADABLE_COST
     versions = sum(len(need.versions) for need in answer.version_needs)

@@ -1,6 +1,6 @@
-"""Whose word counts. Root does what root's own files say, whatever HOME, XDG_*, TMPDIR and PATH name.
+"""Decide which files root's command trusts, whatever HOME, XDG_*, TMPDIR and PATH name: those that only root changes.
 
-An ordinary user's command can do no more than that user, whoever wrote what it reads; root's can do everything.
+An ordinary user's command can do no more than that user, and trusts all files.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def acts_as_root() -> bool:
-    """Return whether this process has root's powers over this machine.
-
-    Root of a user namespace has not: outside of it, that is an ordinary user. Source: user_namespaces(7).
-    """
+    """Return whether this process is root on this machine, not only in a user namespace. Source: user_namespaces(7)."""
     if os.geteuid() != 0:
         return False
     try:
@@ -43,22 +40,18 @@ def _uid_map() -> bytes:
 
 
 def is_obeyed(path: str) -> bool:
-    """Whether this process may use the file or directory *path*: always, but not what others could change, as root."""
+    """Return whether this process may use *path*: as root, only if others cannot change it."""
     return not acts_as_root() or writable_by_others(path) is None
 
 
 def obeyed_environ(names: Iterable[str]) -> dict[str, str]:
-    """Those variables *names* that this process has; for root's, none that names a file or directory which others could
-    change.
-    """
+    """Return the variables *names* of this process; as root, without paths that others could change."""
     found = {name: os.environ[name] for name in names if name in os.environ}
     return {name: value for name, value in found.items() if not value.startswith("/") or is_obeyed(value)}
 
 
 def writable_by_others(path: str, root: str = "") -> Optional[str]:
-    """Return the first part of the way to *path*, below *root*, that someone other than root could change, links on it
-    included; None if none. The way ends where nothing is.
-    """
+    """Return the first directory, link or file on the way to *path*, below *root*, that not only root can change."""
     for part, found in _parts(path, root):
         if found is None or found.st_uid != 0 or (_is_open_to_all(found) and not _is_sticky_directory(found)):
             return part
@@ -66,9 +59,9 @@ def writable_by_others(path: str, root: str = "") -> Optional[str]:
 
 
 def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
-    """Return the first part of the way to *path*, below *root*, that only some users may enter or read; None if none.
+    """Return the first part of the way to *path*, below *root*, that only some users may enter or read.
 
-    Whoever set a variable of root's command may be a user who cannot read what it names, but reads the answer.
+    A user who sets a variable of root's command, as by `sudo -E`, reads the answer, but maybe not the file.
     """
     found: Optional[os.stat_result] = None
     part = path
@@ -79,10 +72,9 @@ def unreadable_by_others(path: str, root: str = "") -> Optional[str]:
 
 
 def why_not_lasting(path: str) -> Optional[str]:
-    """Why the directory *path* is no place for what the containers of all users get for months; None if it is one.
+    """Return why files in the directory *path* are not for the containers of all users for months; None if they are.
 
-    Nobody but root may change it, nor anything above it, nor add to it, as everybody may to /tmp; and everybody may
-    enter it.
+    Only root may change it, what is above it, and add to it, unlike /tmp; all users may enter it.
     """
     for part, found in _parts(path):
         if found is None or found.st_uid != 0 or _is_open_to_all(found):
@@ -93,12 +85,12 @@ def why_not_lasting(path: str) -> Optional[str]:
 
 
 def _is_open_to_all(found: os.stat_result) -> bool:
-    """Return whether others may write to it; the mode of a link says nothing."""
+    """Return whether others may write to it; the mode of a link has no meaning."""
     return bool(found.st_mode & _OTHERS_MAY_WRITE) and not stat.S_ISLNK(found.st_mode)
 
 
 def _is_sticky_directory(found: os.stat_result) -> bool:
-    """Return whether nobody may rename or remove there what belongs to somebody else."""
+    """Return whether users may only rename and remove their own files there."""
     return stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
 
 
@@ -109,8 +101,9 @@ def _look(path: str) -> tuple[os.stat_result, Optional[str]]:
 
 
 def _parts(path: str, root: str = "") -> list[tuple[str, Optional[os.stat_result]]]:
-    """Return each directory, link and file that the absolute *path* leads over, with its facts; None for what cannot be
-    looked at. Links are followed as for a process whose root directory is *root*.
+    """Return each directory, link and file on the way to *path*, with its facts, or None if it may not be looked at.
+
+    Links are followed as for a process whose root directory is *root*.
     """
     parts: list[tuple[str, Optional[os.stat_result]]] = _parts(root) if root else [("/", os.lstat("/"))]
 

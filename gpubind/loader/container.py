@@ -1,4 +1,4 @@
-"""The dynamic loader in the container that a plan makes of an image: what would load, and what it would complain about.
+"""Predict the dynamic loader in a container that a plan makes of an image: what it loads, and its error messages.
 
 Source: ld.so(8) for the search order; glibc `elf/dl-load.c`, `elf/dl-deps.c` (objects are loaded breadth first, each
 name once), `elf/dl-version.c` (a library without version definitions satisfies everybody), and the news of 2.41 about
@@ -25,9 +25,9 @@ OBJECTS_LIMIT = 4096
 MISSING_LIMIT = 256
 """Libraries that one program lacks; the loader itself stops at the first."""
 NO_EXECUTABLE_STACKS_SINCE = (2, 41)
-"""The glibc whose dlopen no longer makes the stack executable."""
+"""The first glibc whose dlopen does not make the stack executable."""
 HEADER_SIZE = 64
-"""Bytes of an ELF header; the loader calls what is shorter too short."""
+"""Bytes of an ELF header; a shorter file is "too short"."""
 
 NOTHING = Brought()
 
@@ -36,17 +36,17 @@ class Located(NamedTuple):
     """A file that a process in the container would open."""
 
     path: str
-    """Under which path it asked for it."""
+    """The path that it opens."""
     tree: Tree
     """The tree that holds it: the image's, or the host's."""
     at: RootedPath
     """The resolved file in that tree."""
     mount: Optional[Mount]
-    """The plan's bind that brings it; None if it is not the plan's."""
+    """The bind of the plan that provides it; None if it is not the plan's."""
     bind: Optional[UserBind] = None
-    """The bind of the user, the site or the runtime that brings it. With neither it is the image's own."""
+    """The bind of the user, the site or the runtime that provides it. With neither bind it is the image's."""
     real: str = ""
-    """The same path in the container, with links followed: what the kernel says of it in /proc/self/exe."""
+    """The same path with links followed, as in /proc/self/exe."""
 
 
 class Failure(NamedTuple):
@@ -54,19 +54,19 @@ class Failure(NamedTuple):
 
     kind: Literal["missing", "version", "unreadable", "stack"]
     name: str
-    """The soname that nothing provides or that wants an executable stack, or the version that is not defined."""
+    """The soname that is missing or needs an executable stack, or the version that is not defined."""
     provider: Optional[str]
     """The library that lacks the version."""
     needed_by: str
-    """The file that asks for it."""
+    """The file that needs it."""
     why: str = "absent"
-    """Of a missing or unreadable file: `absent`, `forbidden`, `no-elf`, `too-short`, or what reading it says."""
+    """Of a missing or unreadable file: `absent`, `forbidden`, `no-elf`, `too-short`, or the error of reading it."""
     found: Optional[str] = None
-    """The file that was found in the place of a missing one, and that is no library."""
+    """A file of that name that is not a library."""
 
     @property
     def message(self) -> str:
-        """What the loader says, word for word."""
+        """The loader's own message."""
         if self.kind == "version":
             return f"{self.provider}: version `{self.name}' not found (required by {self.needed_by})"
         if self.kind == "stack":
@@ -86,7 +86,7 @@ class Loaded(NamedTuple):
     """The outcome of loading a program or library."""
 
     files: tuple[Located, ...]
-    """It and everything that it is linked with, in the loader's order."""
+    """It and all that it is linked with, in the loader's order."""
     failures: tuple[Failure, ...]
 
 
@@ -96,28 +96,26 @@ class Object(NamedTuple):
     file: Located
     elf: ElfFacts
     rpaths: tuple[str, ...]
-    """Directories of DT_RPATH, its own and those of what loaded it."""
+    """Directories of its DT_RPATH and of the objects that loaded it."""
     runpath: tuple[str, ...]
     """Directories of its DT_RUNPATH."""
 
 
 class Closure(NamedTuple):
-    """What the loader maps for one library or program, breadth first."""
+    """The objects that the loader maps for one library or program, breadth first."""
 
     objects: tuple[Object, ...]
     """The first is the library or program itself."""
     names: dict[str, Optional[Object]]
-    """By soname and by the name that was asked for; None for what it does not find."""
+    """By soname and by the name in DT_NEEDED; None for a name that is not found."""
     missing: tuple[Failure, ...]
 
 
 class Container:
-    """What a process of a container sees: an image, over it what the user, the site and the runtime bring, and over
-    that what a plan binds.
+    """The files of a container: an image, over it the mounts of the user, the site and the runtime, then the plan's.
 
-    *mounts* come from *host*, the tree of the driver root; *env* says what LD_LIBRARY_PATH becomes, *own* is the
-    image's own value of it. What is *brought* lies in *local*, the tree of this machine; without one it is not seen.
-    *cpu* tells the processor that it will run on, if that is known.
+    *mounts* come from *host*, the tree of the driver root; *env* changes LD_LIBRARY_PATH, *own* is the image's value of
+    it. The sources of *brought* are in *local*, the tree of this machine. *cpu* reads the processor, if it is known.
     """
 
     def __init__(
@@ -136,9 +134,9 @@ class Container:
         self.working_directory = brought.working_directory
         binds, unseen = _bound(brought.binds, local)
         self.unseen = (*brought.unseen, *unseen)
-        """What is brought and cannot be looked at, each in a few words."""
+        """Mounts that cannot be read, each in a few words."""
         self.users_path = self._elements(_values(brought.env, "LD_LIBRARY_PATH", ("set", "prepend")))
-        """Directories that the user puts in front in LD_LIBRARY_PATH, before the plan's."""
+        """Directories that the user puts first in LD_LIBRARY_PATH."""
         self.library_path = self._library_path(env, own, brought.env)
         self.preloaded = tuple(part for v in _values(brought.env, "LD_PRELOAD") for part in re.split("[ :]", v) if part)
         covers = (*binds, *(_planned(mount, host) for mount in mounts))
@@ -152,23 +150,20 @@ class Container:
         self._loaded: dict[str, Loaded] = {}
 
     def locate(self, path: str) -> Optional[Located]:
-        """The file that *path* is in the container: of the plan, of what is brought, or the image's; None if none is.
-
-        Nothing is at a relative path where the working directory is not known.
-        """
+        """Return the file at *path*; None if there is none, or the working directory of a relative path is unknown."""
         at = self.absolute(path)
         if at is not None and at not in self._located:
             self._located[at] = self._locate(at)
         return None if at is None else self._located[at]
 
     def absolute(self, path: str) -> Optional[str]:
-        """Return *path*, from the working directory if it is relative; None where that is not known."""
+        """Return *path*, from the working directory if it is relative; None if that is unknown."""
         if path.startswith("/"):
             return path
         return None if self.working_directory is None else f"{self.working_directory.rstrip('/')}/{path}"
 
     def kind(self, path: str) -> Optional[FileKind]:
-        """Return the kind of file at *path*; None where nothing is there, or nothing is known of it."""
+        """Return the kind of file at *path*; None if there is none, or it is unknown."""
         at = self.absolute(path)
         place = None if at is None else self._namespace.look(at)
         return place.kind if isinstance(place, Place) else None
@@ -179,11 +174,11 @@ class Container:
         return found if found is not None and isinstance(found.tree.ident(found.at), ElfIdent) else None
 
     def failures(self, path: str) -> tuple[Failure, ...]:
-        """What keeps the library or program at *path* from being loaded, in the loader's order; empty if it loads."""
+        """Return why the library or program at *path* does not load, in the loader's order; empty if it loads."""
         return self.load(path).failures
 
     def load(self, path: str) -> Loaded:
-        """Return what loading the library or program at *path* comes to."""
+        """Return the outcome of loading the library or program at *path*."""
         if path not in self._loaded:
             first = self.locate(path)
             if first is None:
@@ -193,12 +188,12 @@ class Container:
         return self._loaded[path]
 
     def load_beside(self, path: str, directories: Iterable[str]) -> Loaded:
-        """As `load`, where whoever opens *path* has opened the libraries in *directories* first, or knows them."""
+        """As `load`, for a program that also finds libraries in *directories*; empty if nothing is at *path*."""
         first = self.locate(path)
         return Loaded((), ()) if first is None else self._load(first, tuple(directories))
 
     def closure(self, path: str) -> Optional[Closure]:
-        """Return what the loader maps for the library or program at *path*; None if it cannot be read."""
+        """Return the closure of the library or program at *path*; None if it cannot be read."""
         first = self.locate(path)
         facts = Missing("absent") if first is None else first.tree.elf(first.at)
         return None if first is None or isinstance(facts, Missing) else self._closure(first, facts)
@@ -211,7 +206,7 @@ class Container:
         return Located(path, place.tree, place.at, cover and cover.mount, cover and cover.bind, place.path)
 
     def _glibc(self, own: Glibc) -> Glibc:
-        """What programs get in the place of the image's *own* glibc: another one, where a plan binds it there."""
+        """Return the glibc that programs get: the plan's where it is bound over the image's *own*."""
         there = self.locate(own.path)
         facts = there.tree.elf(there.at) if there is not None and there.mount is not None else None
         version = newest(facts.version_definitions, "GLIBC") if isinstance(facts, ElfFacts) else None
@@ -228,7 +223,7 @@ class Container:
         return tuple(dict.fromkeys((*self.users_path, *self._elements((*before, *images, *after)))))
 
     def _elements(self, values: Iterable[str]) -> tuple[str, ...]:
-        """Return the directories in *values* of LD_LIBRARY_PATH; an empty one is the working directory."""
+        """Return the directories in *values* of LD_LIBRARY_PATH; an empty element is the working directory."""
         found = []
         for part in (part for value in values for part in value.replace(";", ":").split(":")):
             if part.startswith("/"):
@@ -240,7 +235,7 @@ class Container:
     def _search(
         self, soname: str, rpaths: Iterable[str], runpath: Iterable[str], asker: Optional[ElfFacts]
     ) -> Optional[Located]:
-        """Return what *asker* gets for *soname*; what is no ELF file ends the search, and the program."""
+        """Return the file that *asker* gets for *soname*; a file that is not ELF ends the search."""
         if "/" in soname:
             return self.locate(soname) if soname.startswith("/") else None
         unsure: list[str] = []
@@ -251,11 +246,11 @@ class Container:
             found = self._opened(place, asker)
             if found is not None:
                 return found
-        # On the right processor it is found: nobody is told that it is missing.
+        # It is found on the right processor, so it is not reported as missing.
         return next((found for place in unsure if (found := self._opened(place, asker)) is not None), None)
 
     def _opened(self, place: str, asker: Optional[ElfFacts]) -> Optional[Located]:
-        """Return the file at *place*, unless the loader passes over it and searches on: it is for another machine."""
+        """Return the file at *place*; None if the loader skips it, because it is for another machine."""
         found = self.locate(place) if place.startswith("/") else None
         ident = Missing("absent") if found is None else found.tree.ident(found.at)
         if isinstance(ident, NotElf):
@@ -268,12 +263,12 @@ class Container:
         return found if (ident.bits, ident.machine, ident.order) == (like.bits, like.machine, like.order) else None
 
     def _has_directory(self, path: str) -> bool:
-        """Return whether *path* is surely a directory; a recorded host may not know."""
+        """Return whether *path* is known to be a directory."""
         place = self._lenient.look(path) if path.startswith("/") else None
         return isinstance(place, Place) and place.kind == "dir"
 
     def _may_have_directory(self, path: str) -> bool:
-        """Return whether *path* may be a directory: what is not absolute, or not known, is asked for name by name."""
+        """Return whether *path* may be a directory: it is one, it is unknown, or it is relative."""
         place = self._lenient.look(path) if path.startswith("/") else None
         return place is None or (place.kind == "dir" if isinstance(place, Place) else place.why != "absent")
 
@@ -289,9 +284,9 @@ class Container:
         return Loaded(tuple(here.file for here in closure.objects), tuple(failures))
 
     def _refused_stacks(self, closure: Closure) -> Iterator[Failure]:
-        """Yield what dlopen refuses for the stack that it wants.
+        """Yield the libraries that dlopen refuses because they need an executable stack.
 
-        A program that is linked with the same is started: the loader makes its stack executable before `main`.
+        A program that is linked with them starts: the loader makes its stack executable before `main`.
         """
         glibc = self._places.glibc_version(closure.objects[0].elf.ident.arch)
         is_program = closure.objects[0].elf.interpreter is not None
@@ -331,13 +326,13 @@ class Container:
         return Closure(tuple(objects), names, tuple(missing))
 
     def _mapped(self, file: Located, elf: ElfFacts, origin: str, inherited: tuple[str, ...] = ()) -> Object:
-        """Return *file* with its search paths: DT_RPATH does not count beside a DT_RUNPATH."""
+        """Return *file* with its search paths: DT_RPATH is ignored if there is a DT_RUNPATH."""
         runpath = self._places.directories(elf.runpath, origin, elf.ident.arch)
         own = () if elf.runpath is not None else self._places.directories(elf.rpath, origin, elf.ident.arch)
         return Object(file, elf, (*own, *inherited), runpath)
 
     def _preloads(self, program: ElfFacts) -> Iterator[tuple[str, Object]]:
-        """Yield the libraries of LD_PRELOAD; the loader goes on without those that it does not find."""
+        """Yield the libraries of LD_PRELOAD; missing ones are ignored."""
         for name in self.preloaded:
             found = self._search(name, (), (), program)
             elf = Missing("absent") if found is None else found.tree.elf(found.at)
@@ -346,7 +341,7 @@ class Container:
 
 
 def _why_not(found: Optional[Located], elf: Union[ElfFacts, Missing]) -> str:
-    """Return what keeps the loader from taking what it *found*, in the words of `Failure.why`."""
+    """Return why the loader does not take the file that it *found*, as in `Failure.why`."""
     if found is not None and isinstance(elf, Missing) and elf.why == "unreadable":
         facts = found.tree.stat(found.at)
         if isinstance(facts, Stat) and facts.size < HEADER_SIZE:
@@ -368,7 +363,7 @@ def _missing_versions(here: Object, names: dict[str, Optional[Object]]) -> Itera
 
 
 def _values(env: Iterable[EnvVar], name: str, ops: tuple[str, ...] = ("set", "prepend", "append")) -> tuple[str, ...]:
-    """Return what the operations *ops* on variable *name* say, in order."""
+    """Return the values of the operations *ops* on variable *name*, in order."""
     return tuple(variable.value for variable in env if variable.name == name and variable.op in ops and variable.value)
 
 
@@ -378,18 +373,18 @@ def _planned(mount: Mount, host: Tree) -> Cover:
 
 
 def _bound(binds: Iterable[UserBind], local: Optional[Tree]) -> tuple[list[Cover], list[str]]:
-    """Return *binds* as they lie in *local*; and those of which nothing can be known."""
+    """Return *binds* as covers; and those whose source cannot be read in *local*."""
     covers, unseen = [], []
     for bind in binds:
         source = None if local is None else local.rooted(bind.source)
         found = Missing("unreadable") if local is None or source is None else local.stat(source)
         if not isinstance(found, Missing):
             covers.append(Cover(bind.target, local, source or "", found.kind == "dir", None, bind))
-        elif found.why != "absent":  # the runtime passes over what is not there, or does not start
+        elif found.why != "absent":  # the runtime skips a missing source, or does not start
             unseen.append(f"{bind.source}, bound to {bind.target}")
     return covers, unseen
 
 
 def _origin(file: Located, elf: ElfFacts) -> str:
-    """Return the value of $ORIGIN: a library's directory as it was asked for; a program's with links followed."""
+    """Return the value of $ORIGIN: the directory of a library's path, of a program's with links followed."""
     return dirname(file.real if elf.interpreter is not None and file.real else file.path)

@@ -1,4 +1,4 @@
-"""What execve(2) would start in a container: a program, or a script and what its interpreters lead to.
+"""Follow execve(2) in a container, from a program or script to the program that runs.
 
 Source: execve(2) and execvp(3) for scripts and interpreters; Linux `fs/exec.c`, `fs/binfmt_script.c`.
 """
@@ -18,43 +18,43 @@ from gpubind.model.arch import architecture
 SCRIPTS_LIMIT = 5
 """Interpreters of interpreters that the kernel follows: fs/exec.c, exec_binprm."""
 LINE_LIMIT = 256
-"""Bytes of a script's first line that the kernel looks at (BINPRM_BUF_SIZE)."""
+"""Bytes of a script's first line that the kernel reads (BINPRM_BUF_SIZE)."""
 PLACES_LIMIT = 128
-"""Directories in which a program is looked for that is not where it was said to be."""
+"""Directories in which a program that is missing is searched."""
 
 _ENV_SPLITS = re.compile(r"-S[ \t]*([^-\s'\"\\$=#][^\s'\"\\$=]*)(?:\s.*)?", re.DOTALL)
 _LIBRARY_NAME = re.compile(r"\.so(\.\d\w*)*$")
 
 
 class Stop(NamedTuple):
-    """Why execve would go no further, or would start nothing."""
+    """Why execve fails, or runs nothing."""
 
     kind: Literal["missing", "mode", "directory", "special", "format", "architecture", "unreadable", "empty", "library"]
-    """`special`: a FIFO, a socket or a device. `library`: not a program, and the loader refuses it."""
+    """`special`: a FIFO, a socket or a device. `library`: a library that the loader refuses."""
     why: str
 
 
 class Chain(NamedTuple):
-    """What execve would start."""
+    """The files that execve follows."""
 
     names: tuple[str, ...]
     """The program and the interpreters that it leads to, in order."""
     file: Optional[Located]
-    """The last of them, if it is there."""
+    """The last of them, if it exists."""
     stop: Optional[Stop]
-    """What is wrong with the last; None if it is a program that the kernel would load."""
+    """Why the last does not run; None if the kernel loads it."""
 
 
 class Caller(NamedTuple):
-    """Whose kernel it is, and who asks it."""
+    """The kernel and the user that execute."""
 
     machine: Optional[str] = None
-    """As uname(2) has it; None if that is not known: then it runs what is in the image."""
+    """As in uname(2); None if unknown: then the image's architecture."""
     euid: Optional[int] = None
-    """None if that is not known."""
+    """None if unknown."""
     groups: tuple[int, ...] = ()
     modes_count: bool = True
-    """Whether owners and modes in the image say something about the caller: a mounted SIF file is its user's."""
+    """Whether owners and modes of the image are those that the kernel sees: the files of a SIF file are its user's."""
 
     def may_execute(self, file: Located) -> bool:
         """Return whether the caller may execute *file*, by its mode."""
@@ -74,8 +74,8 @@ class Caller(NamedTuple):
 
 
 def is_library(file: Located) -> bool:
-    """Whether *file* is for dlopen alone: it names no loader, and is named as libraries are. A damaged one has only
-    its name to tell.
+    """Return whether *file* is only for dlopen: it has no interpreter and is named as a library. Of a damaged file only
+    the name decides.
     """
     elf = file.tree.elf(file.at)
     named = _LIBRARY_NAME.search(file.path) is not None
@@ -83,7 +83,7 @@ def is_library(file: Located) -> bool:
 
 
 def library(container: Container, name: str, file: Located) -> Chain:
-    """Return the library *file*, called *name*, in the place of a program; with a stop where it is damaged."""
+    """Return the chain of the library *file*, called *name*; it stops if the file is damaged."""
     elf = file.tree.elf(file.at)
     is_damaged = isinstance(elf, Missing) and elf.why == "unreadable"
     stop = Stop("library", container.failures(file.path)[0].message) if is_damaged else None
@@ -91,7 +91,7 @@ def library(container: Container, name: str, file: Located) -> Chain:
 
 
 def follow(container: Container, program: str, path: str, caller: Caller) -> Chain:
-    """*program*, a name to be looked for in the directories of *path* or a path, through scripts to what runs them."""
+    """Follow *program*, a path or a name in the directories of *path*, through scripts to the program that runs."""
     names = [program]
     while True:
         file = _find(container, names[-1], path, caller)
@@ -121,7 +121,7 @@ def started_by_env(argument: str) -> Optional[str]:
 
 
 def nearest_program(container: Container, name: str, path: str) -> str:
-    """The question whether another program than *name*, which is missing, was meant; empty if none is like it."""
+    """Return "did you mean ...?" for the missing program *name*; empty if no program is like it."""
     found = container.find(name) if "/" not in name and _LIBRARY_NAME.search(name) else None
     if found is not None:
         return f"did you mean `{found.path}`? "
@@ -137,20 +137,20 @@ def nearest_program(container: Container, name: str, path: str) -> str:
 
 
 def first_program(container: Container, name: str, path: str) -> Optional[str]:
-    """Return the first of several words in *name*, if that is a program: then *name* is a command line."""
+    """Return the first of several words in *name* if it is a program, and *name* thus a command line."""
     first, *others = name.split(maxsplit=1) or [name]
     places = [first] if "/" in first else [f"{place}/{first}" for place in path.split(":")]
     return first if others and any(map(container.locate, places)) else None
 
 
 def is_undecided(container: Container, name: str, path: str) -> bool:
-    """Return whether *name* is relative to a working directory that is not known, and not a command line."""
+    """Return whether *name* is relative to an unknown working directory, and not a command line."""
     is_relative = "/" in name and container.absolute(name) is None
     return is_relative and first_program(container, name, path) is None
 
 
 def _with_loader(container: Container, names: list[str], file: Located, caller: Caller) -> Chain:
-    """Return the program *file*; or its loader, if that is there and may not be executed."""
+    """Return the chain of the program *file*; it stops at its loader if that may not be executed."""
     elf = file.tree.elf(file.at)
     loader = None if isinstance(elf, Missing) or not elf.interpreter else container.locate(elf.interpreter)
     if loader is not None and not caller.may_execute(loader):
@@ -179,7 +179,7 @@ def _stop(container: Container, names: list[str], file: Optional[Located], calle
 
 
 def _absent(container: Container, names: list[str]) -> Stop:
-    """Why no file is found for the last of *names*; a name that is looked for in PATH passes over directories."""
+    """Return why no file is found for the last of *names*; a search in PATH skips directories."""
     name = names[-1]
     bad = "bad interpreter: " if len(names) > 1 else ""
     kind = container.kind(name) if "/" in name else None
@@ -189,7 +189,7 @@ def _absent(container: Container, names: list[str]) -> Stop:
 
 
 def _find(container: Container, name: str, path: str, caller: Caller) -> Optional[Located]:
-    """*name* as a shell finds it: a path, or the first that may be executed of that name in PATH's directories."""
+    """Return *name* as a shell finds it: a path, or the first executable of that name in PATH."""
     if "/" in name:
         return container.locate(name)
     first = None
@@ -202,7 +202,7 @@ def _find(container: Container, name: str, path: str, caller: Caller) -> Optiona
 
 
 def _first_line(file: Located) -> Optional[tuple[str, str]]:
-    """Return what runs a file that is no ELF program, and the one argument that it gets; None for what is no script."""
+    """Return the interpreter of a script and its one argument; None if *file* is not a script."""
     data = file.tree.head(file.at, LINE_LIMIT)
     if isinstance(data, Missing) or data.startswith(b"\x7fELF"):
         return None

@@ -1,8 +1,7 @@
-"""The files of a glibc that only work with each other, and where in an image each of a host's would have to be.
+"""List the files of a glibc that only work with each other, and where each of a host's replaces one of an image.
 
-The loader and the C library share data whose layout changes with each release (GLIBC_PRIVATE), so they are exchanged as
-one: a newer loader over the image's own, a newer copy over each file of the family that the image has, at its real
-path. A program of the image finds them under the names that it always used.
+The loader and the C library share data whose layout changes with each release (GLIBC_PRIVATE), so they are replaced
+together, each at the real path of the image's file.
 
 Source: glibc `elf/rtld.c`, `iconv/gconv_conf.c`.
 """
@@ -22,19 +21,19 @@ _PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
 
 class GlibcFile(NamedTuple):
-    """A file or directory of the host's glibc, and where it takes the place of the image's."""
+    """A file or directory of the host's glibc, and the image's that it replaces."""
 
     name: str
-    """What it is called: `libc.so.6`."""
+    """`libc.so.6`."""
     kind: Literal["library", "binary", "directory"]
     path: RootedPath
     """The host's, resolved."""
     target: RootedPath
-    """The image's, resolved; empty where the image has none: then it lands among the other libraries."""
+    """The image's, resolved; empty if it has none: then it is placed with the other libraries."""
 
 
 def family(loader: Loader) -> dict[str, tuple[RootedPath, ...]]:
-    """The loader and the libraries of the glibc for programs of one architecture, by name: the resolved files."""
+    """Return the resolved files of the loader and the libraries of the glibc of one architecture, by name."""
     found: dict[str, dict[RootedPath, None]] = {}
     for name, path, ident in _members(loader):
         if isinstance(path, str) and isinstance(ident, ElfIdent) and ident.arch == loader.arch:
@@ -43,7 +42,7 @@ def family(loader: Loader) -> dict[str, tuple[RootedPath, ...]]:
 
 
 def unrecorded(loader: Loader) -> tuple[str, ...]:
-    """The names in the same places of which a record of a host does not have what a loader reads of a library."""
+    """Return the names of members whose ELF facts a record of a host does not have."""
     tree = loader.tree.lenient
     members = (
         (name, tree.elf(path) if isinstance(path, str) and isinstance(ident, ElfIdent) else ident)
@@ -55,7 +54,7 @@ def unrecorded(loader: Loader) -> tuple[str, ...]:
 def parts(host: Loader, image: Loader, *, is_companion: bool = False) -> tuple[GlibcFile, ...]:
     """Return where each file of the host's glibc goes in the image, by target.
 
-    *is_companion*: both are for 32-bit programs, and what serves all programs is exchanged already.
+    *is_companion*: both are for 32-bit programs, and programs and modules of the 64-bit glibc are replaced already.
     """
     ours, theirs = family(host), family(image)
     made = {
@@ -73,7 +72,7 @@ def parts(host: Loader, image: Loader, *, is_companion: bool = False) -> tuple[G
 
 
 def lacks(host: Loader, image: Loader) -> tuple[str, ...]:
-    """What the image's programs are linked with and the host's glibc has not: without it nothing can be exchanged."""
+    """Return the members that the image's programs need and the host lacks: without them nothing is replaced."""
     ours, theirs = family(host), family(image)
     return tuple(name for name in theirs if name not in ours and (name in CORE or is_loader(name)))
 
@@ -81,7 +80,7 @@ def lacks(host: Loader, image: Loader) -> tuple[str, ...]:
 def _members(
     loader: Loader,
 ) -> Iterator[tuple[str, Union[RootedPath, Missing], Union[ElfIdent, NotElf, Missing]]]:
-    """Yield what is called as a part of a glibc, where the loader looks: the name, the resolved file, what that is."""
+    """Yield each name of a glibc's member where the loader looks, with the resolved file and its identification."""
     tree = loader.tree.lenient
     for directory in _directories(loader):
         for name in tree.names(directory):
@@ -91,7 +90,7 @@ def _members(
 
 
 def _directories(loader: Loader) -> Iterator[str]:
-    """Yield where the loader looks, and in what is below for some processors."""
+    """Yield the directories that the loader searches, with those below for some processors."""
     for directory in dict.fromkeys((*loader.default_directories(), *loader.directories)):
         yield directory
         for level in loader.tree.lenient.names(f"{directory}/{LEVELS}"):
@@ -99,7 +98,7 @@ def _directories(loader: Loader) -> Iterator[str]:
 
 
 def _modules(host: Loader, image: Loader) -> Iterator[GlibcFile]:
-    """What glibc loads by its path: the converters between encodings, with their list, and the module of sotruss."""
+    """Yield the modules that glibc loads by path: the directory of converters between encodings, sotruss's module."""
     tree = host.tree.lenient
     for directory in dict.fromkeys(path.rpartition("/")[0] for path in family(host).get(LIBC, ())):
         for place in dict.fromkeys((directory, f"/usr{directory}")):
@@ -112,7 +111,7 @@ def _modules(host: Loader, image: Loader) -> Iterator[GlibcFile]:
 
 
 def _programs(host: Loader, image: Loader) -> Iterator[GlibcFile]:
-    """The programs of glibc that both have; a link to something else (busybox, coreutils) is none of glibc's."""
+    """Yield the programs of glibc that both have; a link to busybox or coreutils is not one."""
     for name in PROGRAMS:
         found = [_program(loader, name) for loader in (host, image)]
         if found[0] is not None and found[1] is not None:

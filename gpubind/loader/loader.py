@@ -1,7 +1,7 @@
-"""Where the dynamic loader of a tree finds a soname.
+"""Find sonames as the dynamic loader of a tree does; compare symbol versions.
 
-Source: ld.so(8): the cache, then the default directories; ldconfig(8) for what the cache is made of. The cache of an
-image may be missing or stale, so the directories of its ld.so.conf are searched after it.
+The cache of an image may be missing or stale, so the directories of its ld.so.conf are searched after it. Sources:
+ld.so(8) for the order, ldconfig(8) for the cache, LSB "Symbol Versioning".
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Glibc(NamedTuple):
 
 
 class Loader:
-    """The loader of *tree* for programs of one architecture; if that is None, of whatever comes first."""
+    """The loader of *tree* for programs of one architecture, or of any."""
 
     def __init__(self, tree: Tree, arch: Optional[str] = None, beside: Optional[Loader] = None) -> None:
-        """*beside* is the loader of the same tree for another architecture: both have one cache and configuration."""
+        """*beside* is the loader of the same tree for another architecture, with the same cache and configuration."""
         self.tree = tree
         self.arch = arch
         self._all: dict[Optional[str], Loader] = {} if beside is None else beside._all
@@ -68,7 +68,7 @@ class Loader:
 
     @property
     def forbidden_directory(self) -> Optional[str]:
-        """The first directory in which a C library may be, and may not be looked at; None if there is none."""
+        """The first directory in which a C library may be and may not be read; None if there is none."""
         places = (*DEFAULT_DIRECTORIES, *self.directories)
         forbidden = (place for place in places if _is_forbidden(self.tree.ident(f"{place}/{LIBC}")))
         return next(forbidden, None)
@@ -79,13 +79,13 @@ class Loader:
         return None if path is None or facts is None or version is None else Glibc(path, version, facts.ident.arch)
 
     def find(self, soname: str) -> Optional[RootedPath]:
-        """The resolved file that the loader would open for *soname*; None if there is none for this architecture."""
+        """Return the resolved file that the loader opens for *soname*; None if there is none for this architecture."""
         if soname not in self._found:
             self._found[soname] = self._find(soname)
         return self._found[soname]
 
     def facts(self, soname: str) -> Optional[ElfFacts]:
-        """Return the ELF facts of the file behind *soname*; None if there is none, or it is damaged."""
+        """Return the ELF facts of the file of *soname*; None if there is none, or it is damaged."""
         path = self.find(soname)
         facts = Missing("absent") if path is None else self.tree.elf(path)
         return None if isinstance(facts, Missing) else facts
@@ -103,20 +103,19 @@ class Loader:
         return None
 
     def places(self, soname: str) -> tuple[str, ...]:
-        """Return where the loader looks for *soname* by itself, in order: what the cache says, then the directories."""
+        """Return the paths at which the loader looks for *soname*: of the cache, then of the directories."""
         cached = (entry.path for entry in self.cached(soname))
         return (*cached, *(f"{directory.rstrip('/')}/{soname}" for directory in self.directories))
 
     def cached(self, soname: str) -> tuple[LdCacheEntry, ...]:
-        """Return what the cache says of *soname*, in its order."""
+        """Return the entries of *soname* in the cache."""
         entries = self._cache.named(soname) if self._cache else ()
         return tuple(entry for entry in entries if entry.path.startswith("/"))
 
     def default_directories(self) -> tuple[RootedPath, ...]:
-        """Where programs look that find nothing in the cache: nothing of ld.so.conf, which is for ldconfig alone.
+        """Return the directories that programs search after the cache, also those of 32-bit programs.
 
-        Those of 32-bit programs, too: each passes over what is for the others. Without a cache, ldconfig is still to
-        run, and ld.so.conf counts.
+        Only ldconfig reads ld.so.conf: its directories are included if there is no cache yet.
         """
         if self._defaults is None:
             configured = () if self._cache else self._configured
@@ -130,7 +129,7 @@ def _multiarch(tree: Tree) -> list[RootedPath]:
 
 
 def _existing(tree: Tree, directories: Iterable[str]) -> tuple[RootedPath, ...]:
-    """Return those of *directories* that are there, resolved, each once."""
+    """Return the *directories* that exist, resolved, each once."""
     places = (tree.find(directory) for directory in directories)
     return tuple(dict.fromkeys(at.path for at in places if isinstance(at, Found) and at.stat.kind == "dir"))
 
@@ -150,6 +149,6 @@ def newest(definitions: Iterable[str], prefix: str) -> Optional[str]:
 
 
 def prefix_of(version: str) -> Optional[str]:
-    """`GLIBC` of `GLIBC_2.36`; None for a version of another form."""
+    """Return `GLIBC` of `GLIBC_2.36`; None for a version of another form."""
     match = _VERSION.match(version)
     return match.group(1) if match else None

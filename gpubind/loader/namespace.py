@@ -1,8 +1,7 @@
-"""Where a path leads in a container: the image's tree, and over it what is mounted.
+"""Follow paths in a container: the image's tree, and what is mounted over it.
 
-A path is followed component by component, as the kernel does: at each step the mount that covers it says which tree
-answers, and a link counts in the container, whatever tree holds it. A mount lies where the links to its target lead,
-hides what was there, and the mounts below that; a directory that only mount points need is made.
+The mount that covers a component decides which tree has it; links are followed in the container, in whichever tree.
+A mount is made where its target's links lead, and hides all files and mounts below; missing mount points are made.
 
 Source: path_resolution(7), mount(2); Apptainer 1.4 and bubblewrap make missing mount points.
 """
@@ -20,11 +19,11 @@ from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Mo
 from gpubind.model.answers import ABSENT
 
 PYTHON_VARIABLES = ("PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE")
-"""What decides, beside HOME and the place of the interpreter, where Python looks for packages."""
+"""Variables that decide, with HOME and the path of the interpreter, where Python looks for packages."""
 
 
 class UserBind(NamedTuple):
-    """A bind of a start that is not the plan's: of the user, of the site, or one that the runtime makes by itself."""
+    """A bind of the user, of the site, or that the runtime makes by itself."""
 
     source: HostPath
     """A file or a directory of this host."""
@@ -32,17 +31,17 @@ class UserBind(NamedTuple):
 
 
 class Brought(NamedTuple):
-    """What a start brings into the container beside the plan."""
+    """What a container gets in addition to the plan."""
 
     binds: tuple[UserBind, ...] = ()
     """In the order in which the runtime mounts them: a later one covers an earlier one."""
     env: tuple[EnvVar, ...] = ()
-    """The user's own operations on the container's LD_LIBRARY_PATH, PATH, LD_PRELOAD and Python's variables: done after
-    the image's. `default` counts where the image sets nothing."""
+    """The user's operations on LD_LIBRARY_PATH, PATH, LD_PRELOAD and Python's variables, after the image's. `default`
+    takes effect where the image sets nothing."""
     working_directory: Optional[ContainerPath] = None
-    """Where the program starts; None if that is not known."""
+    """The directory in which the program starts; None if it is unknown."""
     unseen: tuple[str, ...] = ()
-    """What is brought and cannot be looked at: the word, variable or directive that brings it (`--overlay x.img`)."""
+    """Options, variables or directives whose effect is unknown: `--overlay x.img`."""
 
 
 class Cover(NamedTuple):
@@ -50,9 +49,9 @@ class Cover(NamedTuple):
 
     target: str
     tree: Optional[Tree]
-    """The tree that holds the source; None where no tree does: a generated text, a socket of another root."""
+    """The tree that has the source; None for a generated text or a socket of another root."""
     source: str
-    """The source in that tree; links in it count there, for whoever mounts follows them outside."""
+    """The source in that tree, in which its links are followed."""
     directory: bool
     mount: Optional[Mount] = None
     """The plan's bind that this is."""
@@ -67,11 +66,11 @@ class Place(NamedTuple):
     """The link-free path in the container; the root is empty."""
     kind: FileKind
     tree: Optional[Tree]
-    """None for a directory that only mount points need, and for what no tree holds."""
+    """None for a directory that is made for a mount point, or if no tree has it."""
     at: RootedPath
     """The resolved path in that tree."""
     cover: Optional[Cover]
-    """The mount that brings it; None if it is the image's own."""
+    """The mount that provides it; None if it is the image's."""
 
 
 class Namespace:
@@ -100,7 +99,7 @@ class Namespace:
         return parent if isinstance(parent, Missing) else self._step(parent, name)
 
     def mounted_in(self, path: str) -> tuple[str, ...]:
-        """The names of mounts, and of directories that only mount points need, in the link-free directory *path*."""
+        """Return the names of mounts and of directories made for them in the link-free directory *path*."""
         return tuple(at[len(path) + 1 :] for at in (*self._covers, *self._needed) if dirname(at) == (path or "/"))
 
     def _mount(self, cover: Cover) -> None:
@@ -172,7 +171,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 class MountedTree(Tree):
-    """The tree that a process in the container of *namespace* sees. It has no place of its own on the host."""
+    """The files of the container of *namespace*, as one tree. It has no real path on the host."""
 
     def __init__(self, namespace: Namespace) -> None:
         super().__init__(HostPath("/"))

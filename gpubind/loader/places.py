@@ -23,7 +23,7 @@ DEFAULT_PREFIXES = tuple(f"{directory}/" for directory in (*DEFAULT_DIRECTORIES,
 
 
 def _replacing(token: str, value: str) -> Callable[[re.Match[str]], str]:
-    """Return what `re.sub` calls to replace *token* by *value*, and no other token."""
+    """Return a function for `re.sub` that replaces only *token* by *value*."""
     return lambda match: value if token in match.groups() else match[0]
 
 
@@ -41,7 +41,7 @@ _HASWELL = {"avx2", "bmi1", "bmi2", "fma", "abm", "movbe", "popcnt"}
 
 
 class Cpu(NamedTuple):
-    """A processor, as far as the loader asks."""
+    """The facts of a processor that the loader uses."""
 
     vendor: str
     """`GenuineIntel`, `AuthenticAMD`."""
@@ -49,7 +49,7 @@ class Cpu(NamedTuple):
 
 
 def parse_cpuinfo(text: str) -> Optional[Cpu]:
-    """The first processor in the text of /proc/cpuinfo; None if it has no flags, as on other machines than x86."""
+    """Return the first processor in /proc/cpuinfo; None if it has no flags, as on other machines than x86."""
     fields: dict[str, str] = {}
     for line in text.split("\n"):
         if not line.strip():
@@ -60,9 +60,9 @@ def parse_cpuinfo(text: str) -> Optional[Cpu]:
 
 
 def hwcaps_subdirectories(arch: str, glibc: Optional[str], cpu: Optional[Cpu]) -> tuple[str, ...]:
-    """Below which names the loader of *glibc* (`2.36`) looks on *cpu*, in its order; all that may be if that is None.
+    """Return the subdirectories that the loader of *glibc* (`2.36`) searches on *cpu*, in order.
 
-    None at all where the C library is not glibc.
+    All of them if *cpu* is None, and none if the C library is not glibc.
     """
     if glibc is None:
         return ()
@@ -95,7 +95,7 @@ def _old_kinds(arch: str, cpu: Optional[Cpu]) -> Iterable[str]:
 
 
 class Places:
-    """Where *loader* looks, in a container that has some directories and runs on some processor."""
+    """The search order of *loader* in a container, with its directories and its processor."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class Places:
         cpu: Callable[[], Optional[Cpu]] = lambda: None,
         glibc: Callable[[Glibc], Glibc] = lambda own: own,
     ) -> None:
-        """*has_directory* says whether there surely is one, *may_have_directory* whether there may be one. *glibc* is
-        what takes the place of the image's own.
+        """*has_directory* returns whether one surely exists, *may_have_directory* whether one may. *glibc* returns the
+        glibc that replaces the image's.
         """
         self._loader = loader
         self._has_directory = has_directory
@@ -118,9 +118,9 @@ class Places:
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def of(self, soname: str, directories: Iterable[str], asker: Optional[ElfFacts]) -> Iterator[tuple[str, bool]]:
-        """Each path for *soname*, in *directories* first; and whether it surely counts on the processor that is here.
+        """Yield each path for *soname*, in *directories* first; and whether the processor surely uses it.
 
-        *asker* is the file that needs it; None for a program without search paths of its own.
+        *asker* is the file that needs it; None for a program without search paths.
         """
         arch = self._loader.arch or "" if asker is None else asker.ident.arch
         no_defaults = asker is not None and asker.no_default_directories
@@ -133,7 +133,7 @@ class Places:
             yield from self._in_directory(directory, soname, arch)
 
     def _there(self, directories: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of *directories* that may be there: a search path of thousands must not cost as much for each name."""
+        """Return the *directories* that may exist, once for all names: a search path may have thousands."""
         found = self._existing.get(directories)
         if found is None:
             found = tuple(directory for directory in directories if self._may_have_directory(directory))
@@ -141,7 +141,7 @@ class Places:
         return found
 
     def directories(self, search_path: Optional[str], origin: str, arch: str) -> tuple[str, ...]:
-        """Return the directories of a DT_RPATH or DT_RUNPATH, of each word for a processor that may be the one.
+        """Return the directories of a DT_RPATH or DT_RUNPATH, for each value that $PLATFORM may have.
 
         A directory with a token for which the loader has no value is ignored.
         """
@@ -180,20 +180,20 @@ class Places:
         yield f"{directory}/{soname}", True
 
     def _subdirectories(self, directory: str, arch: str) -> tuple[str, ...]:
-        """The subdirectories of *directory* for some processors that are there and that the loader would look into."""
+        """Return the existing subdirectories of *directory* for some processors that the loader searches."""
         names = self._below.get((directory, arch))
         if names is None:
             glibc = self.glibc_version(arch)
             firsts = dict.fromkeys(name.split("/")[0] for name in hwcaps_subdirectories(arch, glibc, None))
             there = any(self._has_directory(f"{directory}/{first}") for first in firsts)
-            # Most images have none: the processor is not asked for.
+            # Most images have none: then the processor is not read.
             every = hwcaps_subdirectories(arch, glibc, self._processor()) if there else ()
             names = tuple(name for name in every if self._has_directory(f"{directory}/{name}"))
             self._below[directory, arch] = names
         return names
 
     def _cached(self, soname: str, arch: str) -> Iterator[tuple[str, bool]]:
-        """Return what the cache says of *soname*: the entries for the best processor first."""
+        """Return the cache's paths for *soname*, those for the best processor first."""
         entries = self._loader.cached(soname)
         plain = [(entry.path, True) for entry in entries if not entry.hwcap]
         if len(plain) == len(entries):

@@ -1,4 +1,4 @@
-"""Where a Python interpreter in a container imports from.
+"""Find the directories from which a Python interpreter in a container imports.
 
 Source: CPython `Modules/getpath.py` (prefixes, pyvenv.cfg), `Lib/site.py` (site-packages, the user's own, .pth files);
 Debian's python3 (`dist-packages`, /usr/local beside /usr).
@@ -16,18 +16,18 @@ from gpubind.loader.container import Located
 
 PYTHON = re.compile(r"(?:python|pypy)(?:[23](?:\.([0-9]{1,3}))?t?)?")
 PTH_LIMIT = 64
-"""Files with further directories that are read in one directory of packages."""
+"""The .pth files of one directory of packages that are read, and the lines of each."""
 
 
 class Imports(NamedTuple):
-    """Where an interpreter imports from."""
+    """The directories from which an interpreter imports."""
 
     interpreter: str
     """Its path in the container."""
     prefixes: tuple[str, ...]
-    """sys.prefix, and what it is based on, if packages of that count."""
+    """sys.prefix, and its base prefix if that one's packages are used."""
     packages: tuple[str, ...]
-    """The directories of sys.path that are there and have packages, in their order."""
+    """The existing directories of sys.path with packages, in order."""
 
 
 def is_python(file: Located) -> bool:
@@ -36,7 +36,7 @@ def is_python(file: Located) -> bool:
 
 
 def imports_of(tree: Tree, file: Located, env: Mapping[str, str]) -> Imports:
-    """Return where the interpreter *file* imports from, in the container of *tree*, with the variables *env*."""
+    """Return the directories from which *file* imports, in the container of *tree*, with the variables *env*."""
     found = _environment(tree, file.path)
     prefixes, own_only = found if found is not None else (_installed(file, env), False)
     version = _version(tree, file, prefixes)
@@ -59,7 +59,7 @@ def site_packages(tree: Tree, prefix: str, version: Optional[str] = None) -> Ite
 
 
 def _environment(tree: Tree, path: str) -> Optional[tuple[tuple[str, ...], bool]]:
-    """The prefixes of the virtual environment of the interpreter *path*, and whether its own packages alone count."""
+    """Return the prefixes of the virtual environment of the interpreter *path*; whether only its packages are used."""
     for directory in (dirname(dirname(path)), dirname(path)):
         text = tree.text(f"{directory}/pyvenv.cfg")
         if text is not None:
@@ -72,7 +72,7 @@ def _environment(tree: Tree, path: str) -> Optional[tuple[tuple[str, ...], bool]
 
 
 def _installed(file: Located, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The prefixes of an interpreter that is in no virtual environment."""
+    """Return the prefixes of an interpreter outside a virtual environment."""
     given = env.get("PYTHONHOME", "").split(":")[0]
     paths = (file.path, file.real)
     prefixes = [given] if given else [dirname(dirname(path)) for path in paths if basename(dirname(path)) == "bin"]
@@ -80,12 +80,12 @@ def _installed(file: Located, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _of_prefix(prefix: Optional[str]) -> tuple[str, ...]:
-    """*prefix*; a system's Python has packages in /usr/local, too."""
+    """Return *prefix*; a system's Python also has packages in /usr/local."""
     return () if prefix is None else ("/usr/local", "/usr") if prefix in ("", "/", "/usr") else (prefix,)
 
 
 def _version(tree: Tree, file: Located, prefixes: tuple[str, ...]) -> Optional[str]:
-    """`3.11`, of the interpreter's name, else of its libraries, if there are those of one alone; None if unknown."""
+    """Return `3.11` from the interpreter's name, else from its only directory of libraries; None if unknown."""
     match = PYTHON.fullmatch(basename(file.real))
     if match and match.group(1):
         return f"3.{match.group(1)}"
@@ -95,7 +95,7 @@ def _version(tree: Tree, file: Located, prefixes: tuple[str, ...]) -> Optional[s
 
 
 def _of_user(version: Optional[str], env: Mapping[str, str]) -> list[str]:
-    """Return the user's own packages, of `pip install --user`."""
+    """Return the directory of `pip install --user`."""
     base = env.get("PYTHONUSERBASE") or (f"{env['HOME']}/.local" if env.get("HOME", "").startswith("/") else "")
     return [f"{base}/lib/python{version}/site-packages"] if base.startswith("/") and version else []
 

@@ -1,4 +1,4 @@
-"""What a look at an image beside the files of a host comes to: which would load, whose copy of a library serves."""
+"""The values of a fit: which files of a host load in an image, and whose copy of each library is used."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class Unfit(NamedTuple):
 
     rule: Literal["libc", "architecture", "no-libc", "no-loader", "dependency"]
     library: Optional[str] = None
-    """The library that is not there, or that does not define a version that is wanted of it."""
+    """The library that is missing, or that does not define a version."""
     wanted: Optional[str] = None
     """The newest such version, `GLIBC_2.38`; the file's architecture; its loader."""
     has: Optional[str] = None
-    """What the image has in its place: a version, an architecture, `musl`; None if nothing of that kind."""
+    """What the image has instead: a version, an architecture, `musl`; None if nothing of that kind."""
     is_left_out: bool = False
-    """Whether the host has *library*, and it is left out itself."""
+    """Whether the host has *library*, and it is left out, too."""
 
     @property
     def is_total(self) -> bool:
-        """Whether the image cannot load anything of the host's: one finding says so for all."""
+        """Whether the image cannot load any file of the host: one finding reports it for all."""
         return self.rule == "architecture" or (self.rule == "no-libc" and self.wanted is None)
 
     @property
     def message(self) -> str:
-        """The same as a sentence."""
+        """The reason as a sentence."""
         if self.rule == "architecture":
             return f"it is {self.wanted}, the image is {self.has}"
         if self.rule == "no-loader":
@@ -47,13 +47,13 @@ class Unfit(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A soname of which neither the image's copy nor the host's serves everybody."""
+    """A soname of which neither the image's copy nor the host's satisfies all consumers."""
 
     soname: str
     wanted: str
     """A version that the image's copy does not define."""
     needed_by: str
-    """Who needs it."""
+    """The file that needs it."""
     lost: str
     """A version that the host's copy does not define, and that programs of the image may need."""
 
@@ -67,28 +67,28 @@ class Conflict(NamedTuple):
 
 
 class Bridge(NamedTuple):
-    """The host's glibc beside an older one of the image's."""
+    """The host's glibc, which is newer than the image's."""
 
     version: str
     """The host's, `2.41`."""
     files: tuple[HostFile, ...]
-    """What would take the place of the image's; empty where it cannot."""
+    """The files that would replace the image's; empty if they cannot."""
     refused: tuple[str, ...] = ()
-    """Why it cannot: a case of the finding `libc-refused`, and what that is about."""
+    """Why they cannot: a case of the finding `libc-refused`, and its subject."""
     helps: tuple[RootedPath, ...] = ()
     """The files of the host that only load with it."""
     acts: bool = False
-    """Whether it takes that place."""
+    """Whether it replaces the image's."""
 
 
 Theirs = Union[Literal["complete", "unneeded"], Conflict]
-"""Why a library is the image's: the image's copy defines all that is needed of it; nothing that needs it comes from the
-host; or neither copy serves everybody.
+"""Why a library is the image's: the image's copy defines all that is needed of it; no file of the host needs it; or
+neither copy satisfies all consumers.
 """
 
 
 class ImageFit(NamedTuple):
-    """An image beside the files of a host: what would load, and which shared loaders the image has of its own."""
+    """The fit of the files of a host with an image."""
 
     facts: ImageFacts
     unfit: dict[RootedPath, Unfit]
@@ -96,18 +96,18 @@ class ImageFit(NamedTuple):
     own_groups: tuple[tuple[Group, bool], ...]
     """The vendor-neutral groups of which the image has its own copy, each with whether it is for 32-bit programs."""
     own_userspace: Optional[str] = None
-    """Where the image has a ROCm of its own: its HSA runtime."""
+    """The HSA runtime of the image's own ROCm."""
     theirs: Mapping[RootedPath, Theirs] = MappingProxyType({})
-    """Files of the host's user space that a container does without: by path, why."""
+    """By path, why a file of the host's user space is left out in favour of the image's."""
     conflicts: tuple[Conflict, ...] = ()
     unfit_compat: Mapping[RootedPath, Unfit] = MappingProxyType({})
-    """By path, why the image itself cannot load a compat libcuda that it has."""
+    """By path, why the image cannot load its own compat libcuda."""
     serves: Optional[str] = None
-    """The newest CUDA version that the host's libcuda serves, by its own note; None if it has none."""
+    """The newest CUDA version that the host's libcuda supports, by its note; None if it has none."""
     libc: Optional[Bridge] = None
-    """The host's glibc, where it was asked for, or files that the image cannot load need it, and it is newer."""
+    """The host's glibc, if it is newer, and is asked for or needed."""
 
     @property
     def lacks_glibc(self) -> bool:
-        """Whether a file of the host's wants a newer glibc than the image's."""
+        """Whether a file of the host needs a newer glibc than the image's."""
         return any((unfit.wanted or "").startswith("GLIBC_") for unfit in self.unfit.values())
