@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from gpubind.api import open_runtime as open_runtime
     from gpubind.api import plan as plan
     from gpubind.api import render as render
+    from gpubind.api import start as start
     from gpubind.api import words as words
     from gpubind.documents.explanation import Explanation as Explanation
     from gpubind.documents.explanation import explain as explain
+    from gpubind.errors import CheckError as CheckError
+    from gpubind.errors import CommandError as CommandError
     from gpubind.errors import FormatError as FormatError
     from gpubind.errors import GpubindError as GpubindError
     from gpubind.errors import HostReadError as HostReadError
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from gpubind.errors import NotRecordedError as NotRecordedError
     from gpubind.errors import OutputError as OutputError
     from gpubind.errors import RuntimeLimitError as RuntimeLimitError
+    from gpubind.errors import StartError as StartError
     from gpubind.errors import UsageError as UsageError
     from gpubind.host import Host as Host
     from gpubind.host import ListFile as ListFile
@@ -75,15 +79,17 @@ if TYPE_CHECKING:
     from gpubind.planner.placement import Layout as Layout
     from gpubind.runtimes.edits import Bind as Bind
     from gpubind.runtimes.edits import Words as Words
+    from gpubind.runtimes.runtime import Command as Command
+    from gpubind.runtimes.runtime import StagedFile as StagedFile
     from gpubind.runtimes.runtime import Start as Start
     from gpubind.version import __version__ as __version__
 
 _NAMES = {
-    "gpubind.api": "check check_document open_host open_layout open_runtime plan render words",
+    "gpubind.api": "check check_document open_host open_layout open_runtime plan render start words",
     "gpubind.documents.explanation": "Explanation explain",
     "gpubind.errors": """
-        FormatError GpubindError HostReadError NotRecordedError NothingToBindError OutputError
-        RuntimeLimitError UsageError
+        CheckError CommandError FormatError GpubindError HostReadError NotRecordedError NothingToBindError OutputError
+        RuntimeLimitError StartError UsageError
     """,
     "gpubind.host": "Host ListFile",
     "gpubind.host.live": "LiveHost",
@@ -97,7 +103,7 @@ _NAMES = {
     "gpubind.planner.placement": "Layout",
     "gpubind.launch.recording": "record",
     "gpubind.runtimes.edits": "Bind Words",
-    "gpubind.runtimes.runtime": "Start",
+    "gpubind.runtimes.runtime": "Command StagedFile Start",
     "gpubind.version": "__version__",
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.errors import UsageError, one_of
+from gpubind.errors import GpubindError, UsageError, one_of
 from gpubind.formats.driver.gpu_names import GPU_VARIABLES
 from gpubind.host import Host, ListFile
 from gpubind.host.open import open_host
@@ -16,10 +16,11 @@ from gpubind.planner.planning import Query, plan_host
 
 if TYPE_CHECKING:
     from gpubind.image import Image
+    from gpubind.launch.target import Message
     from gpubind.runtimes.edits import Words
-    from gpubind.runtimes.runtime import Start
+    from gpubind.runtimes.runtime import Action, Command, Start
 
-__all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "render", "words"]
+__all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime", "plan", "render", "start", "words"]
 
 
 @verb
@@ -31,7 +32,7 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
     only the arguments count. Errors: `UsageError` for a runtime that gpubind cannot start, or for
     arguments that end in the middle of an option; `HostReadError`.
     """
-    from gpubind.launch.preparation import start_on
+    from gpubind.launch.prepare import start_on
     from gpubind.runtimes import known_runtime
 
     return start_on(host, known_runtime(backend), tuple(arguments))
@@ -72,7 +73,7 @@ def plan(
     `FormatError` (with the file named) for a malformed list file; `HostReadError`.
     """
     if start is not None:
-        from gpubind.launch.preparation import host_for, layout_of
+        from gpubind.launch.prepare import host_for, layout_of
 
         host, layout = host_for(host, start, image), layout or layout_of(start, image)
     return plan_host(host, Query(request, listfile), image, layout)
@@ -87,10 +88,10 @@ def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[W
     start has them, or whose variables would choose other GPUs there; `RuntimeLimitError` for what the runtime cannot
     say; `OutputError`.
     """
-    from gpubind.launch.preparation import layout_of, staged
+    from gpubind.launch.prepare import Files, layout_of, staged
 
     _held_against(layout_of(start, plan.image), plan, start.runtime.name)
-    return start.runtime.words(plan, staged(start, plan, image, write=True))
+    return start.runtime.words(plan, staged(plan, start, image, Files()))
 
 
 @verb
@@ -114,16 +115,18 @@ def render(
     `RuntimeLimitError` for what the runtime cannot say, or `no-stage-dir`; `OutputError`.
     """
     from gpubind.documents import LASTING, PLAN_DOCUMENTS
-    from gpubind.runtimes import KEPT, PLAN_FORMATS, is_of_kind, runtime_of_format
+    from gpubind.runtimes import PLAN_FORMATS, is_of_kind, runtime_of_format
 
     if form in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[form].render(plan)
+    from gpubind.launch.prepare import layout_of, start_on, with_words
+    from gpubind.launch.render import PrintForm, files_of, render_mounts, render_start
+
     if form in LASTING and LASTING[form].says == "mounts":
-        return _as_mounts(plan, form, stage_dir)
+        _need_document(form, plan)
+        return render_mounts(PrintForm(form, stage_dir=stage_dir), plan)
     if form not in PLAN_FORMATS:
         raise _not_rendered(form)
-    from gpubind.launch.preparation import NOT_LATER, Later, layout_of, rendered, start_on
-
     host = host or open_host()
     runtime = runtime_of_format(form)
     if start is not None and not is_of_kind(start.runtime.name, form):
@@ -132,14 +135,12 @@ def render(
         raise UsageError("other-runtime", what, hint=hint)
     start = start or start_on(host, runtime, ())
     _held_against(layout_of(start, image), plan, runtime.name)
-    later = Later(form, stage_dir) if form in KEPT else NOT_LATER
-    return rendered(form, start, host, plan, image, later=later)[1]
+    printed = PrintForm(form, stage_dir=stage_dir)
+    return render_start(printed, with_words(host, plan, start, image, files_of(printed)))[1]
 
 
-def _as_mounts(plan: Plan, form: str, stage_dir: Optional[str]) -> str:
-    """Return *plan* as a document that somebody reads later, and that can add to no search path."""
-    from gpubind.documents import LASTING
-    from gpubind.launch.preparation import Later, write_generated
+def _need_document(form: str, plan: Plan) -> None:
+    """Errors: `UsageError` (codes `other-layout`, `fixed-libdir`) for a plan for anything but a document of mounts."""
     from gpubind.planner.placement import CDI
 
     if plan.layout != CDI:
@@ -147,7 +148,6 @@ def _as_mounts(plan: Plan, form: str, stage_dir: Optional[str]) -> str:
     if plan.request.libdir is not None:
         why = "no loader looks there by itself, and the document cannot add to a search path"
         raise UsageError("fixed-libdir", f"libdir cannot move the libraries of `{form}`", why=why)
-    return LASTING[form].document.render(plan, write_generated(plan.generated, {}, Later(form, stage_dir)))
 
 
 def _not_rendered(form: str) -> UsageError:
@@ -183,6 +183,74 @@ def _held_against(layout: Layout, plan: Plan, name: str) -> None:
 
 
 @verb
+def start(
+    image: str,
+    command: Sequence[str] = (),
+    *,
+    backend: str = "auto",
+    arguments: Sequence[str] = (),
+    request: Request = Request(),  # noqa: B008 - a frozen value
+    listfile: Optional[ListFile] = None,
+    host: Optional[Host] = None,
+    require_gpu: bool = False,
+    check: bool = False,
+    allow_writable: bool = False,
+    dry_run: bool = False,
+) -> Command:
+    """Replace this process by a container of *image* that runs *command*, or what the image runs by default.
+
+    *backend* is the name of a runtime, or `auto`: the first in PATH that starts such an image. *arguments* are the
+    runtime's own. *check*: start nothing on an error finding. Findings and warnings go to the logger `gpubind`.
+    With *dry_run*, nothing is started or written: the command is returned, with a placeholder for each generated file.
+    Errors: `UsageError` (`unknown-backend`, `host-to-start` for a recorded host); `CheckError` (`check-failed`,
+    `gpu-required`); `CommandError` for a program that the image lacks; `RuntimeLimitError`; `StartError`; those of
+    `open_image` and `plan`.
+    """
+    from gpubind.launch.choose import read_start
+    from gpubind.launch.prepare import environ_of
+    from gpubind.launch.start import become, make_command
+    from gpubind.launch.target import StartRequest
+
+    host = host or open_host()
+    elsewhere = host.local is None
+    if elsewhere and not dry_run:
+        raise UsageError("host-to-start", "nothing can be started on a recorded host", hint="add dry_run=True")
+    asked = StartRequest(
+        open_host=lambda: host,
+        query=Query(request, listfile),
+        environ=environ_of(host),
+        arguments=tuple(arguments),
+        elsewhere=elsewhere,
+        dry_run=dry_run,
+        require_gpu=require_gpu,
+        check=check,
+        allow_writable=allow_writable,
+        report=_log,
+    )
+    action: Action = "exec" if command else "run"
+    line = read_start(action, (image, *command), backend, asked.environ, elsewhere=elsewhere)
+    made = make_command(asked, action, line)
+    if not dry_run:
+        become(made)
+    return made
+
+
+def _log(message: Message) -> None:
+    """Give *message*, about a start, to the logger `gpubind`."""
+    import logging
+
+    from gpubind.documents.text import printable, render_line
+
+    severity = "warning" if isinstance(message, GpubindError) else message.severity
+    if isinstance(message, Finding):
+        text = render_line(message).rstrip()
+    else:
+        text = printable(str(message) if isinstance(message, GpubindError) else f"{message.code}: {message.text}")
+    level = {"error": logging.ERROR, "warning": logging.WARNING}.get(severity, logging.INFO)
+    logging.getLogger("gpubind").log(level, "%s", text)
+
+
+@verb
 def check(
     host: Host,
     plan: Plan,
@@ -202,7 +270,7 @@ def check(
     """
     if program is not None and image is None:
         raise UsageError("program-without-image", "a program is looked for in an image, and none is given")
-    from gpubind.launch.preparation import check_plan
+    from gpubind.launch.prepare import check_plan
     from gpubind.runtimes import known_runtime
 
     runtime = known_runtime(backend) if backend is not None else None

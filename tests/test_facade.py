@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +250,45 @@ def test_the_document_of_a_check_is_that_of_the_command_line() -> None:
     assert gpubind.check_document(made, findings, opened, **named) == json.loads(
         command("check", "--json", *words).stdout
     )
+
+
+def test_a_start_that_is_not_done_is_that_of_the_command_line() -> None:
+    image = "docs/examples/cuda13.sif"
+    made = gpubind.start(
+        image, ["/opt/app/solve"], backend="apptainer", arguments=["--contain"], host=HOST, dry_run=True
+    )
+    words = ("--backend", "apptainer", "--backend-arg", "--contain", image, "/opt/app/solve")
+    printed = command("exec", "--host", HOSTS[0], "--dry-run", *words).stdout
+    assert list(made.argv) == shlex.split(printed.replace("\\\n", ""))
+
+
+def test_a_start_without_a_command_runs_what_the_image_runs() -> None:
+    made = gpubind.start("docs/examples/cuda13.sif", backend="apptainer", host=HOST, dry_run=True)
+    assert made.argv[1] == "run"
+
+
+def test_a_start_needs_a_machine_and_a_check_that_finds_no_error() -> None:
+    with pytest.raises(UsageError, match="host-to-start"):
+        gpubind.start("docs/examples/cuda13.sif", ["true"], host=HOST)
+    with pytest.raises(gpubind.CheckError, match="check-failed"):
+        gpubind.start("docs/examples/cuda13.sif", ["true"], backend="apptainer", host=HOST, check=True, dry_run=True)
+
+
+def test_a_start_gives_its_findings_to_a_logger(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "gpubind"):
+        gpubind.start("docs/examples/cuda13.sif", ["true"], backend="apptainer", host=HOST, dry_run=True)
+    assert "devices-not-isolated" in caplog.text
+
+
+def test_a_start_becomes_the_runtime(tmp_path: Path) -> None:
+    (tmp_path / "apptainer").write_text('#!/bin/sh\necho "$0" "$1"; exit 7\n')
+    (tmp_path / "apptainer").chmod(0o755)
+    (tmp_path / "root").mkdir()
+    host = f"gpubind.open_host(root={str(tmp_path / 'root')!r})"
+    code = f"import gpubind; gpubind.start('docker://x', ['true'], host={host})"
+    environ = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (7, f"{tmp_path}/apptainer exec"), done.stderr
 
 
 def test_a_record_may_be_given_as_a_path(tmp_path: Path) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from gpubind.api import open_host
-from gpubind.cli.commands.start import _automatic
-from gpubind.cli.declarations import PlanOptions
-from gpubind.cli.words import WordsOf, plan_in_words
 from gpubind.errors import HostReadError, RuntimeLimitError
 from gpubind.host import Host
-from gpubind.launch.caller import begin, image_form
-from gpubind.launch.preparation import choose_runtime, host_for, layout_of, start_on
+from gpubind.image import open_image
+from gpubind.image.reference import parse_reference
+from gpubind.launch.caller import begin
+from gpubind.launch.choose import choose_runtime, read_start
+from gpubind.launch.prepare import host_for, layout_of, start_on
+from gpubind.launch.render import PrintForm, print_plan
+from gpubind.planner.planning import Query
 from gpubind.runtimes import RUNTIMES
 from tests.support.commands import HOST, gpubind
 from tests.support.driver import kernel, rhel
@@ -99,14 +101,14 @@ def test_who_has_docker_alone_is_told_its_name_for_an_image_of_a_registry(tmp_pa
 
 def test_a_store_that_is_named_with_the_image_needs_no_program_for_another_machine(tmp_path: Path) -> None:
     chosen = choose_runtime("podman:debian:12", programs_in(tmp_path), elsewhere=True)
-    assert (chosen.runtime.name, chosen.image) == ("podman", "debian:12")
+    assert (chosen.runtime.name, chosen.image.text) == ("podman", "debian:12")
     with pytest.raises(RuntimeLimitError):
         choose_runtime("podman:debian:12", programs_in(tmp_path))
 
 
 def test_a_name_that_is_nothing_here_is_a_stores_or_else_the_matter_of_whoever_is_there(tmp_path: Path) -> None:
     chosen = choose_runtime("debian:12", programs_in(tmp_path, *EVERY))
-    assert (chosen.runtime.name, chosen.image) == ("podman", "debian:12")
+    assert (chosen.runtime.name, chosen.image.text) == ("podman", "debian:12")
     assert choose_runtime("debian:12", programs_in(tmp_path, "bwrap", "udocker")).runtime.name == "udocker"
     assert choose_runtime("debian:12", programs_in(tmp_path, "apptainer")).runtime.name == "apptainer"
     for missing in ("/nonexistent/x", "./x", "gone.sif"):
@@ -116,15 +118,15 @@ def test_a_name_that_is_nothing_here_is_a_stores_or_else_the_matter_of_whoever_i
 def test_an_image_that_is_named_with_its_store_is_told_to_that_by_its_own_name(tmp_path: Path) -> None:
     for store in ("podman", "docker"):
         chosen = choose_runtime(f"{store}:docker:dind", programs_in(tmp_path, *EVERY))
-        assert (chosen.runtime.name, chosen.image) == (store, "docker:dind")
+        assert (chosen.runtime.name, chosen.image.text) == (store, "docker:dind")
 
 
 def test_what_is_there_counts_before_what_its_name_looks_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "oci:x").mkdir()
     (tmp_path / "docker:x").touch()
     monkeypatch.chdir(tmp_path)
-    assert (image_form("oci:x"), image_form("docker:x")) == ("directory", "file")
-    assert choose_runtime("docker:x", programs_in(tmp_path, *EVERY)).image == "docker:x"
+    assert (parse_reference("oci:x").form, parse_reference("docker:x").form) == ("directory", "file")
+    assert choose_runtime("docker:x", programs_in(tmp_path, *EVERY)).image.text == "docker:x"
 
 
 def test_the_runtime_that_was_chosen_is_said_with_v_alone(tmp_path: Path) -> None:
@@ -172,7 +174,7 @@ def test_an_edited_bundle_is_the_same_whoever_makes_it(tmp_path: Path, monkeypat
     for euid, may_write in ((0, True), (1000, False)):
         monkeypatch.setattr("os.geteuid", lambda euid=euid: euid)
         monkeypatch.setattr("os.access", lambda path, mode, may=may_write, **_: may)
-        _, text = plan_in_words(PlanOptions(host=HOST), str(tmp_path), WordsOf("oci", False, (), False, None))
+        _, text = print_plan(PrintForm("oci"), open_host(HOST), Query(), open_image(tmp_path))
         texts.add(text)
     assert len(texts) == 1
 
@@ -235,8 +237,8 @@ def test_what_bubblewrap_is_told_for_the_container_chooses_there_and_nothing_els
 def test_behind_options_of_a_runtimes_own_the_image_is_looked_at(
     tmp_path: Path, words: tuple[str, ...], there: tuple[str, ...], runtime: str, image: str
 ) -> None:
-    chosen, at = _automatic("exec", words, programs_in(tmp_path, *there))
-    assert (chosen.runtime.name, chosen.image, at) == (runtime, image, len(words) - 2)
+    line = read_start("exec", words, "auto", programs_in(tmp_path, *there))
+    assert (line.runtime.name, line.image.text, line.options, line.argv) == (runtime, image, words[:-2], ("true",))
 
 
 def test_for_a_record_the_usual_runtime_is_taken_where_none_is_here(tmp_path: Path) -> None:

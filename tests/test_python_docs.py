@@ -34,7 +34,14 @@ def test_the_example_prints_what_the_page_says() -> None:
 
 
 def test_two_environments_in_one_process_give_two_plans_as_the_page_says() -> None:
-    _, _, code = re.findall(r"```(?:python)?\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    *_, code = re.findall(r"```(?:python)?\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert f"It prints `{done.stdout.strip()}`." in PAGE.read_text()
+
+
+def test_a_dry_run_prints_what_the_page_says() -> None:
+    *_, code, _ = re.findall(r"```(?:python)?\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    code = f"import gpubind\nhost = gpubind.open_host('debian13-nvidia550')\n{code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert f"It prints `{done.stdout.strip()}`." in PAGE.read_text()
 
@@ -75,7 +82,9 @@ def table(value: Any, *, defaults: bool = True) -> str:
     return "\n".join(rows) + "\n"
 
 
-@pytest.mark.parametrize("value", [Request, gpubind.Words, gpubind.Bind], ids=lambda value: value.__name__)
+@pytest.mark.parametrize(
+    "value", [Request, gpubind.Words, gpubind.Bind, gpubind.Command], ids=lambda value: value.__name__
+)
 def test_every_field_that_a_caller_fills_in_or_reads_is_described(value: Any, update_golden: bool) -> None:
     made = table(value, defaults=value is Request)
     hold("python.md", value.__name__.lower(), made, update=update_golden)

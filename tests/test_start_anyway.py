@@ -73,6 +73,29 @@ def test_what_costs_too_much_only_after_it_was_opened_is_started_too(
         assert ("warning: over-bounds" in made.err) == (backend == "apptainer")
 
 
+@pytest.mark.parametrize("line", [("exec", "--backend", "apptainer"), ("wrap", "--", "apptainer", "exec", "--nv")])
+def test_a_second_try_reports_a_finding_once(
+    machine: Path, line: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever the image costs too much: the plan, which is empty, is made before that, or after it."""
+    from gpubind.cli import main as cli
+
+    directory = str(make_tree(machine / "image", glibc("2.36")).root)
+    (machine / "none").mkdir()
+    with one_command():
+        open_image(directory)
+        budget = current()
+        assert budget is not None
+        taken = BOUNDS["lookups"].amount - budget.left("lookups")
+    monkeypatch.setenv("PATH", f"{machine}:{os.environ['PATH']}")
+    root = ("--root", str(machine / "none"), "--dev-root", str(machine / "none"), "--dry-run")
+    for more in range(0, 60, 10):
+        monkeypatch.setitem(BOUNDS, "lookups", BOUNDS["lookups"]._replace(amount=taken + more))
+        assert cli.main([line[0], *root, *line[1:], directory, "/bin/sh"]) == 0
+        err = capfd.readouterr().err
+        assert (more, err.count("nothing-to-bind")) == (more, 1), err
+
+
 def begin(machine: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """As `start`, and it is really started."""
     root = ("--root", str(machine / "driver"), "--dev-root", str(machine / "driver"))

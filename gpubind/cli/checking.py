@@ -19,7 +19,6 @@ from gpubind.rules.table import check as check_start
 if TYPE_CHECKING:
     from gpubind.host import Host
     from gpubind.image import Image
-    from gpubind.rules.preflight import Preflight
     from gpubind.runtimes.runtime import Runtime
 
 
@@ -127,7 +126,17 @@ def _unchecked(
 def _report(
     options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: CheckRequest
 ) -> Report:
-    start = _preflight(options, reference, host, image, asked)
+    from gpubind.launch.prepare import preflight_on
+
+    start = preflight_on(
+        host,
+        query_of(options, asked.like),
+        image,
+        _runtime(asked.backend, options, reference),
+        asked.arguments,
+        allow_writable=asked.allow_writable,
+        program=asked.program,
+    )
     rules = ((rule.code, rule.needs) for rule in applying(start))
     checked = checked_in(
         start.image,
@@ -140,28 +149,9 @@ def _report(
     return report_of(start.plan, check_start(start), asked.reasons, rules, checked=checked, only=asked.only)
 
 
-def _preflight(
-    options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: CheckRequest
-) -> Preflight:
-    """Return what the rules look at: the plan for these options, or an empty one where there is nothing to bind."""
-    from gpubind.launch.preparation import host_for, layout_of, preflight_of, start_on
-    from gpubind.planner.placement import GPUBIND
-    from gpubind.planner.planning import plan_or_empty
-    from gpubind.runtimes.runtime import Start
-
-    start, runtime = None, _runtime(asked.backend, options, reference)
-    layout = GPUBIND if runtime is None else runtime.layout(Start(runtime))
-    if runtime is not None and asked.like is None:
-        start = start_on(host, runtime, asked.arguments).allowing(asked.allow_writable)
-        host = host_for(host, start, image)
-        layout = layout_of(start, image)
-    plan = plan_or_empty(host, query_of(options, asked.like), image, layout)
-    return preflight_of(host, plan, image, runtime, start, asked.program)
-
-
 def _runtime(backend: Optional[str], options: PlanOptions, image: Optional[str]) -> Optional[Runtime]:
     """Return the runtime that --backend names; None if there is none, or if nobody can know. Errors: `UsageError`."""
-    from gpubind.launch.preparation import choose_runtime
+    from gpubind.launch.choose import choose_runtime
     from gpubind.runtimes import known_runtime
 
     if backend != "auto":

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.documents.text import printable, render_error, render_finding, render_line
 from gpubind.errors import GpubindError, OutputError, StdoutClosedError
 from gpubind.model import Finding
 from gpubind.model.budget import tell
 from gpubind.observe import cannot_sign, why_not_served, wrote
+
+if TYPE_CHECKING:
+    from gpubind.launch.target import Message
 
 COLUMNS_LIMIT = 10_000
 NARROWEST, WIDEST = 40, 100
@@ -114,6 +117,21 @@ def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
             complain(render_finding(finding))
         elif finding.severity != "note":
             complain(render_line(finding))
+
+
+def reporter(*, quiet: bool, verbose: bool) -> Callable[[Message], None]:
+    """Return what writes the messages of a start to standard error."""
+    from gpubind.launch.target import ignore
+
+    def write(message: Message) -> None:
+        if isinstance(message, Finding):
+            report([message], brief=not verbose)
+        elif isinstance(message, GpubindError):
+            warn(message)
+        elif verbose or not message.is_detail:
+            complain(f"{message.severity}: {message.code}: {printable(message.text)}\n")
+
+    return ignore if quiet else write
 
 
 def report_folded(findings: Iterable[Finding]) -> None:

@@ -49,7 +49,7 @@ LASTING = {
     "tcl": Lasting(Document("modules.modules", "render_tcl"), "variables"),
     "taskprolog": Lasting(Document("modules.taskprolog", "render_taskprolog"), "variables", is_kept=False),
 }
-"""Each has its own layout, and is planned for in cli/lasting."""
+"""Each has its own layout, and is planned for in `gpubind/launch/render.py`."""
 
 FORMATS = ("table", *PLAN_DOCUMENTS, *LASTING)
 """The table is for people, in tables.py."""

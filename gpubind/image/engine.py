@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Optional, cast
+from typing import TYPE_CHECKING, Optional, cast
 
 from gpubind.errors import HostReadError, NotStoredError, UsageError, in_file
 from gpubind.files.blob import FileBlob, closed_on_error
@@ -21,6 +21,7 @@ from gpubind.formats.text.engine_messages import is_absence, parse_reason
 from gpubind.host.programs import ENVIRON, ask, find_program
 from gpubind.image.facts import Image, read_image
 from gpubind.image.oci import open_archive
+from gpubind.image.reference import Store
 from gpubind.model import HostPath, Missing
 from gpubind.model.answers import reason
 from gpubind.model.arch import Architecture
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from gpubind.files.opened import OpenedTree
 
-Store = Literal["podman", "docker"]
 
 ANSWER_S = 60.0  # a store on a slow file system, with many images
 SAVE_S = 1800.0

@@ -12,6 +12,7 @@ from gpubind.files.blob import WHAT, FileBlob, closed_on_error, open_blob
 from gpubind.files.live import LiveTree
 from gpubind.formats.archive.magic import meaning_of
 from gpubind.image.facts import Image, read_image
+from gpubind.image.reference import ImageReference, parse_reference
 from gpubind.model import HostPath, ImageKind
 from gpubind.model.answers import ABSENT, answer_in, could_not_look, is_file, lexists, real_path, refusal, tried
 from gpubind.model.arch import Architecture, architecture
@@ -50,24 +51,25 @@ def open_image(reference: Path, machine: Optional[str] = None) -> Image:
     `no-image-store`, `image-store`), `FormatError` (`unknown-image`, `bad-bundle`, `bad-sif`, `bad-squashfs`,
     `bad-oci`, `bad-archive`, `image-bomb`), `UsageError` (`unpulled-image`, `several-images`, `no-such-tag`).
     """
-    reference = os.fspath(reference)
-    arch = architecture(machine or os.uname().machine)
-    prefix, colon, rest = reference.partition(":")
-    if colon and rest.startswith("//"):
-        raise _unpulled(reference, prefix)
-    if colon and not lexists(reference):
-        if prefix in STORED_ELSEWHERE:
-            why = f"it has no images of the kind `{prefix}`"
-            raise _no_image(reference, why, f"`{STORED_ELSEWHERE[prefix]}` takes an image from the program's own store")
-        kind = PREFIXES.get(prefix)
-        if kind == "podman" or kind == "docker":
-            from gpubind.image.engine import open_stored
+    return open_reference(parse_reference(os.fspath(reference)), machine)
 
-            return open_stored(kind, rest, reference, arch)
-        if kind is not None:
-            path, tag = _path_and_tag(rest)
-            return _open_path(path, reference, kind, tag, arch)
-    return _open_path(reference, reference, None, None, arch)
+
+def open_reference(image: ImageReference, machine: Optional[str] = None) -> Image:
+    """Return the image that *image* names. Errors: as `open_image`."""
+    arch = architecture(machine or os.uname().machine)
+    if image.form in ("registry", "source"):
+        raise _unpulled(image)
+    if image.prefix in STORED_ELSEWHERE:
+        why = f"it has no images of the kind `{image.prefix}`"
+        hint = f"`{STORED_ELSEWHERE[image.prefix]}` takes an image from the program's own store"
+        raise _no_image(image.text, why, hint)
+    kind = PREFIXES.get(image.prefix)
+    if kind == "podman" or kind == "docker":
+        from gpubind.image.engine import open_stored
+
+        return open_stored(kind, image.name, image.text, arch)
+    path, tag = (image.text, None) if kind is None else _path_and_tag(image.name)
+    return _open_path(path, image.text, kind, tag, arch)
 
 
 def _open_path(path: str, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture) -> Image:
@@ -146,14 +148,12 @@ def _path_and_tag(rest: str) -> tuple[str, Optional[str]]:
     return rest, None
 
 
-def _unpulled(reference: str, scheme: str) -> UsageError:
-    command = f"apptainer pull image.sif {reference}"
-    if not re.fullmatch(r"[\w.:/@+-]+", reference):
-        command = "apptainer pull image.sif IMAGE"
-    hint = f"`{command}` gets it; then give image.sif"
-    if scheme == "docker":
+def _unpulled(image: ImageReference) -> UsageError:
+    is_plain = re.fullmatch(r"[\w.:/@+-]+", image.text)
+    hint = f"`apptainer pull image.sif {image.text if is_plain else 'IMAGE'}` gets it; then give image.sif"
+    if image.prefix == "docker":
         hint += "; or `podman pull` and podman:NAME"
-    return UsageError("unpulled-image", "the image is not on this machine", where=reference, hint=hint)
+    return UsageError("unpulled-image", "the image is not on this machine", where=image.text, hint=hint)
 
 
 def nearest(path: str) -> str:

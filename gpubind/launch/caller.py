@@ -13,33 +13,15 @@ from gpubind.files import Tree, glob
 from gpubind.files.regular import read_regular
 from gpubind.host import Host
 from gpubind.host.open import read_file
-from gpubind.image.bundle import is_bundle
 from gpubind.launch.execute import probe_version
 from gpubind.model import HostPath, Plan
 from gpubind.model.answers import answer_in, could_not_look, exists, facts, is_directory, may, tried
 from gpubind.runtimes.cmdline.reader import Options
-from gpubind.runtimes.runtime import CallerFacts, ImageForm, Runtime, RuntimeFacts, Start, UserOptions
+from gpubind.runtimes.runtime import CallerFacts, Runtime, RuntimeFacts, Start, UserOptions
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 TEXT_LIMIT = 1 << 20
 """Bytes of an environment file, or of a runtime's configuration, that are read."""
-_BY_SCHEME: dict[str, ImageForm] = {"docker": "registry"}
-_BY_PREFIX: dict[str, ImageForm] = {"oci": "layout", "oci-archive": "archive", "docker-archive": "archive"}
-
-
-def image_form(image: str) -> Optional[ImageForm]:
-    """Return how *image*, a word of a command line's, names an image; None for a path to nothing.
-
-    What is here counts before what its name looks like. Any other word is a name that a store may know.
-    """
-    kind, colon, rest = image.partition(":")
-    if exists(image):
-        return "file" if not is_directory(image) else "bundle" if is_bundle(image) else "directory"
-    if colon and rest.startswith("//"):
-        return _BY_SCHEME.get(kind, "source")
-    if colon and kind in _BY_PREFIX:
-        return _BY_PREFIX[kind]
-    return None if not image or image.startswith(("/", ".", "-")) or image.endswith(".sif") else "reference"
 
 
 def begin(

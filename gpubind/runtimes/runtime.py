@@ -7,7 +7,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional, get_args
+from typing import TYPE_CHECKING, Callable, Literal, NamedTuple, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
@@ -22,20 +22,13 @@ from gpubind.runtimes.edits import Edits, Words, vendor_of
 
 if TYPE_CHECKING:
     from gpubind.formats.archive.bundle import Bundle
+    from gpubind.image.reference import ImageForm, Store
     from gpubind.loader.namespace import Brought
 
 Action = Literal["exec", "run", "shell"]
 NOT_A_WORKING_DIRECTORY = ("/", "/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var")
 """Working directories that Apptainer does not bind, for the image's own would be hidden: container_linux.go,
 addCwdMount."""
-
-ImageForm = Literal["directory", "file", "bundle", "layout", "archive", "reference", "registry", "source"]
-"""How an image is given to a runtime: a directory, a file that holds a file system (SIF, squashfs), an OCI bundle; an
-OCI layout (`oci:DIR`), an archive (`oci-archive:FILE`, `docker-archive:FILE`); a name of a store's, a registry's
-(`docker://`), another source's (`library://`, `oras://`, `instance://`)."""
-
-Store = Literal["podman", "docker"]
-STORES: tuple[Store, ...] = get_args(Store)
 
 
 class UserNamespaces(NamedTuple):
@@ -122,9 +115,11 @@ class Command(NamedTuple):
     """What this process becomes."""
 
     argv: tuple[str, ...]
+    """The program, a path, or a name where a dry run does not find it; and its arguments."""
     environ: Mapping[str, str]
+    """The environment of the program."""
     file: Optional[StagedFile] = None
-    """What must be written first, to a directory of its own; that takes the place of the word `STAGED_DIRECTORY`."""
+    """A file that must be written first, to an empty directory, which replaces the word `<generated>`."""
 
 
 class CallerFacts(NamedTuple):

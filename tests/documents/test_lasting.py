@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gpubind.cli.commands.plan import _need_place
 from gpubind.cli.declarations import PlanOptions
-from gpubind.cli.lasting import DocumentRequest, plan_to_last
 from gpubind.documents import LASTING
 from gpubind.errors import HostReadError
 from tests.support.driver import kernel, rhel
@@ -134,9 +134,8 @@ def test_a_hook_that_others_could_change_is_none_for_root(tmp_path: Path, monkey
     hook.chmod(0o755)
     monkeypatch.setattr("gpubind.files.trust.acts_as_root", lambda: True)
     monkeypatch.setattr("gpubind.files.trust.writable_by_others", lambda path: str(tmp_path))
-    asked = DocumentRequest("cdi", None, str(hook), None)
     with pytest.raises(HostReadError) as caught:
-        plan_to_last(PlanOptions(host=HOST), asked)
+        _need_place(PlanOptions(host=HOST), "cdi", str(hook))
     assert (caught.value.code, caught.value.where) == ("no-cdi-hook", str(hook))
 
 

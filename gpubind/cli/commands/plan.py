@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
@@ -21,9 +22,10 @@ from gpubind.cli.declarations import (
     PlanOptions,
     Subcommand,
 )
-from gpubind.cli.options import open_host_of, open_image_of, plan_of
+from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
-from gpubind.errors import EXIT_FINDING, UsageError, one_of
+from gpubind.errors import EXIT_FINDING, HostReadError, UsageError, one_of
+from gpubind.model.answers import may
 from gpubind.runtimes import KEPT, PLAN_FORMATS, QUOTABLE
 
 if TYPE_CHECKING:
@@ -56,19 +58,19 @@ def plan(
     tell_of_memo(wanted=verbose > 1)
     chosen, quoted = _format(format_ or [], json)
     _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
+    _need_place(options, chosen, cdi_hook)
     with waiting(quiet=quiet):
-        if chosen in LASTING:
-            from gpubind.cli.lasting import DocumentRequest, plan_to_last
+        host = open_host_of(options)
+        opened, query = open_image_of(image, host), query_of(options, like)
+        if chosen in LASTING or chosen in PLAN_FORMATS:
+            from gpubind.launch.render import PrintForm, print_plan
 
-            made, text = plan_to_last(options, DocumentRequest(chosen, image, cdi_hook, stage_dir))
-        elif chosen in PLAN_FORMATS:
-            from gpubind.cli.words import WordsOf, plan_in_words
-
-            words = WordsOf(chosen, quoted, tuple(backend_arg or ()), allow_writable, stage_dir)
-            made, text = plan_in_words(options, image, words)
+            form = PrintForm(chosen, tuple(backend_arg or ()), allow_writable, quoted, stage_dir, cdi_hook)
+            made, text = print_plan(form, host, query, opened)
         else:
-            host = open_host_of(options)
-            made = plan_of(options, host, like=like, image=open_image_of(image, host))
+            from gpubind.planner.planning import plan_host
+
+            made = plan_host(host, query, opened)
             text = _render(made, chosen, output, verbose=bool(verbose))
     write_document(text, output)
     if not quiet and chosen != "json":
@@ -117,6 +119,29 @@ def _need_fitting(chosen: str, has_arguments: bool, cdi_hook: Optional[str], lik
     if like is not None and (chosen in LASTING or chosen in PLAN_FORMATS):
         what = f"--like shows what a program would bind; it is not for --format {chosen}"
         raise UsageError("like-in-words", what)
+
+
+def _need_place(options: PlanOptions, chosen: str, hook: Optional[str]) -> None:
+    """Errors: `UsageError` (code `fixed-libdir`) where --libdir cannot move libraries; `HostReadError` (code
+    `no-cdi-hook`) for a hook that no runtime could run, or that root's should not.
+    """
+    has_mounts = chosen in LASTING and LASTING[chosen].says == "mounts"
+    if has_mounts and options.libdir is not None and hook is None:
+        is_spec = chosen == "cdi"
+        what = f"--libdir cannot move the libraries of {'a CDI spec' if is_spec else f'--format {chosen}'}"
+        why = f"{'a spec' if is_spec else 'it'} cannot add to a search path, and no loader looks there by itself"
+        hint = "give --cdi-hook, too, where nvidia-cdi-hook is installed" if is_spec else "leave --libdir out"
+        raise UsageError("fixed-libdir", what, why=why, hint=hint)
+    if hook is None:
+        return
+    from gpubind.files.trust import is_obeyed
+
+    hint = "leave --cdi-hook out: libraries then lie where every loader looks"
+    if not (os.path.isabs(hook) and may(hook, os.X_OK)):
+        raise HostReadError("no-cdi-hook", "there is no such program", where=hook, hint=hint)
+    if not is_obeyed(hook):
+        why = "users other than root could change it, and every container's runtime would run it as root"
+        raise HostReadError("no-cdi-hook", "others than root can change the program", where=hook, why=why, hint=hint)
 
 
 def _render(plan: Plan, chosen: str, output: Optional[str], *, verbose: bool) -> str:

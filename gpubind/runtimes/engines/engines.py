@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from posixpath import join, normpath
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
@@ -30,15 +30,16 @@ from gpubind.runtimes.environment import Values, search_path
 from gpubind.runtimes.runtime import (
     Call,
     Command,
-    ImageForm,
     Limits,
     ProgramVersion,
     Pull,
     Runtime,
     Start,
-    Store,
     UserNamespaces,
 )
+
+if TYPE_CHECKING:
+    from gpubind.image.reference import ImageForm, Store
 
 PLAINER = "give it a plainer path"
 SHARED = "/dev/shm"

@@ -1,0 +1,279 @@
+"""Prepare a start: `prepare` makes the plan for it, its generated files and its arguments.
+
+`begin` (caller) -> `plan_start` -> `staged` -> `Prepared`. A check stops before anything is written: `preflight_on`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+
+from gpubind.errors import CheckError, RuntimeLimitError, UsageError
+from gpubind.formats.driver.gpu_names import GPU_VARIABLES, LIBRARY_VARIABLES
+from gpubind.host import Host
+from gpubind.image import Image
+from gpubind.launch.caller import begin, writable_files
+from gpubind.launch.execute import callers_environ, find_program
+from gpubind.launch.stage import stage, stage_in, stage_skeleton
+from gpubind.loader.namespace import Brought
+from gpubind.model import ContainerPath, Finding, HostPath, ImageFacts, Plan
+from gpubind.planner.placement import Layout
+from gpubind.planner.planning import Query, plan_host, plan_or_empty
+from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.edits import Words
+from gpubind.runtimes.runtime import Runtime, Stage, Start
+
+if TYPE_CHECKING:
+    from gpubind.rules.preflight import Preflight
+
+WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
+"""Errors with which no GPU works in a container."""
+USUAL = next(iter(RUNTIMES))
+"""What a runtime of which nothing is known is mostly like."""
+
+
+def start_on(host: Host, runtime: Runtime, arguments: tuple[str, ...]) -> Start:
+    """Return a start by *runtime* on *host*, with the facts of this machine; of another machine nothing is known."""
+    environ = environ_of(host)
+    program = find_program(runtime.name, environ) if host.local is not None else None
+    return begin(runtime, program, arguments, environ, host)
+
+
+def environ_of(host: Host) -> Mapping[str, str]:
+    """Return the environment of the task that is planned for; of another machine's, nothing is known."""
+    if host.task is not None:
+        return host.task
+    return callers_environ() if host.local is not None else {}
+
+
+def layout_of(start: Start, image: Union[Image, ImageFacts, None]) -> Layout:
+    """Return where a plan for *start* lands, and whether the container's /dev will hold the planned nodes alone.
+
+    Of *image* it counts only whether one is known.
+    """
+    return start.runtime.layout(start, is_blind=image is None)
+
+
+def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
+    """*host* to plan for. Where something else chooses GPUs in the container, the caller's variables choose none.
+
+    As with --nv: the user's `--env CUDA_VISIBLE_DEVICES=1`, or such a line in an environment file of the image's,
+    counts among all GPUs, so all of them must be there. With --cleanenv the caller's variables stay outside.
+    """
+    facts = image.facts if image is not None else None
+    images = {*facts.env, *facts.undecided}.intersection(LIBRARY_VARIABLES) if facts is not None else ()
+    if host.local is None or not (images or any(start.runtime.overrides(start, name) for name in GPU_VARIABLES)):
+        return host
+    return without_choice(host)
+
+
+def without_choice(host: Host) -> Host:
+    """Return *host* without the caller's variables that choose GPUs."""
+    made = copy(host)
+    made.environ = {name: value for name, value in host.environ.items() if name not in GPU_VARIABLES}
+    return made
+
+
+class Files(NamedTuple):
+    """Where generated files are written, and for how long."""
+
+    write: bool = True
+    """False: nothing is written, and a placeholder stands for each file."""
+    kept_as: Optional[str] = None
+    """The format of a document that outlives the command: it must not point to a private or temporary file."""
+    stage_dir: Optional[str] = None
+    """The directory for files that stay; None if the user names none."""
+    environ: Optional[Mapping[str, str]] = None
+    """Names the caller's cache; None: that of the start does."""
+
+
+def write_generated(
+    contents: Mapping[ContainerPath, str], environ: Mapping[str, str], files: Files
+) -> Mapping[ContainerPath, HostPath]:
+    """Return where the generated files with these *contents* are now.
+
+    Errors: `RuntimeLimitError` (code `no-stage-dir`) for a document that is kept and has no place for them,
+    `OutputError`.
+    """
+    if not files.write:
+        return {target: HostPath(f"<generated>{target}") for target in contents}
+    if files.stage_dir is not None:
+        return stage_in(contents, files.stage_dir)
+    if contents and files.kept_as is not None:
+        raise RuntimeLimitError(
+            "no-stage-dir",
+            f"the document of --format {files.kept_as} needs generated files, and no place is named where they stay",
+            where=", ".join(sorted(contents)),
+            why="your own cache may be cleared, and nobody else may read it, while the document is still in use",
+            hint="--stage-dir DIR: a directory that only you may write to, that everybody may read, and that stays",
+        )
+    return stage(contents, environ)
+
+
+class Prepared(NamedTuple):
+    """A start with its plan and its arguments."""
+
+    host: Host
+    """As it is planned for."""
+    plan: Plan
+    start: Start
+    """With its generated files."""
+    image: Optional[Image]
+    words: Optional[Words]
+    """The plan in the runtime's arguments; None if that needs an image."""
+    has_arguments: bool = False
+    """Whether the user's own options are among them."""
+
+
+def prepare(
+    host: Host,
+    query: Query,
+    start: Start,
+    image: Optional[Image],
+    files: Files,
+    *,
+    or_empty: bool = False,
+    require_gpu: bool = False,
+    in_line: bool = False,
+) -> Prepared:
+    """Return *start* of *image* with the plan for it, its generated files, and its arguments.
+
+    *or_empty*: the plan is empty where there is nothing to bind. *in_line*: the arguments are for the user's own
+    command line, whose options are those of *start*. Errors: as `plan_host`, `write_generated`; `CheckError` (code
+    `gpu-required`); `RuntimeLimitError` for what the runtime cannot express.
+    """
+    host, plan = plan_start(host, query, start, image, or_empty=or_empty)
+    if require_gpu:
+        _need_gpu(plan)
+    return with_words(host, plan, start, image, files, in_line=in_line)
+
+
+def plan_start(
+    host: Host, query: Query, start: Start, image: Optional[Image], *, or_empty: bool = False
+) -> tuple[Host, Plan]:
+    """Return the host as *start* sees it, and the plan. *or_empty*: as `plan_or_empty`. Errors: as `plan_host`."""
+    host = host_for(host, start, image)
+    return host, (plan_or_empty if or_empty else plan_host)(host, query, image, layout_of(start, image))
+
+
+def with_words(
+    host: Host, plan: Plan, start: Start, image: Optional[Image], files: Files, *, in_line: bool = False
+) -> Prepared:
+    """Return *start* with *plan*, its generated files and its arguments. Errors: as `prepare`."""
+    start = staged(plan, start, image, files)
+    if host.local is None and start.bundle is not None:
+        start = start._replace(bundle=start.bundle._replace(is_writable=True))  # by whom, a record does not tell
+    words = start.runtime.in_line if in_line else start.runtime.words
+    return Prepared(host, plan, start, image, words(plan, start), in_line and start.runtime.reads_line)
+
+
+def staged(plan: Plan, start: Start, image: Optional[Image], files: Files) -> Start:
+    """Return *start* in *image*, with the generated files of the plan and of the runtime."""
+    if image is not None:
+        start = start._replace(tree=image.tree, bundle=image.bundle)
+    contents = {**plan.generated, **start.runtime.generated(plan, start)}
+    mount_points = start.runtime.skeleton(plan, start)
+    environ = start.caller.environ if files.environ is None else files.environ
+    places = write_generated(contents, environ, files)
+    skeleton = HostPath("<generated>") if mount_points else None
+    if mount_points and files.write:
+        skeleton = stage_skeleton(mount_points, environ)
+    writable = writable_files(plan) if start.runtime.limits.no_read_only_bind else frozenset()
+    return start._replace(stage=Stage(places, skeleton, writable))
+
+
+def _need_gpu(plan: Plan) -> None:
+    """Errors: `CheckError` (code `gpu-required`) where the container would have no GPU that works."""
+    stops = [finding for finding in plan.findings if finding.severity == "error" and finding.code in WITHOUT_GPU]
+    is_linux = all(planned.driver.kind == "linux" for planned in plan.drivers)
+    if stops or (is_linux and not any(gpu.chosen for gpu in plan.gpus)):
+        why = "; ".join(f"{finding.code}: {finding.what}" for finding in stops)
+        raise CheckError(
+            "gpu-required",
+            "no GPU would work in the container, and --require-gpu was given",
+            why=why or "no GPU is chosen, or none is here",
+            hint="`gpubind check` says what is wrong with this host; ask the scheduler for a GPU",
+        )
+
+
+def preflight_on(
+    host: Host,
+    query: Query,
+    image: Optional[Image],
+    runtime: Optional[Runtime],
+    arguments: tuple[str, ...],
+    *,
+    allow_writable: bool,
+    program: Optional[str],
+) -> Preflight:
+    """Return what the rules inspect of a start by *runtime* on *host*, with its plan. Errors: as `plan_host`."""
+    if runtime is None or query.request.like is not None:
+        return preflight_of(host, plan_or_empty(host, query, image), image, runtime, None, program)
+    start = start_on(host, runtime, arguments).allowing(allow_writable)
+    host, plan = plan_start(host, query, start, image, or_empty=True)
+    return preflight_of(host, plan, image, runtime, start, program)
+
+
+def preflight_of(
+    host: Host,
+    plan: Plan,
+    image: Optional[Image],
+    runtime: Optional[Runtime],
+    start: Optional[Start],
+    program: Optional[str],
+) -> Preflight:
+    """Return what the rules inspect where nothing is started: nothing is written, and *runtime* may be missing here."""
+    from gpubind.rules.preflight import preflight
+
+    if runtime is None or start is None:
+        name = runtime.name if runtime is not None else None
+        is_here = runtime is None and host.local is not None and program is not None
+        brought = _usually_brought(plan, host) if is_here else None
+        return preflight(host, plan, image, backend=name, program=program, brought=brought, may_be_library=True)
+    start = staged(plan, start, image, Files(write=False))
+    brought = start.runtime.brought(plan, start) if host.local is not None else None
+    found = preflight(
+        host, plan, image, backend=runtime.name, start=start, program=program, brought=brought, may_be_library=True
+    )
+    if host.local is not None and find_program(runtime.name, start.caller.environ) is None:
+        hint = "install it, or name another with --backend"
+        found.limit = RuntimeLimitError("no-runtime", "it is not in PATH", hint=hint)
+    return found
+
+
+def check_plan(
+    host: Host,
+    plan: Plan,
+    image: Optional[Image] = None,
+    runtime: Optional[Runtime] = None,
+    arguments: tuple[str, ...] = (),
+    *,
+    allow_writable: bool = False,
+    program: Optional[str] = None,
+) -> tuple[Finding, ...]:
+    """Return what will not work with *plan* on *host*; errors first. Errors: `UsageError` (code `other-host`)."""
+    from gpubind.rules.table import check
+
+    _need_its_host(host, plan)
+    start = None
+    if runtime is not None and plan.request.like is None:
+        start = start_on(host, runtime, arguments).allowing(allow_writable)
+    return check(preflight_of(host, plan, image, runtime, start, program))
+
+
+def _need_its_host(host: Host, plan: Plan) -> None:
+    """Errors: `UsageError` (code `other-host`) where *host* surely lacks a file that *plan* requires."""
+    for mount in plan.mounts:
+        path = host.driver.rooted(mount.source) if mount.required and mount.source is not None else None
+        if path is not None and host.lenient.driver.lacks(path):
+            what, why = "the plan is for another host, or for this one as it was", "it does not exist here"
+            raise UsageError("other-host", what, where=path, why=why, hint="plan again on this host")
+
+
+def _usually_brought(plan: Plan, host: Host) -> Optional[Brought]:
+    """Return what a runtime of which nothing is known mostly brings: Apptainer's home, working directory and /tmp."""
+    environ = environ_of(host)
+    places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
+    usual = RUNTIMES[USUAL]
+    return usual.brought(plan, begin(usual, None, (), places, host))

@@ -1,0 +1,209 @@
+"""Start a target: `make_command` returns what this process becomes, `become` becomes it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING, NoReturn, Optional
+
+from gpubind.errors import BoundError, CheckError, CommandError, GpubindError, UnseenError
+from gpubind.launch.caller import begin
+from gpubind.launch.choose import StartLine
+from gpubind.launch.execute import execute, need_program
+from gpubind.launch.prepare import Files, Prepared, prepare
+from gpubind.launch.stage import stage_alone
+from gpubind.launch.target import DAMAGE, Notice, StartRequest, StartTarget, ignore, open_target, without_image
+from gpubind.observe import has_command
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command, Runtime
+
+if TYPE_CHECKING:
+    from gpubind.rules.preflight import Preflight
+
+UNSEEN = (BoundError, UnseenError)
+"""Errors of a host that gpubind cannot inspect, and whose GPUs the runtime's own flag may bring all the same."""
+
+
+def make_command(request: StartRequest, action: Action, line: StartLine) -> Command:
+    """Return the command line of the runtime for *line*, with the plan.
+
+    Errors: `CheckError`, `CommandError`, and those of opening, planning and preparing.
+    """
+    runtime, argv = line.runtime, line.argv
+    request = request._replace(arguments=(*request.arguments, *line.options))
+    try:
+        with closing(open_target(request, runtime, runtime.name, line.image)) as target:
+            try:
+                command = _planned(request, action, line, target)
+            except DAMAGE as error:
+                command = _planned(request, action, line, without_image(request, target, error))
+    except UNSEEN as error:
+        need_own_flag(request, error, has_one=bool(runtime.gpu_flags))
+        program = runtime.name if request.dry_run else need_program(runtime.name, request.environ)
+        words = (*request.arguments, *_own_flags(request, runtime), line.image.text, *argv)
+        command = Command((program, action, *words), request.environ)
+    has_command(argv, is_looked_at=request.check or runtime.limits.hides_missing_command)
+    return command
+
+
+def become(command: Command) -> NoReturn:
+    """Replace this process by *command*. Errors: `OutputError`, `StartError`."""
+    execute(written(command), command.environ)
+
+
+def written(command: Command) -> tuple[str, ...]:
+    """Return the words of *command*, after its file is written. Errors: `OutputError` (code `unwritable-file`)."""
+    if command.file is None:
+        return command.argv
+    place = stage_alone(command.file.name, command.file.content, command.environ)
+    return tuple(place if word == STAGED_DIRECTORY else word for word in command.argv)
+
+
+def _planned(request: StartRequest, action: Action, line: StartLine, target: StartTarget) -> Command:
+    prepared = prepare_start(request, target)
+    assert prepared.words is not None
+    token = "ID" if request.dry_run else f"{os.getpid()}-{os.urandom(4).hex()}"
+    call = Call(target.program, action, line.image.text, line.argv, token, _is_terminal())
+    command = prepared.start.runtime.command(call, prepared.start, prepared.words)
+    inspect_start(request, target, prepared, line.argv[0] if action == "exec" else None)
+    return command
+
+
+def prepare_start(request: StartRequest, target: StartTarget, *, in_line: bool = False) -> Prepared:
+    """Return the start of *target* with its plan, an empty one where there is nothing to bind.
+
+    *in_line*: its arguments are for the user's own command line. Errors: `CheckError` (code `gpu-required`),
+    and as `prepare`.
+    """
+    runtime, image, query = target.runtime, target.image, request.query
+    start = begin(runtime, target.program, request.arguments, request.environ, target.host, request.own)
+    start = start.allowing(request.allow_writable)
+    if image is None and runtime.store is not None and query.request.userspace == "auto":
+        # Only AMD's nodes, as these programs give them by themselves.
+        query = query._replace(request=query.request._replace(userspace="image"))
+    prepared = prepare(
+        target.host,
+        query,
+        start,
+        image,
+        Files(write=not request.dry_run),
+        or_empty=not (request.require_gpu or request.names_gpu),
+        require_gpu=request.require_gpu,
+        in_line=in_line,
+    )
+    plan, words = prepared.plan, prepared.words
+    assert words is not None
+    if not (plan.drivers or request.check):
+        plan = plan._replace(findings=tuple(one._replace(severity="warning") for one in plan.findings))
+    return prepared._replace(plan=plan, words=words._replace(options=(*words.options, *target.options)))
+
+
+def inspect_start(request: StartRequest, target: StartTarget, prepared: Prepared, program: Optional[str]) -> None:
+    """Check *prepared* if that is requested, look for *program* in the image, and report findings.
+
+    Errors: `CheckError` (code `check-failed`); `CommandError` for a program that the image lacks, if the exit code of
+    the runtime would not tell.
+    """
+    from gpubind.rules.image.image import order_findings
+    from gpubind.rules.preflight import preflight
+
+    plan, words, start, image = prepared.plan, prepared.words, prepared.start, prepared.image
+    assert words is not None
+    # Only the user knows the files of a container that the user's own line makes.
+    hides = target.runtime.limits.hides_missing_command and not prepared.has_arguments
+    if not (request.check or hides or request.report is not ignore):
+        return
+    brought = start.runtime.brought(plan, start)
+    found = preflight(
+        prepared.host,
+        plan,
+        image,
+        backend=target.runtime.name,
+        start=start,
+        program=program if request.check or hides else None,
+        brought=brought,
+        words=words,
+    )
+    if request.check:
+        _need_no_error(request, found)
+        return
+    missing = _missing_command(found) if hides else None
+    if missing is None or not plan.drivers:
+        for one in (*plan.findings, *words.findings, *(order_findings(found) if image is not None else ())):
+            request.report(one)
+    if missing is not None:
+        raise missing
+
+
+def need_own_flag(request: StartRequest, error: GpubindError, *, has_one: bool) -> None:
+    """Report that the runtime starts with its own GPU flag, because *error* keeps gpubind from inspecting the host.
+
+    Errors: *error*, where it has none, or where the user asks for more than that flag gives.
+    """
+    if request.check or request.require_gpu or request.elsewhere or request.names_gpu or not has_one:
+        raise error
+    why = ": ".join(filter(None, (error.where, error.why)))
+    text = f"{why}; started without a plan, with the runtime's own GPU flag"
+    request.report(Notice("warning", "not-looked-at", text))
+
+
+def _own_flags(request: StartRequest, runtime: Runtime) -> tuple[str, ...]:
+    """Return the flag of *runtime* for the requested GPUs; it takes only one of two vendors."""
+    gpus, vendors = request.query.request.gpus, request.query.request.vendors
+    if gpus is not None and gpus.strip().lower() == "none":
+        return ()
+    is_amd = "nvidia" not in vendors
+    if not vendors:
+        is_amd = os.path.exists("/dev/kfd") and not os.path.exists("/dev/nvidiactl")
+    return (runtime.gpu_flags["amd" if is_amd else "nvidia"],)
+
+
+def _need_no_error(request: StartRequest, found: Preflight) -> None:
+    """Report the findings of the check. Errors: `CheckError` (code `check-failed`) for an error that is not ignored."""
+    from gpubind.documents.check.report import report_of
+    from gpubind.rules.table import check
+
+    outcome = report_of(found.plan, check(found), request.reasons)
+    for finding in outcome.findings:
+        request.report(finding)
+    for finding, reason in outcome.ignored:
+        request.report(Notice("ignored", finding.code, f"{finding.what} ({reason})"))
+    errors = [finding.code for finding in outcome.findings if finding.severity == "error"]
+    if errors:
+        raise CheckError(
+            "check-failed",
+            f"the check found {len(errors)} error{'s' if len(errors) > 1 else ''}; nothing was started",
+            why=", ".join(dict.fromkeys(errors)),
+            hint="`gpubind explain CODE` says what to do; without --check the container is started all the same",
+        )
+
+
+def _missing_command(found: Preflight) -> Optional[CommandError]:
+    """Return the error, 127 or 126, that a shell would report for the program; None where not all could be seen."""
+    from gpubind.loader.execve import first_program, is_undecided, nearest_program
+    from gpubind.rules.preflight import search_path
+
+    chain, container = found.chain, found.container
+    if chain is None or container is None or len(chain.names) > 1 or container.unseen:
+        return None
+    kind = chain.stop.kind if chain.stop is not None else None
+    name = chain.names[0]
+    where = search_path(found.image, found.plan, found.brought)
+    if kind not in ("missing", "mode", "directory", "special") or is_undecided(container, name, where):
+        return None
+    code, what, hint = "not-executable", "is not a program", "look with `gpubind shell`"
+    if kind == "missing":
+        code, what = "no-such-command", "is not in the image"
+        if first_program(container, name, where):
+            hint = "give the arguments without quotes around all of them"
+        else:
+            hint = nearest_program(container, name, where) + hint
+    where = "" if "/" in name else where
+    return CommandError(code, f"`{name}` {what}", found=kind != "missing", where=where, hint=hint)
+
+
+def _is_terminal() -> bool:
+    """Return whether standard input is a terminal."""
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False

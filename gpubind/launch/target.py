@@ -1,0 +1,256 @@
+"""Open what is to be started, the host and the image: `open_target`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Optional, Union
+
+from gpubind.documents.check.report import Reasons
+from gpubind.errors import BoundError, FormatError, GpubindError, HostReadError, NotStoredError, UnseenError
+from gpubind.host import Host
+from gpubind.image import Image
+from gpubind.image.open import open_reference
+from gpubind.image.reference import ImageReference
+from gpubind.launch.caller import remote_of
+from gpubind.launch.execute import find_program, need_program, run_in_front
+from gpubind.model import Finding
+from gpubind.model.answers import is_file, lexists
+from gpubind.model.budget import TIMES_LIMIT, renew, tell
+from gpubind.planner.planning import Query
+from gpubind.runtimes.runtime import Pull, Runtime
+
+DAMAGE = (BoundError, FormatError, UnseenError)
+"""Errors of an image that gpubind cannot inspect and that its runtime may start all the same."""
+_PREFIXES = {"oci-layout": "oci", "oci-archive": "oci-archive", "docker-archive": "docker-archive"}
+
+
+class Notice(NamedTuple):
+    """A message about a start, in one line."""
+
+    severity: str
+    code: str
+    text: str
+    is_detail: bool = False
+    """Whether only a verbose caller shows it."""
+
+
+Message = Union[Finding, GpubindError, Notice]
+"""What a start reports; an error is a warning: the start goes on without what failed."""
+
+
+def ignore(message: Message) -> None:
+    """Drop *message*."""
+
+
+class StartRequest(NamedTuple):
+    """What is asked of a start."""
+
+    open_host: Callable[[], Host]
+    query: Query
+    environ: Mapping[str, str]
+    """The caller's environment."""
+    arguments: tuple[str, ...] = ()
+    """The runtime's own options."""
+    own: Mapping[str, str] = MappingProxyType({})
+    """Those before its subcommand."""
+    elsewhere: bool = False
+    """Whether the start is planned for another machine."""
+    dry_run: bool = False
+    require_gpu: bool = False
+    check: bool = False
+    allow_writable: bool = False
+    reasons: Reasons = MappingProxyType({})
+    """Why a check ignores findings."""
+    report: Callable[[Message], None] = ignore
+
+    @property
+    def names_gpu(self) -> bool:
+        """Whether a GPU is requested by name: without that one there is no start."""
+        gpus = self.query.request.gpus
+        return gpus is not None and gpus.strip().lower() not in ("all", "none")
+
+
+class StartTarget(NamedTuple):
+    """What is to be started."""
+
+    runtime: Runtime
+    """As the user names it."""
+    program: str
+    """Its path; its name, where a dry run does not find it."""
+    host: Host
+    image: Optional[Image]
+    """None where its files cannot be inspected."""
+    options: tuple[str, ...] = ()
+    """More options of the runtime, after those of the plan: they keep it from starting another image."""
+
+    def close(self) -> None:
+        """Close the image."""
+        if self.image is not None:
+            self.image.close()
+
+
+def open_target(request: StartRequest, runtime: Runtime, program: str, image: Optional[ImageReference]) -> StartTarget:
+    """Return the host, and *image* as *program*, a name or a path, of *runtime* would start it.
+
+    An image that cannot be inspected is left to the runtime where that may start it, and a message reports it; with
+    `check` it is an error. Errors: those of opening the host and the image, and of pulling it.
+    """
+    if "/" not in program:
+        is_there = not request.dry_run or find_program(program, request.environ) is not None
+        program = need_program(program, request.environ) if is_there else program
+    target = StartTarget(runtime, program, request.open_host(), None)
+    if image is None:
+        return target
+    if runtime.store is not None and not image.is_path and not _has_prefix(image, runtime):
+        return _with_stored(request, target, image.text)
+    return target._replace(image=_open_path(request, target, image))
+
+
+def without_image(request: StartRequest, target: StartTarget, error: GpubindError) -> StartTarget:
+    """Return *target* for another try, after *error*, one of `DAMAGE`: without the image, or with larger bounds.
+
+    Errors: *error*, where another try would fail, too, or where the check could not check the image.
+    """
+    is_blind = _can_be_blind(target.runtime)
+    if target.image is None or request.check or not (is_blind or isinstance(error, BoundError)):
+        raise error
+    renew(1 if is_blind else TIMES_LIMIT)
+    if not is_blind:
+        return target
+    request.report(error)
+    return target._replace(image=None)
+
+
+def _can_be_blind(runtime: Runtime) -> bool:
+    """Return whether a start by *runtime* can be planned without inspecting the image."""
+    return runtime.fetches or runtime.store is not None
+
+
+def _has_prefix(image: ImageReference, runtime: Runtime) -> bool:
+    """Return whether *image* begins with its kind, in a form that *runtime* reads."""
+    return image.form in ("layout", "archive", "registry") and image.form in runtime.images
+
+
+def _with_stored(request: StartRequest, target: StartTarget, name: str, *, may_pull: bool = True) -> StartTarget:
+    """Return *target* with the image *name* of the runtime's store, pulled if the runtime itself would pull it."""
+    runtime = target.runtime
+    if request.own.keys() & set(runtime.other_stores) or remote_of(runtime, request.environ) is not None:
+        return target
+    pull = runtime.pull(runtime.options_of(request.arguments, request.environ), request.own, name)
+    when = pull.when if may_pull and not request.dry_run else "never"
+    if when in ("always", "newer"):
+        name = _pull(pull, target.program, name, request.environ)
+        target = target._replace(options=pull.no_more)
+    store = runtime.store or ""
+    stored = ImageReference(f"{store}:{name}", "reference", store, name)
+    try:
+        return target._replace(image=_open(request, target, stored, DAMAGE))
+    except HostReadError as error:
+        if when == "missing" and isinstance(error, NotStoredError):
+            name = _pull(pull, target.program, name, request.environ)
+            return _with_stored(request, target, name, may_pull=False)
+        if request.check:
+            raise
+        text = f"{error.where} could not be inspected, and the plan is made without it: {error.why}"
+        request.report(Notice("note", "image-unknown", text))
+        return target._replace(options=())
+
+
+def _pull(pull: Pull, program: str, image: str, environ: Mapping[str, str]) -> str:
+    """Return the name or ID of *image* in the store, after *program* has pulled it in the caller's terminal.
+
+    A newer image that cannot be pulled is not an error. Errors: `HostReadError` (code `image-store`), `StartError`.
+    """
+    tell("")  # the program writes on the terminal now
+    status, printed = run_in_front((program, *pull.words), environ, keeps_output=pull.prints_name)
+    names = printed.decode("utf-8", "surrogateescape").split()
+    if status == 0:
+        return names[-1] if names else image
+    if pull.when == "newer":
+        return image
+    # Without its options: credentials may be among them.
+    why = f"`{program} pull` ended with exit status {status}; its own message stands above"
+    raise HostReadError("image-store", "the image cannot be pulled", where=image, why=why)
+
+
+def _open_path(request: StartRequest, target: StartTarget, image: ImageReference) -> Optional[Image]:
+    """Return *image*; None if it is not on this machine: the runtime itself gets what it pulls by a reference."""
+    runtime, form = target.runtime, image.form
+    has_prefix = _has_prefix(image, runtime)
+    if image.is_here and not any(one in runtime.images for one in _same_forms(image)):
+        raise _no_such_form(image, runtime)
+    is_directory = form in ("directory", "bundle")
+    tolerated: tuple[type[GpubindError], ...] = DAMAGE
+    if has_prefix or (runtime.fetches and not is_directory and (request.dry_run or not _is_missing(image, runtime))):
+        if form not in ("file", "layout", "archive"):
+            if request.check:
+                text = f"`{image.text}` is no file here; the host alone is checked"
+                request.report(Notice("warning", "image-not-checked", text))
+            return None
+        tolerated = (GpubindError,)
+    opened = _open(request, target, image, tolerated)
+    if opened is not None and not has_prefix:
+        _need_kind(opened, image, runtime)
+    return opened
+
+
+def _same_forms(image: ImageReference) -> tuple[str, ...]:
+    return ("file",) if image.form == "file" else ("directory", "bundle")
+
+
+def _is_missing(image: ImageReference, runtime: Runtime) -> bool:
+    """Return whether *image* can only be a path for *runtime*, and nothing has that path.
+
+    A word with a colon may be of a kind that only the runtime knows.
+    """
+    if image.form not in (None, "reference") or "reference" in runtime.images:
+        return False
+    return not (":" in image.text and not image.is_path) and not lexists(image.text)
+
+
+def _open(
+    request: StartRequest, target: StartTarget, image: ImageReference, tolerated: tuple[type[GpubindError], ...]
+) -> Optional[Image]:
+    """Return *image*; None, with a message, where it cannot be inspected for one of the *tolerated* errors.
+
+    A runtime that starts only directories needs the image: there it gets the largest bounds. With `check` every error
+    is raised.
+    """
+    runtime, machine = target.runtime, target.host.uname.machine
+    try:
+        return open_reference(image, machine)
+    except tolerated as error:
+        if request.check:
+            raise
+        if _can_be_blind(runtime):
+            renew()
+            request.report(error)
+            return None
+        if not isinstance(error, BoundError) or is_file(f"{image.text}/index.json"):
+            raise
+        renew(TIMES_LIMIT)
+        return open_reference(image, machine)
+
+
+def _need_kind(opened: Image, image: ImageReference, runtime: Runtime) -> None:
+    """Errors: `HostReadError` (code `no-image`) for an image of a kind that *runtime* does not start by its path."""
+    kind = opened.facts.kind
+    if opened.bundle is None and runtime.images == ("bundle",):
+        what = f"{runtime.title} starts only OCI bundles, and this is not one"
+        raise HostReadError("no-image", what, where=image.text, hint=runtime.image_hint)
+    if opened.bundle is not None and "bundle" not in runtime.images:
+        hint = f"give its root file system, {opened.tree.root}, or use --backend crun or runc"
+        raise HostReadError("no-image", f"{runtime.title} starts no OCI bundles", where=image.text, hint=hint)
+    if kind in _PREFIXES and "layout" in runtime.images:
+        what = f"{runtime.title} starts this only with a prefix that says what it is"
+        raise HostReadError("no-image", what, where=image.text, hint=f"`{_PREFIXES[kind]}:{image.text}`")
+    if kind not in ("directory", "bundle") and not runtime.fetches:
+        raise _no_such_form(image, runtime)
+
+
+def _no_such_form(image: ImageReference, runtime: Runtime) -> HostReadError:
+    only = "directories" if "reference" not in runtime.images else "the images of its own store"
+    also = " and directories" if "reference" in runtime.images and "directory" in runtime.images else ""
+    what = f"{runtime.title} starts only {only}{also}"
+    return HostReadError("no-image", what, where=image.text, hint=runtime.image_hint)

@@ -1,0 +1,98 @@
+"""Start a runtime's own command line with the plan in it: `wrapped_command`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Optional
+
+from gpubind.errors import GpubindError, UsageError
+from gpubind.image.reference import parse_reference
+from gpubind.launch.caller import remote_of
+from gpubind.launch.start import UNSEEN, inspect_start, need_own_flag, prepare_start
+from gpubind.launch.target import DAMAGE, StartRequest, StartTarget, open_target, without_image
+from gpubind.launch.wrap.command import Wrapped, arguments_of, rewritten
+from gpubind.launch.wrap.gpus import GpuRequest, as_written, with_image
+from gpubind.observe import has_command
+from gpubind.runtimes import RUNTIMES
+from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.runtime import STAGED_DIRECTORY, Action, Call, Command
+
+_ACTIONS: dict[str, Action] = {"exec": "exec", "shell": "shell"}
+
+
+def wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
+    """Return *line* with the plan in it; None where it is to be started as it is.
+
+    Errors: as `make_command`.
+    """
+    runtime = RUNTIMES[line.runtime]
+    request = request._replace(arguments=arguments_of(line), own=line.own)
+    image = parse_reference(line.image_place) if line.image_place is not None else None
+    try:
+        with closing(open_target(request, runtime, line.words[line.program_at], image)) as target:
+            try:
+                command = _command(request, line, target)
+            except DAMAGE as error:
+                command = _command(request, line, without_image(request, target, error))
+    except UNSEEN as error:
+        need_own_flag(request, error, has_one=line.gpus.asked)
+        command = None
+    if not PROGRAMS[line.runtime].reader.permutes:  # it would read options among the command's words, too
+        has_command(line.command, is_looked_at=request.check or runtime.limits.hides_missing_command)
+    return command
+
+
+def _command(request: StartRequest, line: Wrapped, target: StartTarget) -> Optional[Command]:
+    """As `_planned`; None, with a message, for a line that brings its GPUs by itself and cannot get a plan."""
+    if not line.gpus.brings_nodes or request.check or request.require_gpu:
+        return _planned(request, line, target)
+    if target.image is None:
+        return None  # whose ROCm it should use is not known; the nodes are there
+    try:
+        return _planned(request, line, target)
+    except GpubindError as error:
+        request.report(error)
+        return None
+
+
+def _planned(request: StartRequest, line: Wrapped, target: StartTarget) -> Optional[Command]:
+    """Return the line with its plan; None where the image asks for no GPU, or where there is nothing to bind."""
+    facts = target.image.facts if target.image is not None else None
+    is_remote = facts is None and remote_of(target.runtime, request.environ, request.own) is not None
+    if line.gpus.image_decides and is_remote:
+        return None  # the runtime of that machine reads the variables of the image
+    gpus = with_image(line.gpus, facts.env if facts is not None else None)
+    if gpus is None:
+        return None
+    asked = _asked(request, gpus)
+    try:
+        prepared = prepare_start(asked, target, in_line=True)
+    except UsageError as error:
+        raise error if asked.query.request.gpus == request.query.request.gpus else as_written(error, gpus) from None
+    has_command_word = line.subcommand[-1:] == ("exec",) and line.command
+    inspect_start(asked, target, prepared, line.command[0] if has_command_word else None)
+    if not prepared.plan.drivers:
+        return None
+    assert prepared.words is not None
+    put_in, without, environ, file = prepared.words.options, {one.name for one in line.options}, request.environ, None
+    if not prepared.has_arguments:
+        action = _ACTIONS.get(line.subcommand[-1] if line.subcommand else "exec", "run")
+        image = "" if line.is_rootfs else line.image or ""  # how --rootfs treats it, the line says itself
+        call = Call(target.program, action, image, line.command, terminal=None)
+        _, environ, file = prepared.start.runtime.command(call, prepared.start, prepared.words)
+        put_in, without = (put_in, set()) if file is None else (("--bundle", STAGED_DIRECTORY), {"bundle"})
+    return Command(rewritten(line, put_in, without=without), environ, file)
+
+
+def _asked(request: StartRequest, gpus: GpuRequest) -> StartRequest:
+    """Return *request* with what the line asks for. Options and settings of `wrap` itself take precedence."""
+    own = request.query.request
+    is_chosen = own.gpus is not None or bool(own.cdi_devices)
+    by_cdi = not is_chosen and gpus.gpus is None and bool(gpus.cdi)
+    made = own._replace(
+        vendors=tuple(dict.fromkeys((*own.vendors, *gpus.vendors))),
+        gpus=own.gpus if is_chosen else gpus.gpus,
+        cdi_devices=gpus.cdi if by_cdi else own.cdi_devices,
+        caps=gpus.caps if own.caps is None and gpus.caps is not None else own.caps,
+    )
+    return request._replace(query=request.query._replace(request=made))
