@@ -32,7 +32,7 @@ class Waiting:
         self._watched.__enter__()
 
     def __exit__(self, *error: object) -> None:
-        self._watched.__exit__(*error)
+        self._watched.__exit__(None, None, None)
         self._say("")
 
     def _tell(self, what: str, done: int, whole: Optional[int]) -> None:

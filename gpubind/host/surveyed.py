@@ -15,8 +15,8 @@ from typing import Optional, TypeVar, Union
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_LIMIT, LD_CACHE_PATH
 from gpubind.files.tree import TEXT_LIMIT
+from gpubind.formats.driver.names import STUBBED
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent, NotElf, parse_ident
-from gpubind.formats.elf.stub import STUBBED
 from gpubind.formats.text.record import (
     Record,
     RecordedDirectory,

@@ -9,13 +9,13 @@ from gpubind.errors import FormatError
 from gpubind.files import Tree, glob
 from gpubind.formats.driver.icd import parse_icd
 from gpubind.formats.driver.liblist import library_stem
-from gpubind.formats.driver.names import driver_version_of
+from gpubind.formats.driver.names import RUN_DIRECTORY, driver_version_of
 from gpubind.formats.elf.elf import ElfIdent
 from gpubind.inventory.claims import Answer, Claim, is_clean
 from gpubind.inventory.liblist import NameTable, capability_of
 from gpubind.inventory.search import Candidate, Search
 from gpubind.model import Capability, ContainerPath, Decision, Found, Missing, RootedPath
-from gpubind.model.layouts import RUN_DIRECTORY, SYSTEM_DIRECTORIES
+from gpubind.model.layouts import SYSTEM_DIRECTORIES
 
 SHARE, LOCAL_SHARE = "/usr/share/", "/usr/local/share/"
 

@@ -11,10 +11,9 @@ from typing import NamedTuple, Optional, Union
 
 from gpubind.files import Tree
 from gpubind.files.ldconfig import LD_CACHE_PATH, matching, read_ldcache
-from gpubind.formats.driver.names import driver_version_of
+from gpubind.formats.driver.names import STUBBED, driver_version_of
 from gpubind.formats.elf.elf import NotElf
 from gpubind.formats.elf.ldcache import LdCache
-from gpubind.formats.elf.stub import STUBBED
 from gpubind.host import Host
 from gpubind.model import Decision, Finding, Found, Missing, RootedPath, Stat, Vendor
 from gpubind.model.arch import architecture

@@ -19,7 +19,7 @@ from gpubind.files.trust import acts_as_root, is_obeyed, why_not_lasting
 from gpubind.host.directories import xdg_directory
 from gpubind.model import ContainerPath, HostPath
 from gpubind.model.answers import read_up_to
-from gpubind.model.sha256 import sha256
+from gpubind.model.digest import sha256
 
 LAST_RESORT = "/tmp"
 SKELETONS_LIMIT = 16

@@ -1,13 +1,15 @@
-"""What one command may spend on looking at an image and a host, in all.
+"""The budget of one command for reading an image and a host.
 
-Each reader has bounds of its own for one file, one directory, one layer. A thousand of them, each within its bounds,
-must not cost minutes or gigabytes either. So every reader spends here, and the command ends with an error that names
-the bound. Outside of a command nothing is spent: there each reader has its own bounds alone.
+Each reader has bounds for one file, one directory, one layer. A thousand of them, each within its bounds, must not cost
+minutes or gigabytes either: every reader spends here, and the command ends with an error that names the bound. Outside
+of a command nothing is spent, and only the readers' bounds apply.
 """
 
 from __future__ import annotations
 
-from contextvars import ContextVar, Token
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Callable, NamedTuple, Optional
 
 from gpubind.errors import BoundError
@@ -20,11 +22,11 @@ LINKS_LIMIT = 40
 
 
 class Bound(NamedTuple):
-    """How much there is of something."""
+    """The amount of something that a command may use."""
 
     amount: int
     what: str
-    """In the words of a message."""
+    """For messages."""
     each: int = 0
     """How much more for each KiB of the image's files: a large image may cost more than a small one."""
 
@@ -39,7 +41,7 @@ BOUNDS = {
     "texts": Bound(64 << 20, "bytes of names are kept", 2 << 10),
     "milliseconds": Bound(60_000, "milliseconds are waited for helper programs"),
 }
-"""The only list of them. What it costs to use one up: about three seconds, or 200 MB; the last: a minute."""
+"""To use one up costs about three seconds, or 200 MB; the last: a minute."""
 
 
 class Budget:
@@ -63,7 +65,7 @@ class Budget:
         return True
 
     def grant(self, file: object, size: int) -> None:
-        """An image's file of *size* bytes is read; *file* tells it from others, for each counts once."""
+        """Raise the bounds for *file*, an image's file of *size* bytes; the second time nothing changes."""
         if file not in self._granted:
             self._granted.add(file)
             for name, bound in BOUNDS.items():
@@ -74,49 +76,41 @@ _current: ContextVar[Optional[Budget]] = ContextVar("budget", default=None)
 
 
 Watcher = Callable[[str, int, Optional[int]], None]
-"""Is told what is being read, how far, and how much there is, in bytes, if that is known."""
+"""Receives the name of what is being read, the bytes read, and the bytes in all, if known."""
 
 _watcher: ContextVar[Optional[Watcher]] = ContextVar("watcher", default=None)
 
 
-class watched_by:  # noqa: N801
-    """`with watched_by(watcher):` tells it how far the reads are inside."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
-
-    def __enter__(self) -> None:
-        self._token = _watcher.set(self._watcher)
-
-    def __exit__(self, *error: object) -> None:
-        _watcher.reset(self._token)
+@contextmanager
+def watched_by(watcher: Watcher) -> Iterator[None]:
+    """Report to *watcher* how far the reads inside are."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 def tell(what: str, done: int = 0, whole: Optional[int] = None) -> None:
-    """*done* bytes of *what* are read, of *whole*; empty: something else is going to be said now."""
+    """Report that *done* bytes of *what* are read, of *whole*. An empty *what* clears the progress line."""
     watcher = _watcher.get()
     if watcher is not None:
         watcher(what, done, whole)
 
 
-class one_command:  # noqa: N801  # as `contextlib.suppress` is
-    """`with one_command():` gives what is inside one budget, *times* the usual one. Inside another, that one stays."""
-
-    def __init__(self, times: int = 1) -> None:
-        self._times = times
-        self._token: Optional[Token[Optional[Budget]]] = None
-
-    def __enter__(self) -> None:
-        if _current.get() is None:
-            self._token = _current.set(Budget(self._times))
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._token is not None:
-            _current.reset(self._token)
+@contextmanager
+def one_command(times: int = 1) -> Iterator[None]:
+    """Give everything inside one budget, *times* the usual one; inside another budget that one stays."""
+    token = _current.set(Budget(times)) if _current.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _current.reset(token)
 
 
 def renew(times: int = 1) -> None:
-    """Let the command that runs begin anew, with *times* the usual bounds at least: the first try came to nothing."""
+    """Give the running command a new budget, with *times* the usual bounds at least."""
     budget = _current.get()
     if budget is not None:
         _current.set(Budget(max(times, budget.times)))

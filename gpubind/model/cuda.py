@@ -1,69 +1,56 @@
-"""What is known of CUDA, from data/cuda.json, which names its sources: the drivers that serve each version, and where
-each framework of Python keeps the version that it was built for.
+"""CUDA: the drivers that serve each version, and the files in which Python's frameworks keep the version they need.
+
+The table is data/cuda.json, which names its sources. `first_driver` has each CUDA version, ascending, with the first
+driver of it; `minor_compatible` each major version, with the oldest driver on which all its toolkits run.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 from gpubind.model.data import read_data
 
 
-class Versions(NamedTuple):
-    """The versions of CUDA, and the drivers that serve them."""
-
-    first_driver: dict[str, str]
-    """CUDA version -> the first driver of it, ascending."""
-    minor_compatible: dict[str, str]
-    """CUDA major version -> the oldest driver on which every toolkit of that major version runs."""
-
-
 class Framework(NamedTuple):
-    """A Python package that uses CUDA. Its paths count from the directory that Python has its packages in."""
+    """A Python package that uses CUDA. Its paths are relative to the directory of Python's packages."""
 
     name: str
     """As its authors call it."""
-    versions: dict[str, str]
-    """Files that hold the version of CUDA, and the regular expression whose group it is."""
-    opens: tuple[str, ...]
-    """Libraries that it opens by name; without any of them it uses no GPU, whatever it was built for."""
     libraries: tuple[str, ...]
     """Patterns of its own libraries, which the loader must find everything for."""
-    beside: tuple[str, ...]
-    """Directories with libraries that are loaded before its own."""
     without: str
-    """What happens if its libraries do not load."""
-    is_fatal: bool
+    """The consequence if its libraries do not load."""
+    versions: Mapping[str, str] = MappingProxyType({})
+    """Files that hold the version of CUDA, and the regular expression whose group it is."""
+    opens: tuple[str, ...] = ()
+    """Libraries that it opens by name; without any of them it uses no GPU, whatever it was built for."""
+    beside: tuple[str, ...] = ()
+    """Directories with libraries that are loaded before its own."""
+    is_fatal: bool = False
     """Whether its import fails then."""
 
 
 @lru_cache(maxsize=1)
-def _table() -> Any:
-    return json.loads(read_data("model/data/cuda.json"))
-
-
-@lru_cache(maxsize=1)
-def _versions() -> Versions:
-    return Versions(_table()["first_driver"], _table()["minor_compatible"])
+def _table() -> dict[str, dict[str, Any]]:
+    table: dict[str, dict[str, Any]] = json.loads(read_data("model/data/cuda.json"))
+    return table
 
 
 @lru_cache(maxsize=1)
 def frameworks() -> dict[str, Framework]:
     """Return the frameworks by the name of their directory, or the beginning of the name of their one module."""
-    return {
-        directory: Framework(
-            row["name"],
-            row.get("versions", {}),
-            tuple(row.get("opens", ())),
-            tuple(row["libraries"]),
-            tuple(row.get("beside", ())),
-            row["without"],
-            row.get("is_fatal", False),
-        )
-        for directory, row in _table()["frameworks"].items()
-    }
+    found = {}
+    for directory, row in _table()["frameworks"].items():
+        fields: dict[str, Any] = {}
+        for name in Framework._fields:
+            if name in row:
+                fields[name] = tuple(row[name]) if isinstance(row[name], list) else row[name]
+        found[directory] = Framework(**fields)
+    return found
 
 
 def version_key(version: str) -> tuple[int, ...]:
@@ -75,17 +62,17 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def cuda_max(version: Optional[str]) -> Optional[str]:
-    """The newest CUDA version that driver *version* serves natively: `550.163.01` -> `12.4`; None if it is unknown."""
+    """Return the newest CUDA version that driver *version* serves natively: `550.163.01` -> `12.4`; None if unknown."""
     if version is None:
         return None
     driver = version_key(version)
-    served = [cuda for cuda, first in _versions().first_driver.items() if driver >= version_key(first)]
+    served = [cuda for cuda, first in _table()["first_driver"].items() if driver >= version_key(first)]
     return served[-1] if served else None
 
 
 def minor_floor(cuda: str) -> Optional[str]:
     """Return the oldest driver on which every toolkit of the major version of *cuda* runs: `12.4` -> `525.60.13`."""
-    return _versions().minor_compatible.get(cuda.partition(".")[0])
+    return _table()["minor_compatible"].get(cuda.partition(".")[0])
 
 
 def minor_compatible(driver: str, cuda: str) -> bool:
@@ -95,5 +82,5 @@ def minor_compatible(driver: str, cuda: str) -> bool:
 
 
 def minimum_driver(cuda: str) -> Optional[str]:
-    """The first driver that serves CUDA version *cuda*: `12.4` -> `550.54.14`; None if it is not in the table."""
-    return _versions().first_driver.get(cuda)
+    """Return the first driver that serves CUDA version *cuda*: `12.4` -> `550.54.14`; None if it is unknown."""
+    return _table()["first_driver"].get(cuda)

@@ -8,7 +8,20 @@ from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from gpubind.model.host import DeviceNode, EnvVar, Gpu, Mount
-from gpubind.model.sha256 import sha256
+
+__all__ = ["digest", "sha256"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hashlib import sha256
+else:  # for short texts: `hashlib` loads OpenSSL, which takes longer than a plan's digest
+    try:
+        from _sha2 import sha256  # since Python 3.12
+    except ImportError:
+        try:
+            from _sha256 import sha256
+        except ImportError:
+            from hashlib import sha256
 
 _OF_FILE = ("vendor", "target", "kind", "arch", "soname", "version", "capability")
 _OF_MOUNT = (*_OF_FILE, "options", "required", "size", "content")
@@ -18,9 +31,9 @@ _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f][0-9a-f-]*", re.IGNORECASE)
 def digest(
     mounts: Iterable[Mount], devices: Iterable[DeviceNode], env: Iterable[EnvVar], gpus: Iterable[Gpu] = ()
 ) -> str:
-    """sha256 (hex) over what a container would get.
+    """Return sha256 (hex) over what a container would get.
 
-    Left out is what names the machine or the way here: source paths (a driver root's prefix), device numbers, owners,
+    It leaves out what differs between equal nodes: source paths (a driver root's prefix), device numbers, owners,
     modes, UUIDs, and which source named a file.
     """
     numbers = {gpu.uuid.lower(): str(gpu.index) for gpu in gpus if gpu.uuid}
@@ -33,7 +46,7 @@ def digest(
 
 
 def _without_uuids(value: Optional[str], numbers: Mapping[str, str]) -> Optional[str]:
-    """Return *value* with a GPU's index in the place of its UUID; a UUID of something else says only that it is one."""
+    """Return *value* with the indexes of GPUs in place of their UUIDs, and `UUID` for any other UUID."""
     if value is None or "-" not in value:
         return value
     return _UUID.sub(lambda match: numbers.get(match.group().lower(), "UUID"), value)

@@ -1,4 +1,4 @@
-"""Findings, made of what was found and of the texts in data/findings.json: one place for every sentence.
+"""Findings: the facts that were found, in the sentences of data/findings.json.
 
 The file has an entry for each code:
 
@@ -47,29 +47,28 @@ def finding(
     where: Optional[str] = None,
     **facts: object,
 ) -> Finding:
-    """The finding *code* about *subject*, in the texts of its *case*, filled in with *facts*, *subject* and *where*.
+    """Return the finding *code* about *subject*, in the texts of its *case*, filled in with *facts*.
 
-    Of several cases a later one's texts count. *severity*: the worst that the code may have, unless given. *vendor*:
-    the code's own, unless given.
-    Errors: `KeyError` for a code, a case or a fact that is not there: a mistake in gpubind.
+    Of several cases a later one takes precedence. By default *severity* is the worst that the code may have, and
+    *vendor* the code's own. Errors: `KeyError` for an unknown code, case or fact: a mistake in gpubind.
     """
     text = texts()[code]
     for name in (case,) if isinstance(case, str) else case or ():
         text = {**text, **text["cases"][name]}
     facts = {"subject": subject, "where": where, **facts}
-    told = {name: text[name].format_map(facts) for name in ("what", "why", "hint", "command") if text.get(name)}
+    sentences = {name: text[name].format_map(facts) for name in ("what", "why", "hint", "command") if text.get(name)}
     return Finding(
         code=code,
         severity=severity or text["severity"][0],
         vendor=text.get("vendor") if vendor == "of-code" else vendor,
         subject=subject,
         where=where,
-        **told,
+        **sentences,
     )
 
 
 def cases_of(*named: tuple[str, object]) -> tuple[str, ...]:
-    """The cases that are so, of pairs of a case and whether it is so."""
+    """Return the cases of those pairs whose second member is true."""
     return tuple(case for case, is_so in named if is_so)
 
 
@@ -79,5 +78,5 @@ def worst(severities: Iterable[Severity]) -> Severity:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 GPU`, `2 GPUs`."""
+    """Return `1 GPU`, `2 GPUs`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,6 +1,4 @@
-"""What all functions of the library have in common: their arguments are held against the types that they name, in this
-one place, and each call is one command with one budget.
-"""
+"""The functions of the library: each checks its arguments against its annotations, and spends one budget."""
 
 from __future__ import annotations
 
@@ -25,8 +23,9 @@ _MADE_BY = {
 
 
 def verb(function: _Verb) -> _Verb:
-    """Return *function* as one of the library: it raises `UsageError` for an argument of another type (`wrong-type`),
-    and for a host or an image that was closed (`closed`).
+    """Return *function* with its arguments checked.
+
+    It raises `UsageError` for an argument of another type (`wrong-type`), and for a closed host or image (`closed`).
     """
     kinds = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
     names = tuple(kinds)
@@ -42,50 +41,43 @@ def verb(function: _Verb) -> _Verb:
 
 
 def _need(name: str, value: object, kind: str) -> None:
-    """Errors: `UsageError` if *value* is not of *kind*, the text of an annotation, or is closed."""
+    """Raise `UsageError` if *value* is not of *kind*, the text of an annotation, or is closed."""
     if getattr(value, "is_closed", False):
         raise closed(str(getattr(value, "label", "") or value.facts.label))  # type: ignore[attr-defined]
     is_optional = kind.startswith("Optional[")
     kind = kind[len("Optional[") : -1] if is_optional else kind
     if (value is None and is_optional) or _is(value, kind):
         return
-    wanted = _WORDS.get(kind) or f"{'an' if kind[0] in 'AEIO' else 'a'} {kind}"
+    expected = _KINDS[kind][0] if kind in _KINDS else f"{'an' if kind[0] in 'AEIO' else 'a'} {kind}"
     hint = _MADE_BY.get(kind, "")
-    raise UsageError("wrong-type", f"{name} wants {wanted}, not {value!r:.80}", hint=hint)
+    raise UsageError("wrong-type", f"{name} wants {expected}, not {value!r:.80}", hint=hint)
 
 
 def _is(value: object, kind: str) -> bool:
-    check = _CHECKS.get(kind)
-    if check is not None:
-        return check(value)
+    if kind in _KINDS:
+        return _KINDS[kind][1](value)
     return any(base.__name__ == kind and base.__module__.startswith("gpubind.") for base in type(value).__mro__)
 
 
 def _are(value: object, kind: str) -> bool:
-    """Return whether *value* is a sequence of that *kind*; a string is none."""
-    is_one = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
-    return is_one and all(_is(item, kind) for item in cast("Iterable[object]", value))
+    """Return whether *value* is a sequence of that *kind*, and not a string."""
+    is_sequence = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+    return is_sequence and all(_is(item, kind) for item in cast("Iterable[object]", value))
 
 
 def _are_strings(value: object) -> bool:
-    is_one = hasattr(value, "keys") and hasattr(value, "__getitem__")
-    return is_one and all(isinstance(word, str) for pair in cast("Mapping[str, str]", value).items() for word in pair)
+    is_mapping = hasattr(value, "keys") and hasattr(value, "__getitem__")
+    pairs = cast("Mapping[str, str]", value).items() if is_mapping else ()
+    return is_mapping and all(isinstance(word, str) for pair in pairs for word in pair)
 
 
-_CHECKS: dict[str, Callable[[object], bool]] = {
-    "Any": lambda value: True,
-    "Path": lambda value: isinstance(value, str) or hasattr(value, "__fspath__"),
-    "Sequence[Finding]": lambda value: _are(value, "Finding"),
-    "Sequence[str]": lambda value: _are(value, "str"),
-    "Mapping[str, str]": _are_strings,
-    "bool": lambda value: isinstance(value, bool),
-    "str": lambda value: isinstance(value, str),
+_KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "Any": ("anything", lambda value: True),
+    "Path": ("a string or a path", lambda value: isinstance(value, str) or hasattr(value, "__fspath__")),
+    "Sequence[Finding]": ("a list of findings", lambda value: _are(value, "Finding")),
+    "Sequence[str]": ("a list of strings", lambda value: _are(value, "str")),
+    "Mapping[str, str]": ("a mapping of strings to strings", _are_strings),
+    "bool": ("True or False", lambda value: isinstance(value, bool)),
+    "str": ("a string", lambda value: isinstance(value, str)),
 }
-_WORDS = {
-    "Path": "a string or a path",
-    "Sequence[Finding]": "a list of findings",
-    "Sequence[str]": "a list of strings",
-    "Mapping[str, str]": "a mapping of strings to strings",
-    "bool": "True or False",
-    "str": "a string",
-}
+"""How messages call the kinds that are not classes of gpubind, and their checks."""

@@ -1,6 +1,7 @@
 """What is known of the names of libraries and programs.
 
-The table is data/names.json: a row for each name, and what libraries of the driver open by name at run time.
+The table is data/names.json: a row for each name, the files that libraries of the driver open by name at run time, the
+files that stay on the host, and the places of those in an extracted .run directory.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Name(NamedTuple):
     """What it is for, if few jobs need it, so that nobody mends what he does not miss."""
     is_sought: bool = False
     """Whether an image that has it, by its soname, is told to bring a driver of its own."""
+    has_stub: bool = False
+    """Whether the CUDA toolkit has a stub of it, for linking."""
     is_neutral: bool = False
     """Whether it is a loader that all vendors share, which an image may have by its soname."""
     packages: str = ""
@@ -65,6 +68,13 @@ class Companion(NamedTuple):
     severity: Severity = "warning"
 
 
+class HostOnly(NamedTuple):
+    """Files of the driver that have no business in a container."""
+
+    pattern: str
+    why: str
+
+
 _TABLE = json.loads(read_data("model/data/names.json"))
 NAMES = tuple(Name(**row) for row in _TABLE["names"])
 COMPANIONS = tuple(Companion(**row) for row in _TABLE["companions"])
@@ -73,6 +83,10 @@ ALIASES = tuple((name.alias, name.soname) for name in NAMES if name.alias and na
 DRIVER_SONAMES = tuple(name.soname for name in NAMES if name.is_sought and name.soname)
 VENDOR_NEUTRAL_SONAMES = tuple(name.soname for name in NAMES if name.is_neutral and name.soname)
 PACKAGES = {name.start: name.packages for name in NAMES if name.packages}
+STUBBED = tuple(name.start for name in NAMES if name.has_stub)
+HOST_ONLY = tuple(HostOnly(**row) for row in _TABLE["host_only"])
+RUN_DIRECTORY: dict[str, str] = _TABLE["run_directory"]
+"""Where the vendor's installer puts the data files that an extracted .run directory holds at its top."""
 _VERSION_AT_END = re.compile(rf"(?:\.so\.|-)({DRIVER_VERSION})(?:-rc)?$")
 _STARTS = tuple(name.start for name in NAMES)
 

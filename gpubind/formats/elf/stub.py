@@ -14,8 +14,6 @@ from __future__ import annotations
 
 STUB_LIMIT = 1 << 20
 """Bytes. A larger file is no stub."""
-STUBBED = ("libcuda.so", "libnvidia-ml.so")
-"""What the names of libraries that may be stubs begin with."""
 
 _WAYS_TO_A_DRIVER = (b"ioctl\0", b"dlopen\0", b"dlmopen\0", b"syscall\0", b"socket\0", b"mmap\0", b"mmap64\0")
 

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Union
 
 from gpubind.formats.driver.cdi import CdiMount
+from gpubind.formats.driver.names import HOST_ONLY
 from gpubind.host import Host
 from gpubind.inventory.cdi.edits import Links, read_edits
 from gpubind.inventory.cdi_specs import SOURCE, Applied, CdiChoice, in_driver_root, registry_findings
@@ -28,7 +29,6 @@ from gpubind.model import (
     PassedOver,
     SourceUsed,
 )
-from gpubind.model.layouts import HOST_ONLY
 
 OPTIONS = ("ro", "nosuid", "nodev", "noexec")
 """The options of a bind that a plan keeps; runtimes decide on the rest (rbind, rprivate)."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Optional, Union
 
 from gpubind.errors import FormatError
-from gpubind.formats.driver.names import driver_version_of
+from gpubind.formats.driver.names import HOST_ONLY, driver_version_of
 from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.inventory import liblist
@@ -27,7 +27,7 @@ from gpubind.model import Driver, Finding, Inventory, MigName, MigNode, Missing,
 from gpubind.model.arch import architecture
 from gpubind.model.cuda import cuda_max
 from gpubind.model.findings import finding
-from gpubind.model.layouts import HOST_ONLY, library_directories
+from gpubind.model.layouts import library_directories
 
 LIST_NAME = "nvliblist.conf"
 LIBCUDA = "libcuda.so"

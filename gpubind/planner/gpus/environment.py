@@ -64,6 +64,11 @@ Doubt = Literal["order", "uuid"]
 Meaning = Union[Chosen, Doubt, Literal["unknown", "mig", "other"]]
 """A GPU, or why a name means none; `mig` is a MIG device that no file names, `other` not a GPU."""
 
+# The cases of findings, by what reads the variable.
+_NONE = {"cuda": "cuda-none", "rocr": "rocr-none", "slurm": "slurm-none"}
+_JOB = {"cuda": "cuda-job", "rocr": "rocr-job"}
+_HIDDEN = {"cuda": "cuda-hidden", "rocr": "rocr-hidden", "nvidia": "nvidia-hidden"}
+
 
 class GpuList(NamedTuple):
     """A variable that lists GPUs, for those of one vendor."""
@@ -450,7 +455,7 @@ def _unknown_name(names: GpuList, read: Read) -> Finding:
     is_fatal = reader == names.library and count == 0
     return names.finding(
         "visible-devices-unknown",
-        reader if count or reader == "nvidia" else f"{reader}-none",
+        reader if count else _NONE.get(reader, reader),
         severity="error" if is_fatal else "note" if reader == "nvidia" else "warning",
         name=read.unknown[0][:80],
         seen=counted(count, "device"),
@@ -463,7 +468,7 @@ def _order_unknown(names: GpuList, job: Optional[Choice] = None) -> Finding:
     """Return the finding that numbers may mean other GPUs: those of *job*, of a cgroup, or in another order."""
     if job is not None:
         gpus = counted(len(job.gpus or ()), "GPU")
-        return names.finding("gpu-order-unknown", f"{names.library}-job", by=job.by, gpus=gpus)
+        return names.finding("gpu-order-unknown", _JOB[names.library], by=job.by, gpus=gpus)
     if names.inventory.confined:
-        return names.finding("gpu-order-unknown", f"{names.reader}-hidden")
+        return names.finding("gpu-order-unknown", _HIDDEN[names.reader])
     return names.finding("gpu-order-unknown", "cuda-mig" if mig_enabled(names.inventory) else "cuda-models")

@@ -7,8 +7,7 @@ from posixpath import basename
 
 from gpubind.files.ldconfig import LD_CACHE_PATH
 from gpubind.formats.driver.mknod import load_command
-from gpubind.formats.driver.names import COMPANIONS
-from gpubind.formats.elf.stub import STUBBED
+from gpubind.formats.driver.names import COMPANIONS, STUBBED
 from gpubind.host import Host
 from gpubind.inventory.nodes import NVIDIAS_DISPLAYS, PCI_DEVICES, pci_displays
 from gpubind.inventory.nvidia.findings import unusable

@@ -88,7 +88,7 @@ def _directory(environ: Mapping[str, str]) -> str:
 
 def _address(context: str, environ: Mapping[str, str], read: Callable[[str], Optional[str]]) -> Optional[str]:
     """Return where the daemon of *context* is; None if its file does not tell."""
-    from gpubind.model.sha256 import sha256
+    from gpubind.model.digest import sha256
 
     name = sha256(context.encode("utf-8", "surrogateescape")).hexdigest()
     text = read(f"{_directory(environ)}/contexts/meta/{name}/meta.json")
