@@ -12,9 +12,8 @@ from gpubind.host import Host
 from gpubind.model import HostPath, Plan, Request
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.exports import render_exports
-from gpubind.runtimes.apptainer.words import words
 from gpubind.runtimes.runtime import Printed
-from tests.support.starts import start_by
+from tests.support.starts import start_by, words
 
 HOST = gpubind.open_host("debian13-nvidia550")
 

@@ -16,11 +16,11 @@ from gpubind.api import open_host, plan
 from gpubind.errors import RuntimeLimitError
 from gpubind.image import Image
 from gpubind.model import CAPABILITIES, EnvVar, HostPath, Plan, Request
+from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
 from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, generated
 from gpubind.runtimes.apptainer.exports import exports, without_variables
 from gpubind.runtimes.apptainer.options import parse_site, read_env_file
-from gpubind.runtimes.apptainer.singularity import APPTAINER, SINGULARITY
-from gpubind.runtimes.apptainer.words import LAYOUT, NO_GPU_FLAGS, bind_word, layout_of, mount_word, needs_mount
+from gpubind.runtimes.apptainer.singularity import APPTAINER, LAYOUT, NO_GPU_FLAGS, SINGULARITY
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.runtime import Call, Start, one_line
 from tests.support.driver import host, kernel, rhel
@@ -149,7 +149,7 @@ def test_a_generated_file_is_bound_from_where_it_was_written() -> None:
 )
 def test_devices_are_bound_where_dev_is_minimal(begun: Start) -> None:
     assert "/dev/nvidia0" in targets(words(make(), begun))
-    assert layout_of(begun).isolated
+    assert APPTAINER.layout(begun).isolated
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_devices_are_bound_where_dev_is_minimal(begun: Start) -> None:
 )
 def test_devices_are_not_bound_where_dev_is_whole_or_none(begun: Start) -> None:
     assert "/dev/nvidia0" not in targets(words(make(), begun))
-    assert not layout_of(begun).isolated
+    assert not APPTAINER.layout(begun).isolated
 
 
 def test_devices_are_not_bound_over_the_whole_dev_and_that_is_told() -> None:
@@ -604,7 +604,7 @@ def test_none_hides_all_gpus_and_says_that_their_nodes_are_there() -> None:
 @pytest.mark.parametrize(("arguments", "number"), [((), "1"), (("--contain",), "0")])
 def test_numbers_are_counted_anew_where_dev_is_minimal(arguments: tuple[str, ...], number: str) -> None:
     begun = start(*arguments)
-    made = plan(host(rhel(), kernel()), Request(gpus="1"), layout=layout_of(begun))
+    made = plan(host(rhel(), kernel()), Request(gpus="1"), layout=APPTAINER.layout(begun))
     assert env(words(made, begun))["CUDA_VISIBLE_DEVICES"] == number
 
 

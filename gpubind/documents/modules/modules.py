@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpubind.documents.mounts.fragment import heading, need_sayable_path, need_sayable_value, unsayable_path
 from gpubind.documents.text import printable, summary
+from gpubind.runtimes.apptainer.binds import needs_mount
 from gpubind.runtimes.apptainer.exports import Change, changes_for
-from gpubind.runtimes.apptainer.words import needs_mount
 from gpubind.runtimes.runtime import Printed
 
 WHAT = "a list of binds in a variable"

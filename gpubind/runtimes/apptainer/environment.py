@@ -14,8 +14,7 @@ from typing import Literal, Optional
 from gpubind.model import ContainerPath, EnvVar, Finding, ImageFacts, Missing, Plan
 from gpubind.model.findings import finding
 from gpubind.planner.placement import SINGULARITY as LAYOUT
-from gpubind.runtimes.apptainer.options import is_clean, is_literal
-from gpubind.runtimes.apptainer.values import Said, is_fixed, said
+from gpubind.runtimes.apptainer.options import SpecifiedValue, is_clean, is_fixed, is_literal, specified
 from gpubind.runtimes.cmdline.values import map_word
 from gpubind.runtimes.edits import is_utf8, unsayable_value
 from gpubind.runtimes.runtime import Start
@@ -41,7 +40,7 @@ def generated(plan: Plan, start: Start) -> dict[ContainerPath, str]:
     ours = libraries_of(plan)
     if start.tree is None or plan.image is None or not plan.image.singularity or is_newer(start) or not ours:
         return {}
-    if said(start, "LD_LIBRARY_PATH") is not None or kept(plan.image, start, ours) is not None:
+    if specified(start, "LD_LIBRARY_PATH") is not None or kept(plan.image, start, ours) is not None:
         return {}
     value = f"{shlex.quote(ours)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
     script = f"LD_LIBRARY_PATH={value}\nexport LD_LIBRARY_PATH\n"
@@ -79,14 +78,14 @@ def _variable(variable: EnvVar, start: Start) -> Iterator[tuple[str, str]]:
     value = _to_the_letter(variable.value or "", start)
     if variable.name == "PATH" and variable.op in ("prepend", "append") and value:
         name = f"{variable.op.upper()}_PATH"
-        told = said(start, name)
+        told = specified(start, name)
         parts = [told.text, value] if told is not None and told.text else [value]
         if told is None or told.text is not None:
             yield name, ":".join(parts)
-    elif said(start, variable.name) is None and variable.op == "set" and variable.value is not None:
+    elif specified(start, variable.name) is None and variable.op == "set" and variable.value is not None:
         yield variable.name, value
     elif (
-        said(start, variable.name) is None
+        specified(start, variable.name) is None
         and variable.op in ("append", "default")
         and not is_literal(start.user.options)
     ):
@@ -119,10 +118,10 @@ def _library_path(
     The program itself puts its directory of libraries behind whatever is there in the end.
     """
     name = "LD_LIBRARY_PATH"
-    told = said(start, name)
+    told = specified(start, name)
     if is_newer(start) and told is None:
         name = "PREPEND_LD_LIBRARY_PATH"
-        told = said(start, name)
+        told = specified(start, name)
         if told is None or told.text is not None:
             return (name, f"{told.text}:{ours}" if told is not None and told.text else ours), []
     is_older = start.facts.version is not None and not is_newer(start)
@@ -141,7 +140,7 @@ def _library_path(
     return (name, _behind_users(told.text, image, start, ours)), []
 
 
-def _without_programs_own(told: Optional[Said], ours: str) -> Optional[str]:
+def _without_programs_own(told: Optional[SpecifiedValue], ours: str) -> Optional[str]:
     """Return what goes before the program's own directory, which is the last of *ours*, where the image has nothing.
 
     The program adds that directory by itself, so it is named once; an empty value: nothing is to be said. None where

@@ -13,7 +13,7 @@ from gpubind.host import Host
 from gpubind.model import VENDORS, Plan, Request
 from gpubind.observe import changed
 from gpubind.planner.placement import SINGULARITY as LAYOUT
-from gpubind.runtimes.apptainer.words import bind_word, mount_word, needs_mount
+from gpubind.runtimes.apptainer.binds import bind_word, mount_word, needs_mount
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.runtime import Printed
 

@@ -1,31 +1,52 @@
-"""Apptainer and SingularityCE: two runtimes of one kind, whose words are the same but for LD_LIBRARY_PATH and the names
-of variables.
+"""Apptainer and SingularityCE: their words differ only in LD_LIBRARY_PATH and the names of variables.
 
-A program called singularity may be Apptainer: what it says of itself counts.
+A program called singularity may be Apptainer: its own answer to `--version` takes precedence.
+
+Sources: Apptainer 1.4.5 `pkg/runtime/engine/apptainer/config/bind.go`, `mount.go`, `internal/pkg/runtime/launch/`;
+SingularityCE 4.5 `pkg/util/bind/`; reference of `--env` in both user guides. 1.4.5 was run; Apptainer 1.5 and
+SingularityCE follow from their sources.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Optional
 
-from gpubind.loader.namespace import Brought
-from gpubind.model import ContainerPath, Plan
+from gpubind.loader.namespace import UserBind
+from gpubind.model import ContainerPath, Finding, HostPath, Missing, Mount, Plan
+from gpubind.model.findings import finding
 from gpubind.model.layouts import STARTER_PREFIXES
+from gpubind.planner import placement
 from gpubind.planner.placement import Layout
-from gpubind.runtimes.apptainer.brought import brought
-from gpubind.runtimes.apptainer.environment import generated
+from gpubind.runtimes.apptainer import binds, environment, options
+from gpubind.runtimes.apptainer.binds import bind_word, mount_word, named_binds, needs_mount
+from gpubind.runtimes.apptainer.environment import BASE_SCRIPT, ENVIRONMENT_SCRIPT, env_word
 from gpubind.runtimes.apptainer.exports import render_exports, without_gpu_switches, without_variables
-from gpubind.runtimes.apptainer.options import options_of, parse_site, read_env_file
-from gpubind.runtimes.apptainer.values import overrides
-from gpubind.runtimes.apptainer.words import layout_of, words
+from gpubind.runtimes.apptainer.options import dev_of, is_fixed, specified
 from gpubind.runtimes.cmdline.programs import PROGRAMS
 from gpubind.runtimes.cmdline.reader import Line, Options
 from gpubind.runtimes.cmdline.tables import APPTAINER_INSTANCE
-from gpubind.runtimes.edits import Words
+from gpubind.runtimes.edits import (
+    Bind,
+    Obstacle,
+    Words,
+    edits_of,
+    is_utf8,
+    shared_dev,
+    unsayable_path,
+    vendor_of,
+)
 from gpubind.runtimes.runtime import Call, Command, Limits, Printed, ProgramVersion, Runtime, Start, UserNamespaces
+
+LAYOUT = placement.SINGULARITY
+LIBDIR = LAYOUT.libdir
+
+NO_GPU_FLAGS = ("--no-nv", "--nv=false", "--no-rocm", "--rocm=false")
+"""Ours never meet the program's own binds: one of a pair cancels the variable, the other the site's directive."""
+
+NO_PLACE = "the container has no such place, and with --writable, or without overlay and underlay, none can be made"
 
 
 class Apptainer(Runtime):
@@ -34,6 +55,11 @@ class Apptainer(Runtime):
     images = ("directory", "file", "layout", "archive", "registry", "source")
     asks_version = True
     gpu_flags = MappingProxyType({"nvidia": "--nv", "amd": "--rocm"})
+    parse_site = staticmethod(options.parse_site)
+    read_env_file = staticmethod(options.read_env_file)
+    overrides = staticmethod(options.overrides)
+    generated = staticmethod(environment.generated)
+    brought = staticmethod(binds.brought)
 
     def __init__(self) -> None:
         helpers = tuple(f"{prefix}/{self.name}/bin/starter-suid" for prefix in STARTER_PREFIXES)
@@ -47,37 +73,52 @@ class Apptainer(Runtime):
         version = tuple(int(part) for part in match.groups(default="0")) if match else None
         return ProgramVersion(APPTAINER if "apptainer" in text else SINGULARITY, version)
 
-    def parse_site(self, text: str) -> Mapping[str, tuple[str, ...]]:
-        return parse_site(text)
-
     def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
-        return options_of(self.name, self.line_of(arguments), environ)
+        return options.options_of(self.name, self.line_of(arguments), environ)
 
     def line_of(self, arguments: Sequence[str]) -> Line:
         return PROGRAMS[self.name].read(arguments, APPTAINER_INSTANCE)
 
-    def read_env_file(self, text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
-        return read_env_file(text, environ)
-
-    def overrides(self, start: Start, name: str) -> bool:
-        return overrides(start, name)
-
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
-        return layout_of(start)
-
-    def generated(self, plan: Plan, start: Start) -> Mapping[ContainerPath, str]:
-        return generated(plan, start)
+        return LAYOUT._replace(isolated=dev_of(start) == "minimal")
 
     def words(self, plan: Plan, start: Start) -> Words:
-        return words(plan, start)
+        """Return the options that bring *plan* into a container.
+
+        Device binds only where /dev will be minimal: a node that is bound over the whole /dev cannot be opened (nodev).
+        An optional file is left out if its place is not there and cannot be made, or lies in what the user or the site
+        binds. Errors: `RuntimeLimitError` for a path or a value that no option can say.
+        """
+        own = _own_binds(start)
+        edits = edits_of(plan, start.stage.files, lambda mount, source: _obstacle(mount, start), own)
+        scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in start.stage.files]
+        files = (*edits.binds, *(Bind(start.stage.files[script], script, True) for script in scripts))
+        nodes = edits.nodes if dev_of(start) == "minimal" else ()
+        devices = (Bind(node.source, node.target, False) for node in nodes)
+        planned = tuple(_sayable(bind, start) for bind in (*files, *devices))
+        env, env_findings = environment.environment(plan, start)
+        line = list(NO_GPU_FLAGS)
+        plain = [bind_word(bind) for bind in planned if not needs_mount(bind)]
+        if plain:
+            line += ["--bind", ",".join(plain)]
+        for bind in planned:
+            if needs_mount(bind):
+                line += ["--mount", mount_word(bind)]
+        for name, value in env:
+            line += ["--env", env_word(name, value)]
+        return Words(
+            options=tuple(line),
+            binds=planned,
+            env=env,
+            decisions=edits.decisions,
+            findings=(*_start_findings(plan, start), *env_findings, *edits.findings),
+            unset=tuple(v.name for v in edits.env if v.op == "unset" and specified(start, v.name) is None),
+        )
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line: the user's own options first, so that ours are not taken back by accident."""
         argv = (call.program, call.action, *start.user.arguments, *words.options, call.image, *call.argv)
         return Command(argv, without_variables(without_gpu_switches(start.caller.environ), words.unset))
-
-    def brought(self, plan: Plan, start: Start) -> Brought:
-        return brought(start)
 
     def environ_of(self, form: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Return *environ* without the values that the lines for a shell read themselves, when they are evaluated."""
@@ -92,6 +133,56 @@ class Apptainer(Runtime):
 class Singularity(Apptainer):
     name = "singularity"
     title = "SingularityCE"
+
+
+def _sayable(bind: Bind, start: Start) -> Bind:
+    """*bind*, unless no word of the program's can say it. Errors: `RuntimeLimitError` (code `unsayable-path`)."""
+    why = None
+    if not is_utf8(bind.source + bind.target):
+        why = "it is not UTF-8, and this program hands paths on as JSON"
+    elif "\r\n" in bind.source or "\r\n" in bind.target:
+        why = "it has a carriage return before a newline, which --mount changes"  # Go's encoding/csv
+    elif start.runtime.name == "apptainer" and ":" in bind.source and bind.target.startswith(f"{LIBDIR}/"):
+        why = "Apptainer splits the source of a library at a colon, even one that --mount protects"
+    if why is not None:
+        raise unsayable_path(bind.source, why)
+    return bind
+
+
+def _own_binds(start: Start) -> Iterator[UserBind]:
+    """Yield the binds of the user and the site, also where they are once the image's links are followed.
+
+    None covers the libraries: they have a directory of the program's own.
+    """
+    specs = named_binds(start)
+    real = () if start.tree is None else ((spec, start.tree.resolve(spec.target)) for spec in specs)
+    found = (*specs, *(spec._replace(target=path) for spec, path in real if not isinstance(path, Missing)))
+    for spec in found:
+        if not f"{LIBDIR}/".startswith(f"{spec.target.rstrip('/')}/"):
+            yield UserBind(HostPath(spec.source), ContainerPath(spec.target))
+
+
+def _obstacle(mount: Mount, start: Start) -> Optional[Obstacle]:
+    """Return the obstacle of an optional bind that would be fatal: its place does not exist and cannot be made."""
+    if mount.target.startswith(f"{LIBDIR}/"):
+        # The program brings a directory of its own, and wants a place for that.
+        lacks = start.tree is not None and not start.tree.has(LIBDIR)
+    else:
+        lacks = not mount.required and (start.tree is None or not start.tree.has(mount.target))
+    return Obstacle(NO_PLACE) if lacks and is_fixed(start) else None
+
+
+def _start_findings(plan: Plan, start: Start) -> Iterator[Finding]:
+    """Yield what the site or the user's options mean for the plan's nodes and binds."""
+    dev = dev_of(start)
+    if dev == "whole":
+        yield from shared_dev(plan)
+    if plan.devices and dev == "none":
+        yield finding("no-dev", subject="/dev", vendor=vendor_of(plan))
+    if plan.mounts and plan.image is None:
+        yield finding("image-unknown", subject="image")
+    if plan.mounts and start.facts.directive("user bind control", "yes") == "no":
+        yield finding("binds-forbidden", subject="user bind control", vendor=vendor_of(plan))
 
 
 APPTAINER = Apptainer()

@@ -1,4 +1,4 @@
-"""What a start with Apptainer or SingularityCE brings into the container beside the plan: binds and search paths.
+"""Binds of Apptainer and SingularityCE: those of the user, the site and the program, and the words for the plan's.
 
 Sources: Apptainer 1.4.5 `internal/pkg/runtime/engine/apptainer/container_linux.go` and `internal/pkg/util/fs/mount/`
 (the order of mounts, and what --contain leaves out), `pkg/runtime/engine/apptainer/config/bind.go`, `mount.go`.
@@ -12,11 +12,11 @@ from posixpath import basename, join, normpath
 from typing import NamedTuple, Optional
 
 from gpubind.loader.namespace import PYTHON_VARIABLES, Brought, UserBind
-from gpubind.model import ContainerPath, EnvVar, HostPath
+from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.planner.placement import SINGULARITY
-from gpubind.runtimes.apptainer.options import is_clean, is_contained
-from gpubind.runtimes.apptainer.values import said
+from gpubind.runtimes.apptainer.options import is_clean, is_contained, specified
 from gpubind.runtimes.cmdline.values import parse_list
+from gpubind.runtimes.edits import Bind
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Start
 
 _UNSEEN = ("app", "data", "fusemount", "overlay", "workdir")
@@ -29,9 +29,10 @@ _SEARCH_PATHS = (
     ("APPEND_PATH", "PATH", "append"),
 )
 """A variable of the user's, the container's variable that it changes, and how."""
+_NO_BIND_CHARS = re.compile(r"[,:^\\\"\s]")
 
 
-def brought(start: Start) -> Brought:
+def brought(plan: Plan, start: Start) -> Brought:
     """Return what *start* brings beside the plan, in the order in which the program mounts it."""
     options = start.user.options
     unseen = [f"--{name} {value}" for name in _UNSEEN for value in options.all(name)]
@@ -46,12 +47,12 @@ def brought(start: Start) -> Brought:
             binds.append(UserBind(HostPath(source), ContainerPath(normpath(spec.target))))
     env: list[EnvVar] = []
     for name, changes, op in _SEARCH_PATHS:
-        told = said(start, name)
-        text = told.text if told is not None else None
-        if told is None and name == "LD_PRELOAD" and not is_clean(options):
+        own = specified(start, name)
+        text = own.text if own is not None else None
+        if own is None and name == "LD_PRELOAD" and not is_clean(options):
             text = start.caller.environ.get(name)  # the caller's own variable goes into the container, too
-        elif told is not None and not told.plain:
-            unseen.append(f"{name}={told.text}" if told.text is not None else f"--env-file ({name})")
+        elif own is not None and not own.plain:
+            unseen.append(f"{name}={own.text}" if own.text is not None else f"--env-file ({name})")
             continue
         if text is not None:
             env.append(EnvVar(changes, op, text, ":", "user"))  # type: ignore[arg-type]  # of the table
@@ -63,10 +64,10 @@ def _pythons(start: Start) -> Iterator[EnvVar]:
     source, _, target = (start.user.options.last("home") or start.caller.home or "").partition(":")
     yield EnvVar("HOME", "set", target or source, None, "runtime")  # also where nothing is bound there
     for name in PYTHON_VARIABLES:
-        told = said(start, name)
-        if told is not None and told.text is not None:
-            yield EnvVar(name, "set", told.text, None, "user")
-        elif told is None and name in start.caller.environ and not is_clean(start.user.options):
+        own = specified(start, name)
+        if own is not None and own.text is not None:
+            yield EnvVar(name, "set", own.text, None, "user")
+        elif own is None and name in start.caller.environ and not is_clean(start.user.options):
             yield EnvVar(name, "default", start.caller.environ[name], None, "caller")
 
 
@@ -169,3 +170,21 @@ def parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
             target = fields.get("destination") or fields.get("dst") or fields.get("target")
             if source and target:
                 yield BindSpec(source, target, "image-src" in fields or "id" in fields)
+
+
+def bind_word(bind: Bind) -> str:
+    """`source:target:ro`, in --bind's syntax; a device node of one name is given once."""
+    if bind.source == bind.target and not bind.read_only:
+        return bind.source
+    return f"{bind.source}:{bind.target}" + (":ro" if bind.read_only else "")
+
+
+def mount_word(bind: Bind) -> str:
+    """One --mount value: a record of comma-separated fields, where quoting can say any path but one with CR LF."""
+    fields = ["type=bind", f"source={bind.source}", f"destination={bind.target}", *(["ro"] if bind.read_only else [])]
+    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[,"\n\r]', f) else f for f in fields)
+
+
+def needs_mount(bind: Bind) -> bool:
+    """Return whether --bind cannot say this path in either program."""
+    return bool(_NO_BIND_CHARS.search(bind.source) or _NO_BIND_CHARS.search(bind.target))
