@@ -1,4 +1,4 @@
-"""A plan, or the outcome of a check, as a document: everything that is not a runtime's words.
+"""Documents: a plan or the outcome of a check as text, by `Document.render`; runtimes render arguments themselves.
 
 To add one: a module here with its renderer, and its row in PLAN_DOCUMENTS, LASTING or CHECK_DOCUMENTS.
 """
@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple
 
 
 class Document(NamedTuple):
-    """A renderer, by its place: the module is loaded only when somebody asks for the document."""
+    """A renderer, by module and name: the module is loaded when the document is requested."""
 
     module: str
     function: str
 
     def render(self, *values: Any, **options: Any) -> str:
-        """Return the document as text, by the renderer."""
+        """Return the document as text."""
         from importlib import import_module
 
         text: str = getattr(import_module(f"gpubind.documents.{self.module}"), self.function)(*values, **options)
@@ -23,15 +23,15 @@ class Document(NamedTuple):
 
 
 class Lasting(NamedTuple):
-    """A document that somebody reads later: it brings a plan into containers that gpubind does not start."""
+    """A persistent document: it provides a plan to containers that gpubind does not start."""
 
     document: Document
     says: Literal["mounts", "variables"]
-    """`mounts`: files and nodes, for a runtime that is told no search path; its renderer takes the plan and where
-    generated files are. `variables`: what Apptainer or SingularityCE reads from its caller's environment; its renderer
-    takes a `Printed` and the caller's environment."""
+    """`mounts`: files and nodes, for a runtime without search paths; its renderer takes the plan and the places of
+    generated files. `variables`: the environment of Apptainer or SingularityCE; its renderer takes a `Printed` and the
+    caller's environment."""
     is_kept: bool = True
-    """Whether it outlives the command: then it may point to nothing that is somebody's own, or that is cleaned up."""
+    """Set if it outlives the command: then it may name no private and no temporary file."""
 
 
 PLAN_DOCUMENTS = {

@@ -1,4 +1,4 @@
-"""What `gpubind explain` answers: why a file is in the plan or not, what a code means, what a message means.
+"""`gpubind explain`: why a file is in the plan or not, the meaning of a code or a message; as text or JSON.
 
 A file has its Decisions, a code its page in data/findings.json or data/errors.json, a message its row in
 data/messages.json with the findings that predict it. docs/findings.md, docs/errors.md and docs/messages.md are written
@@ -33,7 +33,7 @@ SCHEMA = "gpubind.explain/1"
 _QUOTED = re.compile(r"(`+)(.+?)\1")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _AS_IT_IS = ("|", "    ", "```")
-"""How lines of tables and of code begin."""
+"""The beginnings of lines of tables and of code."""
 _STAY = "\x00"  # stands for a space at which no line may end: commands are copied
 _NAMED_BY = {
     "cdi": "a CDI spec",
@@ -45,25 +45,25 @@ _NAMED_BY = {
     "libc": "--libc",
     "liblist": "the list of driver files",
 }
-"""Who names a file, in the words of a reader; any other name is that of a program, or the line of a list."""
+"""Descriptions of sources that name files; any other name is that of a program, or the line of a list."""
 
 
 class Explanation(NamedTuple):
-    """What a plan has to say about one name."""
+    """The Decisions of a plan about one name."""
 
     name: str
     subjects: tuple[tuple[str, tuple[Decision, ...]], ...]
     """Each thing that matches, with everything decided about it; empty if no source names it."""
     searched: tuple[str, ...]
-    """Where libraries were looked for, in order; empty for programs, nodes and other files that were named."""
+    """The searched places of libraries, in order; empty for programs, nodes and other files."""
 
 
 class Message(NamedTuple):
-    """What programs say when a GPU or a library cannot be used."""
+    """A message of programs that cannot use a GPU or a library, and its meaning."""
 
     message: str
     like: tuple[str, ...]
-    """Regular expressions, one of which is found in what the user saw; case does not count."""
+    """Regular expressions, one of which matches in the message that the user saw; case is ignored."""
     means: str
     do: str
     codes: tuple[str, ...]
@@ -74,7 +74,7 @@ class Message(NamedTuple):
 def explain(plan: Plan, name: str) -> Explanation:
     """Return every Decision of *plan* about *name*: a soname, a file name, a path, or a pattern of those.
 
-    The closest kind of match counts: exactly that name or path, else names that start with it, else names that hold it.
+    The closest match is used: the exact name or path, else names that start with it, else names that contain it.
     """
     matchers: list[Callable[[str], bool]] = [lambda text: text == name]
     if re.search(r"[*?\[]", name):
@@ -113,7 +113,7 @@ def errors() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def messages() -> tuple[Message, ...]:
-    """Return every message that is known; of several that fit, the first says more.
+    """Return every known message; the more specific ones come first.
 
     `{driver}` in a pattern stands for any library of the driver.
     """
@@ -124,9 +124,9 @@ def messages() -> tuple[Message, ...]:
 
 
 def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
-    """Return the message that is meant by *seen*, a line of a log or a part of it, and the findings to look at.
+    """Return the message of *seen*, a line of a log or a part of it, and the codes of its findings.
 
-    Where no row is about it, the findings whose page quotes it count. A line that ends with a library that cannot be
+    Without a row about it, these are the findings whose page quotes it. A line that ends with a library that cannot be
     opened is about that library, not about the one that was being loaded.
     """
     seen = " ".join(seen.split())
@@ -142,7 +142,7 @@ def explain_message(seen: str) -> tuple[Optional[Message], tuple[str, ...]]:
 
 
 def heading(message: str, seen: str) -> str:
-    """Return *message* as it was *seen*: with the version and the library of that line, where it has such."""
+    """Return *message* with the version and the library of the line that was *seen*."""
     library = _MISSING.search(seen) or _REQUIRING.search(seen) or _LIBRARY.search(seen)
     for pattern, found in ((_VERSION, _VERSION.search(seen)), (_LIBRARY, library)):
         example = pattern.search(message)
@@ -166,7 +166,7 @@ def codes() -> tuple[tuple[str, str], ...]:
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return those of *known*, and of the codes, that *name* was probably to be; the nearest first, three at most."""
+    """Return up to three of *known* and of the codes that are similar to *name*, the nearest first."""
     from difflib import get_close_matches  # only where a name means nothing
 
     every = (*(code for code, _ in codes()), *known)
@@ -181,13 +181,13 @@ def _kind(code: str) -> str:
 
 
 def _texts(decision: Decision) -> list[str]:
-    """The names by which a Decision can be asked for."""
+    """Return the names by which a Decision can be found."""
     paths = [path for path in (decision.path, decision.target) if path]
     return [decision.subject, *paths, *(path.rpartition("/")[2] for path in paths)]
 
 
 class Answer(NamedTuple):
-    """What is known of what was asked: a page, a message with codes, decisions of a plan, or every code."""
+    """The answer: a page, a message with codes, decisions of a plan, or every code."""
 
     asked: Optional[str]
     """None: every code."""

@@ -38,7 +38,7 @@ class ListedGpu(NamedTuple):
 
     @property
     def access(self) -> Optional[str]:
-        """What the caller may do with all of its nodes: `rw`, `r`, `w` or `none`; None if it has none."""
+        """Return the caller's access to all of its nodes: `rw`, `r`, `w` or `none`; None if it has none."""
         if not self.nodes:
             return None
         return "".join(letter for letter in "rw" if all(letter in node.access for node in self.nodes)) or "none"

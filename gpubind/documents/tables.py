@@ -30,16 +30,16 @@ Row = tuple[str, ...]
 
 
 class Table(NamedTuple):
-    """What a table shows; every text in it is printable."""
+    """The content of a table; every text in it is printable."""
 
     columns: tuple[Column, ...]
     rows: tuple[Union[Row, Heading], ...]
     same: tuple[str, ...] = ()
-    """What every row has, said once: `mode 0666`."""
+    """The values that all rows share: `mode 0666`."""
 
 
 def table_of(columns: Sequence[Column], rows: Sequence[Union[Row, Heading]]) -> Table:
-    """Return the table of *rows*. A column in which every row has the same is left out, and told in `same`."""
+    """Return the table of *rows*. A column with one value in all rows is left out, and listed in `same`."""
     cells = [row for row in rows if not isinstance(row, Heading)]
     equal = [
         at
@@ -67,7 +67,7 @@ PLURALS: dict[Kind, str] = {
 }
 KINDS = tuple(PLURALS)
 BUNDLED = ("library", "binary")
-"""What lands in a directory of its own, whatever directory it comes from."""
+"""Kinds of files that the container has in one directory, whatever directory they come from."""
 _BINDS = (Column("name in the container", kept=True), Column("size", right=True), Column("listed by"), Column("host"))
 _NODES = (
     Column("device node", kept=True),
@@ -137,7 +137,7 @@ def _left_out(plan: Plan) -> list[Union[Row, Heading]]:
 
 
 def _size(size: int) -> str:
-    """Bytes with a binary unit: `28.7 MiB`."""
+    """Return bytes with a binary unit: `28.7 MiB`."""
     value = float(size)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:

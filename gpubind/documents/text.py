@@ -93,7 +93,7 @@ def driver_version(planned: PlannedDriver) -> str:
 
 
 def render_finding(finding: Finding) -> str:
-    """Return the message of *finding*, with its commands on lines of their own."""
+    """Return the message of *finding*, with each of its commands on a line."""
     lines = [f"         $ {printable(line)}" for line in (finding.command or "").split("\n") if line]
     return _message(finding, finding.severity) + "".join(f"{line}\n" for line in lines)
 
@@ -104,7 +104,7 @@ def render_error(error: GpubindError, severity: Severity = "error") -> str:
 
 
 def _message(told: Union[Finding, GpubindError], severity: Severity) -> str:
-    """Return `SEVERITY: CODE: what`, then where, why and hint on lines of their own."""
+    """Return `SEVERITY: CODE: what`, then where, why and hint, each on a line."""
     lines = [f"{severity}: {told.code}: {printable(told.what)}"]
     for label, value in (("where", told.where), ("why", told.why), ("hint", told.hint)):
         if value:
@@ -119,7 +119,7 @@ def render_error_json(error: GpubindError) -> str:
 
 
 def render_line(finding: Finding) -> str:
-    """Return a finding in one line: severity, code, what, and what to do."""
+    """Return a finding in one line: severity, code, what, and the remedy."""
     command = finding.command if finding.command and "\n" not in finding.command else None
     todo = "; command: ".join(part for part in (finding.hint, command) if part)
     hint = f" (hint: {todo})" if todo else ""

@@ -1,4 +1,4 @@
-"""Findings beyond what planning itself knows: one small function a rule.
+"""Findings that the planner does not know: one function a rule. `table.check` asks them about a `preflight.preflight`.
 
-`table` loads all of them, and is loaded where rules are asked: a start without --check loads none.
+`table` loads all rules; a start without --check does not load it.
 """

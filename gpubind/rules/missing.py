@@ -33,7 +33,7 @@ def unseen_programs(preflight: ImagePreflight, name: str) -> tuple[str, ...]:
 
 
 def softened(finding: Finding, things: Iterable[str]) -> Finding:
-    """*finding*, but a warning if *things* could not be looked at, which it names then."""
+    """Return *finding*; if *things* could not be inspected, as a warning that names them."""
     names = tuple(dict.fromkeys(things))
     if not names or finding.severity != "error":
         return finding
@@ -48,13 +48,13 @@ def _unseen(preflight: ImagePreflight, variable: str) -> tuple[str, ...]:
 
 
 class Lacking(NamedTuple):
-    """Why the container lacks a library of the driver's."""
+    """The reason for which the container lacks a library of the driver."""
 
     case: str
     """Of the finding."""
     capability: Optional[str]
     is_told: bool
-    """Whether another finding says it already: what follows from that is not told again."""
+    """Set if another finding reports it."""
 
 
 def lacking(preflight: ImagePreflight, name: str) -> Optional[Lacking]:

@@ -51,7 +51,7 @@ class Preflight:
         self.start = start
         """The facts of the runtime, and the user's options for it."""
         self.brought = brought
-        """What the runtime and the user add to the container; None if that is not known."""
+        """The additions of the runtime and the user to the container; None if they are not known."""
         self.words = words if isinstance(words, Words) else None
         """The plan in the runtime's arguments; None if the runtime is not known, or cannot express the plan."""
         self.limit = words if isinstance(words, RuntimeLimitError) else None

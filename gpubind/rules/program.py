@@ -1,6 +1,6 @@
-"""Rules about the program that will run: is it in the container, and does its loader find everything it needs?
+"""Rules about the program: it must be in the container, and its loader must find everything it needs.
 
-What execve would start is in ldso/execve.py; for the rest: ld.so(8).
+`loader/execve.py` follows execve; for the rest: ld.so(8).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 
 
 class _Started(NamedTuple):
-    """What the kernel would load."""
+    """The program that the kernel would load."""
 
     name: str
     file: Located
 
 
 def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """Yield the program, or the interpreter of a script, is not in the container."""
+    """Yield a program, or the interpreter of a script, that is not in the container."""
     chain = preflight.chain
     name = chain.names[-1]
     if chain.stop is None or chain.stop.kind != "missing" or _is_undecided(preflight, name):
@@ -66,7 +66,7 @@ def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_on_host(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """The program is a file of this host, and no runtime is named: it is checked where runtimes mostly bring it."""
+    """Yield a program of this host without a named runtime: it is checked where most runtimes bind it."""
     file = preflight.chain.file
     if preflight.backend is None and file is not None and file.bind is not None:
         where = f"{file.bind.source}, bound to {file.bind.target}"
@@ -74,7 +74,7 @@ def program_on_host(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_not_executable(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """It is there, but may not be executed, or it is for another machine, damaged, or no program at all."""
+    """Yield a program that may not be executed, is for another machine, damaged, or not a program."""
     chain = preflight.chain
     if chain.stop is None or chain.stop.kind in ("missing", "unreadable"):
         return
@@ -90,7 +90,7 @@ def program_not_executable(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_unreadable(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """It is there and may well run, but could not be looked at: nothing is known of what it needs."""
+    """Yield a program that could not be inspected: it may run, but its needs are unknown."""
     chain = preflight.chain
     name = chain.names[-1]
     if chain.stop is not None and _is_undecided(preflight, name):
@@ -106,7 +106,7 @@ def program_unreadable(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """The loader that a program names (PT_INTERP) is not in the container: the kernel says that the program is not."""
+    """Yield a program whose loader (PT_INTERP) is not in the container: the kernel reports the program as missing."""
     started = _started(preflight)
     elf = None if started is None else started.file.tree.elf(started.file.at)
     if started is None or not isinstance(elf, ElfFacts) or not elf.interpreter or not elf.interpreter.startswith("/"):
@@ -126,7 +126,7 @@ def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """A library that the program is linked with is not found, with the plan in place."""
+    """Yield a library that the program is linked with and the loader does not find."""
     for failure, program in _failures(preflight, "missing"):
         drivers, packages = lacking(preflight, failure.name), PACKAGES.get(failure.name)
         is_forbidden = failure.why == "forbidden"
@@ -154,7 +154,7 @@ def program_library_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_library_version(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """A library in the container is too old for the program, or for what it is linked with."""
+    """Yield a library that is too old for the program or its libraries."""
     for failure, program in _failures(preflight, "version"):
         found = finding(
             "program-library-version",
@@ -168,7 +168,7 @@ def program_library_version(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """Yield a search path of the program's own leads to a driver's library in the image, past the plan's."""
+    """Yield a driver's library in the image to which the program's search path leads, past the plan's."""
     started = _started(preflight)
     if started is None:
         return
@@ -176,7 +176,7 @@ def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
     for file in preflight.container.load(started.file.path).files:
         soname, directory = basename(file.path), dirname(file.path)
         is_planned = file.mount is not None or file.tree.real(file.at) == planned.get(soname)
-        # What the user puts in front is the user's to answer for; compat libraries have rules of their own.
+        # The user answers for the user's path; compat libraries have other rules.
         is_users = directory in preflight.container.users_path
         if is_planned or soname not in planned or soname not in DRIVER_SONAMES or (is_users and "/compat/" in file.at):
             continue
@@ -194,7 +194,7 @@ def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def _started(preflight: ProgramPreflight) -> Optional[_Started]:
-    """The program that the kernel would load; None if it would go no further."""
+    """Return the program that the kernel would load; None if it would stop before."""
     chain = preflight.chain
     return _Started(chain.names[-1], chain.file) if chain.stop is None and chain.file is not None else None
 

@@ -19,13 +19,13 @@ APPARMOR = "/etc/apparmor.d"
 
 
 class Sysctl(NamedTuple):
-    """A setting of the kernel's that can forbid user namespaces to ordinary users."""
+    """A setting of the kernel that can forbid user namespaces to ordinary users."""
 
     path: str
     off: str
     """The value that forbids them."""
     on: str
-    """What allows them, in sysctl's words."""
+    """The argument of sysctl that allows them."""
 
 
 APPARMORS = Sysctl(
@@ -36,11 +36,11 @@ USER_NAMESPACES = (
     Sysctl("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     APPARMORS,
 )
-"""Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for the two sysctls of their own."""
+"""Source: user_namespaces(7), namespaces(7); Debian's and Ubuntu's kernels for their two sysctls."""
 
 
 def runtime_limit(preflight: Preflight) -> Iterator[Finding]:
-    """The runtime cannot express the plan."""
+    """Yield the part of the plan that the runtime cannot express."""
     error = preflight.limit
     if error is not None:
         yield finding(
@@ -55,7 +55,7 @@ def runtime_limit(preflight: Preflight) -> Iterator[Finding]:
 
 
 def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
-    """systemd finds the devices of a container by /dev/char; without links it forgets NVIDIA's at a daemon-reload.
+    """Yield missing links in /dev/char, without which systemd forgets NVIDIA's devices at a daemon-reload.
 
     Source: NVIDIA Container Toolkit, "Troubleshooting", and issue 48.
     """
@@ -70,7 +70,7 @@ def dev_char_links_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def user_namespaces_off(preflight: Preflight) -> Iterator[Finding]:
-    """The kernel does not let this user make user namespaces, and this runtime needs one."""
+    """Yield a kernel that does not allow this user the user namespaces that the runtime needs."""
     backend, host, needs = preflight.backend or "", preflight.host, preflight.limits.user_namespaces
     if needs is None or host.identity.euid == 0:
         return
@@ -103,12 +103,12 @@ def _no_user_namespaces(host: Host, backend: str) -> Optional[Sysctl]:
 
 
 def bad_cdi(preflight: Preflight) -> Iterator[Finding]:
-    """A spec that cannot be read, or that the CDI project's rules refuse."""
+    """Yield a spec that cannot be read, or that the CDI project's rules refuse."""
     yield from _of_registry(preflight, "bad-cdi")
 
 
 def cdi_conflict(preflight: Preflight) -> Iterator[Finding]:
-    """A device that two specs of one directory have."""
+    """Yield a device that two specs of one directory have."""
     yield from _of_registry(preflight, "cdi-conflict")
 
 
@@ -127,7 +127,7 @@ def _of_registry(preflight: Preflight, code: str) -> Iterator[Finding]:
 
 
 def _registry(preflight: Preflight) -> Optional[Registry]:
-    """The specs of the host; None where the plan was made of them and says all this itself, or nobody can know."""
+    """Return the specs of the host; None if the plan was made of them and reports all this, or they are not known."""
     if any(planned.source.served == SOURCE for planned in preflight.plan.drivers):
         return None
     registry = read_registry(preflight.host, preflight.plan.request.cdi_directories)
@@ -135,7 +135,7 @@ def _registry(preflight: Preflight) -> Optional[Registry]:
 
 
 def _is_unrecorded(preflight: Preflight, registry: Registry, path: str) -> bool:
-    """Return whether *path* counts for nothing only because a record does not cover it."""
+    """Return whether *path* is ignored only because a record does not cover it."""
     tree = preflight.host.dev
     answer = tree.list(path) if path in registry.directories else tree.read(path, SIZE_LIMIT)
     return isinstance(answer, Missing) and answer.why == "unrecorded"

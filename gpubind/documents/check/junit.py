@@ -19,7 +19,7 @@ def render_junit(report: Report) -> str:
 
 
 def render_suites(reports: Sequence[Report]) -> str:
-    """Several reports as one document, each a test suite."""
+    """Return several reports as one document, each a test suite."""
     suites = ElementTree.Element("testsuites")
     suites.extend(map(_suite, reports))
     return _written(suites)

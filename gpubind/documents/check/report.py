@@ -19,11 +19,11 @@ SCHEMA = "gpubind.check/1"
 
 
 Reasons = Mapping[tuple[str, Optional[str]], str]
-"""Why findings do not count: by code and subject; a subject of None stands for every one."""
+"""The reasons to ignore findings, by code and subject; a subject of None stands for every one."""
 
 
 class Checked(NamedTuple):
-    """What was checked, in the words of the user; what is None was not given, or is not known."""
+    """The subjects of a check as the user named them; None if not given or not known."""
 
     host: Optional[str] = None
     """The name of the machine, or of its record."""
@@ -39,7 +39,7 @@ class Checked(NamedTuple):
 
 
 def checked_in(opened: Optional[Image], /, **named: Optional[str]) -> Checked:
-    """Return what was checked, with what the files of an *opened* image say; *named* is in the words of the user."""
+    """Return the subjects *named* by the user, with facts from the files of an *opened* image."""
     if opened is None:
         return Checked(**named)
     libc = opened.tree.resolve(opened.loader.find("libc.so.6") or "/")
@@ -52,11 +52,11 @@ class Report(NamedTuple):
     """The outcome of a check."""
 
     plan: Optional[Plan]
-    """What was checked; None where an error came in the way."""
+    """The plan that was checked; None if an error prevented it."""
     findings: tuple[Finding, ...]
-    """Those that count, worst first."""
+    """Those that are not ignored, worst first."""
     ignored: tuple[tuple[Finding, str], ...]
-    """Those that do not, each with the reason."""
+    """The ignored ones, each with the reason."""
     rules: tuple[tuple[str, str], ...] = ()
     """Every rule that applies, also those that found nothing: (code, what it needs)."""
     checked: Checked = Checked()
@@ -78,9 +78,9 @@ def report_of(
     checked: Optional[Checked] = None,
     only: Iterable[str] = (),
 ) -> Report:
-    """*findings*, without those that *reasons* let not count, from the *rules* that apply: (code, what it needs).
+    """Return *findings* as a report, divided by the *reasons* to ignore some.
 
-    *only*: the codes that count; all of them if it is empty.
+    *rules*: those that apply, as (code, needs). *only*: the codes to report; all of them if it is empty.
     """
     codes = frozenset(only)
     counted: list[Finding] = []
@@ -100,13 +100,13 @@ def report_of(
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """`ok`, `warning` or `error`: the worst of the findings; notes are ok."""
+    """Return `ok`, `warning` or `error`: the worst of the findings; notes are ok."""
     severities = {finding.severity for finding in findings}
     return "error" if "error" in severities else "warning" if "warning" in severities else "ok"
 
 
 def verdict_line(report: Report) -> str:
-    """The verdict with the codes of its findings, as a scheduler's reason for a drained node: `error uvm-missing`."""
+    """Return the verdict and the codes of its findings: `error uvm-missing`, a scheduler's reason to drain a node."""
     worst = verdict(report.findings)
     parts = [worst, ",".join(dict.fromkeys(f.code for f in report.findings if f.severity == worst))]
     if report.not_counted:
@@ -115,13 +115,13 @@ def verdict_line(report: Report) -> str:
 
 
 def not_counted(report: Report) -> str:
-    """Return the errors and warnings that --only leaves out, in brackets: what is `ok` for it is not ok."""
+    """Return, in brackets, the errors and warnings that --only leaves out."""
     told = dict.fromkeys(f"{finding.severity} {finding.code}" for finding in report.not_counted)
     return f"(--only does not count: {', '.join(told)})"
 
 
 def render_check_tsv(report: Report) -> str:
-    """One line a finding: severity, code, subject, what, and what to do, separated by tabs; then the verdict."""
+    """Return a line a finding, severity, code, subject, what and remedy separated by tabs; then the verdict."""
     rows: list[tuple[str, ...]] = []
     for finding in report.findings:
         todo = (finding.command or finding.hint or "").replace("\n", " ")
@@ -160,7 +160,7 @@ def _checked(report: Report) -> dict[str, Any]:
 
 
 def render_check_github(report: Report) -> str:
-    """Return a workflow command a finding, which GitHub shows beside a run. Source: its docs, "Workflow commands"."""
+    """Return a workflow command a finding, which GitHub shows with a run. Source: its docs, "Workflow commands"."""
     lines = []
     for finding in report.findings:
         level = {"error": "error", "warning": "warning", "note": "notice"}[finding.severity]

@@ -24,7 +24,7 @@ THEMES = {
     "runtime": "the runtime",
     "program": "the program",
 }
-"""What notes are about: the themes of data/findings.json, and how a line about one begins."""
+"""The themes of notes in data/findings.json, and the beginning of a line about each."""
 _COLOURS = {"ok": "32", "error": "31", "warning": "33", "note": "36", "ignored": "2"}
 _INDENT = " " * 9
 _NAMED = 4
@@ -51,13 +51,13 @@ def render_check_text(report: Report, *, verbose: bool = False, width: int = WID
 
 
 def theme_of(note: Finding) -> str:
-    """Return what *note* is about, one of `THEMES`."""
+    """Return the theme of *note*, one of `THEMES`."""
     theme: str = texts()[note.code].get("theme", "host")
     return theme
 
 
 def _what(report: Report) -> str:
-    """Return what was checked: the program and image on the driver and GPUs of the host."""
+    """Return the subject of the check: the program and image on the driver and GPUs of the host."""
     plan, checked = report.plan, report.checked
     if plan is None:
         return "not checked"

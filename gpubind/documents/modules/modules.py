@@ -21,7 +21,7 @@ WHAT = "a list of binds in a variable"
 
 
 def render_lmod(printed: Printed, environ: Mapping[str, str]) -> str:
-    """Return the plan as a module in Lua. *environ* does not count: a module is for every caller.
+    """Return the plan as a module in Lua. *environ* is ignored: a module is for every caller.
 
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
@@ -36,7 +36,7 @@ def render_lmod(printed: Printed, environ: Mapping[str, str]) -> str:
 
 
 def render_tcl(printed: Printed, environ: Mapping[str, str]) -> str:
-    """Return the same in Tcl, which Lmod reads, too. Errors: as `render_lmod`."""
+    """Return the plan as a module in Tcl, which Lmod reads, too. Errors: as `render_lmod`."""
     lines = [f"module-whatis {_tcl(_title(printed))}"]
     for change in lasting_changes(printed):
         command = "setenv" if change.op == "set" else f"append-path -d {_tcl(change.separator)}"
@@ -45,7 +45,7 @@ def render_tcl(printed: Printed, environ: Mapping[str, str]) -> str:
 
 
 def lasting_changes(printed: Printed) -> Iterator[Change]:
-    """Yield what is set and added to. Errors: `RuntimeLimitError` for what no line of a module can say."""
+    """Yield the changes of a module. Errors: `RuntimeLimitError` for a value that a module cannot express."""
     need_plain_binds(printed)
     for change in changes_for(printed):
         if change.op != "unset":
@@ -54,7 +54,7 @@ def lasting_changes(printed: Printed) -> Iterator[Change]:
 
 
 def need_plain_binds(printed: Printed) -> None:
-    """Errors: `RuntimeLimitError` (code `unsayable-path`) for a bind that only a variable of many lines could say."""
+    """Errors: `RuntimeLimitError` (code `unsayable-path`) for a bind that needs a variable of several lines."""
     for bind in printed.words.binds:
         for path in (bind.source, bind.target):
             need_sayable_path(path, WHAT)
@@ -76,5 +76,5 @@ def _lua(text: str) -> str:
 
 
 def _tcl(text: str) -> str:
-    """Return a word of Tcl's. Braces count even in quotes where somebody reads the whole file in braces."""
+    """Return a word of Tcl. Braces are escaped even in quotes, in case the whole file is read in braces."""
     return '"' + re.sub(r'[\\"$\[\]{}]', r"\\\g<0>", text) + '"'

@@ -23,9 +23,9 @@ LINE_LENGTH = 4094
 
 
 def render_taskprolog(printed: Printed, environ: Mapping[str, str]) -> str:
-    """The lines for a task whose environment is *environ*: what its variables say stays, and comes first.
+    """Return the lines for a task whose environment is *environ*: values of its variables stay, and come first.
 
-    An error finding becomes a line that the task's output begins with: a TaskProlog has no standard error.
+    Error findings are printed at the beginning of the task's output: a TaskProlog has no standard error.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`, `long-line`).
     """
     need_plain_binds(printed)
@@ -45,7 +45,7 @@ def render_taskprolog(printed: Printed, environ: Mapping[str, str]) -> str:
 
 
 def _new_value(change: Change, environ: Mapping[str, str]) -> Optional[str]:
-    """Return what the variable becomes; None if it has all of it already."""
+    """Return the new value of the variable; None if it contains the change already."""
     if change.op == "set":
         return None if environ.get(change.name) == change.value else change.value
     older = older_name(change.name)

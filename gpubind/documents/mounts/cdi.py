@@ -28,8 +28,8 @@ _GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optional[HostPath] = None) -> str:
     """Return *plan* as a spec with a device for each GPU, by index and by UUID, and `all`.
 
-    *staged* says where generated files are. *hook* is where nvidia-cdi-hook is on the host: then the container's ld
-    cache is made to know the directory of the libraries.
+    *staged* has the paths of generated files. *hook* is the path of nvidia-cdi-hook on the host: it adds the directory
+    of the libraries to the container's ld cache.
     Errors: `RuntimeLimitError`: `cdi-kinds` for a plan of several vendors, or of one that has no kind;
     `unsayable-path` for a path that is not UTF-8, `unsayable-value` for such a variable.
     """
@@ -40,7 +40,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         hint = "plan for one vendor at a time, and write a file for each"
         raise RuntimeLimitError("cdi-kinds", "the plan cannot be one CDI spec", why=why, hint=hint)
     own = {gpu.index: [n for n in plan.devices if n.gpu == gpu.index] for gpu in plan.gpus if gpu.index is not None}
-    # A GPU's node that belongs to no known GPU, such as an excluded one's, is for nobody who asks for another.
+    # A node of an unknown GPU, such as an excluded one, is not part of another GPU's device.
     strays = [node for node in plan.devices if own and node.gpu is None and _GPU_NODE.fullmatch(node.target)]
     shared = [node for node in plan.devices if node.gpu not in own and node not in strays]
     devices: dict[str, list[dict[str, Any]]] = {}
@@ -79,7 +79,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
 
 
 def _text(spec: dict[str, Any]) -> str:
-    """The spec with the oldest version that has everything in it; read back, so that no wrong one is ever written."""
+    """Return the spec with the oldest version that supports it. It is parsed again: no invalid one is written."""
     _need_utf8(spec)
     newest = parse_cdi(json.dumps({"cdiVersion": VERSIONS[-1], **spec}).encode())
     document = {"cdiVersion": required_version(newest), **spec}
@@ -97,7 +97,7 @@ def _need_utf8(value: Any) -> None:
 
 
 def _node(node: DeviceNode) -> dict[str, Any]:
-    """Numbers and type are left to the host. Mode and owner are not: a runtime would open the node to everybody."""
+    """Return the node without numbers and type, which the host knows. Without a mode it would be open to all."""
     entry: dict[str, Any] = {"path": node.target}
     if str(node.source) != node.target:
         entry["hostPath"] = node.source

@@ -28,7 +28,7 @@ def render_compose(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
             "source": _plain(bind.source),
             "target": _plain(bind.target),
             "read_only": bind.read_only,
-            # What is not there is an error; docker would make an empty directory of it.
+            # A missing source is an error; docker would make an empty directory.
             "bind": {"create_host_path": False},
         }
         for bind in edits.binds

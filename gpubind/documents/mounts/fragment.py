@@ -1,7 +1,7 @@
-"""What the documents of mounts have in common: which edits they say, what no document can say, and YAML.
+"""The common parts of documents of mounts: their edits, the values that no document can express, and YAML.
 
-The YAML is the part of it that every reader agrees on: blocks, and strings in double quotes, in ASCII. So no name of a
-file can be taken for anything but itself.
+The YAML is the part of it that every reader agrees on: blocks, and strings in double quotes, in ASCII. So a file's name
+is always read as itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gpubind.runtimes.edits import Edits, Obstacle, edits_of, is_utf8
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NO_STRINGS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
-"""Words that are a truth value, or nothing, in YAML 1.1 or 1.2."""
+"""Words that are a boolean or null in YAML 1.1 or 1.2."""
 _WIDE = re.compile(r"[\U00010000-\U0010ffff]")
 
 
 def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], what: str) -> Edits:
-    """Return the edits of *plan* for a document of mounts, called *what*, that sets only what `fixed_env` says.
+    """Return the edits of *plan* for a document of mounts, called *what*, with the variables of `fixed_env`.
 
-    Nothing is in the way of a mount: these runtimes make each place.
+    These runtimes make every mount point.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
     edits = edits_of(plan, staged, _no_obstacle)
@@ -44,17 +44,17 @@ def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], what: str)
 
 
 def fixed_env(plan: Plan) -> tuple[EnvVar, ...]:
-    """The variables that a document sets which does not see the image's values, nor the user's.
+    """Return the variables that a document sets without knowing the image's or the user's values.
 
-    A search path that is set would lose the image's own, unless the spec that the plan was made of did so itself. What
-    chooses GPUs is for one container; which nodes another gets, the document says.
+    A search path would replace the image's, unless the spec that the plan was made of does so itself. Variables that
+    choose GPUs are for one container; the nodes of the document choose them for others.
     """
     kept = (v for v in plan.env if v.op == "set" or v.rule in ("cdi", "gbm-backend", "vdpau-driver"))
     return tuple(v for v in kept if v.name not in (*GPU_VARIABLES, CUDA_DEVICE_ORDER))
 
 
 def groups_of(edits: Edits) -> tuple[int, ...]:
-    """The groups that open nodes which are not open to everybody, root's left out."""
+    """Return the groups that may open nodes which other users may not, except root's."""
     return tuple(sorted({node.gid for node in edits.nodes if _is_for_its_group(node)}))
 
 
@@ -66,7 +66,7 @@ def need_sayable_path(path: str, what: str) -> None:
 
 
 def unsayable_path(path: str, what: str, why: str) -> RuntimeLimitError:
-    """Return the error about a *path* that a document, called *what*, cannot say."""
+    """Return the error about a *path* that a document, called *what*, cannot express."""
     hint = "give the driver root a plainer path, or start with `gpubind exec`"
     return RuntimeLimitError("unsayable-path", f"a path cannot be said in {what}", where=path, why=why, hint=hint)
 
@@ -79,13 +79,13 @@ def need_sayable_value(name: str, value: str, what: str) -> None:
 
 
 def unsayable_value(name: str, what: str, why: str) -> RuntimeLimitError:
-    """Return the error about a value of variable *name* that a document, called *what*, cannot say."""
+    """Return the error about a value of variable *name* that a document, called *what*, cannot express."""
     hint = "leave out the CDI device that sets it"
     return RuntimeLimitError("unsayable-value", f"a variable cannot be said in {what}", where=name, why=why, hint=hint)
 
 
 def heading(plan: Plan, comment: str, *lines: str) -> str:
-    """Return the lines at the top of a document, each behind *comment*: what the plan is, and *lines*."""
+    """Return the lines at the top of a document, each after *comment*: the summary of the plan, and *lines*."""
     return "".join(f"{comment} {line}\n" for line in (printable(f"gpubind: {summary(plan)}"), *lines))
 
 
@@ -115,7 +115,7 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """In double quotes, as JSON and YAML have them, but for characters beyond 16 bits: JSON's pairs are two in YAML."""
+    """Return *text* in double quotes as in JSON, except for characters beyond 16 bits: JSON's pairs are two in YAML."""
     pieces = _WIDE.split(text)
     wide = [f"\\U{ord(character):08x}" for character in _WIDE.findall(text)]
     words = [json.dumps(piece)[1:-1] for piece in pieces]

@@ -23,7 +23,7 @@ _NOTE = (
 
 
 def render_kubernetes(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
-    """*plan* as a pod with the container `gpubind`, which lacks its image; generated files are where *staged* says.
+    """Return *plan* as a pod with the container `gpubind`, without its image, with the paths of *staged* files.
 
     A file that has several places in the container is one volume. Errors: `RuntimeLimitError` (codes `unsayable-path`,
     `unsayable-value`).

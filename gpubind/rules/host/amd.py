@@ -1,4 +1,4 @@
-"""AMD's devices and variables: what makes a GPU vanish without a word.
+"""AMD's devices and variables: reasons for which a GPU is missing without a message.
 
 Source: ROCr `core/driver/kfd` and libhsakmt `topology.c` (a node whose render device cannot be opened is dropped);
 ROCm documentation, "GPU isolation techniques".
@@ -17,7 +17,7 @@ from gpubind.rules.preflight import Preflight
 
 
 def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
-    """The kernel has the GPUs, and /dev lacks the node through which all of them are used."""
+    """Yield a kernel that has GPUs, without the node in /dev through which all of them are used."""
     gpus = _topology(preflight).gpus
     if gpus and preflight.host.dev.lacks(KFD):
         remake, number = node_command(KFD, {}), counted(len(gpus), "GPU")
@@ -25,14 +25,14 @@ def kfd_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def kfd_hidden(preflight: Preflight) -> Iterator[Finding]:
-    """KFD does not let this process read a node: a device cgroup forbids its render device, as schedulers do."""
+    """Yield nodes that KFD hides from this process: a device cgroup forbids their render devices, as schedulers do."""
     hidden = _topology(preflight).hidden
     if hidden:
         yield finding("kfd-hidden", subject=TOPOLOGY, where="; ".join(hidden), nodes=counted(len(hidden), "node"))
 
 
 def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a GPU of the topology without the render node by which ROCr opens it: it is dropped without a word."""
+    """Yield a GPU of the topology without the render node by which ROCr opens it: it is dropped silently."""
     for gpu in _gpus(preflight.plan):
         if gpu.render is None or preflight.host.dev.lacks(gpu.render):
             yield finding(
@@ -47,7 +47,7 @@ def amd_render_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def amd_groups(preflight: Preflight) -> Iterator[Finding]:
-    """Yield a runtime that gives a container other groups than its caller's, and nodes that a group alone may use."""
+    """Yield a runtime that changes the caller's groups, with nodes that only a group may use."""
     limits = preflight.limits
     ours = preflight.words.options if preflight.words is not None else ()
     said = (*ours, *(preflight.start.user.options.all("group-add") if preflight.start is not None else ()))
@@ -69,15 +69,15 @@ def amd_groups(preflight: Preflight) -> Iterator[Finding]:
 
 
 def hip_visible_composed(preflight: Preflight) -> Iterator[Finding]:
-    """HIP counts among what ROCr leaves it, from 0 again: both variables with the host's numbers are a common trap."""
+    """Yield both variables set with the host's numbers: HIP numbers the GPUs that ROCr shows from 0 again."""
     environ, gpus = preflight.host.environ, _gpus(preflight.plan)
     name = HIP_VISIBLE_DEVICES if HIP_VISIBLE_DEVICES in environ else CUDA_VISIBLE_DEVICES
     planned = next((planned for planned in preflight.plan.drivers if planned.driver.vendor == "amd"), None)
     if ROCR_VISIBLE_DEVICES not in environ or name not in environ or not gpus or planned is None:
         return
     if preflight.plan.request.gpus is not None:
-        return  # --gpus says both anew
-    from gpubind.planner.gpus.environment import GpuList, read_list  # only where somebody sets both
+        return  # --gpus sets both
+    from gpubind.planner.gpus.environment import GpuList, read_list  # only if both are set
 
     inventory = Inventory(
         planned.driver, planned.source, searched=(), files=(), devices=(), gpus=gpus, decisions=(), findings=()
@@ -106,6 +106,6 @@ def _gpus(plan: Plan) -> tuple[Gpu, ...]:
 
 
 def _topology(preflight: Preflight) -> Topology:
-    """Return what KFD says; nothing where the plan is not about AMD."""
+    """Return the topology of KFD; an empty one if the plan is not about AMD."""
     is_amds = any(planned.driver.vendor == "amd" for planned in preflight.plan.drivers)
     return read_topology(preflight.host) if is_amds else Topology((), ())

@@ -22,14 +22,14 @@ NVML = "libnvidia-ml.so.1"
 
 
 def nouveau(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the kernel's own driver took the GPU at boot; only one of the two can have it."""
+    """Yield a GPU that nouveau took at boot: only one driver can have it."""
     host = preflight.host
     if preflight.is_nvidias and host.dev.has(NOUVEAU) and not _module_is_loaded(host):
         yield finding("nouveau", subject="nouveau", where=", ".join((NOUVEAU, *pci_displays(host, *NVIDIAS_DISPLAYS))))
 
 
 def gpu_without_driver(preflight: Preflight) -> Iterator[Finding]:
-    """A GPU on the PCI bus that NVIDIA's driver does not serve: the driver is missing, not the hardware."""
+    """Yield GPUs on the PCI bus without NVIDIA's driver."""
     host = preflight.host
     if not preflight.is_nvidias or _module_is_loaded(host) or host.dev.has(NOUVEAU):
         return
@@ -46,13 +46,13 @@ def _module_is_loaded(host: Host) -> bool:
 
 
 def _bound_to(host: Host, address: str) -> str:
-    """The kernel driver that has a PCI device, such as vfio-pci where it is given to a virtual machine."""
+    """Return the kernel driver of a PCI device: vfio-pci if it is given to a virtual machine."""
     link = host.dev.readlink(f"{PCI_DEVICES}/{address}/driver")
     return f" (bound to {link.rpartition('/')[2]})" if isinstance(link, str) else ""
 
 
 def no_gpu(preflight: Preflight) -> Iterator[Finding]:
-    """The module is loaded and has no GPU: it fell off the bus, is given away, or is too new or old for the driver."""
+    """Yield a loaded module without a GPU: it fell off the bus, is given away, or is too new or old for the driver."""
     if not preflight.has_linux_driver or not preflight.host.dev.has_nothing_in(PROC_GPUS):
         return
     if not any(GPU_NODE.fullmatch(node.target[len("/dev/") :]) for node in preflight.plan.devices):
@@ -60,9 +60,9 @@ def no_gpu(preflight: Preflight) -> Iterator[Finding]:
 
 
 def no_nvml(preflight: Preflight) -> Iterator[Finding]:
-    """CUDA without NVML: nvidia-smi and every monitor fail; distributions put it into a package of its own."""
+    """Yield CUDA without NVML, a separate package in distributions: nvidia-smi and every monitor fail."""
     names = preflight.libraries
-    # A library that was found and left out has its own finding, which says why.
+    # A library that was found and left out has its own finding.
     left_out = any(decision.subject == NVML and decision.verdict == "left-out" for decision in preflight.plan.decisions)
     if preflight.wants("utility") and "libcuda.so.1" in names and NVML not in names and not left_out:
         refused = unusable(preflight.host, preflight.plan.decisions, NVML)
@@ -72,7 +72,7 @@ def no_nvml(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
-    """A libcuda or NVML that is not the driver's: passed over here, but other programs take what the cache offers."""
+    """Yield a libcuda or NVML that is not the driver's: it is ignored, but other programs take it from the cache."""
     rejected: dict[str, Decision] = {}
     for decision in preflight.plan.decisions:
         is_stand_in = decision.rule in ("stub", "cuda-compat") and decision.subject.startswith(STUBBED)
@@ -92,7 +92,7 @@ def stub_libcuda(preflight: Preflight) -> Iterator[Finding]:
 
 
 def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
-    """Entries of the ld cache that lead nowhere: the driver was changed, and ldconfig has not run since."""
+    """Yield dangling entries of the ld cache: the driver was changed, and ldconfig was not run."""
     gone = [d for d in preflight.plan.decisions if d.rule == "dangling" and d.found_by == LD_CACHE]
     if gone:
         root = preflight.host.driver.root
@@ -106,9 +106,9 @@ def stale_ldcache(preflight: Preflight) -> Iterator[Finding]:
 
 
 def name_collision(preflight: Preflight) -> Iterator[Finding]:
-    """Two files of the host for one place in the container: the first is bound, the other is lost."""
+    """Yield two files of the host for one place in the container: the first is bound, the other is lost."""
     if preflight.plan.request.like is not None:
-        return  # what the imitated program does then is a finding of its own
+        return  # like-collision reports it
     there = {mount.target: mount.source or "" for mount in preflight.plan.mounts}
     lost = [
         decision
@@ -129,8 +129,8 @@ def name_collision(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_uninitialised(preflight: Preflight) -> Iterator[Finding]:
-    """`GPU UUID: GPU-????????`: nothing has used the GPU since its driver was loaded (nv-procfs.c)."""
-    # One without a model has told nothing at all: `gpu-unreadable`.
+    """Yield `GPU UUID: GPU-????????`: the GPU was not used since its driver was loaded (nv-procfs.c)."""
+    # One without a model is reported as `gpu-unreadable`.
     gpus = [gpu for gpu in preflight.gpus if gpu.uuid is None and gpu.pci and gpu.model]
     if gpus and preflight.has_linux_driver:
         subject = ", ".join(str(gpu.pci) for gpu in gpus)
@@ -155,7 +155,7 @@ def gpu_excluded(preflight: Preflight) -> Iterator[Finding]:
 
 
 def companion_missing(preflight: Preflight) -> Iterator[Finding]:
-    """A library is in the plan, and what it opens by name is not."""
+    """Yield a library of the plan without a part that it opens by name at run time."""
     names = {basename(mount.target) for mount in preflight.plan.mounts}
     version = preflight.driver.version if preflight.driver is not None else None
     if version is None:

@@ -15,12 +15,12 @@ MODESET = "/sys/module/nvidia_drm/parameters/modeset"
 
 
 def gbm_backend_missing(preflight: Preflight) -> Iterator[Finding]:
-    """libgbm opens `nvidia-drm_gbm.so`, which is libnvidia-allocator under another name; since 495.
+    """Yield a plan without `nvidia-drm_gbm.so`, which libgbm opens since 495: another name of libnvidia-allocator.
 
     Source: NVIDIA driver README, chapter "Installed Components" and "GBM".
     """
     if preflight.plan.request.like is not None:
-        return  # what the imitated program leaves out is not for the host to install
+        return  # the imitated program leaves it out, whatever the host has
     names = preflight.libraries
     if preflight.wants("graphics") and "libEGL_nvidia.so.0" in names and GBM_BACKEND not in names:
         yield finding(
@@ -37,13 +37,13 @@ def render_node_missing(preflight: Preflight) -> Iterator[Finding]:
         return
     for gpu in preflight.gpus:
         directory = f"{PCI_DEVICES}/{gpu.pci}/drm"
-        # Where that is unknown, or there, the node alone could be hidden.
+        # If that is unknown, or exists, only the node could be hidden.
         if gpu.pci and gpu.render is None and preflight.host.dev.has_nothing_in(directory):
             yield finding("render-node-missing", subject=gpu.pci, where=f"{directory}, /dev/dri", pci=gpu.pci)
 
 
 def drm_modeset_off(preflight: Preflight) -> Iterator[Finding]:
-    """nvidia-drm without modesetting: it registers no buffers for GBM. Only root can read the parameter (mode 0400).
+    """Yield nvidia-drm without modesetting, which registers no buffers for GBM. Only root can read the parameter.
 
     Source: open-gpu-kernel-modules kernel-open/nvidia-drm/nvidia-drm-os-interface.c.
     """

@@ -1,4 +1,4 @@
-"""GPUs that are divided (MIG): the nodes that their parts need, and what CUDA makes of them."""
+"""Divided GPUs (MIG): the nodes of their devices, and how CUDA lists them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpubind.rules.preflight import Preflight
 
 
 def mig_node_missing(preflight: Preflight) -> Iterator[Finding]:
-    """A part of a GPU whose nodes in /dev/nvidia-caps are missing, or may not be read: CUDA does not see it.
+    """Yield MIG devices whose nodes in /dev/nvidia-caps are missing or unreadable: CUDA does not see them.
 
     Source: MIG User Guide, "Device Nodes and Capabilities"; libnvidia-container src/nvc_info.c.
     """
@@ -51,7 +51,7 @@ def _is_readable(node: Optional[DeviceNode]) -> bool:
 
 
 def mig_mode(preflight: Preflight) -> Iterator[Finding]:
-    """Yield what CUDA makes of divided GPUs: of all parts it lists the first alone, and then no whole GPU beside it.
+    """Yield divided GPUs: CUDA lists only the first MIG device, and then no whole GPU.
 
     Source: MIG User Guide, "Running CUDA Applications on Bare-Metal", "CUDA Device Enumeration".
     """
@@ -60,7 +60,7 @@ def mig_mode(preflight: Preflight) -> Iterator[Finding]:
     yield from _mig_without_instance(preflight)
     gpus = preflight.gpus
     divided = [gpu for gpu in gpus if gpu.mig]
-    # What the plan sets counts; where it sets nothing, the caller's own value comes into the container.
+    # If the plan sets nothing, the caller's value is passed to the container.
     values = [variable.value or "" for variable in preflight.plan.env if variable.name == CUDA_VISIBLE_DEVICES]
     named = "MIG-" in (values[0] if values else preflight.host.variable(CUDA_VISIBLE_DEVICES))
     if divided and not named:

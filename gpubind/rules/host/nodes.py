@@ -1,4 +1,4 @@
-"""The driver's device nodes: is each there, and does it reach the right device?"""
+"""The driver's device nodes: missing ones, and those of another device."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PARAMS = "/proc/driver/nvidia/params"
 
 
 def control_node_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Nothing of the driver works without /dev/nvidiactl."""
+    """Yield a missing /dev/nvidiactl, which every program of the driver opens."""
     if preflight.has_linux_driver and CONTROL not in preflight.nodes:
         yield finding("control-node-missing", subject=CONTROL, where=CONTROL)
 
 
 def uvm_missing(preflight: Preflight) -> Iterator[Finding]:
-    """CUDA without /dev/nvidia-uvm answers 999: the module is loaded only when something asks for it."""
+    """Yield a missing /dev/nvidia-uvm, without which CUDA returns 999: its module is loaded on demand only."""
     if preflight.has_linux_driver and preflight.wants("compute") and UVM not in preflight.nodes:
         yield finding("uvm-missing", subject=UVM, where=UVM)
 
@@ -38,7 +38,7 @@ def uvm_not_loaded(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
-    """A GPU that the driver has, but no process can open: its /dev/nvidiaN is missing, or is another's."""
+    """Yield a GPU that no process can open: its /dev/nvidiaN is missing, or of another GPU."""
     if not preflight.has_linux_driver:
         return
     nodes = preflight.nodes
@@ -59,7 +59,7 @@ def gpu_node_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def device_file_mode(preflight: Preflight) -> Iterator[Finding]:
-    """Yield the driver itself gives its nodes to somebody else: a chmod lasts until nvidia-modprobe runs again.
+    """Yield a driver that gives its nodes to other users: a chmod lasts until nvidia-modprobe runs again.
 
     DeviceFileMode is decimal in /proc/driver/nvidia/params (438 is 0666). Source: NVIDIA driver README, chapter
     "Frequently Asked Questions", "How and when are the NVIDIA device files created?".

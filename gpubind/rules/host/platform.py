@@ -1,4 +1,4 @@
-"""What is special about this platform: its kernel's limits, its layout, devices beside the GPU's own."""
+"""Special platforms: their layouts, and devices other than GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _USUAL_INTERPRETERS = re.compile(r"/(usr/)?lib(32|64|x32)?/[^/]+(/[^/]+)?")
 
 
 def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
-    """A program of the driver that was built for a host with another layout: NixOS, Guix, Talos.
+    """Yield a program of the driver that was built for another layout: NixOS, Guix, Talos.
 
     The kernel starts PT_INTERP (elf(5)); it must be at that very path in the container.
     """
@@ -47,13 +47,13 @@ def foreign_interpreter(preflight: Preflight) -> Iterator[Finding]:
 
 
 def wsl(preflight: Preflight) -> Iterator[Finding]:
-    """Windows' driver behind /dev/dxg: no kernel module, no /proc/driver/nvidia, no version to compare."""
+    """Yield Windows' driver with /dev/dxg: no kernel module, no /proc/driver/nvidia, no version to compare."""
     if preflight.driver is not None and preflight.driver.kind == "wsl":
         yield finding("wsl", subject="/dev/dxg", where="/dev/dxg, /usr/lib/wsl/lib")
 
 
 def tegra(preflight: Preflight) -> Iterator[Finding]:
-    """Jetson: the board's list files say what a container needs. Source: nvidia-container-toolkit, csv mode."""
+    """Yield a Jetson, whose list files name what a container needs. Source: nvidia-container-toolkit, csv mode."""
     if preflight.driver is not None and preflight.driver.kind == "tegra":
         lists = [name for name in preflight.host.dev.names(TEGRA_LISTS) if name.endswith(".csv")]
         yield finding(
@@ -68,7 +68,7 @@ def tegra(preflight: Preflight) -> Iterator[Finding]:
 def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
     """Yield a host that belongs to an IMEX domain, or a job that wants a channel, without a channel node.
 
-    Every driver since 550 registers the device, so that alone means nothing. Source: CUDA Programming Guide, "Virtual
+    Every driver since 550 registers the device, so that means nothing. Source: CUDA Programming Guide, "Virtual
     Memory Management", fabric handles.
     """
     host = preflight.host
@@ -88,7 +88,7 @@ def imex_channel_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gds_incomplete(preflight: Preflight) -> Iterator[Finding]:
-    """GPUDirect Storage: its module is loaded, but libcufile will not find what it looks for.
+    """Yield a loaded module of GPUDirect Storage without the files that libcufile needs.
 
     Source: GPUDirect Storage documentation, "Using GDS in containers"; nvidia-container-toolkit, NVIDIA_GDS.
     """
@@ -104,7 +104,7 @@ def gds_incomplete(preflight: Preflight) -> Iterator[Finding]:
 
 
 def gpudirect_not_asked(preflight: Preflight) -> Iterator[Finding]:
-    """GPUs can exchange data with storage, a network or the CPU here; a container gets what it takes on request.
+    """Yield nodes for exchange with storage, a network or the CPU, which a container gets only on request.
 
     Source: nvidia-container-toolkit `internal/modifier/gated.go`.
     """

@@ -23,7 +23,7 @@ MPS_PID = "nvidia-cuda-mps-control.pid"
 
 
 def fabric_manager_missing(preflight: Preflight) -> Iterator[Finding]:
-    """NVSwitches connect the GPUs only once the fabric manager has set them up; cuInit waits for that, and fails.
+    """Yield NVSwitches that no fabric manager set up: cuInit waits for that, and fails.
 
     Source: Fabric Manager User Guide, "GPU/NVSwitch initialization and CUDA"; its systemd unit names the pid file.
     """
@@ -35,7 +35,7 @@ def fabric_manager_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _nvswitch(host: Host) -> Optional[str]:
-    """Return where an NVSwitch shows, if there is one."""
+    """Return the path of an NVSwitch, if there is one."""
     nodes = [name for name in host.dev.names("/dev") if re.fullmatch(r"nvidia-nvswitch([0-9]+|ctl)", name)]
     if nodes:
         return f"/dev/{nodes[0]}"
@@ -47,7 +47,7 @@ def _surely_off(host: Host, names: tuple[str, ...]) -> bool:
 
 
 def persistence_missing(preflight: Preflight) -> Iterator[Finding]:
-    """Without persistence each first use initialises the GPUs anew: seconds for each of them."""
+    """Yield GPUs without persistence, which are initialised at each first use: seconds for each of them."""
     number = len(preflight.gpus)
     if number >= MANY_GPUS and preflight.has_linux_driver and _surely_off(preflight.host, PERSISTENCED):
         where = "no " + ", ".join(f"/run/{name}" for name in PERSISTENCED)
@@ -63,7 +63,7 @@ def mps_active(preflight: Preflight) -> Iterator[Finding]:
 
 
 def mps_other_user(preflight: Preflight) -> Iterator[Finding]:
-    """Another user's MPS daemon has the GPUs: this user's processes wait for it, or are turned away."""
+    """Yield another user's MPS daemon: this user's processes wait for it, or are refused."""
     directory = mps_directory(preflight.host)
     decisions = [d for d in preflight.plan.decisions if d.rule == "not-yours" and d.subject == directory]
     if decisions and not preflight.host.dev.lacks(f"{directory}/{MPS_PID}"):

@@ -34,7 +34,7 @@ class _Cuda(NamedTuple):
 
 
 def cuda_too_new(preflight: ImagePreflight) -> Iterator[Finding]:
-    """The CUDA of what the program imports, or of the image, is newer than its libcuda serves; nothing bridges it."""
+    """Yield a CUDA, of the program's packages or of the image, that is too new for its libcuda."""
     cuda = _in_use(preflight)
     for every in (preflight.imported_cuda, preflight.every_cuda):
         wanted = wanted_cuda(every)
@@ -83,7 +83,7 @@ def _too_new(preflight: ImagePreflight, cuda: _Cuda, wanted: str, every: tuple[I
 
 
 def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
-    """The image's CUDA is newer, but of a major version that this driver runs: all but some features work."""
+    """Yield a newer CUDA of a major version that this driver runs: all but some features work."""
     wanted, cuda = _wanted(preflight), _in_use(preflight)
     if wanted is None or cuda is None or not is_newer(wanted, cuda.serves) or not minor_compatible(cuda.driver, wanted):
         return
@@ -98,12 +98,12 @@ def cuda_minor_version(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def _wanted(preflight: ImagePreflight) -> Optional[str]:
-    """Return the CUDA of what the program imports, else of the image; None if nothing tells it."""
+    """Return the CUDA of the packages that the program imports, else of the image; None if it is not known."""
     return wanted_cuda(preflight.imported_cuda or preflight.every_cuda)
 
 
 def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
-    """NVIDIA_REQUIRE_*: the image says itself that it will not run with this driver."""
+    """Yield NVIDIA_REQUIRE_* of the image that this driver does not satisfy."""
     for name, value, answer, facts in _requirements(preflight):
         if answer is False:
             known = ", ".join(f"{key} {known}" for key, known in facts.items())
@@ -111,21 +111,21 @@ def require_unsatisfied(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def require_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
-    """NVIDIA_REQUIRE_* that depends on what no file tells: the GPU's brand or architecture."""
+    """Yield NVIDIA_REQUIRE_* that depends on the GPU's brand or architecture, which are not in any file."""
     for name, value, answer, facts in _requirements(preflight):
         if answer is None and facts:
             yield finding("require-undecided", subject=name, where=f"{name}={value[:400]}")
 
 
 def bad_require(preflight: ImagePreflight) -> Iterator[Finding]:
-    """NVIDIA_REQUIRE_* that is no expression."""
+    """Yield malformed NVIDIA_REQUIRE_*."""
     for name, value, answer, _ in _requirements(preflight):
         if isinstance(answer, FormatError):
             yield finding("bad-require", subject=name, where=f"{name}={value[:400]}", fault=answer.why)
 
 
 def compat_used(preflight: ImagePreflight) -> Iterator[Finding]:
-    """The image's forward-compatibility libcuda comes first, and the driver allows it."""
+    """Yield the image's forward-compatibility libcuda that comes first and works with the driver."""
     library = _used_compat(preflight)
     if library is None or _cuda(preflight) is None or _harm(preflight, library) is not None:
         return
@@ -140,7 +140,7 @@ def compat_used(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def compat_harmful(preflight: ImagePreflight) -> Iterator[Finding]:
-    """The image's forward-compatibility libcuda comes first, and cannot work with this kernel module or GPU."""
+    """Yield the image's forward-compatibility libcuda that comes first and cannot work here."""
     library = _used_compat(preflight)
     harm = None if library is None or _cuda(preflight) is None else _harm(preflight, library)
     if library is not None and harm is not None:
@@ -149,7 +149,7 @@ def compat_harmful(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def compat_ignored(preflight: ImagePreflight) -> Iterator[Finding]:
-    """A forward-compatibility libcuda in the image would help, but comes after the host's."""
+    """Yield a forward-compatibility libcuda that would help, but comes after the host's."""
     wanted, cuda = _wanted(preflight), _in_use(preflight)
     if wanted is None or cuda is None or _used_compat(preflight) is not None or not is_newer(wanted, cuda.serves):
         return
@@ -180,7 +180,7 @@ def _is_ours(preflight: ImagePreflight) -> bool:
 def _requirements(
     preflight: ImagePreflight,
 ) -> Iterator[tuple[str, str, Union[bool, FormatError, None], dict[str, str]]]:
-    """Name and value of each requirement, whether it holds (None: no file tells), and the facts that it is about.
+    """Yield name and value of each requirement, whether it holds (None: not known), and the facts that it is about.
 
     Source: nvidia-container-toolkit `internal/config/image/cuda_image.go` (which variables are requirements).
     """
@@ -198,13 +198,13 @@ def _requirements(
 
 
 def _in_use(preflight: ImagePreflight) -> Optional[_Cuda]:
-    """The libcuda that programs will use: the image's compat one where that works, else the host's."""
+    """Return the libcuda that programs will use: the image's compat one if that works, else the host's."""
     cuda, used = _cuda(preflight), _used_compat(preflight)
     if cuda is None or used is None or _harm(preflight, used) is not None:
         return cuda
     served = serves(used)
     if served is None:
-        return None  # nothing tells what it serves
+        return None  # not known
     return _Cuda("the image's compat libcuda", used.version or cuda.driver, served, used.path)
 
 
@@ -232,7 +232,7 @@ def _host_note(preflight: ImagePreflight) -> Optional[CudaNote]:
 
 
 def _used_compat(preflight: ImagePreflight) -> Optional[ImageLibrary]:
-    """The compat libcuda that a program in the container would open; None if it is another libcuda."""
+    """Return the compat libcuda that a program in the container would open; None if it opens another one."""
     found = preflight.container.find("libcuda.so.1")
     if found is None or found.mount is not None:
         return None
@@ -240,7 +240,7 @@ def _used_compat(preflight: ImagePreflight) -> Optional[ImageLibrary]:
 
 
 def _harm(preflight: ImagePreflight, library: ImageLibrary) -> Optional[str]:
-    """Return what the loader or CUDA would say of a compat libcuda here; None if it would work as far as files tell."""
+    """Return the error that the loader or CUDA would report about a compat libcuda; None if none is known."""
     failures = preflight.container.failures(library.path)
     if failures:
         return failures[0].message

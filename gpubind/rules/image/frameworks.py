@@ -18,11 +18,11 @@ from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, ProgramPreflight, search_path
 
 _INTERPRETER = re.compile(r"java|julia|lua[0-9.]*|node|octave(-cli)?|perl[0-9.]*|R|Rscript|ruby[0-9.]*")
-"""Programs that load what they run by name, beside Python."""
+"""Interpreters other than Python."""
 
 
 def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
-    """A library of a framework does not load: what it is linked with is missing, or too old."""
+    """Yield a framework's library that does not load: something that it is linked with is missing, or too old."""
     imports = preflight.imports
     for framework, library, failures in _refused(preflight):
         missing = [failure for failure in failures if failure.kind == "missing"]
@@ -42,7 +42,7 @@ def framework_library(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
-    """The program is an interpreter, and nothing of what it will load was looked at."""
+    """Yield an interpreter whose packages were not checked."""
     file = preflight.chain.file
     if file is None or preflight.chain.stop is not None:
         return
@@ -54,7 +54,7 @@ def imports_not_checked(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 
 def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
-    """The frameworks, each with the directory that it is in: where the program imports from, else in the image."""
+    """Return the frameworks and their directories: those that the program imports from, else the image's."""
     imports, tree = preflight.imports, preflight.container.tree
     path = search_path(preflight.image, preflight.plan, preflight.brought)
     places = packages_of(tree, path) if imports is None else imports.packages
@@ -62,7 +62,7 @@ def _every(preflight: ImagePreflight) -> tuple[tuple[Framework, str], ...]:
 
 
 def _refused(preflight: ImagePreflight) -> Iterator[tuple[Framework, str, tuple[Failure, ...]]]:
-    """The first library of each framework that does not load, with its path, and why."""
+    """Yield the first library of each framework that does not load, with the reasons."""
     if not preflight.every_cuda or preflight.image.tree.restarts:
         return
     tree, every = preflight.container.tree, _every(preflight)

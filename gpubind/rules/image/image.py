@@ -17,18 +17,18 @@ from gpubind.rules.preflight import ImagePreflight, Preflight
 LIBCUDAS = ("libcuda.so.1", "libcuda.so")
 """The names by which programs open libcuda."""
 FIRST = (*LIBCUDAS, "libnvidia-ml.so.1")
-"""What everything else hangs on."""
+"""The libraries on which all others depend."""
 
 
 class Winner(NamedTuple):
-    """A library that programs without search paths of their own get in place of the plan's."""
+    """A library that programs get in place of the plan's, unless they set a search path."""
 
     soname: str
     file: Located
     directory: Optional[str]
     """The element of LD_LIBRARY_PATH that leads to it; None if the loader finds it by itself."""
     is_users: bool
-    """Whether the user put that element there."""
+    """Set if the user put that element there."""
 
 
 def _winner(preflight: ImagePreflight, soname: str) -> Optional[Winner]:
@@ -49,7 +49,7 @@ def _winner(preflight: ImagePreflight, soname: str) -> Optional[Winner]:
 
 
 def driver_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
-    """A driver baked into the image: it wins where it is found first, and fails if it is not the kernel module's."""
+    """Yield a driver in the image: if it is found first, it must be of the kernel module's version."""
     planned = {basename(mount.target) for mount in preflight.plan.mounts}
     for library in _drivers(preflight):
         brought = library.soname in planned
@@ -77,10 +77,9 @@ def _found_first(first: Winner) -> tuple[str, ...]:
 
 
 def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
-    """The findings about a libcuda or NVML that programs will get in place of the plan's, with the file that wins.
+    """Return the findings about a libcuda or NVML that programs get in place of the plan's; none without an image.
 
-    A few files are looked for by name, and none is read but for its first bytes: each start can afford that. Without an
-    image there are none.
+    A few files are searched by name, and only their first bytes are read: every start can afford that.
     """
     if not isinstance(preflight, ImagePreflight):
         return ()
@@ -93,7 +92,7 @@ def order_findings(preflight: Preflight) -> tuple[Finding, ...]:
 
 
 def image_env_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
-    """The image sets a search path in a way that only its shell can tell: what is found there is not known."""
+    """Yield a search path of the image that only its shell can compute."""
     names = [name for name in preflight.image.facts.undecided if name in SEARCH_PATHS]
     if names:
         yield finding(
@@ -106,7 +105,7 @@ def image_env_undecided(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def stub_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
-    """A stub of libcuda or NVML that programs would open, or that waits behind the host's library."""
+    """Yield a stub of libcuda or NVML that programs open, or that comes after the host's library."""
     for name in FIRST:
         found = preflight.container.find(name)
         if found is None:
@@ -128,13 +127,13 @@ def stub_in_image(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def library_path_order(preflight: ImagePreflight) -> Iterator[Finding]:
-    """LD_LIBRARY_PATH holds copies of what the plan brings, or names the working directory."""
+    """Yield an LD_LIBRARY_PATH with copies of the plan's libraries, or with the working directory."""
     yield from _before_the_plans(preflight)
     yield from _copies_in_the_images(preflight)
 
 
 def _before_the_plans(preflight: ImagePreflight) -> Iterator[Finding]:
-    """What the user puts in front in LD_LIBRARY_PATH has a libcuda or NVML: it is used, for the user's word counts."""
+    """Yield a libcuda or NVML in the user's LD_LIBRARY_PATH, which takes precedence."""
     for soname in FIRST:
         first = _winner(preflight, soname)
         if first is not None and first.is_users:
@@ -169,7 +168,7 @@ def _copies_in_the_images(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def _drivers(preflight: ImagePreflight) -> Iterator[ImageLibrary]:
-    """The image's libraries of a driver: where its loader finds them by itself, and in its own LD_LIBRARY_PATH."""
+    """Yield the image's libraries of a driver in the loader's directories and in its LD_LIBRARY_PATH."""
     facts = preflight.image.facts
     seen = [library.path for library in (*facts.driver, *facts.compat)]
     yield from facts.driver

@@ -14,18 +14,18 @@ from gpubind.model.findings import finding
 from gpubind.rules.preflight import ImagePreflight
 
 SIZE_LIMIT = 4 << 20
-"""Bytes: what shares glibc's private symbols is small; libraries of CUDA and of compilers are not looked through."""
+"""Bytes: users of glibc's private symbols are small; libraries of CUDA and of compilers are not read."""
 FILES_LIMIT = 4096
 PROGRAMS = ("/usr/bin", "/usr/sbin")
 PACKED = "GLIBC_ABI_DT_RELR"
-"""What a library with packed relocations wants of its C library."""
+"""The version that a library with packed relocations needs of its C library."""
 READS_PACKED = (2, 38)
 """The first binutils that can."""
 _BINUTILS = re.compile(r"libbfd-([0-9]{1,9}\.[0-9]{1,9})\b.*\.so")
 
 
 def libc_linker(preflight: ImagePreflight) -> Iterator[Finding]:
-    """An image's linker that is too old to read the host's glibc; its own library has its version in its name."""
+    """Yield a linker that is too old to read the host's glibc, by the version in the name of its library."""
     host, image = preflight.host.driver, preflight.image
     bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc" and mount.soname == "libm.so.6"]
     facts = [host.elf(path) for mount in bound[:1] if (path := host.rooted(mount.source or "")) is not None]
@@ -39,7 +39,7 @@ def libc_linker(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def libc_private(preflight: ImagePreflight) -> Iterator[Finding]:
-    """A file of the image that stays, and wants what only the glibc that it was built with gives to its own parts."""
+    """Yield a file of the image that wants private symbols which only its old glibc defines."""
     bound = [mount for mount in preflight.plan.mounts if mount.rule == "libc"]
     host, image = preflight.host.driver, preflight.image.tree
     provided: dict[Optional[str], set[str]] = {}

@@ -19,7 +19,7 @@ from gpubind.rules.missing import lacking, softened, unseen_libraries
 from gpubind.rules.preflight import ImagePreflight, Preflight, ProgramPreflight
 
 _DAMAGED = ("zero-byte", "truncated-elf", "not-elf", "unreadable")
-"""Rules of Decisions on files that are no libraries. A linker script is not damaged."""
+"""Rules of Decisions about damaged libraries. A linker script is not damaged."""
 _WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
 """Libraries whose damage is part of another finding, `no-libcuda` and `no-nvml`."""
 
@@ -53,19 +53,19 @@ class _Cause(NamedTuple):
     """One reason for which files of the plan are refused."""
 
     failure: Failure
-    """The first that says so."""
+    """The first one with that reason."""
     mounts: tuple[Mount, ...]
-    """All that it keeps from loading."""
+    """All mounts that it keeps from loading."""
     severity: Severity
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the files are called, each once."""
+        """Return the names of the files, each once."""
         return tuple(sorted({basename(mount.target) for mount in self.mounts}))
 
     @property
     def are_many(self) -> bool:
-        """Whether the files are counted, not named."""
+        """Return whether the message has the number of files, not their names."""
         return len(self.names) > 2
 
 
@@ -99,7 +99,7 @@ def _refused(code: str, cause: _Cause, cases: tuple[str, ...], **facts: Optional
 
 
 def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
-    """A DT_NEEDED that neither the plan nor the image has. One finding for each name, with all that need it."""
+    """Yield each DT_NEEDED that neither the plan nor the image has, with all libraries that need it."""
     for cause in _causes(preflight, "missing"):
         mount, name = cause.mounts[0], cause.failure.name
         drivers, packages = lacking(preflight, name), PACKAGES.get(name)
@@ -114,7 +114,7 @@ def library_missing(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def library_version(preflight: ImagePreflight) -> Iterator[Finding]:
-    """A symbol version that the library in the container does not define: what bringing the wrong side's copy does."""
+    """Yield a symbol version that the library in the container does not define."""
     for cause in _causes(preflight, "version"):
         cases = cases_of(("many", cause.are_many))
         found = _refused("library-version", cause, cases, provider=cause.failure.provider or "")
@@ -130,7 +130,7 @@ def executable_stack(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def library_unreadable(preflight: Preflight) -> Iterator[Finding]:
-    """A library of the plan that is damaged, is something else, or may not be read."""
+    """Yield a library of the plan that is damaged, is something else, or may not be read."""
     broken: dict[Optional[str], tuple[Mount, str]] = {}
     for mount in preflight.plan.mounts:
         why = _why_not_mapped(preflight.host.driver, mount) if mount.kind == "library" else None
@@ -164,7 +164,7 @@ def _why_not_mapped(tree: Tree, mount: Mount) -> Optional[str]:
 
 
 def _passed_over(preflight: Preflight) -> Iterator[Finding]:
-    """Libraries that the plan lacks because their file is no library, and no other file has their name."""
+    """Yield libraries that the plan lacks because their only file is damaged."""
     known = {library_stem(basename(mount.target)) for mount in preflight.plan.mounts} | _WITH_FINDING
     for decision in preflight.plan.decisions:
         name, stem = decision.subject, library_stem(decision.subject)
@@ -184,7 +184,7 @@ def _has_executable_stack(preflight: ProgramPreflight) -> bool:
 
 
 def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Severity:
-    """An error for what was asked for by name and for CUDA itself; a note for what came by default."""
+    """Return an error for CUDA and capabilities that were requested by name; a note for those by default."""
     name = basename(mount.target)
     capability = _capability(mount, table)
     request = preflight.plan.request
@@ -198,14 +198,14 @@ def _severity(preflight: ImagePreflight, mount: Mount, table: NameTable) -> Seve
 
 
 def _capability(mount: Mount, table: NameTable) -> Optional[Capability]:
-    if mount.capability not in (None, "compat32"):  # which a 32-bit library has beside its own
+    if mount.capability not in (None, "compat32"):  # which a 32-bit library has in addition to another
         return mount.capability
     name = basename(mount.target)
     return capability_of(table.section(name, mount.target), driver_version_of(name))
 
 
 def _use(names: tuple[str, ...]) -> str:
-    """Return what the files are for, if they are all for the same that few jobs need."""
+    """Return the common purpose of the files, if few jobs need it."""
     uses = {about.use if (about := known(name)) else "" for name in names}
     use = uses.pop() if len(uses) == 1 else ""
     return f"; {use}" if use else ""

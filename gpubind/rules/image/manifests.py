@@ -17,7 +17,7 @@ class NeutralLoader(NamedTuple):
     """A vendor-neutral loader, and how it learns of the driver."""
 
     name: str
-    """The case of the finding that says what comes of a missing manifest."""
+    """The case of the finding."""
     library: str
     """The driver's library that it opens."""
     capability: Capability
@@ -36,7 +36,7 @@ LOADERS = (
 
 
 def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
-    """A library of the driver is in the plan, but nothing tells the loader of it, nor does the image."""
+    """Yield a library of the driver for which neither the plan nor the image has a manifest."""
     targets = [mount.target for mount in preflight.plan.mounts]
     libraries = {target.rpartition("/")[2] for target in targets}
     request = preflight.plan.request
@@ -57,16 +57,16 @@ def manifest_missing(preflight: Preflight) -> Iterator[Finding]:
 
 
 def _has_manifest(tree: Tree, loader: NeutralLoader) -> bool:
-    """Return whether an image has a manifest of its own that tells *loader* of the driver."""
+    """Return whether the image has a manifest that leads *loader* to the driver."""
     paths = [f"{directory}{name}" for directory in loader.directories for name in tree.names(directory)]
     icds = (_parsed(tree.read(path)) for path in paths)
     return any(icd is not None and loader.library in " ".join(icd.libraries) for icd in icds)
 
 
 def manifest_dangling(preflight: ImagePreflight) -> Iterator[Finding]:
-    """A manifest of the plan names a library that the container does not have."""
+    """Yield a manifest of the plan that names a library which the container does not have."""
     if preflight.image.facts.libc_family != "glibc":
-        return  # nothing of the driver loads there, which another finding says
+        return  # nothing of the driver loads there: image-without-glibc
     container = preflight.container
     left = {d.subject for d in preflight.plan.decisions if d.verdict == "left-out" and d.step == "side"}
     for mount, icd in _manifests(preflight):
@@ -85,7 +85,7 @@ def manifest_dangling(preflight: ImagePreflight) -> Iterator[Finding]:
 
 
 def _manifests(preflight: Preflight) -> Iterator[tuple[Mount, Icd]]:
-    """Yield the plan's manifests; those that are damaged planning names already."""
+    """Yield the plan's manifests, except damaged ones, which the planner reports."""
     for mount in preflight.plan.mounts:
         if mount.target.endswith((".json", ".icd")):
             icd = _parsed(_content(mount, preflight.host.driver))
