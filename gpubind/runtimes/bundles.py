@@ -77,7 +77,7 @@ class BundleRuntime(Runtime):
         is_rootless = bundle.has_user_namespace or not start.caller.is_root
         if is_rootless:
             mounts += tuple(BundleMount(node.target, node.source, "bind", NODE_OPTIONS) for node in nodes)
-        is_ruled = start.caller.is_root or bundle.has_device_rules or not bundle.has_user_namespace
+        is_ruled = start.caller.is_root or bundle.rules or not bundle.has_user_namespace
         own = bundle.variables
         changed = compose(edits.env, Values(images=own))
         env = tuple((name, value) for name, value in changed.items() if value != own.get(name))

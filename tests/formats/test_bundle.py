@@ -65,7 +65,7 @@ def test_what_a_plan_must_know_is_read() -> None:
     assert found.variables == {"PATH": "/bin", "A": "2"}
     assert [mount.is_bind for mount in found.mounts] == [False]
     assert not found.has_user_namespace
-    assert not found.has_device_rules
+    assert not found.rules
 
 
 @pytest.mark.parametrize(

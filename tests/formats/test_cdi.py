@@ -152,28 +152,31 @@ REFUSED = {
     "no edits": Refused(spec(devices=[{"name": "x"}]), "empty edits"),
     "null edits": Refused(spec(devices=[{"name": "x", "containerEdits": None}]), "empty edits"),
     "edits of empty lists": Refused(edits(env=[], mounts=[]), "empty edits"),
-    "a variable without a value": Refused(edits(env=["A"]), "NAME=value", "env[0]"),
-    "a variable without a name": Refused(edits(env=["=a"]), "NAME=value"),
-    "a node without a path": Refused(edits(deviceNodes=[{"major": 1}]), "empty", "deviceNodes[0].path"),
-    "a node of an unknown type": Refused(edits(deviceNodes=[{"path": "/dev/x", "type": "f"}]), "invalid type", "type"),
+    "a variable without a value": Refused(edits(env=["A"]), "not allowed", "env[0]"),
+    "a variable without a name": Refused(edits(env=["=a"]), "not allowed"),
+    "a node without a path": Refused(edits(deviceNodes=[{"major": 1}]), "not there", "deviceNodes[0].path"),
+    "a node of an unknown type": Refused(edits(deviceNodes=[{"path": "/dev/x", "type": "f"}]), "not allowed", "type"),
     "permissions of an unknown letter": Refused(
-        edits(deviceNodes=[{"path": "/dev/x", "permissions": "rwx"}]), "invalid permissions"
+        edits(deviceNodes=[{"path": "/dev/x", "permissions": "rwx"}]), "not allowed"
     ),
-    "a negative number": Refused(edits(deviceNodes=[{"path": "/dev/x", "major": -1}]), "negative"),
-    "a mount without a host path": Refused(edits(mounts=[{"containerPath": "/a"}]), "empty", "mounts[0].hostPath"),
-    "a mount without a place": Refused(edits(mounts=[{"hostPath": "/a"}]), "empty", "mounts[0].containerPath"),
-    "a hook of an unknown time": Refused(edits(hooks=[{"hookName": "start", "path": "/a"}]), "invalid hook name"),
-    "a hook without a path": Refused(edits(hooks=[{"hookName": "poststop"}]), "empty", "hooks[0].path"),
+    "a negative number": Refused(edits(deviceNodes=[{"path": "/dev/x", "major": -1}]), "out of range"),
+    "a mount without a host path": Refused(edits(mounts=[{"containerPath": "/a"}]), "not there", "mounts[0].hostPath"),
+    "a mount with an empty place": Refused(
+        edits(mounts=[{"hostPath": "/a", "containerPath": ""}]), "not allowed", "mounts[0].containerPath"
+    ),
+    "a mount without a place": Refused(edits(mounts=[{"hostPath": "/a"}]), "not there", "mounts[0].containerPath"),
+    "a hook of an unknown time": Refused(edits(hooks=[{"hookName": "start", "path": "/a"}]), "not allowed", "hookName"),
+    "a hook without a path": Refused(edits(hooks=[{"hookName": "poststop"}]), "not there", "hooks[0].path"),
     "a hook with a bad variable": Refused(
-        edits(hooks=[{"hookName": "prestart", "path": "/a", "env": ["x"]}]), "NAME=value", "hooks[0].env[0]"
+        edits(hooks=[{"hookName": "prestart", "path": "/a", "env": ["x"]}]), "not allowed", "hooks[0].env[0]"
     ),
-    "a class of service with a slash": Refused(edits(intelRdt={"closID": "a/b"}), "no file name", "closID"),
-    "a class of service called ..": Refused(edits(intelRdt={"closID": ".."}), "no file name"),
+    "a class of service with a slash": Refused(edits(intelRdt={"closID": "a/b"}), "not allowed", "closID"),
+    "a class of service called ..": Refused(edits(intelRdt={"closID": ".."}), "not allowed"),
     "an interface twice": Refused(
         edits(netDevices=[{"hostInterfaceName": "e", "name": n} for n in ("a", "b")]), "same interface twice"
     ),
-    "an interface without a name": Refused(edits(netDevices=[{"hostInterfaceName": "e"}]), "empty name"),
-    "wrong edits of the file": Refused(spec(containerEdits={"env": ["x"]}), "NAME=value", "containerEdits.env[0]"),
+    "an interface without a name": Refused(edits(netDevices=[{"hostInterfaceName": "e"}]), "not there"),
+    "wrong edits of the file": Refused(spec(containerEdits={"env": ["x"]}), "not allowed", "containerEdits.env[0]"),
 }
 
 

@@ -82,20 +82,6 @@ def test_every_capability_is_a_section(section: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_glob"),
-    [
-        ("/etc/vulkan/*.json", True),
-        ("/etc/vulkan/icd?.json", True),
-        ("/etc/vulkan/[ab].json", True),
-        ("/etc/vulkan/icd.json", False),
-        ("libnvidia*.so", False),
-    ],
-)
-def test_only_absolute_paths_are_globs(text: str, is_glob: bool) -> None:
-    assert parse(text).entries[0].is_glob is is_glob
-
-
-@pytest.mark.parametrize(
     ("name", "stem"), [("libcuda.so.1", "libcuda.so"), ("libcuda.so", "libcuda.so"), ("a.so.b.so", "a.so")]
 )
 def test_the_stem_of_a_library_ends_with_its_first_so(name: str, stem: str) -> None:

@@ -30,7 +30,7 @@ def parse(data: bytes) -> tuple[SifDescriptor, ...]:
 
 def test_header_and_descriptors_are_read() -> None:
     header = parse_sif_header(FILE)
-    assert (header.version, header.arch, header.descriptors, header.descriptors_offset) == ("01", "x86_64", 4, 4096)
+    assert header == (4, 4096)
     definition, partition = parse(FILE)
     assert (definition.file_system, definition.primary) == (None, False)
     assert FILE[definition.offset :][: definition.size] == b"Bootstrap: docker"

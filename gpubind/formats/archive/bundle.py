@@ -21,6 +21,8 @@ from gpubind.model.plain import Decoder
 SIZE_LIMIT = 4 << 20
 """Bytes of a config.json."""
 MEMBERS_LIMIT = 1 << 14
+MEMBERS = ("ociVersion", "process", "root", "mounts", "linux")
+"""Members of a config.json that concern a plan."""
 ANNOTATION = "gpubind.edits"
 ACCESS = "rw"
 """What the device cgroup allows: the runtime makes the nodes, so the container needs not."""
@@ -31,8 +33,11 @@ _DECODER = Decoder(
     keys={
         "oci_version": "ociVersion",
         "root": "root.path",
-        **{name: f"process.{name}" for name in ("args", "env", "cwd")},
-        **{name: f"linux.{name}" for name in ("namespaces", "devices")},
+        "args": "process.args",
+        "env": "process.env",
+        "working_directory": "process.cwd",
+        "devices": "linux.devices",
+        "namespaces": "linux.namespaces",
         "mappings": "linux.uidMappings",
         "rules": "linux.resources.devices",
     },
@@ -58,27 +63,44 @@ class BundleMount(NamedTuple):
         return self.type == "bind" or "bind" in self.options or "rbind" in self.options
 
 
-class Bundle(NamedTuple):
-    """What a start or a plan must know of a bundle, as it is without gpubind's own edits."""
+class _Device(NamedTuple):
+    path: str
 
-    text: str
-    """Of its config.json."""
-    root: str
+
+class Bundle(NamedTuple):
+    """A bundle, as it is without gpubind's edits."""
+
+    oci_version: str
+    process: dict[str, Any]
+    root: Annotated[str, re.compile(".+", re.DOTALL)]
     """The root file system; a relative path is below the bundle."""
-    args: tuple[str, ...]
-    env: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
     """`NAME=VALUE`, as it has them."""
-    working_directory: str
-    mounts: tuple[BundleMount, ...]
-    nodes: tuple[str, ...]
-    """Paths of device nodes that the runtime makes."""
-    has_user_namespace: bool
-    has_device_rules: bool
-    """Whether it has rules for the device cgroup."""
+    working_directory: str = "/"
+    mounts: tuple[BundleMount, ...] = ()
+    devices: tuple[_Device, ...] = ()
+    """Device nodes that the runtime makes."""
+    rules: tuple[dict[str, Any], ...] = ()
+    """Of the device cgroup."""
+    namespaces: tuple[dict[str, Any], ...] = ()
+    mappings: tuple[dict[str, Any], ...] = ()
+    text: str = ""
+    """Of its config.json."""
     directory: str = ""
     """Where the bundle is, absolute; empty if only its text is known."""
     is_writable: bool = True
     """Whether the caller may write to the root file system: the runtime makes mount points there."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Paths of device nodes that the runtime makes."""
+        return tuple(device.path for device in self.devices)
+
+    @property
+    def has_user_namespace(self) -> bool:
+        """Whether it names one, or maps users."""
+        return bool(self.mappings) or any(namespace.get("type") == "user" for namespace in self.namespaces)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -106,24 +128,6 @@ class Process(NamedTuple):
     """None: as the bundle has it."""
 
 
-class _Config(NamedTuple):
-    oci_version: str
-    root: str
-    process: dict[str, Any]
-    args: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
-    cwd: str = "/"
-    mounts: tuple[BundleMount, ...] = ()
-    namespaces: tuple[dict[str, Any], ...] = ()
-    mappings: tuple[dict[str, Any], ...] = ()
-    devices: tuple[_Device, ...] = ()
-    rules: tuple[dict[str, Any], ...] = ()
-
-
-class _Device(NamedTuple):
-    path: str
-
-
 class _Annotation(NamedTuple):
     """Edits, as the annotation records them."""
 
@@ -136,24 +140,16 @@ class _Annotation(NamedTuple):
 def parse_bundle(data: bytes) -> Bundle:
     """Return the bundle of a config.json. Errors: `FormatError` (code `bad-bundle`) with the key."""
     text, document = _loads(data)
-    found = _DECODER.value(_Config, document)
+    found = _bundle(document)
     if ANNOTATION in (document.get("annotations") or {}):
         _take_back(document)
         text = _dumps(document, text)
-        found = _DECODER.value(_Config, document)
-    if not found.root:
-        raise _FORMAT.damaged("the path is empty", "key root.path")
-    return Bundle(
-        text=text,
-        root=found.root,
-        args=found.args,
-        env=found.env,
-        working_directory=found.cwd,
-        mounts=found.mounts,
-        nodes=tuple(node.path for node in found.devices),
-        has_user_namespace=bool(found.mappings) or any(item.get("type") == "user" for item in found.namespaces),
-        has_device_rules=bool(found.rules),
-    )
+        found = _bundle(document)
+    return found._replace(text=text)
+
+
+def _bundle(document: dict[str, Any]) -> Bundle:
+    return _DECODER.value(Bundle, {key: document.get(key) for key in MEMBERS})
 
 
 def edited(bundle: Bundle, edits: BundleEdits) -> str:

@@ -33,9 +33,6 @@ _damaged = Format("bad-sif", "damaged SIF file").damaged
 class SifHeader(NamedTuple):
     """The global header."""
 
-    version: str
-    arch: Optional[str]
-    """As `uname -m` says it; None if the header does not."""
     descriptors: int
     """Slots in the table of descriptors, used or not."""
     descriptors_offset: int
@@ -64,8 +61,7 @@ def parse_sif_header(data: bytes) -> SifHeader:
     if len(data) < HEADER_SIZE:
         raise _damaged("truncated header", len(data))
     fields = _HEADER.unpack_from(data)
-    magic, version, arch = fields[1:4]
-    total, table, table_size = fields[8], fields[9], fields[10]
+    magic, total, table, table_size = fields[1], *fields[8:11]
     if magic != MAGIC:
         raise _damaged("the magic string is not there", MAGIC_AT)
     if not 0 <= total <= DESCRIPTORS_LIMIT:
@@ -74,7 +70,7 @@ def parse_sif_header(data: bytes) -> SifHeader:
         raise _damaged(f"a table of descriptors at byte {table}", 96)
     if table_size != total * DESCRIPTOR_SIZE:
         raise _damaged(f"{total} descriptors in {table_size} bytes", 104)
-    return SifHeader(_text(version), _arch(arch), total, table)
+    return SifHeader(total, table)
 
 
 def parse_sif_descriptors(data: bytes, header: SifHeader, file_size: int) -> tuple[SifDescriptor, ...]:

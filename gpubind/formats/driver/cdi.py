@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from posixpath import basename, dirname, join, normpath
-from typing import Annotated, NamedTuple, Optional
+from typing import Annotated, Literal, NamedTuple, Optional
 
 from gpubind.errors import Format, FormatError
 from gpubind.formats.text.yaml import parse_yaml
@@ -42,7 +42,12 @@ _DECODER = Decoder(
     is_go=True,
 )
 _Int = Annotated[int, range(-(1 << 63), 1 << 63)]
+_Major = Annotated[int, range(1 << 63)]
 _Uint32 = Annotated[int, range(1 << 32)]
+_Text = Annotated[str, re.compile(".+", re.DOTALL)]
+_Variable = Annotated[str, re.compile("[^=]+=.*", re.DOTALL)]
+_Permissions = Annotated[str, re.compile("none|[rwm]*")]
+_ClosId = Annotated[str, re.compile(r"/|(?!\.{1,2}\Z)[^/\n]{0,4095}")]
 _VENDOR_OR_CLASS = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 
@@ -50,16 +55,16 @@ _DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 class CdiNode(NamedTuple):
     """A device node that the container gets."""
 
-    path: str = ""
+    path: _Text
     host_path: str = ""
     """Empty: the same as `path`."""
-    type: str = ""
+    type: Literal["", "b", "c", "u", "p"] = ""
     """`b`, `c`, `u` or `p`; empty: as on the host."""
-    major: _Int = 0
+    major: _Major = 0
     """0, like `type` empty: both numbers are the host's when the container starts."""
-    minor: _Int = 0
+    minor: _Major = 0
     file_mode: Optional[_Uint32] = None
-    permissions: str = ""
+    permissions: _Permissions = ""
     """Of `rwm`, or `none`; empty means all."""
     uid: Optional[_Uint32] = None
     gid: Optional[_Uint32] = None
@@ -73,15 +78,15 @@ class CdiNode(NamedTuple):
 class CdiNetDevice(NamedTuple):
     """A network interface that moves into the container."""
 
-    host_name: str = ""
-    name: str = ""
+    host_name: _Text
+    name: _Text
 
 
 class CdiMount(NamedTuple):
     """A mount of the container."""
 
-    host_path: str = ""
-    container_path: str = ""
+    host_path: _Text
+    container_path: _Text
     options: tuple[str, ...] = ()
     type: str = ""
 
@@ -89,19 +94,19 @@ class CdiMount(NamedTuple):
 class CdiHook(NamedTuple):
     """A program of the host that the runtime runs."""
 
-    when: str = ""
+    when: Annotated[str, HOOK_NAMES]
     """One of `HOOK_NAMES`."""
-    path: str = ""
+    path: _Text
     args: tuple[str, ...] = ()
     """With the program's name first."""
-    env: tuple[str, ...] = ()
+    env: tuple[_Variable, ...] = ()
     timeout_s: Optional[_Int] = None
 
 
 class CdiRdt(NamedTuple):
     """Intel's resource director: which class of cache and memory bandwidth a process gets."""
 
-    clos_id: str = ""
+    clos_id: _ClosId = ""
     l3_cache_schema: str = ""
     memory_schema: str = ""
     schemata: Optional[tuple[str, ...]] = None
@@ -111,7 +116,7 @@ class CdiRdt(NamedTuple):
 class CdiEdits(NamedTuple):
     """What changes in a container."""
 
-    env: tuple[str, ...] = ()
+    env: tuple[_Variable, ...] = ()
     """`NAME=value`: replaces what the image and the user set."""
     nodes: tuple[CdiNode, ...] = ()
     net_devices: tuple[CdiNetDevice, ...] = ()
@@ -242,52 +247,9 @@ def _kind_fault(kind: str) -> Optional[str]:
 
 
 def _validate_edits(edits: CdiEdits, at: str) -> None:
-    _validate_env(edits.env, f"{at}.env")
-    for number, node in enumerate(edits.nodes):
-        _validate_node(node, f"{at}.deviceNodes[{number}]")
-    for number, hook in enumerate(edits.hooks):
-        here = f"{at}.hooks[{number}]"
-        if hook.when not in HOOK_NAMES:
-            raise _FORMAT.damaged(f"invalid hook name `{hook.when}`", f"{here}.hookName")
-        if not hook.path:
-            raise _FORMAT.damaged("empty", f"{here}.path")
-        _validate_env(hook.env, f"{here}.env")
-    for number, mount in enumerate(edits.mounts):
-        here = f"{at}.mounts[{number}]"
-        for name, path in (("hostPath", mount.host_path), ("containerPath", mount.container_path)):
-            if not path:
-                raise _FORMAT.damaged("empty", f"{here}.{name}")
-    if edits.rdt is not None:
-        clos = edits.rdt.clos_id
-        if clos != "/" and (len(clos) >= 4096 or clos in (".", "..") or "/" in clos or "\n" in clos):
-            raise _FORMAT.damaged("no file name", f"{at}.intelRdt.closID")
-    _validate_net_devices(edits.net_devices, f"{at}.netDevices")
-
-
-def _validate_node(node: CdiNode, at: str) -> None:
-    if not node.path:
-        raise _FORMAT.damaged("empty", f"{at}.path")
-    if node.type not in ("", "b", "c", "u", "p"):
-        raise _FORMAT.damaged(f"invalid type `{node.type}`", f"{at}.type")
-    if node.major < 0 or node.minor < 0:
-        raise _FORMAT.damaged(f"negative device number {node.major}:{node.minor}", at)
-    if node.permissions != "none" and node.permissions.strip("rwm"):
-        raise _FORMAT.damaged(f"invalid permissions `{node.permissions}`", f"{at}.permissions")
-
-
-def _validate_net_devices(devices: tuple[CdiNetDevice, ...], at: str) -> None:
-    for field in ("host_name", "name"):
-        names = [getattr(device, field) for device in devices]
-        if "" in names:
-            raise _FORMAT.damaged("an empty name of an interface", f"{at}[{names.index('')}]")
-        if len(dict.fromkeys(names)) < len(names):
-            raise _FORMAT.damaged("the same interface twice", at)
-
-
-def _validate_env(env: tuple[str, ...], at: str) -> None:
-    for number, variable in enumerate(env):
-        if variable.find("=") <= 0:
-            raise _FORMAT.damaged(f"`{variable[:60]}` is not of the form NAME=value", f"{at}[{number}]")
+    for names in zip(*edits.net_devices):
+        if len(set(names)) < len(names):
+            raise _FORMAT.damaged("the same interface twice", f"{at}.netDevices")
 
 
 # Hooks: nvidia-container-toolkit, `cmd/nvidia-cdi-hook/` (each hook has its directory).

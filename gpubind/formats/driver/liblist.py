@@ -7,7 +7,6 @@ Two additions, both of which those programs skip without a word: `[section]` lin
 
 from __future__ import annotations
 
-import re
 from typing import Literal, NamedTuple, Optional
 
 from gpubind.errors import FormatError
@@ -17,8 +16,6 @@ VENDOR_NEUTRAL = "vendor-neutral"
 SECTIONS = (*CAPABILITIES, VENDOR_NEUTRAL)
 LINE_LIMIT = 4096
 ENTRIES_LIMIT = 10_000
-
-_GLOB = re.compile(r"[*?\[]")
 
 EntryKind = Literal["library", "library-path", "file", "binary"]
 
@@ -34,10 +31,6 @@ class ListEntry(NamedTuple):
     """The section that it stands in, None before the first."""
     line: int
     """1-based."""
-
-    @property
-    def is_glob(self) -> bool:
-        return self.text.startswith("/") and _GLOB.search(self.text) is not None
 
 
 class LibList(NamedTuple):

@@ -16,7 +16,6 @@ from gpubind.errors import Format
 OLD_MAGIC = b"ld.so-1.7.0"
 NEW_MAGIC = b"glibc-ld.so.cache1.1"
 EXTENSION_MAGIC = 0xEAA42174
-TAG_GENERATOR = 0
 TAG_HWCAPS = 1
 
 OLD_HEADER, OLD_ENTRY = 16, 12
@@ -53,13 +52,12 @@ class LdCache:
     """
 
     def __init__(
-        self, data: bytes, base: int, columns: tuple[array[int], ...], subdirectories: tuple[str, ...], generator: str
+        self, data: bytes, base: int, columns: tuple[array[int], ...], subdirectories: tuple[str, ...] = ()
     ) -> None:
         self._data = data
         self._base = base
         self._flags, self._keys, self._values, self._hwcap_low, self._hwcap_high = columns
         self._subdirectories = subdirectories
-        self.generator = generator
         self._named: dict[bytes, list[int]] = {}
 
     def __len__(self) -> int:
@@ -139,7 +137,7 @@ def parse_ldcache(data: bytes) -> LdCache:
         columns = (words[0::3], words[1::3], words[2::3])
         _check_offsets(data, strings, columns[1], columns[2], OLD_HEADER, OLD_ENTRY)
         zeros = array("I", bytes(4 * count))
-        return LdCache(data, strings, (*columns, zeros, zeros), (), "")
+        return LdCache(data, strings, (*columns, zeros, zeros))
     raise _damaged("neither magic string is there", 0)
 
 
@@ -159,25 +157,24 @@ def _parse_new(data: bytes, base: int) -> LdCache:
     low, high = (4, 5) if order == "little" else (5, 4)
     columns = (words[0::6], words[1::6], words[2::6], words[low::6], words[high::6])
     _check_offsets(data, base, columns[1], columns[2], base + NEW_HEADER, NEW_ENTRY)
-    subdirectories, generator = _extensions(data, base, _u32(data, base + 32, order), order)
+    subdirectories = _extensions(data, base, _u32(data, base + 32, order), order)
     for index, high in enumerate(columns[4]) if any(columns[4]) else ():
         if high & HWCAP_IS_SUBDIRECTORY and columns[3][index] >= len(subdirectories):
             why = f"entry {index} names hwcaps subdirectory {columns[3][index]} of {len(subdirectories)}"
             raise _damaged(why, base + NEW_HEADER + NEW_ENTRY * index + 16)
-    return LdCache(data, base, columns, subdirectories, generator)
+    return LdCache(data, base, columns, subdirectories)
 
 
-def _extensions(data: bytes, base: int, start: int, order: str) -> tuple[tuple[str, ...], str]:
-    """The names of the hwcaps subdirectories, and the generator's text. Offsets count from the start of the file."""
+def _extensions(data: bytes, base: int, start: int, order: str) -> tuple[str, ...]:
+    """Return the names of the hwcaps subdirectories. Offsets count from the start of the file."""
     if not start:
-        return (), ""
+        return ()
     if _u32(data, start, order) != EXTENSION_MAGIC:
         raise _damaged("the extension block has no magic", start)
     count = _u32(data, start + 4, order)
     if count > EXTENSION_SECTIONS_LIMIT:
         raise _damaged(f"{count} extension sections", start + 4)
     subdirectories: tuple[str, ...] = ()
-    generator = ""
     for number in range(count):
         section = start + 8 + 16 * number
         tag = _u32(data, section, order)
@@ -185,14 +182,12 @@ def _extensions(data: bytes, base: int, start: int, order: str) -> tuple[tuple[s
         size = _u32(data, section + 12, order)
         if where + size > len(data):
             raise _damaged("an extension section ends after the end of the file", section)
-        if tag == TAG_GENERATOR:
-            generator = data[where : where + size].decode("utf-8", "surrogateescape")
-        elif tag == TAG_HWCAPS:
+        if tag == TAG_HWCAPS:
             if size > 4 * SUBDIRECTORIES_LIMIT:
                 raise _damaged(f"{size // 4} hwcaps subdirectories", section)
             names = _words(data, where, size // 4, order)
             subdirectories = tuple(_string(data, base + name) for name in names)
-    return subdirectories, generator
+    return subdirectories
 
 
 def _plausible_order(data: bytes, at: int, table: int, entry_size: int) -> str:
