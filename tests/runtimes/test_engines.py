@@ -21,7 +21,7 @@ from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.engines.engines import DOCKER, INITS, PODMAN, mount_word
-from gpubind.runtimes.engines.options import read_env_file, users_places
+from gpubind.runtimes.engines.options import own_mounts, read_env_file
 from gpubind.runtimes.engines.place import remote_docker
 from gpubind.runtimes.runtime import Action, Call, Command, Start
 from tests.support import starts
@@ -316,7 +316,7 @@ def test_what_the_user_mounts_counts(program: str) -> None:
 def test_places_of_the_users_are_read_as_the_programs_read_them() -> None:
     arguments = ("-v", "name:/a", "-v/b", "--mount", '"type=bind","source=/s,t",dst=/c/', "--tmpfs=/d:size=1m")
     start = begun("docker", *arguments, "--volume=./rel:/e:ro", working_directory="/here")
-    assert users_places(start) == ("/a", "/b", "/e", "/c", "/d")
+    assert [bind.target for bind in own_mounts(start)] == ["/a", "/b", "/e", "/c", "/d"]
     found = DOCKER.brought(planned(), start)
     assert found.binds == (
         UserBind(HostPath("/here/rel"), ContainerPath("/e")),

@@ -15,7 +15,7 @@ from gpubind.loader.namespace import PYTHON_VARIABLES, Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, HostPath, Plan
 from gpubind.planner.placement import SINGULARITY
 from gpubind.runtimes.apptainer.options import is_clean, is_contained, specified
-from gpubind.runtimes.cmdline.values import parse_list
+from gpubind.runtimes.cmdline.values import parse_mount
 from gpubind.runtimes.edits import Bind
 from gpubind.runtimes.runtime import NOT_A_WORKING_DIRECTORY, Start
 
@@ -162,14 +162,12 @@ def _unescaped(part: str) -> tuple[str, str, str]:
 
 
 def parse_mounts(texts: Iterable[str]) -> Iterator[BindSpec]:
-    """The binds of --mount values: `type=bind,source=...,destination=...`, CSV; several stand on several lines."""
+    """Yield the binds of --mount values; one value may have several, a line each."""
     for text in texts:
         for line in text.split("\n"):
-            fields = {key: value for key, _, value in (field.partition("=") for field in parse_list(line))}
-            source = fields.get("source") or fields.get("src")
-            target = fields.get("destination") or fields.get("dst") or fields.get("target")
-            if source and target:
-                yield BindSpec(source, target, "image-src" in fields or "id" in fields)
+            mount = parse_mount(line)
+            if mount["source"] and mount["target"]:
+                yield BindSpec(mount["source"], mount["target"], "image-src" in mount or "id" in mount)
 
 
 def bind_word(bind: Bind) -> str:

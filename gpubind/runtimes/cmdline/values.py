@@ -37,6 +37,14 @@ def parse_list(text: str) -> tuple[str, ...]:
         return ()
 
 
+def parse_mount(text: str) -> dict[str, str]:
+    """Return the fields of --mount, `type=bind,source=...,target=...`, CSV, under these names for their synonyms."""
+    fields = {key.lower(): value for key, _, value in (field.partition("=") for field in parse_list(text))}
+    source = fields.get("source") or fields.get("src") or ""
+    target = fields.get("destination") or fields.get("dst") or fields.get("target") or ""
+    return {**fields, "source": source, "target": target}
+
+
 def parse_map(text: str) -> dict[str, str]:
     """Return the pairs of a map. With one `=` the text is one pair, without the quotes at its ends; else it is CSV."""
     count = text.count("=")

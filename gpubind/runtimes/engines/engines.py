@@ -23,7 +23,7 @@ from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, nothing_else, unsayable_path
 from gpubind.runtimes.engines.environment import environment
-from gpubind.runtimes.engines.options import assigned, own_mounts, read_env_file, said, users_binds, users_places
+from gpubind.runtimes.engines.options import assigned, own_mounts, read_env_file, said
 from gpubind.runtimes.engines.place import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.engines.pull import pull
 from gpubind.runtimes.environment import Values, search_path
@@ -168,7 +168,8 @@ class Docker(Runtime):
         unseen = tuple(
             f"--{name} {value}" for name in ("volumes-from", "pod") for value in start.user.options.all(name)
         )
-        return Brought(tuple(users_binds(start)), tuple(env), ContainerPath(directory) if directory else None, unseen)
+        binds = tuple(bind for bind in own_mounts(start) if bind.source)
+        return Brought(binds, tuple(env), ContainerPath(directory) if directory else None, unseen)
 
 
 class Podman(Docker):
@@ -255,7 +256,7 @@ def _shm_words(start: Start) -> list[str]:
     Both programs give 64 MB, and --ipc=host would give the host's own, with its semaphores and queues.
     """
     given = any(start.user.options.all(name) for name in ("shm-size", "ipc", "pod", "pod-id-file"))
-    is_covered = any(f"{SHARED}/".startswith(f"{place.rstrip('/')}/") for place in users_places(start))
+    is_covered = any(f"{SHARED}/".startswith(f"{bind.target.rstrip('/')}/") for bind in own_mounts(start))
     return [] if given or is_covered else ["--tmpfs", SHARED]
 
 

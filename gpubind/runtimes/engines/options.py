@@ -6,14 +6,14 @@ docker/cli `opts/file.go` (files of variables), `opts/mount.go`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from posixpath import join, normpath
 from typing import Optional
 
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline import values
-from gpubind.runtimes.cmdline.values import parse_list
+from gpubind.runtimes.cmdline.values import parse_mount
 from gpubind.runtimes.runtime import Start
 
 
@@ -39,41 +39,20 @@ def said(start: Start, name: str) -> Optional[str]:
     return start.user.options.env.get(name, start.user.env_files.get(name))
 
 
-def users_binds(start: Start) -> Iterator[UserBind]:
-    """Yield what the user binds by --volume and --mount; volumes of the program's own have no path on this host."""
-    for text in start.user.options.all("volume"):
-        source, colon, behind = text.partition(":")
-        target = behind.partition(":")[0]
-        if colon and target.startswith("/") and source.startswith(("/", ".")):
-            yield _bind(start, source, target)
-    for text in start.user.options.all("mount"):
-        fields = {key.lower(): value for key, _, value in (field.partition("=") for field in parse_list(text))}
-        source = fields.get("source") or fields.get("src") or ""
-        target = fields.get("destination") or fields.get("dst") or fields.get("target") or ""
-        if fields.get("type") == "bind" and source and target.startswith("/"):
-            yield _bind(start, source, target)
-
-
-def _bind(start: Start, source: str, target: str) -> UserBind:
-    return UserBind(
-        HostPath(normpath(join(start.caller.working_directory or "/", source))), ContainerPath(normpath(target))
-    )
-
-
-def users_places(start: Start) -> tuple[str, ...]:
-    """Return the places in the container that the user mounts something on, whatever that is."""
-    places: list[str] = []
-    for text in start.user.options.all("volume"):
-        first, colon, behind = text.partition(":")
-        places.append(behind.partition(":")[0] if colon else first)
-    for text in start.user.options.all("mount"):
-        fields = {key.lower(): value for key, _, value in (field.partition("=") for field in parse_list(text))}
-        places.append(fields.get("destination") or fields.get("dst") or fields.get("target") or "")
-    places += [text.partition(":")[0] for text in start.user.options.all("tmpfs")]
-    return tuple(dict.fromkeys(normpath(place) for place in places if place.startswith("/")))
-
-
 def own_mounts(start: Start) -> tuple[UserBind, ...]:
-    """Return everything that the user mounts; volumes and tmpfs have no source on this host."""
-    places = (UserBind(HostPath(""), ContainerPath(place)) for place in users_places(start))
-    return (*places, *users_binds(start))
+    """Return everything that the user mounts; without a source for volumes and tmpfs, which have none on this host."""
+    found: list[tuple[str, str]] = []
+    for text in start.user.options.all("volume"):
+        source, colon, rest = text.partition(":")
+        is_path = bool(colon) and source.startswith(("/", "."))
+        found.append((source if is_path else "", rest.partition(":")[0] if colon else source))
+    for text in start.user.options.all("mount"):
+        mount = parse_mount(text)
+        found.append((mount["source"] if mount.get("type") == "bind" else "", mount["target"]))
+    found += [("", text.partition(":")[0]) for text in start.user.options.all("tmpfs")]
+    here = start.caller.working_directory or "/"
+    return tuple(
+        UserBind(HostPath(normpath(join(here, source)) if source else ""), ContainerPath(normpath(target)))
+        for source, target in found
+        if target.startswith("/")
+    )
