@@ -59,7 +59,7 @@ def one_of(known: Iterable[str], wrong: str) -> str:
 
 
 def like(known: Iterable[str], wrong: str) -> str:
-    """The question whether *wrong* was to be one of the *known* words; empty if it is like none."""
+    """Return the question whether *wrong* was meant to be one of the *known* words; empty if it is like none."""
     from difflib import get_close_matches  # where there is a mistake, time does not matter
 
     near = get_close_matches(wrong.lower(), tuple(known), n=2)
@@ -67,7 +67,7 @@ def like(known: Iterable[str], wrong: str) -> str:
 
 
 class UsageError(GpubindError):
-    """The command line asks for something that cannot be."""
+    """The command line asks for something impossible."""
 
     exit_code = EXIT_USAGE
     field = ""
@@ -122,7 +122,7 @@ class StartError(GpubindError):
 
 
 class CommandError(GpubindError):
-    """The command to run in the container is not there, or is no program. *found* tells the two apart."""
+    """The command to run in the container is missing or, if *found*, not executable."""
 
     def __init__(self, code: str, what: str, *, found: bool, where: str = "", hint: str = "") -> None:
         super().__init__(code, what, where=where, hint=hint)
@@ -177,7 +177,7 @@ class FormatError(GpubindError):
         )
 
     def behind(self, start: int) -> FormatError:
-        """The same error of bytes that a parser was given from *start* on: its place in all of them."""
+        """Return the same error of bytes that a parser got from *start* on, with its place in all of them."""
         return FormatError(self.code, self.what, offset=start + (self.offset or 0), why=self.why, hint=self.hint)
 
 

@@ -49,7 +49,8 @@ class Option(NamedTuple):
     @property
     def name(self) -> str:
         """Return its long name."""
-        return next(name for name in self.spellings if name.startswith("--"))
+        names = self.spelled.split(", ")
+        return names[0 if names[0].startswith("--") else 1].partition(" ")[0]
 
     @property
     def metavar(self) -> str:

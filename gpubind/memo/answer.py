@@ -1,7 +1,7 @@
 """Give the answer that was given before, if each question that it was made from still has the same answer.
 
 This runs before any other part of gpubind. A memo that cannot be read, is damaged, or belongs to somebody else is as
-good as none, and nothing is said of it.
+good as none, and is not reported.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 COMMANDS = ("plan", "check", "exec", "run", "shell", "wrap")
 SWITCH = "GPUBIND_MEMO"
 ON_BY_DEFAULT = True
-"""Whether answers are kept where the user says nothing of it."""
+"""Keep answers if the user does not specify it."""
 WORDS_LIMIT = 64
-"""How many words of a command line a stored beginning may have."""
+"""The most words that a stored beginning of a command line may have."""
 FIELDS = {"trace", "printed", "verbose", "status", "become", "rest"}
-"""What a memo has."""
+"""The fields of a memo."""
 _SIGPIPE, _SIGXFSZ = 13, 25
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
     *("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "PATH", "HOME", "PWD", "LD_LIBRARY_PATH"),
 )
-"""What often differs between starts on one machine: each value finds a memo of its own. The trace has what counts."""
+"""Variables that often differ between starts on one machine: each value has its memo. The trace decides."""
 
 
 class Unfinished:
@@ -48,15 +48,15 @@ class Unfinished:
 
 def is_on() -> bool:
     """Return whether anything is kept: the user may turn it off, and a program with rights of others keeps nothing."""
-    said = os.environ.get(SWITCH, "").lower()
-    wanted = said not in ("off", "0", "no", "false") if ON_BY_DEFAULT else said in ("on", "1", "yes", "true")
-    return wanted and os.getuid() == os.geteuid() and os.getgid() == os.getegid() and sys.stdout is not None
+    switch = os.environ.get(SWITCH, "").lower()
+    is_on = switch not in ("off", "0", "no", "false") if ON_BY_DEFAULT else switch in ("on", "1", "yes", "true")
+    return is_on and os.getuid() == os.geteuid() and os.getgid() == os.getegid() and sys.stdout is not None
 
 
 def memo_keys(words: Sequence[str]) -> tuple[str, ...]:
-    """The names under which a memo for *words* may lie: one for each beginning of them, and last the one for all.
+    """Return the names that a memo for *words* may have: one for each beginning of them, and last the one for all.
 
-    None where there can be no memo: for another command, or where it is turned off.
+    Return none for a command that has no memos, or where they are turned off.
     """
     if not words or words[0] not in COMMANDS or not is_on():
         return ()
@@ -81,9 +81,9 @@ def memo_keys(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def serve(words: Sequence[str], keys: tuple[str, ...]) -> Union[int, str, Unfinished]:
-    """Answer *words* by a memo: the exit code, or no return at all where another program takes over.
+    """Answer *words* by a memo, and return the exit code; another program that takes over does not return.
 
-    Where no memo serves: why not, in words.
+    Return the reason as a text if no memo serves.
     """
     opened = open_place()
     if opened is None:
@@ -148,14 +148,14 @@ def _first_change(trace: dict[str, Any]) -> Optional[str]:
 
 
 def _is_for(memo: dict[str, Any], rest: tuple[str, ...]) -> bool:
-    """Whether *memo* is for a command line that goes on with *rest*: one without the same words, or any command."""
+    """Return whether *memo* is for a command line that ends in *rest*: if it has the whole line, *rest* is empty."""
     if memo["rest"] is None:
         return not rest
     return bool(rest) and rest[0] != "--"
 
 
 def _answer(memo: dict[str, Any], rest: tuple[str, ...]) -> Union[int, Unfinished]:
-    """Give the answer of *memo*: what was printed, then the exit code or the program that takes over."""
+    """Give the answer of *memo*: print what was printed, then exit or become the program that takes over."""
     try:
         for text in (*(["memo: served\n"] if memo["verbose"] else []), *memo["printed"]):
             _print(text)
@@ -199,13 +199,13 @@ def _text(path: str) -> bytes:
 
 
 def _rights() -> tuple[bytes, ...]:
-    """Return what this process may do beyond its user's and groups' rights."""
+    """Return the capabilities and restrictions of this process."""
     lines = _text("/proc/self/status").split(b"\n")
     return tuple(line for line in lines if line.startswith((b"Cap", b"NoNewPrivs", b"Seccomp:")))
 
 
 def _code() -> tuple[Any, ...]:
-    """Which gpubind this is, and the directory that its modules are loaded from, whatever is there by the end."""
+    """Return the version of gpubind, and the directory that its modules are loaded from."""
     from gpubind.version import __version__
 
     try:

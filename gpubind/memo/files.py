@@ -1,4 +1,4 @@
-"""Where memos lie, whose they must be to be believed, and the form of their files.
+"""The directories of memos, the trust in them, and the form of their files.
 
 A memo is believed only with a checksum that is keyed by a secret of its owner. So nothing that somebody else can lay
 down is ever believed: an archive that the user unpacks, a directory that somebody else made first.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 FORM = b"gpubind memo 3\n"
-"""What a memo begins with: another form has another number."""
+"""The first bytes of a memo: another form has another number."""
 SIZE_LIMIT = 8 << 20
 ROOTS_DIRECTORY = "/run/gpubind"
 """Root's memos and secret last as long as the machine runs, and so does what they were made from."""
@@ -28,7 +28,7 @@ SECRET_SIZE = 32
 
 
 def directories() -> Iterator[str]:
-    """Where memos may lie, the best place first. Root's lie where nobody else may write, whatever the environment."""
+    """Yield the directories of memos, the best one first. Root's do not depend on the environment."""
     if os.geteuid() == 0:
         yield f"{ROOTS_DIRECTORY}/memo"
         return
@@ -37,7 +37,10 @@ def directories() -> Iterator[str]:
 
 
 def secret_directory() -> Optional[str]:
-    """Where the secret lies that keys the checksums. Source: XDG Base Directory Specification, XDG_STATE_HOME."""
+    """Return the directory of the secret that keys the checksums.
+
+    Source: XDG Base Directory Specification, XDG_STATE_HOME.
+    """
     if os.geteuid() == 0:
         return ROOTS_DIRECTORY
     return next(_below((("XDG_STATE_HOME", "gpubind"), ("HOME", ".local/state/gpubind"))), None)
@@ -79,7 +82,7 @@ def _above(path: str) -> list[str]:
 
 
 def is_closed(directory: str) -> bool:
-    """Whether nobody but root and the caller may write to *directory*: not to /tmp, whose sticky bit lets others in.
+    """Return whether only root and the caller may write to *directory*: not to /tmp, whose sticky bit lets others in.
 
     The group that an ordinary user has alone, by the convention of equal numbers, is that user.
     """
@@ -93,7 +96,7 @@ def is_closed(directory: str) -> bool:
 
 
 def open_place() -> Optional[tuple[int, bytes]]:
-    """The directory that has memos, opened, and the secret that they are to be made with; None if either is missing."""
+    """Return the directory of memos, opened, and the secret of their checksums; None if either is missing."""
     secret = read_secret()
     place = None if secret is None else next(filter(None, map(open_directory, directories())), None)
     return None if place is None or secret is None else (place, secret)
@@ -119,7 +122,7 @@ def read_memo(place: int, name: str, secret: bytes) -> Optional[dict[str, Any]]:
 
 
 def _read(place: int, name: str, limit: int) -> Optional[bytes]:
-    """The bytes of the file *name* in the directory *place*; None if it is not there, too large, or not ours alone."""
+    """Return the file *name* in the directory *place*; None if it is missing, too large, or of others, too."""
     try:
         file = posix.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which file systems tell truly when a file was changed."""
+"""Decide which file systems keep true times of changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COARSE_NS = 2_000_000_000
 SKEW_NS = 60_000_000_000
 """The same where a server has the clock, which may be behind."""
 _NETWORK = ("afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "panfs", "smb3", "wekafs")
-"""True of a file that is opened: until then a node may answer with what it knew."""
+"""Their times are true of a file that is opened: before, a node may answer from its cache."""
 
 
 Question = tuple[str, Any]
@@ -41,11 +41,11 @@ class MountedFileSystem(NamedTuple):
     source: str
     options: str
     line: tuple[str, str]
-    """What tells it from others in mountinfo, beside numbers that differ between namespaces."""
+    """What distinguishes it in mountinfo, except numbers that differ between namespaces."""
 
 
 class FileSystems:
-    """What is mounted here, read once. Source: proc_pid_mountinfo(5)."""
+    """The mounted file systems, read once. Source: proc_pid_mountinfo(5)."""
 
     def __init__(self) -> None:
         lines = text_of(MOUNTS).decode("utf-8", "surrogateescape").split("\n")
@@ -66,9 +66,9 @@ class FileSystems:
         return "opened" if mount.kind in _NETWORK else "times"
 
     def standing(self, path: str, device: int) -> Optional[tuple[Question, ...]]:
-        """The questions whose answers change when another file system is mounted in the place of that of *path*.
+        """Return the questions whose answers change when another file system is mounted in place of that of *path*.
 
-        None where there is none, or where times tell nothing.
+        Return None if there are none, or if its times are not to be trusted.
         """
         mount = self._mount(path, device)
         if mount is not None and mount not in self._known:
@@ -87,13 +87,13 @@ class FileSystems:
             return _inode_of("/sys/fs/btrfs", _btrfs(mount.source))
         if mount.kind not in (*_HONEST, *_NETWORK):
             return None
-        told: tuple[Question, ...] = (("mounted", mount.line),)
+        questions: tuple[Question, ...] = (("mounted", mount.line),)
         for layer in _layers(mount.options) if mount.kind == "overlay" else ():
             below = self._below(layer, above | {mount})
             if below is None and mount.place:
                 return None
-            told += below or ()  # the layers of a container are out of its sight, and stay as long as it lives
-        return told
+            questions += below or ()  # the layers of a container are out of its sight, and stay as long as it lives
+        return questions
 
     def _below(self, directory: str, above: frozenset[MountedFileSystem]) -> Optional[tuple[Question, ...]]:
         """Return the same for the *directory* of a layer: an overlay is as honest as its layers."""
@@ -117,9 +117,9 @@ def _mount(line: str) -> MountedFileSystem:
     _, _, device, root, place = left.split(" ")[:5]
     kind, source, options = right.split(" ", 2)
     major, _, minor = device.partition(":")
-    told = (f" {device} {root} {place} ", f" - {right}")
+    parts = (f" {device} {root} {place} ", f" - {right}")
     return MountedFileSystem(
-        os.makedev(int(major), int(minor)), _unescaped(place).rstrip("/"), kind, _unescaped(source), options, told
+        os.makedev(int(major), int(minor)), _unescaped(place).rstrip("/"), kind, _unescaped(source), options, parts
     )
 
 
@@ -155,13 +155,13 @@ def _exists(path: str) -> bool:
 
 
 def _inode_of(directory: str, name: str) -> Optional[tuple[Question, ...]]:
-    """The number that *name* has in the *directory* of sysfs, and nothing later has; None if it is not there."""
+    """Return the question about the inode of *name* in *directory* of sysfs, which is unique; None if it is missing."""
     path = f"{directory}/{name}"
     return (("inode", path),) if name and _exists(path) else None
 
 
 def _layers(options: str) -> list[str]:
-    """The directories that an overlay is made of. Source: Documentation/filesystems/overlayfs.rst."""
+    """Return the layers of an overlay. Source: Documentation/filesystems/overlayfs.rst."""
     named = [option.partition("=") for option in re.split(r"(?<!\\),", _unescaped(options))]
     lower = [value for name, _, value in named if name == "lowerdir"]
     single = [value for name, _, value in named if name in ("lowerdir+", "datadir+", "upperdir")]
@@ -170,7 +170,7 @@ def _layers(options: str) -> list[str]:
 
 
 def is_young(found: os.stat_result, now: int, trust: Trust) -> bool:
-    """Whether a file could be written again without showing: it was written just before *now*, when it was signed."""
+    """Return whether a file was written so shortly before *now* that another write would have the same times."""
     last = max(found.st_ctime_ns, found.st_mtime_ns if found.st_mtime_ns <= now else 0)
     step = SKEW_NS if trust == "opened" else YOUNG_NS if found.st_ctime_ns % 1_000_000_000 else COARSE_NS
     return last > now - step

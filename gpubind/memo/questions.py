@@ -1,4 +1,4 @@
-"""Every kind of question that a trace has, and how each is asked again, as cheaply as can be.
+"""The kinds of questions of a trace, and how each is asked again, as cheaply as possible.
 
 What runs before it is known whether a memo serves imports nothing that the interpreter does not load by itself.
 """
@@ -39,18 +39,18 @@ def digest(data: bytes, key: bytes = b"") -> bytes:
 
 
 def hash_of(value: Optional[str]) -> Optional[bytes]:
-    """A variable's value as a trace has it: a memo holds no secret that the answer does not."""
+    """Return a variable's value as a trace has it: no secret goes into a memo."""
     return value if value is None else digest(value.encode("utf-8", "surrogateescape"))
 
 
 def facts(found: os.stat_result) -> tuple[int, ...]:
-    """Return what is told of a file by its looks: not when it was written, and of a directory not how large it is."""
+    """Return the type, owner, permissions and size of a file; no times, and no size of a directory."""
     size = 0 if stat.S_ISDIR(found.st_mode) else found.st_size
     return found.st_mode, found.st_uid, found.st_gid, found.st_rdev, size
 
 
 def signature(found: os.stat_result) -> tuple[int, ...]:
-    """Return what changes whenever a file is written, or replaced by another."""
+    """Return values that change whenever a file is written or replaced."""
     return (
         *(found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid),
         *(found.st_size, found.st_mtime_ns, found.st_ctime_ns),
@@ -66,7 +66,7 @@ def ask(kind: str, question: Any) -> Any:
 
 
 def first_change(trace: dict[str, Any]) -> Optional[str]:
-    """The first question of *trace* that has another answer now; None if all have the same."""
+    """Return the first question of *trace* that has another answer now; None if all have the same."""
     for kind, questions in trace.items():
         if kind not in ASKED:  # gpubind itself is another
             return kind
@@ -110,7 +110,7 @@ def _open(path: str, *, by_name: bool = False) -> int:
 
 
 def _opened(path: str) -> tuple[int, ...]:
-    """As "written", on a network file system: a file that is opened has its true times, others have older ones."""
+    """Return the signature of a file on a network file system: its times are true only once it is opened."""
     file = _open(path, by_name=True)
     try:
         return signature(posix.fstat(file))
@@ -119,7 +119,7 @@ def _opened(path: str) -> tuple[int, ...]:
 
 
 def _content(path: str) -> tuple[Any, ...]:
-    """A file by what is in it: its looks, and the hash of its bytes. Of one that is too large, nothing."""
+    """Return the hash and the permissions of a file; nothing if it is too large."""
     file = _open(path)
     try:
         found, data = posix.fstat(file), b""
@@ -146,7 +146,10 @@ def _names(path: str) -> bytes:
 
 
 def _mounted(question: tuple[str, str]) -> bool:
-    """Whether a file system of that device, place, source and options is mounted. Source: proc_pid_mountinfo(5)."""
+    """Return whether a file system of that device, place, source and options is mounted.
+
+    Source: proc_pid_mountinfo(5).
+    """
     head, tail = (part.encode("utf-8", "surrogateescape") for part in question)
     return any(line.endswith(tail) and head in line for line in text_of(MOUNTS).split(b"\n"))
 
@@ -174,7 +177,7 @@ def _same(question: tuple[str, str]) -> bool:
 
 
 def _user(uid: int) -> Optional[tuple[Any, ...]]:
-    """Return what the user database says of *uid*."""
+    """Return the entry of *uid* in the user database."""
     import pwd
 
     try:

@@ -28,7 +28,7 @@ from gpubind.memo.questions import ask, facts
 from gpubind.memo.trace import Trace
 
 CHANGES = ("chmod", "chown", "fchmod", "fchown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "unlink")
-"""What changes something: an answer that did more than to answer is not kept."""
+"""Functions that change something: the answer of a command that calls one is not kept."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -42,7 +42,7 @@ class Recorder(Trace):
         """Why no memo served."""
         self.verbose = False
         self.command: Optional[tuple[str, ...]] = None
-        """The end of the user's words that is for the container; None if they have no such end."""
+        """The words at the end of the line that are the command in the container; None if there are none."""
         self.looks_at_program = False
         self.become: Optional[tuple[str, tuple[str, ...], Any]] = None
         self._done = done
@@ -118,7 +118,7 @@ class Recorder(Trace):
         return os.path.join(os.path.realpath(directory), name)
 
     def path_of(self, descriptor: int) -> Optional[str]:
-        """The path by which the directory *descriptor* was opened; None, and nothing is kept, where nobody knows."""
+        """Return the path that the directory *descriptor* was opened by; if it is unknown, nothing is kept."""
         found = self.paths.get(descriptor)
         if found is None:
             self.refuse("below a directory that was opened in some other way")
@@ -134,13 +134,13 @@ class Recorder(Trace):
             raise
 
     def has_opened(self, path: Optional[str], descriptor: int) -> None:
-        """*path* is open now, as *descriptor*."""
+        """Note that *path* is open now, as *descriptor*."""
         self.has_closed(descriptor)
         if path is not None:
             self.paths[descriptor] = path
 
     def has_closed(self, descriptor: int) -> None:
-        """*descriptor* may be any other file from now on."""
+        """Forget *descriptor*, which may be another file from now on."""
         self.paths.pop(descriptor, None)
 
 
@@ -208,7 +208,7 @@ class _Entries(contextlib.ExitStack):
 
 
 def _scan_of(recorder: Recorder, real: Any) -> Any:
-    """As a listing; but an entry says, too, whether a link in there leads to a directory."""
+    """Return what replaces `os.scandir`: an entry also answers whether a link leads to a directory."""
     listing = _listing_of(recorder, real)
 
     def scan(path: Any = ".") -> Any:
@@ -271,7 +271,7 @@ def _os_open_of(recorder: Recorder, real: Any) -> Any:
 
 
 def _looked_at(recorder: Recorder, path: str, *, follows: bool) -> Optional[tuple[int, ...]]:
-    """The looks of what is to be opened, noted; None if it is not there."""
+    """Note and return the facts of the file that is to be opened; None if it is missing."""
     kind = "stat" if follows else "lstat"
     looks = ask(kind, path)
     recorder.note(kind, path, looks)

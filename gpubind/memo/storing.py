@@ -23,7 +23,7 @@ from gpubind.memo.questions import ask, first_change, signature, text_of
 from gpubind.memo.recorder import Recorder
 
 Main = Callable[[list[str], Optional[Recorder]], int]
-"""What runs a command line, while a recorder looks on."""
+"""A function that runs a command line within a recorder."""
 
 FILES_LIMIT = 256
 BYTES_LIMIT = 32 << 20
@@ -52,7 +52,7 @@ def run_and_keep(main: Main, words: list[str], keys: tuple[str, ...], why: str) 
 
 
 def keep(recorder: Recorder, words: list[str], keys: tuple[str, ...], status: int) -> Optional[str]:
-    """Write the answer down; why not, if it cannot be kept."""
+    """Write the answer; return the reason if it cannot be kept."""
     memo = memo_of(recorder, words, status)
     if isinstance(memo, str):
         return memo
@@ -63,7 +63,7 @@ def keep(recorder: Recorder, words: list[str], keys: tuple[str, ...], status: in
 
 
 def memo_of(recorder: Recorder, words: list[str], status: int) -> Union[dict[str, Any], str]:
-    """Return the answer as a memo; or why it cannot be kept."""
+    """Return the answer as a memo, or the reason why it cannot be kept."""
     if recorder.refused:
         return str(recorder.refused)
     become = None
@@ -107,7 +107,7 @@ def _has_own_number(text: Union[str, bytes]) -> bool:
 
 
 def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
-    """The end of *words* that the answer does not depend on: the command, but for a program that was looked at."""
+    """Return the end of *words* that the answer does not depend on: the command, without a program that was checked."""
     command = recorder.command
     if recorder.become is None or not command or tuple(words[-len(command) :]) != command:
         return None
@@ -118,22 +118,25 @@ def _free(recorder: Recorder, words: list[str]) -> Optional[tuple[str, ...]]:
 
 
 def _change(recorder: Recorder, environ: Any) -> Optional[tuple[tuple[str, ...], dict[str, str]]]:
-    """Return what *environ* lacks of the caller's environment, and what it has more; None where that cannot be told."""
-    callers = recorder.environ.untold()
+    """Return the names that *environ* lacks of the caller's environment, and the values that it changes or adds.
+
+    Return None if the caller's values in it are not all recorded.
+    """
+    callers = recorder.environ.plain()
     if isinstance(environ, observe.AskedEnviron):
-        left = environ.untold()
+        left = environ.plain()
         changed = environ.changed
     else:
         left, changed = dict(environ), frozenset(callers).union(environ)
-        told = recorder.questions["variable"]
-        if not recorder.questions["variables"] or any(name not in told for name in left if name in callers):
+        noted = recorder.questions["variable"]
+        if not recorder.questions["variables"] or any(name not in noted for name in left if name in callers):
             return None
     unset = tuple(sorted(name for name in changed if name not in left))
     return unset, {name: left[name] for name in sorted(changed) if name in left and left[name] != callers.get(name)}
 
 
 def _note_modules(recorder: Recorder) -> None:
-    """gpubind's own code, and the directories in which packages are installed, belong to the question.
+    """Note gpubind's own code, and the directories in which packages are installed.
 
     They were loaded after this process had begun: if they are older, then these are the ones that were.
     """
@@ -152,7 +155,7 @@ def _note_modules(recorder: Recorder) -> None:
 
 
 def _began_ns() -> int:
-    """When this process began, by the clock that files have. Source: proc_pid_stat(5)."""
+    """Return when this process began, by the clock of files. Source: proc_pid_stat(5)."""
     ticks = int(text_of("/proc/self/stat").rpartition(b")")[2].split()[19])
     age = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return time.time_ns() - age
@@ -162,7 +165,10 @@ def _began_ns() -> int:
 
 
 def write(name: str, memo: dict[str, Any]) -> Optional[str]:
-    """Write *memo* in the first place that serves; the oldest ones go. Why not, if it has none. Errors: `OSError`."""
+    """Write *memo* in the first place that serves, and remove the oldest ones; return the reason if there is none.
+
+    Errors: `OSError`.
+    """
     secret = files.read_secret() or _new_secret()
     if secret is None:
         return "there is no place for a secret that is the caller's alone"
@@ -170,7 +176,7 @@ def write(name: str, memo: dict[str, Any]) -> Optional[str]:
     if len(data) > files.SIZE_LIMIT:
         return "it is too large"
     for directory in files.directories():
-        place = _made(directory)
+        place = _create(directory)
         if place is not None:
             try:
                 _put(place, name, data)
@@ -182,9 +188,9 @@ def write(name: str, memo: dict[str, Any]) -> Optional[str]:
 
 
 def _new_secret() -> Optional[bytes]:
-    """A secret for this user; None if there is no place for it. What others could read or write there is replaced."""
+    """Return a new secret for this user; None if there is no place for it. One that others could read is replaced."""
     path = files.secret_directory()
-    place = None if path is None else _made(path, 0o022)
+    place = None if path is None else _create(path, 0o022)
     if place is None:
         return None
     try:
@@ -195,7 +201,7 @@ def _new_secret() -> Optional[bytes]:
 
 
 def _put(place: int, name: str, data: bytes) -> None:
-    """Write *data* to the file *name* in the directory *place*; it is whole or not there. Errors: `OSError`."""
+    """Write the file *name* in the directory *place* whole, or not at all. Errors: `OSError`."""
     part = f".{os.urandom(8).hex()}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     file = posix.open(part, flags, 0o600, dir_fd=place)
@@ -208,8 +214,8 @@ def _put(place: int, name: str, data: bytes) -> None:
         raise
 
 
-def _made(directory: str, others: int = 0o077) -> Optional[int]:
-    """*directory*, opened, and made with all above it that is missing; None where that cannot be, or is not safe.
+def _create(directory: str, others: int = 0o077) -> Optional[int]:
+    """Create *directory* with its missing parents, and return it opened; None if that fails, or is not safe.
 
     *others*: as for `open_directory`.
     """
@@ -244,7 +250,7 @@ def _drop_oldest(place: int) -> None:
 
 
 def version_of(program: str, run: Callable[[str], str]) -> str:
-    """Return what *program* says of its version, or has said before; *run* asks it. A script is asked each time."""
+    """Return what *program* prints as its version, or printed before; *run* asks it. A script is asked each time."""
     signed = _signature(program) if is_on() else None
     if signed is None:
         return run(program)

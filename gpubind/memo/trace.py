@@ -20,7 +20,7 @@ from gpubind.observe import AskedEnviron
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 FORBIDDEN = (errno.EACCES, errno.EPERM)
 _ANSWERS = (*ABSENT, *FORBIDDEN, errno.EISDIR)
-"""The errors that say what is there. After any other, nobody knows: too many open files, a server that is away."""
+"""The errors that are answers. Others are not, such as too many open files or a missing server."""
 _MORE_ANSWERS = {"link": (errno.EINVAL,), "terminal": (errno.ENOTTY, errno.EBADF, errno.EINVAL, errno.ENOTSUP)}
 """Others that say something, by the kind of question: that it is no link, that it is no terminal."""
 SMALL = 64 << 10
@@ -28,7 +28,7 @@ SMALL = 64 << 10
 
 
 class Trace:
-    """All questions, by their kinds; or why no trace can be made of them."""
+    """The questions by their kinds, or the reason why no trace can be made of them."""
 
     def __init__(self) -> None:
         self.questions: dict[str, dict[Any, Any]] = {kind: {} for kind in ASKED}
@@ -52,12 +52,12 @@ class Trace:
             self.refuse(f"changed meanwhile: {question}")
 
     def failed(self, number: Optional[int], question: Any, answers: tuple[int, ...] = ()) -> None:
-        """A question ended in the error *number*: if that does not say what is there, the answer cannot be kept."""
+        """Note that a question ended in the error *number*: unless that is an answer, nothing can be kept."""
         if number not in (*_ANSWERS, *answers):
             self.refuse(f"{os.strerror(number or errno.EIO)}: {question}")
 
     def not_opened(self, path: Optional[str], looks: Any, error: OSError) -> None:
-        """The file *path* could not be opened, whose *looks* were noted before: the one has to go with the other."""
+        """Note that *path* could not be opened: the error must agree with its *looks*, which were noted before."""
         self.failed(error.errno, path)
         if error.errno == errno.ENOENT and looks is not None:
             self.refuse(f"changed meanwhile: {path}")
@@ -78,7 +78,7 @@ class Trace:
         return answer
 
     def program(self, path: str) -> None:
-        """A program that says its version. Of a script, others say it."""
+        """Note that the program *path* is asked for its version. A script may ask other programs."""
         self.opened(os.path.realpath(path))
         try:
             with io.open_code(path) as file:
@@ -88,7 +88,7 @@ class Trace:
             self.refuse(f"not readable: {path}")
 
     def opened(self, path: str) -> None:
-        """The file or directory *path* is about to be read."""
+        """Note the file or directory *path*, which is about to be read."""
         if any(path in self.questions[kind] for kind in ("written", "opened", "content")):
             return
         now = time.time_ns()
@@ -116,7 +116,7 @@ class Trace:
             self.written(path, found)
 
     def _note_read(self, kind: str, path: str) -> None:
-        """A file or directory that is there, and is opened whenever it is asked for."""
+        """Note a file or directory that is opened whenever the question is asked."""
         answer = ask(kind, path)
         if answer == ():
             self.refuse(f"no honest times, and too large to be compared: {path}")
@@ -125,18 +125,18 @@ class Trace:
         self.note(kind, path, answer)
 
     def written(self, path: str, found: os.stat_result) -> None:
-        """*path* by its times, and by what is mounted there."""
+        """Note *path* by its times, and the file system that keeps them."""
         self.note("written", path, signature(found))
         self._stands(path, found.st_dev)
 
     def _stands(self, path: str, device: int) -> None:
-        """The file system of *path* is part of the answer."""
+        """Note the file system of *path*."""
         for kind, question in self._file_systems.standing(path, device) or ():
             if question not in self.questions[kind]:
                 self.note(kind, question, ask(kind, question))
 
     def listed(self, path: str) -> None:
-        """The directory *path* is about to be listed."""
+        """Note the directory *path*, which is about to be listed."""
         if path in self.questions["names"] or path in self.questions["written"]:
             return
         now = time.time_ns()
