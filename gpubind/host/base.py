@@ -1,4 +1,4 @@
-"""What a Host answers, live or recorded."""
+"""The questions that every host answers, live or recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpubind.model.findings import finding
 MPS_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 ROCM_PATH = "ROCM_PATH"
 GPUDIRECT_VARIABLES = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
-"""Each asks for the devices and files of one kind of GPUDirect. Source: nvidia-container-toolkit."""
+"""Each requests the devices and files of one kind of GPUDirect. Source: nvidia-container-toolkit."""
 PLAN_VARIABLES = (
     CUDA_DEVICE_ORDER,
     MPS_PIPE_DIRECTORY,
@@ -26,14 +26,14 @@ PLAN_VARIABLES = (
     ROCM_PATH,
     *GPU_VARIABLES,
 )
-"""The variables that a plan or a rule reads, and the only ones that a record may hold."""
+"""The variables that a plan or a rule reads; hosts and records have no others."""
 
 LIST_FILES = ("nvliblist.conf", "rocmliblist.conf")
 SHIPPED_LABEL = "etc/{name}"
 
 
 def plan_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return those variables of *environ* that a plan reads."""
+    """Return the variables of *environ* that a plan reads."""
     return {name: environ[name] for name in PLAN_VARIABLES if name in environ}
 
 
@@ -45,7 +45,7 @@ class Uname(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who asks, in numbers."""
+    """The user and the groups of the process."""
 
     euid: int
     groups: tuple[int, ...]
@@ -53,7 +53,7 @@ class Identity(NamedTuple):
 
 
 class RunResult(NamedTuple):
-    """What a program answered."""
+    """The answer of a program."""
 
     status: int
     stdout: str
@@ -64,28 +64,28 @@ class ListFile(NamedTuple):
     """A list file in force."""
 
     label: str
-    """Where it came from, without anything that names a user."""
+    """Where it is from, without a name of a user."""
     data: bytes
     shipped: bool
-    """Whether it is gpubind's own, which may be completed; any other list is the law."""
+    """Whether it is gpubind's, which may be completed; any other list is used as it is."""
 
 
 class Untrusted(NamedTuple):
     """A path of root's command that users other than root could change, or that not everybody may read."""
 
     kind: Literal["file", "cache", "programs", "variable", "named"]
-    """What it is for. `named` is used, since root named it with an option; everything else is ignored."""
+    """Its use. `named` is used, since root named it with an option; all other kinds are ignored."""
     path: str
     part: str
-    """The path itself, or the directory or link on the way to it, that others could change or may not read."""
+    """The directory, link or file on the way to it that others could change or may not read."""
     variable: str = ""
-    """The variable that names it, for the kind `variable`."""
+    """Its variable, for the kind `variable`."""
     is_secret: bool = False
-    """Whether others may not read it, and not that they could change it."""
+    """Whether others may not read it, instead of being able to change it."""
 
 
 class Host:
-    """A host that plans can be made for.
+    """A host of plans.
 
     `driver` is the tree of the driver root (libraries, ld cache, binaries, manifests), `dev` that of the dev root
     (/dev, /proc, /sys, sockets, site configuration). Often they are the same tree.
@@ -98,9 +98,9 @@ class Host:
     uname: Uname
     identity: Identity
     local: Optional[Tree] = None
-    """The tree of this machine's own root, where the files of users lie; None if the host is another machine."""
+    """The tree of this machine's root, with the files of users; None if the host is another machine."""
     task: Optional[Mapping[str, str]] = None
-    """The environment of the task that is planned for, if it was given."""
+    """The environment of the task of the plan, if given."""
 
     @property
     def is_closed(self) -> bool:
@@ -113,15 +113,15 @@ class Host:
         self.close()
 
     def close(self) -> None:
-        """Give back the directories of this machine that are open. The host cannot be asked any more."""
+        """Close the directories of this machine that are open. Any later question is an error."""
         for tree in (self.driver, self.dev, self.local):
             if tree is not None:
                 tree.close()
 
     def variable(self, name: str) -> str:
-        """Return the value of *name*, one of `PLAN_VARIABLES`, in the caller's environment; empty if it is not set.
+        """Return the value of *name* in the caller's environment; empty if it is not set.
 
-        Any other name is a fault of gpubind: live hosts and records have no other variables.
+        Errors: `LookupError` for a name that is not in `PLAN_VARIABLES`, which is a bug of gpubind.
         """
         if name not in PLAN_VARIABLES:
             raise LookupError(f"`{name}` is not in PLAN_VARIABLES")
@@ -129,13 +129,13 @@ class Host:
 
     @property
     def lenient(self) -> Host:
-        """This host, with trees that answer `unrecorded` where a record does not cover a path: see `Tree.lenient`."""
+        """This host, with lenient trees: see `Tree.lenient`."""
         host = copy(self)
         host.driver, host.dev = self.driver.lenient, self.dev.lenient
         return host
 
     def as_user(self, name: str) -> Host:
-        """This host, as the user called *name* may open its files and nodes. Errors: `UsageError`."""
+        """Return this host as the user *name* may open its files and nodes. Errors: `UsageError`."""
         why = "a record holds no users"
         raise UsageError("unknown-user", f"unknown user `{name}`", why=why, hint="ask on the host itself")
 
@@ -144,27 +144,26 @@ class Host:
         raise NotImplementedError
 
     def untrusted(self, below: Iterable[str] = (), files: Iterable[str] = ()) -> tuple[Untrusted, ...]:
-        """Return what root's command ignores, since others could change it, and what it uses although they could.
+        """Return the paths that root's command ignores, or uses although others could change them.
 
-        *below*: paths inside this host's roots, *files*: real paths, that options name. Other users' commands, and
-        those for a recorded host, have none.
+        *below*: paths inside this host's roots, *files*: real paths, that options name.
         """
         return ()
 
     def may_open(self, path: HostPath) -> bool:
-        """Return whether this process may open the device node *path*, as the kernel itself would answer.
+        """Return whether the kernel, with its device cgroups, lets this process open the device node *path*.
 
-        Device cgroups forbid what modes allow. A record does not tell: it describes the host, not a job on it.
+        A record describes a host without a job: there every node may be opened.
         """
         return True
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
-        """Run a helper program found in the standard directories; Missing if that is not possible or not safe."""
+        """Run a helper program of the standard directories; Missing if that is not possible or not safe."""
         raise NotImplementedError
 
 
 def shipped_liblist(name: str) -> ListFile:
-    """gpubind's own list file *name*."""
+    """Return gpubind's list file *name*."""
     return ListFile(SHIPPED_LABEL.format(name=name), read_data(f"etc/{name}"), shipped=True)
 
 

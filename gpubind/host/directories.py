@@ -1,4 +1,4 @@
-"""Where this machine keeps what a user or a site has written for gpubind, and the list file that is in force."""
+"""Find the files of a user or a site for gpubind on this machine, and the paths that root's command ignores."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LIST_LIMIT = 1 << 20
 
 
 def xdg_directory(environ: Mapping[str, str], variable: str, below_home: str) -> str:
-    """gpubind's own directory below `$XDG_...`, else below the home; empty if the environment names neither.
+    """Return gpubind's directory below `$XDG_...`, else below the home; empty if the environment has neither.
 
-    Source: XDG Base Directory Specification; relative values are to be ignored.
+    Source: XDG Base Directory Specification; relative values are ignored.
     """
     base = environ.get(variable, "")
     if not base.startswith("/"):
@@ -28,7 +28,7 @@ def xdg_directory(environ: Mapping[str, str], variable: str, below_home: str) ->
 
 
 def list_file_places(name: str, environ: Optional[Mapping[str, str]] = None) -> tuple[tuple[str, str], ...]:
-    """Return where a user's or a site's list file may be: (path, label), the user's first."""
+    """Return the paths of the user's and the site's list file *name*, with their labels."""
     places = [(f"{SITE_DIRECTORY}/{name}", f"{SITE_DIRECTORY}/{name}")]
     users = xdg_directory(os.environ if environ is None else environ, "XDG_CONFIG_HOME", ".config")
     if users:
@@ -44,7 +44,7 @@ PATH_VARIABLES = {
     "GPUBIND_CDI_DIR": True,
     ROCM_PATH: True,
 }
-"""The variables that name what a plan is made of, and whether the paths in them are inside the host's roots."""
+"""The variables that name inputs of a plan, and whether their paths are inside the host's roots."""
 _LISTS = ("GPUBIND_LIBRARY_PATH", "GPUBIND_CDI_DIR")
 """Those with several paths, separated by white space."""
 
@@ -52,8 +52,8 @@ _LISTS = ("GPUBIND_LIBRARY_PATH", "GPUBIND_CDI_DIR")
 def untrusted_variables(environ: Mapping[str, str], *roots: str) -> Iterator[Untrusted]:
     """Yield the paths in `PATH_VARIABLES` that root's command ignores. *roots*: the driver root and the dev root.
 
-    `sudo -E` and `env_keep` hand root's command the variables of its caller. So root believes a variable only where
-    nobody else could change what it names, and where everybody may read it: the answer has lines of it.
+    By `sudo -E` and `env_keep` root's command has the variables of its caller. Others must not be able to change what
+    they name, and must be able to read it: the answer quotes it.
     """
     values = {name: environ.get(name, "") for name in PATH_VARIABLES}
     named = [(n, path) for n, value in values.items() for path in (value.split() if n in _LISTS else [value]) if path]
@@ -71,8 +71,9 @@ def untrusted_variables(environ: Mapping[str, str], *roots: str) -> Iterator[Unt
 def untrusted(
     environ: Mapping[str, str], roots: Iterable[str], below: Iterable[str], files: Iterable[str]
 ) -> Iterator[Untrusted]:
-    """Yield what root's command ignores by HOME, XDG_*, TMPDIR and PATH, then what it was told to use all the same:
-    *roots*, the paths *below* them, and *files*. Each is what others could change.
+    """Yield the paths by HOME, XDG_*, TMPDIR and PATH that root's command ignores, since others could change them.
+
+    Then those that it uses because options name them: *roots*, the paths *below* them, and *files*.
     """
     if not acts_as_root():
         return
@@ -95,9 +96,9 @@ def _absolute(path: str) -> str:
 
 
 def list_file_in_force(name: str, environ: Optional[Mapping[str, str]] = None) -> Optional[ListFile]:
-    """Return the user's list file *name*, else the site's; None if there is neither, or none that root may believe.
+    """Return the user's list file *name*, else the site's; None if there is none that may be used.
 
-    Errors: `HostReadError` (code `unreadable-file`) for one that is there and cannot be read, or is too large.
+    Errors: `HostReadError` (code `unreadable-file`) for one that cannot be read, or is too large.
     """
     for path, label in list_file_places(name, environ):
         try:

@@ -1,4 +1,4 @@
-"""LiveHost: this machine."""
+"""This machine as a host, also as another user sees it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gpubind.observe import cannot_sign
 class LiveHost(Host):
     """This machine, with its driver below *root* and its devices below *dev_root*.
 
-    Without *dev_root*: *root* if it has dev/nvidiactl or dev/kfd, else `/`. *environ* is that of the task that is
-    planned for, if it is not this process's. Errors: `HostReadError` for a root that is none.
+    Without *dev_root*: *root* if it has dev/nvidiactl or dev/kfd, else `/`. *environ* is that of the task of the plan,
+    if it is not this process's. Errors: `HostReadError` for a root that is not a directory.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LiveHost(Host):
         identity = identity_of(name, self.dev)
         host = copy(self)
         host.identity = identity
-        if identity.euid == 0:  # whom no mode binds
+        if identity.euid == 0:  # modes do not apply
             return host
         trees = {tree.root: PermittedTree(tree.root, *identity) for tree in (self.driver, self.dev, self.local)}
         host.driver, host.dev, host.local = (trees[tree.root] for tree in (self.driver, self.dev, self.local))
@@ -68,8 +68,8 @@ class LiveHost(Host):
 
     def may_open(self, path: HostPath) -> bool:
         if self.identity.euid != os.geteuid() != 0:
-            return True  # as another user, whom this process cannot ask for
-        # access(2) asks the device cgroup, too (fs/namei.c inode_permission), and opens nothing.
+            return True  # the kernel cannot be asked for another user
+        # access(2) respects the device cgroup (fs/namei.c inode_permission), and opens nothing.
         return may(path, os.R_OK | os.W_OK, effective=os.access in os.supports_effective_ids)
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> Union[RunResult, Missing]:
@@ -79,8 +79,7 @@ class LiveHost(Host):
 
 
 def identity_of(name: str, tree: Tree) -> Identity:
-    """The user called *name*: of this machine, asked as a login would ask, if *tree* is its root; else by the tree's
-    own /etc/passwd and /etc/group.
+    """Return the user *name* of this machine, if *tree* is its root; else by the tree's /etc/passwd and /etc/group.
 
     Errors: `UsageError` (code `unknown-user`).
     """

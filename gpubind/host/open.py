@@ -1,4 +1,4 @@
-"""Which host: this machine, a record in a file, or one of the records that ship."""
+"""Open a host: this machine, a record in a file, or one of the bundled records."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def open_host(
     *,
     environ: Optional[Mapping[str, str]] = None,
 ) -> Host:
-    """Return the host called *host* (a file, or the name of a record that ships); this machine if None.
+    """Return the host *host* (a file, or the name of a bundled record); this machine if None.
 
-    *environ* is the environment of the task that is planned for; without it, this process's, or the recorded one.
+    *environ* is the environment of the task of the plan; without it, this process's, or the recorded one.
     Errors: `UsageError`, `HostReadError`, `FormatError`, each naming the file.
     """
     if host is None:
@@ -52,12 +52,12 @@ def open_host(
 
 
 def read_listfile(path: str) -> ListFile:
-    """Return the list file that the user named with --list."""
+    """Return the list file of --list."""
     return ListFile(path, read_file(path, FILE_LIMIT), shipped=False)
 
 
 def read_file(path: str, limit: int) -> bytes:
-    """Return the bytes of a file that the user named. Errors: `HostReadError` (code `unreadable-file`)."""
+    """Return the bytes of a file that an option names. Errors: `HostReadError` (code `unreadable-file`)."""
     try:
         return read_regular(path, limit)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""RecordedHost: a host from a record. It answers as the live host did when it was recorded."""
+"""A host from a record: it answers as the live host did when it was recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpubind.model import Missing
 class RecordedHost(Host):
     """The host in *record*, called *label* in messages.
 
-    *environ* is that of the task that is planned for, if given; PATH stays the one whose directories were recorded.
+    *environ* is that of the task of the plan, if given; PATH stays that of the record.
     """
 
     def __init__(self, record: Record, label: str, environ: Optional[Mapping[str, str]] = None) -> None:

@@ -30,7 +30,7 @@ RUN_TIMEOUT_S = 30.0
 DEPTH_LIMIT = 8
 
 ROCM_NAME = re.compile(r"lib(amd|hsa|roc|hip|drm|numa|pci|OpenCL|cltrace).*\.so|rocminfo$")
-"""Names of which the facts of all that they need are kept."""
+"""Names of libraries and programs that are recorded with all that they need."""
 DEPENDENCIES_LIMIT = 500
 
 _ALL_FACTS = (
@@ -44,7 +44,7 @@ _ALL_FACTS = (
     "/var/run/nvidia-",
     "/usr/share/nvidia/files.d",
 )
-"""Directories in which every name matters, whatever it is: sockets, pid files, the driver's own file list."""
+"""Directories of which every name is recorded with facts: sockets, pid files, the driver's file list."""
 _TEXTS = (CPUINFO, GROUPS, LD_CACHE_PATH)
 
 
@@ -56,9 +56,9 @@ _MULTIARCH_BASES = ("/usr/lib", "/lib", "/run/nvidia/driver/usr/lib")
 
 
 def library_places(tree: Tree, machine: str) -> tuple[str, ...]:
-    """The directories of libraries, of whatever architecture: those that the search knows, and Debian's by their names.
+    """Return the directories of libraries of all architectures: those of the search, and Debian's by their names.
 
-    *machine* is the host's own architecture, which may be one without a row in a table.
+    *machine* is the host's architecture, which may be an unknown one.
     """
     places = [f"/opt/rocm/{name}" for name in ROCM_LIBRARIES]
     for arch in (*WITH_DRIVERS, machine):
@@ -129,7 +129,7 @@ WHOLE_DIRECTORIES = (
     "/var/run/nvidia-persistenced",
     "/.singularity.d/libs",
 )
-"""Directories with all below them; names that have nothing to do with a GPU without facts."""
+"""Directories with all below them; names without a relation to GPUs are recorded without facts."""
 
 SINGLE_PATHS = (
     *(f"/etc/apptainer/{name}.conf" for name in ("apptainer", "nvliblist", "rocmliblist")),
@@ -162,7 +162,7 @@ SINGLE_PATHS = (
 
 
 def look_around(host: SurveyedHost) -> None:
-    """Ask *host* for all that every record holds. Where it is a record itself, for what that has of it."""
+    """Ask *host* for all that every record has; a record itself for what it has of that."""
     trees = (host.lenient.driver,) if host.dev is host.driver else (host.lenient.driver, host.lenient.dev)
     for tree in trees:
         assert isinstance(tree, SurveyedTree)
@@ -178,7 +178,6 @@ class _Survey:
         self.listed: dict[str, tuple[str, ...]] = {}
 
     def look(self, host: Host) -> None:
-        """The whole survey."""
         for path in SINGLE_PATHS:
             self.tree.look_at(path, text=path in _TEXTS)
         configured = read_ldsoconf(self.tree)
@@ -219,9 +218,7 @@ class _Survey:
         return sorted(path for path in paths if path.startswith("/"))
 
     def _pci_devices(self) -> None:
-        """Display controllers (class 0x03) and accelerators (0x12): vendor, class, the kernel driver that has them, and
-        their DRM nodes.
-        """
+        """Record display controllers (class 0x03) and accelerators (0x12) with kernel driver and DRM nodes."""
         for name in self.list("/sys/bus/pci/devices"):
             base = f"/sys/bus/pci/devices/{name}"
             if (self.tree.text(f"{base}/class") or "").startswith(("0x03", "0x12")):
@@ -233,13 +230,13 @@ class _Survey:
                 self.tree.look_at(f"{base}/drm")
 
     def _drm_devices(self) -> None:
-        """Which card goes with which render node."""
+        """Record which card belongs to which render node."""
         for name in self.tree.names("/sys/class/drm"):
             if re.fullmatch(r"renderD[0-9]+", name):
                 self.list(f"/sys/class/drm/{name}/device/drm", all_facts=True)
 
     def _dependencies(self) -> None:
-        """ELF facts of what ROCm's libraries need, wherever it may be found: a closure is made of them."""
+        """Record ELF facts of all that ROCm's libraries need, in each directory where it may be found."""
         cache = read_ldcache(self.tree)
         todo = [f"{path.rstrip('/')}/{name}" for path in sorted(self.listed) for name in self.listed[path]]
         todo = [path for path in todo if ROCM_NAME.match(path.rpartition("/")[2])]
@@ -258,7 +255,7 @@ class _Survey:
                     todo.append(place)
 
     def _glibc(self) -> None:
-        """ELF facts of the C library, its programs and converters: a container may run on them."""
+        """Record ELF facts of the C library, its programs and converters, which a container may use."""
         for directory, names in sorted(self.listed.items()):
             for name in names:
                 if is_member(name):
@@ -267,7 +264,7 @@ class _Survey:
                     self.tree.look_at(f"{directory.rstrip('/')}/{name}")
 
     def walk(self, directory: str, depth: int = 0) -> None:
-        """*directory* and everything below it."""
+        """Record *directory* and everything below it."""
         for name in self.list(directory, all_facts=directory.startswith(_ALL_FACTS)):
             path = f"{directory}/{name}"
             found = self.tree.lstat(path)
@@ -275,7 +272,7 @@ class _Survey:
                 self.walk(path, depth + 1)
 
     def list(self, directory: str, all_facts: bool = False) -> tuple[str, ...]:
-        """Return the names in *directory*, with facts of those that matter."""
+        """Record the names in *directory*, with facts of some or of all, and return them."""
         real = self.tree.resolve(directory)
         names = self.tree.names(directory)
         if not isinstance(real, Missing) and names:

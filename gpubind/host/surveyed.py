@@ -1,8 +1,7 @@
-"""SurveyedHost: a host that writes down what it is asked, and answers as the record of that will.
+"""Record all questions to a host, so that the record gives the same answers.
 
-Whatever the fixed survey (`gpubind/host/survey.py`) or a plan asks of a surveyed host, the record answers, too: by
-construction. What a record keeps of a file is decided here alone: facts instead of bodies, small texts as they are, and
-of files that name people only what bears on a plan.
+This module alone decides what a record keeps of a file: facts instead of bytes, small texts, and of files that name
+people only what a plan needs.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ GPU_NAME = re.compile(
     r"|tls_test|gbm|amd|rocm|rocr|hsa|hip|roc|drm|numa|libpci|kfd|comgr|dxcore|mesa|cltrace|mcwamp|hc_am|CXLAct",
     re.IGNORECASE,
 )
-"""Names of which facts are kept wherever they turn up."""
+"""Names of which facts are recorded in every directory."""
 
 CPUINFO = "/proc/cpuinfo"
 CPUINFO_LIMIT = 8 << 20
 GROUPS = "/etc/group"
 LINK = Stat("link", 0o777, 0, 0, 0)
-"""What a record knows of a link beside its target."""
+"""The facts of every link in a record."""
 
 _TEXT_NAME = re.compile(
     r"\.(json|icd|conf|yaml|csv|toml)$"
@@ -61,7 +60,7 @@ _Fact = TypeVar("_Fact", bound=Union[bytes, ElfIdent, NotElf, ElfFacts, Missing,
 
 
 class _Kept:
-    """What two trees have been asked: one that answers `unrecorded`, and one to which that is an error."""
+    """The answers of a tree, shared with its lenient one."""
 
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, RecordedEntry]] = {}
@@ -76,7 +75,7 @@ class _Kept:
         self.entries.setdefault(parent or "/", {})[name] = entry
 
     def directories(self) -> dict[str, RecordedDirectory]:
-        """Return the same by directory. Of one that is listed, a name that is not there needs no word."""
+        """Return the answers by directory. In a listed directory, absent names are left out."""
         made = {}
         for path in sorted({*self.entries, *self.listings}):
             names, entries = self.listings.get(path), self.entries.get(path, {})
@@ -91,12 +90,12 @@ class _Kept:
 
 
 def is_in_a_home(path: str) -> bool:
-    """Return whether *path* lies in somebody's home, and so names them."""
+    """Return whether *path* is in a user's home, and so names the user."""
     return _HOME.match(path) is not None
 
 
 class SurveyedTree(Tree):
-    """*tree*, with the answers to all that it is asked in *kept*."""
+    """*tree*, which records its answers in *kept*."""
 
     def __init__(self, tree: Tree, kept: _Kept) -> None:
         super().__init__(tree.root)
@@ -113,11 +112,11 @@ class SurveyedTree(Tree):
         return made
 
     def recorded(self) -> RecordedRoot:
-        """Return what was asked so far, as a record keeps it."""
+        """Return the answers so far."""
         return RecordedRoot(self.root, self._kept.directories())
 
     def look_at(self, path: str, *, text: bool = False, elf: bool = False) -> None:
-        """Ask for *path*, and for what its name says that it is: a text, a program or library, a driver's own.
+        """Record *path*, and by its name its text, or the facts of a program or library.
 
         *text*, *elf*: whether it is one, whatever its name.
         """
@@ -191,13 +190,13 @@ class SurveyedTree(Tree):
         return entry
 
     def _keep(self, path: str, fact: str, answer: _Fact) -> _Fact:
-        """*answer*, written down as that *fact* of *path*."""
+        """Record *answer* as the *fact* of *path*, and return it."""
         if not _is_unrecorded(answer):
             self._kept.add(path, self._entry(path)._replace(**{fact: answer}))  # type: ignore[arg-type]  # as its field
         return answer
 
     def _body(self, path: str) -> Union[bytes, Missing]:
-        """Return what a record keeps of the bytes of *path*: all of a small text, less of what names people."""
+        """Return the bytes of *path* that a record keeps: all of a small text, less of a file that names people."""
         if path == self.lenient.resolve(GROUPS):
             return self._groups(self._tree.read(path))
         if path == self.lenient.resolve(LD_CACHE_PATH):
@@ -210,13 +209,13 @@ class SurveyedTree(Tree):
         if _RUNTIME_CONF.search(path):
             return _lines(body, _DIRECTIVES)
         if path.endswith(".conf"):
-            return re.sub(rb"(?m)^([ \t]*#).*$", rb"\1", body)  # comments say nothing to a plan
+            return re.sub(rb"(?m)^([ \t]*#).*$", rb"\1", body)  # without comments
         if isinstance(parse_ident(body), ElfIdent) and not _TEXT_NAME.search(path.rpartition("/")[2]):
             return Missing("unrecorded", "a record holds facts of programs and libraries, and no bytes")
         return body
 
     def _groups(self, body: Union[bytes, Missing]) -> Union[bytes, Missing]:
-        """Return the names of the groups that own device nodes, without their members."""
+        """Return the lines of the groups that own device nodes, without their members."""
         if isinstance(body, Missing):
             return body
         dev, gids = self._tree.lenient, set()
@@ -236,7 +235,7 @@ def _is_unrecorded(answer: object) -> bool:
 def _lines(
     body: Union[bytes, Missing], wanted: re.Pattern[bytes], within: Optional[bytes] = None
 ) -> Union[bytes, Missing]:
-    """The lines of *body* that are *wanted*; with *within*, of what stands before that."""
+    """Return the lines of *body* that match *wanted*; with *within*, only those before it."""
     if isinstance(body, Missing):
         return body
     text = body if within is None else body.partition(within)[0]
@@ -244,9 +243,8 @@ def _lines(
 
 
 class SurveyedHost(Host):
-    """*host*, with the answers to all that it is asked in a record: `recorded`.
-
-    It is asked as a record will be: for nobody in particular, and with nothing of this machine beside its trees.
+    """*host*, which records its answers. It is asked as a record is: for no user, with nothing of this machine except
+    its trees.
     """
 
     def __init__(self, host: Host) -> None:
@@ -266,7 +264,7 @@ class SurveyedHost(Host):
         self.dev: Tree = SurveyedTree(self._host.dev, self._kept[1]) if apart else self.driver
 
     def anew(self) -> SurveyedHost:
-        """This host as a command finds it: its trees remember nothing of what others asked."""
+        """Return this host with new trees, whose caches are empty."""
         host = copy(self)
         host._begin()
         return host
@@ -280,7 +278,7 @@ class SurveyedHost(Host):
         return self._runs[argv]
 
     def recorded(self, description: str = "", hostname: Optional[str] = None) -> Record:
-        """The record of what was asked so far. *hostname* is kept only if given."""
+        """Return the record of the answers so far. *hostname* is kept only if given."""
         driver, dev = self.driver, self.dev
         assert isinstance(driver, SurveyedTree)
         assert isinstance(dev, SurveyedTree)
@@ -308,5 +306,5 @@ class SurveyedHost(Host):
 
 
 def _without_homes(value: str) -> str:
-    """Return *value* without the parts of a search path that lie in somebody's home."""
+    """Return the search path *value* without directories in a user's home."""
     return ":".join(part for part in value.split(":") if not is_in_a_home(part))

@@ -1,4 +1,4 @@
-"""OCI bundles: a directory with a config.json, which names a root file system."""
+"""Open OCI bundles: directories with a config.json that names a root file system."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gpubind.model.answers import is_directory, is_file, may
 
 CONFIG = "config.json"
 _SYSTEM = ("usr", "bin", "etc")
-"""What a root file system has at its top, and a bundle has not: such a directory may have a config.json of its own."""
+"""Names in a root file system, which may have a config.json, too, but not in a bundle."""
 
 
 def is_bundle(directory: str) -> bool:
-    """Return whether *directory* is a bundle, by what it has at its top."""
+    """Return whether *directory* is a bundle, by the names in it."""
     if not is_file(f"{directory}/{CONFIG}"):
         return False
     return not any(is_directory(f"{directory}/{name}") for name in _SYSTEM)
 
 
 def read_bundle(directory: str) -> Bundle:
-    """The bundle in *directory*. Errors: `HostReadError` (`unreadable-file`), `FormatError` (code `bad-bundle`)."""
+    """Return the bundle in *directory*. Errors: `HostReadError` (`unreadable-file`), `FormatError` (`bad-bundle`)."""
     path = f"{directory.rstrip('/')}/{CONFIG}"
     with in_file(path):
         bundle = parse_bundle(read_file(path, SIZE_LIMIT))
@@ -35,7 +35,7 @@ def read_bundle(directory: str) -> Bundle:
 
 
 def open_bundle(directory: str, label: str) -> Image:
-    """The image in the bundle in *directory*: its root file system, with the environment that its config.json sets.
+    """Return the image in the bundle in *directory*: its root file system, and config.json's environment.
 
     Errors: as `read_bundle`, and `HostReadError` (code `no-image`) without a root file system.
     """

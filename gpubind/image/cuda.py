@@ -1,8 +1,7 @@
-"""Which versions of CUDA an image has: the toolkit, its configuration, and what pip, conda, Spack and EasyBuild put in.
+"""Find the versions of CUDA in an image: of the toolkit, its configuration, pip, conda, Spack and EasyBuild.
 
-Fixed places are listed, and the names of files tell; of the frameworks in `model/cuda.py` a file that they are built
-with, or what their libraries are linked with. Nothing is searched. A Python environment or conda's is looked for in the
-prefixes of PATH and in those where images have them.
+Names of files in fixed directories tell them; of the frameworks in `model/cuda.py` a file of their build, or sonames
+that their libraries need. Environments of Python and conda are in the prefixes of PATH and in usual ones.
 """
 
 from __future__ import annotations
@@ -31,21 +30,20 @@ PREFIXES = (
     *("/usr", "/usr/local", "/opt", "/conda", "/miniconda3", "/venv", "/.venv", "/app/.venv", "/app/venv"),
     *("/workspace/.venv", "/workspace/venv", "/root/.venv", "/root/miniconda3", "/root/micromamba", "/app/.pixi"),
 )
-"""Where Python or conda lie in images, beside the prefixes of PATH and the directories of /opt. `envs` in each, too."""
+"""Usual prefixes of Python and conda in images, in addition to those of PATH and below /opt."""
 SPACK = ("/opt/software", "/opt/spack/opt/spack", "/spack/opt/spack")
 """Install trees of Spack: `spack containerize` has the first."""
 EASYBUILD = ("/opt/easybuild/software", "/easybuild/software", "/app/software", "/apps/software", "/software")
 """`installpath` of EasyBuild; its container images have /app."""
 DIRECTORIES_LIMIT = 256
-"""Prefixes, and directories of Spack's, that are listed: an image with thousands of them must not take minutes."""
-
+"""Prefixes, and directories of Spack, that are listed: an image with thousands of them must not take minutes."""
 
 Find = Callable[[str], object]
-"""Where the loader finds a library, by soname; None, if nowhere."""
+"""Return where the loader finds a soname; None if nowhere."""
 
 
 def read_cuda(tree: Tree, variable: Optional[str], path: str, find: Find) -> tuple[ImageCuda, ...]:
-    """Return what is there, the newest first; of equal versions of one origin, the first that is found.
+    """Return the versions, the newest first; of equal ones of one origin, the first that is found.
 
     *variable* is the value of CUDA_VERSION in the image's environment, *path* that of PATH.
     """
@@ -53,7 +51,7 @@ def read_cuda(tree: Tree, variable: Optional[str], path: str, find: Find) -> tup
 
 
 def newest_first(found: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
-    """Return *found* by version; of equal ones of one origin, the first."""
+    """Return *found*, the newest first; of equal versions of one origin, the first."""
     first: dict[tuple[tuple[int, ...], str], ImageCuda] = {}
     for cuda in found:
         first.setdefault((version_key(cuda.version)[:2], cuda.origin), cuda)
@@ -61,14 +59,14 @@ def newest_first(found: Iterable[ImageCuda]) -> tuple[ImageCuda, ...]:
 
 
 def cuda_below(tree: Tree, prefixes: Iterable[str], find: Find) -> Iterator[ImageCuda]:
-    """Yield what Python's packages and conda's records in *prefixes* tell."""
+    """Yield the versions of Python's packages and conda's records in *prefixes*."""
     for prefix in prefixes:
         yield from cuda_of_packages(tree, _each_once(tree, site_packages(tree, prefix)), find)
         yield from cuda_of_records(tree, prefix)
 
 
 def cuda_of_packages(tree: Tree, directories: Iterable[str], find: Find) -> Iterator[ImageCuda]:
-    """What the packages in *directories* tell by the names of their metadata, and frameworks by files of theirs."""
+    """Yield the versions in the names of the packages in *directories*, and those of frameworks."""
     for packages in directories:
         for name in tree.names(packages):
             version = cuda_of_wheel(name)
@@ -80,12 +78,12 @@ def cuda_of_packages(tree: Tree, directories: Iterable[str], find: Find) -> Iter
 
 
 def cuda_of_records(tree: Tree, prefix: str) -> Iterator[ImageCuda]:
-    """Return what conda's records in *prefix* tell."""
+    """Yield the versions of conda's records in *prefix*."""
     return _named(tree, f"{prefix}/conda-meta", cuda_of_conda, "conda")
 
 
 def packages_of(tree: Tree, path: str) -> tuple[str, ...]:
-    """The directories in which the Pythons of an image with that PATH have their packages."""
+    """Return the directories of packages of the Pythons of an image with that PATH."""
     places = (place for prefix in prefixes_of(tree, path) for place in site_packages(tree, prefix))
     return tuple(_each_once(tree, places))
 
@@ -96,28 +94,28 @@ def framework_libraries(tree: Tree, packages: str, framework: Framework) -> tupl
 
 
 def wheel_directories(tree: Tree, packages: str) -> tuple[str, ...]:
-    """The directories of NVIDIA's wheels in *packages* that have libraries."""
+    """Return the directories of libraries of NVIDIA's wheels in *packages*."""
     names = tree.names(f"{packages}/nvidia")
     return tuple(place for name in names if tree.names(place := f"{packages}/nvidia/{name}/lib"))
 
 
 def wheels_with(tree: Tree, path: str, soname: str) -> Optional[str]:
-    """The directory of NVIDIA's wheels that has the library *soname*: `.../site-packages/nvidia/cudnn/lib`.
+    """Return the directory of NVIDIA's wheels that has *soname*: `.../site-packages/nvidia/cudnn/lib`. *path* is PATH.
 
-    Programs find it by a search path of their own (RPATH), or not at all. *path* is PATH in the image.
+    Only programs with an RPATH find it there.
     """
     places = (place for packages in packages_of(tree, path) for place in wheel_directories(tree, packages))
     return next((place for place in places if soname in tree.names(place)), None)
 
 
 def version_in(tree: Tree, path: str, prefix: str = "") -> Optional[str]:
-    """Return the version that the file *path* starts with, behind *prefix*."""
+    """Return the version at the start of the file *path*, after *prefix*."""
     match = re.match(prefix + r"([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})", tree.text(path) or "")
     return match.group(1) if match else None
 
 
 def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
-    """Yield what the toolkit and the image's configuration, Spack and EasyBuild tell."""
+    """Yield the versions of the toolkit or the image's configuration, of Spack and EasyBuild."""
     toolkit = _toolkit(tree)
     if toolkit:
         yield ImageCuda(toolkit, "toolkit", "/usr/local/cuda")
@@ -132,7 +130,7 @@ def _of_image(tree: Tree, variable: Optional[str]) -> Iterator[ImageCuda]:
 def _named(
     tree: Tree, directory: str, cuda_of: Callable[[str], Optional[str]], origin: Literal["conda", "spack", "easybuild"]
 ) -> Iterator[ImageCuda]:
-    """Yield what the names in *directory* tell."""
+    """Yield the versions in the names in *directory*."""
     for name in tree.names(directory):
         version = cuda_of(name)
         if version:
@@ -140,10 +138,10 @@ def _named(
 
 
 def _toolkit(tree: Tree) -> Optional[str]:
-    """Return the CUDA version that the toolkit in the image says of itself."""
+    """Return the version of the CUDA toolkit in the image."""
     try:
         version = json.loads(tree.text("/usr/local/cuda/version.json") or "null")["cuda"]["version"]
-    except (ValueError, TypeError, KeyError, RecursionError):  # not there, or not as NVIDIA writes it: it says nothing
+    except (ValueError, TypeError, KeyError, RecursionError):  # absent, or not as NVIDIA writes it
         version = None
     if isinstance(version, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){1,3}", version):
         return version
@@ -151,7 +149,7 @@ def _toolkit(tree: Tree) -> Optional[str]:
 
 
 def _of_framework(tree: Tree, packages: str, framework: Framework, find: Find) -> Iterator[ImageCuda]:
-    """The CUDA that *framework* was built for, if it could use it: what it opens by name must be there."""
+    """Yield the CUDA of *framework*, if the libraries that it opens by name exist."""
     cuda = _built_for(tree, packages, framework)
     if cuda is None:
         return
@@ -186,7 +184,7 @@ def _matching(tree: Tree, directory: str, pattern: str) -> Iterator[str]:
 
 
 def prefixes_of(tree: Tree, path: str) -> Iterator[str]:
-    """Each prefix that may have a Python or conda's records, once, with the environments below it."""
+    """Yield each prefix that may have a Python or conda's records, with the environments below it."""
     of_path = (part.rpartition("/")[0] for part in path.split(":") if part.startswith("/") and part.endswith("/bin"))
     in_opt = (f"/opt/{name}" for name in tree.names("/opt"))
     above = tuple(dict.fromkeys(prefix for prefix in (*of_path, *PREFIXES, *in_opt) if prefix))
@@ -195,14 +193,14 @@ def prefixes_of(tree: Tree, path: str) -> Iterator[str]:
 
 
 def _spack_directories(tree: Tree) -> Iterator[str]:
-    """The directories in which Spack has packages: below a platform; before Spack 1.0 also below a compiler."""
+    """Yield Spack's directories of packages: below a platform; before Spack 1.0 also below a compiler."""
     platforms = [f"{root}/{name}" for root in SPACK for name in tree.names(root)]
     compilers = (f"{platform}/{name}" for platform in platforms for name in tree.names(platform) if "cuda-" not in name)
     return _each_once(tree, (*platforms, *islice(compilers, DIRECTORIES_LIMIT)))
 
 
 def _each_once(tree: Tree, directories: Iterable[str]) -> Iterator[str]:
-    """Yield those of *directories* that are there, without links to one of them; no more than the limit."""
+    """Yield the *directories* that exist, up to the limit, without links to one of them."""
     seen: dict[str, None] = {}
     for directory in directories:
         real = tree.resolve(directory)

@@ -1,8 +1,8 @@
-"""Images in the stores of podman and Docker, through those programs' own commands.
+"""Open images in the stores of podman and Docker, by those programs' commands.
 
 Sources: podman-save(1), podman-image-inspect(1); `docker save`, `docker image inspect`. The files are read in the
-directories of the store where these are the caller's own (tree/overlay.py); else the image is saved into a file without
-a name, in TMPDIR, which takes as much room as the image has.
+directories of the store if these are the caller's (`files/overlay.py`); else the image is saved into an unnamed file in
+TMPDIR, of the size of the image.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ VARIABLES = (
     "DOCKER_TLS_VERIFY",
     "DBUS_SESSION_BUS_ADDRESS",
 )
-"""What the programs find their store by."""
+"""The variables by which the programs find their store."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 
 
@@ -83,7 +83,7 @@ def open_stored(store: Store, name: str, reference: str, arch: Architecture) -> 
 
 
 def _layers(directories: Sequence[str]) -> list[Layer]:
-    """Return the layers in *directories*; none if one is of another machine, another user or another kind."""
+    """Return the layers in *directories*; none if one of them cannot be used."""
     try:
         layers = [Layer(directory) for directory in directories]
         # A storage's own program may mount something there for a container: podman-hpc does, for its squashed images.
@@ -94,7 +94,7 @@ def _layers(directories: Sequence[str]) -> list[Layer]:
 
 
 def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Image:
-    """Return the image as its program writes it, into a file without a name: nothing is left, whatever happens."""
+    """Return the image that its program saves into an unnamed file, which leaves nothing."""
     import tempfile
 
     with tempfile.TemporaryFile() as file:
@@ -105,7 +105,7 @@ def _saved(store: Store, name: str, reference: str, arch: Architecture) -> Image
 
 
 def _call(store: Store, words: tuple[str, ...], reference: str, into: Optional[IO[bytes]] = None) -> bytes:
-    """Return what the program of *store* prints for *words*, or nothing where it prints *into* a file.
+    """Return what the program of *store* prints for *words*; empty if it prints *into* a file.
 
     Errors: `HostReadError` (codes `no-image-store`, `image-store`), `NotStoredError`.
     """

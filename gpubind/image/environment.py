@@ -1,4 +1,4 @@
-"""The environment files of an image, as Apptainer and SingularityCE read them: read and never run."""
+"""Read the environment files of an image, as Apptainer and SingularityCE do, without running them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ ENVIRONMENT = "/.singularity.d/env"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What Apptainer and SingularityCE set before an image's own files."""
 OWN_FILES = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
-"""Singularity's own among the environment files. 91-environment.sh is the image's: `%post` writes to it."""
+"""Environment files of Singularity. 91-environment.sh is the image's: `%post` writes to it."""
 DOCKER_FILES = ("10-docker.sh", "10-docker2singularity.sh")
 SEARCH_PATHS = frozenset(("PATH", "LD_LIBRARY_PATH"))
 FILES_LIMIT, BYTES_LIMIT = 64, 2 << 20
-"""Files, and bytes in all of them. Of an image that has more, it is not known what they set: they have a few lines."""
+"""Files, and bytes in all of them, that are read; the values of an image with more are unknown."""
 
 
 def read_environment(tree: Tree) -> Exports:
-    """Return what the image's environment files set, in the order in which Apptainer reads them; read and never run.
+    """Return the variables of the image's environment files, without Singularity's, in the order of Apptainer.
 
-    Every file counts but Singularity's own. PATH is repaired where Apptainer repairs it.
+    PATH is repaired where Apptainer repairs it.
     """
     exports = Exports({"PATH": None})
     files, left = 0, BYTES_LIMIT

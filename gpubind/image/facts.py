@@ -1,4 +1,4 @@
-"""What a plan must know of an image: read from a tree of its files, whatever it was stored in."""
+"""Read the facts of an image that a plan needs from the tree of its files."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ COMPAT = tuple(
     for toolkit in ("cuda", "cuda-*")
     for below in ("", "/lib.real", "/lib")
 )
-"""Where NVIDIA's packages and images have a compat libcuda. In NGC's images the entrypoint makes `lib` a link to
-`lib.real` where that libcuda works; without the entrypoint there is no `lib`."""
+"""Paths of the compat libcuda of NVIDIA's packages and images. In NGC's images the entrypoint links `lib` to
+`lib.real` if that libcuda works."""
 
-COMPAT_LIMIT = 64  # paths of these; an image has one toolkit, or a few
+COMPAT_LIMIT = 64  # such paths; an image has one toolkit, or a few
 
 _VARIABLE = re.compile(
     r"LD_LIBRARY_PATH|PATH|PYTHON(HOME|NOUSERSITE|PATH|USERBASE)|CUDA_VERSION|NVIDIA_[A-Z0-9_]+|(CUDA|ROCR|HIP)_VISIBLE_DEVICES"
@@ -45,7 +45,7 @@ class Image(NamedTuple):
     loader: Loader
     facts: ImageFacts
     bundle: Optional[Bundle] = None
-    """What the config.json of an OCI bundle says; None if it is no bundle."""
+    """The config.json of an OCI bundle; None for any other image."""
 
     def __enter__(self) -> Image:
         return self
@@ -58,18 +58,18 @@ class Image(NamedTuple):
         return self.tree.is_closed
 
     def close(self) -> None:
-        """Give back what is open of the image: its facts stay, its files cannot be asked for any more."""
+        """Close the files of the image. Its facts stay."""
         self.tree.close()
 
 
 ROOT = frozenset(("bin", "etc", "lib", "lib64", "nix", "sbin", "usr"))
-"""What every root file system has something of."""
+"""Names of which every root file system has some."""
 
 
 def read_image(tree: Tree, label: str, kind: ImageKind = "directory", env: Optional[Mapping[str, str]] = None) -> Image:
     """Return the facts of the image in *tree*.
 
-    *env* is what its configuration sets (OCI `config.Env`), where it has one; else its environment files count.
+    *env* are the variables of its configuration (OCI `config.Env`); without one, its environment files are read.
     """
     names = tree.list("/")
     any_loader = Loader(tree)
@@ -126,7 +126,7 @@ def _libc(tree: Tree, loader: Loader) -> tuple[Literal["glibc", "musl", "none"],
 
 
 def _libc_fault(tree: Tree, loader: Loader) -> Optional[str]:
-    """Return what is called libc.so.6 where the loader looks, and why that is none."""
+    """Return the libc.so.6 that the loader finds, and why it is not usable."""
     for directory in dict.fromkeys(place.rpartition("/")[0] for place in loader.places(LIBC)):
         if LIBC in tree.names(directory):
             path = f"{directory}/{LIBC}"
@@ -156,10 +156,7 @@ def _driver(tree: Tree, loader: Loader) -> Iterator[ImageLibrary]:
 
 
 def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
-    """Return the driver's library at *path*; None if there is none, or it is a stub, of a compat package, or empty.
-
-    Empty files are mount points that others left.
-    """
+    """Return the driver's library at *path*; None for a stub, a file of a compat package or an empty mount point."""
     found = tree.find(path) if path.startswith("/") else ABSENT
     if isinstance(found, Missing) or found.stat.kind != "file" or not found.stat.size:
         return None
@@ -168,20 +165,20 @@ def image_library(tree: Tree, soname: str, path: str) -> Optional[ImageLibrary]:
 
 
 def _compat(tree: Tree) -> Iterator[ImageLibrary]:
-    """Yield each compat libcuda that a program would find as libcuda.so.1 in its directory, once."""
+    """Yield each compat libcuda that is libcuda.so.1 in its directory."""
     for real in dict.fromkeys(tree.resolve(path) for path in _compat_paths(tree)[:COMPAT_LIMIT]):
         if isinstance(real, Missing):
             continue
         directory = real.rpartition("/")[0]
         if "compat" not in directory.split("/") or tree.resolve(f"{directory}/libcuda.so.1") != real:
-            continue  # a link out of the package: the directory holds more than that
+            continue  # a link to a directory with other libraries
         elf = ABSENT if tree.is_stub(real) else tree.elf(real)
         if not isinstance(elf, Missing):
             yield ImageLibrary("libcuda.so.1", real, driver_version_of(real), elf.cuda_note)
 
 
 def _compat_paths(tree: Tree) -> list[RootedPath]:
-    """What matches `COMPAT`; of an image with thousands of toolkits, what the patterns before such a one match."""
+    """Return the paths that match `COMPAT`, up to a pattern that matches in too many directories."""
     paths: list[RootedPath] = []
     for pattern in COMPAT:
         try:
@@ -195,7 +192,7 @@ def _compat_paths(tree: Tree) -> list[RootedPath]:
 
 
 def _own_libcuda(tree: Tree, library_path: str) -> Optional[RootedPath]:
-    """The libcuda to which the image's own *library_path* leads before Singularity's directory of host libraries."""
+    """Return the libcuda in the image's *library_path* before Singularity's directory of host libraries."""
     for directory in dict.fromkeys(library_path.replace(";", ":").split(":")):
         if directory.startswith("/.singularity.d/libs"):
             return None

@@ -1,4 +1,4 @@
-"""Layers: where the files of tar layers are that lie one over the other, without unpacking them anywhere.
+"""Index and read the files of tar layers, one over the other, without unpacking them anywhere.
 
 Source: OCI image-spec `layer.md` (whiteouts, opaque directories, hard links); members below a link go where the link
 leads inside the root, as in runtimes that unpack one layer over the other.
@@ -26,10 +26,10 @@ from gpubind.model.arch import ARCHITECTURES
 from gpubind.model.budget import spend
 
 STEPS_LIMIT = 10_000_000
-"""Names in all the paths of all members, and what whiteouts walk over: one of 400,000 files has about 4 million."""
-PATH_LIMIT = 4096  # PATH_MAX: nobody can unpack longer ones
+"""Names in the paths of all members, and entries under whiteouts: an image of 400,000 files has about 4 million."""
+PATH_LIMIT = 4096  # PATH_MAX: longer ones cannot be unpacked
 NAME_LIMIT = 255
-IDENT_SIZE = 20  # all that parse_ident wants of an ELF file
+IDENT_SIZE = 20  # bytes of an ELF file that parse_ident needs
 PARENTS_KEPT = 4096
 
 
@@ -51,7 +51,7 @@ def listed(blob: Blob) -> Iterator[LayerListing]:
 
 
 def kept(found: Iterable[LayerListing]) -> list[LayerListing]:
-    """*found*, all of it, for later. Errors: as `listed`."""
+    """Return all of *found*. Errors: as `listed`."""
     listing = []
     for one in found:
         spend("texts", len(one.header.name) + len(one.header.link))
@@ -66,7 +66,7 @@ def _ident(head: bytes) -> Optional[ElfIdent]:
 
 
 class Entry:
-    """What is at one path."""
+    """A file of any kind."""
 
     __slots__ = (
         *("gid", "ident", "kind", "layer", "link", "major", "minor"),
@@ -78,18 +78,18 @@ class Entry:
         self.layer = layer
         """The last layer that names it."""
         self.source = layer
-        """The layer that its data is in: another one for a hard link to a lower layer's file."""
+        """The layer that its data is in: a lower one for a hard link to a lower layer's file."""
         self.mode = 0o755
         self.uid = self.gid = self.size = self.major = self.minor = 0
         self.link = ""
         self.offset = -1
-        """As `Member.offset`; -1 for what is no file."""
+        """As `Member.offset`; -1 if it is not a regular file."""
         self.sparse = False
         self.ident: Optional[ElfIdent] = None
-        """Of an ELF file: it is asked for often, and going back in a layer is slow."""
+        """Of an ELF file: it is needed often, and going back in a layer is slow."""
 
     def describe(self, header: TarHeader, layer: int) -> None:
-        """Take over what *header* says of any kind of file."""
+        """Take the attributes that *header* has for all kinds of files."""
         self.mode, self.uid, self.gid, self.layer = header.mode, header.uid, header.gid, layer
 
 
@@ -111,7 +111,7 @@ class _Way(NamedTuple):
 
 
 class Layers:
-    """An index of where everything is. `add` takes the layers from the lowest to the uppermost."""
+    """An index of the files of layers, which `add` gets from the lowest to the uppermost."""
 
     def __init__(self, *, whiteouts: bool = True) -> None:
         self.root = Directory(0)
@@ -121,7 +121,7 @@ class Layers:
         self._parents: dict[str, Optional[Directory]] = {}
 
     def add(self, blob: Blob, found: Iterable[LayerListing]) -> None:
-        """Put the layer in *blob*, which has the members *found*, over the others.
+        """Add the layer in *blob*, with the members *found*, over the others.
 
         Errors: `FormatError` (`image-bomb`), and those of *found*.
         """
@@ -136,7 +136,7 @@ class Layers:
             if "\0" in path or len(name) > NAME_LIMIT:
                 continue
             if self._whiteouts and WHITEOUT in path and (f"/{WHITEOUT}" in head or name.startswith(WHITEOUT)):
-                if f"/{WHITEOUT}" not in head:  # what is below is another storage driver's
+                if f"/{WHITEOUT}" not in head:  # files below it belong to another storage driver
                     self._hide(head, name)
             elif name:
                 self._put(head, name, member)
@@ -144,7 +144,7 @@ class Layers:
                 self.root.describe(header, self._layer)
 
     def find(self, path: str) -> Optional[Entry]:
-        """Return what is at *path*, no parent of which is a link."""
+        """Return the entry of *path*, no parent of which is a link."""
         entry: Optional[Entry] = self.root
         for name in path.split("/"):
             if name:
@@ -188,7 +188,7 @@ class Layers:
         return new
 
     def _hide(self, head: str, name: str) -> None:
-        """Take away what lower layers have there; what this one has stays, in whatever order."""
+        """Hide what lower layers have there. Entries of this layer stay, in whatever order they come."""
         parent = self._parent(head, make=False)
         if parent is None:
             return
@@ -203,7 +203,7 @@ class Layers:
             self._remove(parent, name, hidden)
 
     def _prune(self, directory: Directory) -> None:
-        """Take away what is below *directory* and not of this layer."""
+        """Remove the entries below *directory* that are not of this layer."""
         found: list[tuple[Directory, str, Entry]] = []
         todo = [directory]
         while todo:
@@ -215,12 +215,12 @@ class Layers:
             self._remove(parent, name, child)
 
     def _remove(self, parent: Directory, name: str, entry: Entry) -> None:
-        """Take *entry* away, unless it, or something in it, is of this layer."""
+        """Remove *entry*, unless it, or an entry in it, is of this layer."""
         if entry.layer < self._layer and not (isinstance(entry, Directory) and entry.children):
             self._change(parent, name, None)
 
     def _change(self, parent: Directory, name: str, new: Optional[Entry]) -> None:
-        """Put *new* at that name, or nothing: the one place where something gives way."""
+        """Replace the entry *name* by *new*; remove it if that is None."""
         old = parent.children.pop(name, None)
         if old is not None and old.kind in ("dir", "link"):  # a path that led through it leads elsewhere now
             self._parents.clear()
@@ -233,7 +233,7 @@ class Layers:
         return parent.children.get(name) if parent is not None else None
 
     def _parent(self, path: str, *, make: bool = True) -> Optional[Directory]:
-        """The directory *path*, links followed inside the root; made where it is missing. None where links loop."""
+        """Return the directory *path*, with links followed, made if it is missing; None if links loop."""
         if path in self._parents:
             return self._parents[path]
         found = self._walk(path, make)
@@ -249,7 +249,7 @@ class Layers:
         return found.here if isinstance(found, _Way) else None
 
     def _step(self, at: _Way, name: str, make: bool) -> Union[_Way, Link, Missing]:
-        """Return what *name* is in the directory *at*; a missing directory is made, and a file makes room for it."""
+        """Return the directory or link *name* in *at*; with *make*, a directory that is missing or a file is made."""
         self._steps += 1
         entry = at.here.children.get(name)
         if entry is not None and entry.kind == "link":
@@ -278,7 +278,7 @@ ELF_LIMIT = 8 << 20
 TEXT_LIMIT = 64 << 10
 KEPT_LIMIT = 64 << 20
 FILES_LIMIT = 4096
-"""Files that are kept at a time, with `KEPT_LIMIT` bytes in all."""
+"""Files that are kept at a time, of `KEPT_LIMIT` bytes in all."""
 
 USUAL = (
     "/etc",
@@ -289,11 +289,15 @@ USUAL = (
     "/usr/lib64",
     *(f"{head}/{arch.triplet}" for head in ("/lib", "/usr/lib") for arch in ARCHITECTURES),
 )
-"""Directories that nearly every look at an image needs something of."""
+"""Directories of which nearly every command reads a file."""
 
 
 class Near:
-    """Files of *layers*, read in the order in which they lie."""
+    """The small files of a directory, read at once in the order of the archive.
+
+    Going back in a packed archive unpacks all of it again, seconds for each GiB; a command that reads one library of a
+    directory mostly reads others of it, too.
+    """
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
@@ -302,7 +306,7 @@ class Near:
         self._begun: set[int] = set()
 
     def read(self, path: str, entry: Entry) -> Optional[bytes]:
-        """Return the bytes of *entry*, which is at *path*; None if they are too many to be kept."""
+        """Return the bytes of *entry*, which is at *path*; None if it is too large."""
         if entry.size > ELF_LIMIT:
             return None
         if (entry.source, entry.offset) not in self._kept:
@@ -330,7 +334,7 @@ class Near:
                 self._size += len(data)
 
     def _files(self, directory: str, layers: Collection[int]) -> Iterator[Entry]:
-        """Yield what of *directory*, in those *layers*, somebody may look into."""
+        """Yield the files of *directory* in *layers* that a command may read."""
         found = self._layers.find(directory)
         for entry in found.children.values() if isinstance(found, Directory) else ():
             limit = TEXT_LIMIT if entry.ident is None else ELF_LIMIT
@@ -339,7 +343,7 @@ class Near:
 
 
 class LayeredTree(OpenedTree):
-    """The files in *layers*; *root* only names the image. *near*: whether what lies near to a file is kept."""
+    """The files in *layers*; *root* only names the image. *near*: whether to read files with their neighbours."""
 
     def __init__(self, layers: Layers, root: HostPath, *, near: bool = True) -> None:
         super().__init__(root)

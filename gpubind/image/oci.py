@@ -1,4 +1,4 @@
-"""Images in OCI layouts, and in archives of `docker save` and `podman save`.
+"""Open images in OCI layouts, and in archives of `docker save` and `podman save`.
 
 Source: OCI image-spec `image-layout.md`; containers/image's `oci-archive` and `docker-archive`.
 """
@@ -47,7 +47,7 @@ TAGS_SHOWN = 8
 
 
 class Blobs:
-    """The files of a layout: of a directory, or in an archive. Links in it stay inside."""
+    """The files of a layout, in a directory or in an archive."""
 
     def __init__(self, tree: OpenedTree, label: str) -> None:
         self.tree = tree
@@ -66,11 +66,11 @@ class Blobs:
         return not isinstance(found, Missing) and found.stat.kind == "file"
 
     def described(self, descriptor: OciDescriptor, parse: Callable[[bytes], T]) -> T:
-        """The document that *descriptor* names. Errors: as `parsed`; and if it is not of the size or digest it says."""
+        """Return the document of *descriptor*. Errors: as `parsed`, also for another size or digest."""
         return self.parsed(descriptor.path, parse, descriptor)
 
     def parsed(self, path: str, parse: Callable[[bytes], T], wanted: Optional[OciDescriptor] = None) -> T:
-        """Return the document *path*. Errors: `FormatError` (`bad-oci`): not there, too large, not what is *wanted*."""
+        """Return the document *path*. Errors: `FormatError` (`bad-oci`) if it is missing, too large or not *wanted*."""
         data = self.tree.read("/" + path, DOCUMENT_LIMIT)
         if isinstance(data, Missing):
             raise _malformed(str(data), path, self.label)
@@ -81,10 +81,7 @@ class Blobs:
             return parse(data)
 
     def layer(self, path: str, wanted: Optional[OciDescriptor]) -> Blob:
-        """Return the layer *path*, as it is there; nothing of it is read yet. Errors: as `parsed`.
-
-        The digest of a layer that is not packed is left alone: all of it would have to be read, and a part is needed.
-        """
+        """Return the layer *path*, unread. Errors: as `parsed`. `Verified.finish` checks its digest."""
         found = self.tree.find("/" + path)
         if isinstance(found, Missing) or found.stat.kind != "file":
             why = str(found) if isinstance(found, Missing) else "it is not a regular file"
@@ -113,9 +110,7 @@ def open_layout(path: str, label: str, tag: Optional[str], arch: Architecture) -
 def open_archive(
     blob: Blob, root: HostPath, label: str, kind: Optional[ImageKind], tag: Optional[str], arch: Architecture
 ) -> Image:
-    """The image in the tar archive *blob*, of *kind* if that is given, called *label*; of several, the one for *arch*.
-
-    What a store of podman or Docker has is an archive of `docker save`.
+    """Return the image in the tar archive *blob*, of *kind* if given, called *label*; of several, the one for *arch*.
 
     Errors: `FormatError` (`bad-oci`, `bad-archive`, `image-bomb`, `unknown-image`), `HostReadError`
     (`unsupported-image`, `encrypted-image`), `UsageError` (`several-images`, `no-such-tag`).
@@ -126,7 +121,7 @@ def open_archive(
         raise FormatError("unknown-image", "this is not an image", where=blob.label, why=why)
     index = Layers(whiteouts=False)
     index.add(plain, listed(plain))
-    blobs = Blobs(LayeredTree(index, root, near=False), blob.label)  # layers are no files to be kept
+    blobs = Blobs(LayeredTree(index, root, near=False), blob.label)  # its files are layers
     docker, oci = blobs.has("manifest.json"), blobs.has("index.json")
     if kind is None and not docker and not oci:
         what = "an archive that holds no image"
@@ -175,8 +170,9 @@ def _from_index(
 
 
 def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[OciDescriptor]]]) -> Tree:
-    """The layers one over the other. Those in a packed archive are read in the order in which they lie: `docker save`
-    puts them in the order of their digests, and going back to each would unpack the archive as often.
+    """Return the tree of *layers*. Layers in a packed archive are listed in the order of the archive.
+
+    `docker save` writes them in the order of their digests: going back to each would unpack the archive as often.
     """
     if len(layers) > LAYERS_LIMIT:
         raise _malformed(f"{len(layers)} layers", "layers", blobs.label)
@@ -194,7 +190,8 @@ def _layered(blobs: Blobs, root: HostPath, layers: Sequence[tuple[str, Optional[
 
 
 def _read_layer(blob: Blob) -> tuple[Blob, Iterator[LayerListing]]:
-    """Yield what the layer *blob* unpacks to, and its members; the last tells whether the digest is right.
+    """Return the unpacked layer *blob*, and its members. The end of the members checks the digest of a packed layer: of
+    another one, only a part is read.
 
     Errors: `HostReadError` (code `unsupported-image`); those of `listed`, of `Verified.finish`.
     """
@@ -213,7 +210,7 @@ def _read_layer(blob: Blob) -> tuple[Blob, Iterator[LayerListing]]:
 
 
 def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDescriptor]:
-    """Return the manifests among *descriptors*, and in the indexes among them, in their order."""
+    """Return the manifests in *descriptors* and their indexes, in order."""
     found = []
     todo = [(descriptor, 0) for descriptor in reversed(descriptors)]
     opened = 0
@@ -231,7 +228,7 @@ def _manifests(blobs: Blobs, descriptors: Sequence[OciDescriptor]) -> list[OciDe
 
 
 def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str) -> OciDescriptor:
-    """Return the first for Linux on *arch*; else the first for Linux: check says what is wrong with it."""
+    """Return the first manifest for Linux on *arch*; else the first for Linux: check reports its architecture."""
     linux = [manifest for manifest in manifests if manifest.os in (None, "linux")]
     if not linux:
         platforms = sorted({f"{manifest.os}/{manifest.arch}" for manifest in manifests})
@@ -240,7 +237,7 @@ def _fitting(manifests: Sequence[OciDescriptor], arch: Architecture, label: str)
 
 
 def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[str], label: str) -> T:
-    """Return the one of *images* that *tag* names; without a tag the only one."""
+    """Return the image with *tag*; without a tag the only one."""
     if not images:
         raise _malformed("no image is in it", "byte 0", label)
     known = [name for names in tags for name in names]
@@ -259,8 +256,8 @@ def _tagged(images: Sequence[T], tags: Sequence[tuple[str, ...]], tag: Optional[
 
 
 def _names(name: str, tag: str) -> bool:
-    """Return whether *tag* means *name*: the same, or without the registry, or without `:latest`, or the tag alone."""
-    return any(said == tag or said.endswith((f"/{tag}", f":{tag}")) for said in (name, re.sub(":latest$", "", name)))
+    """Return whether *tag* is *name*, or *name* without the registry, without `:latest`, or only its tag."""
+    return any(full == tag or full.endswith((f"/{tag}", f":{tag}")) for full in (name, re.sub(":latest$", "", name)))
 
 
 def _unsupported(why: str, label: str) -> HostReadError:

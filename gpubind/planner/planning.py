@@ -105,7 +105,7 @@ def _fit(host: Host, inventories: tuple[Inventory, ...], request: Request, image
     userspace = request.userspace if "amd" in request.vendors else None
     fit = fit_files(host.driver, files, image.loader, image.facts, userspace)
     if request.libc != "image" or fit.lacks_glibc:
-        from gpubind.loader.bridge import with_libc
+        from gpubind.loader.glibc import with_libc
 
         fit = with_libc(host.driver, files, image.loader, fit, request)
     if image.facts.compat and "nvidia" in request.vendors:
