@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from posixpath import basename, dirname
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from gpubind.formats.driver.names import DRIVER_SONAMES, PACKAGES
 from gpubind.formats.elf.elf import ElfFacts, ElfIdent
@@ -21,13 +21,6 @@ from gpubind.rules.preflight import ProgramPreflight, search_path
 
 FROM_THE_HOST = ("/tmp/", "/home/", "/root/", "/scratch/", "/var/tmp/")
 """Directories that runtimes and sites bind from the host: where the runtime is not known, so is what is there."""
-
-
-class _Started(NamedTuple):
-    """The program that the kernel would load."""
-
-    name: str
-    file: Located
 
 
 def program_missing(preflight: ProgramPreflight) -> Iterator[Finding]:
@@ -107,9 +100,9 @@ def program_unreadable(preflight: ProgramPreflight) -> Iterator[Finding]:
 
 def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
     """Yield a program whose loader (PT_INTERP) is not in the container: the kernel reports the program as missing."""
-    started = _started(preflight)
-    elf = None if started is None else started.file.tree.elf(started.file.at)
-    if started is None or not isinstance(elf, ElfFacts) or not elf.interpreter or not elf.interpreter.startswith("/"):
+    file = _started(preflight)
+    elf = None if file is None else file.tree.elf(file.at)
+    if file is None or not isinstance(elf, ElfFacts) or not elf.interpreter or not elf.interpreter.startswith("/"):
         return  # static, or from the working directory
     loader = preflight.container.locate(elf.interpreter)
     ident = None if loader is None else loader.tree.ident(loader.at)
@@ -117,9 +110,9 @@ def program_interpreter(preflight: ProgramPreflight) -> Iterator[Finding]:
         return
     found = finding(
         "program-interpreter",
-        subject=started.name,
+        subject=preflight.chain.names[-1],
         case="absent" if loader is None else "of-another-machine",
-        where=started.file.path,
+        where=file.path,
         loader=elf.interpreter,
     )
     yield softened(found, preflight.container.unseen if loader is None else ())
@@ -173,7 +166,7 @@ def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
     if started is None:
         return
     planned = {basename(mount.target): mount.source for mount in preflight.plan.mounts if mount.kind == "library"}
-    for file in preflight.container.load(started.file.path).files:
+    for file in preflight.container.load(started.path).files:
         soname, directory = basename(file.path), dirname(file.path)
         is_planned = file.mount is not None or file.tree.real(file.at) == planned.get(soname)
         # The user answers for the user's path; compat libraries have other rules.
@@ -186,26 +179,25 @@ def program_driver(preflight: ProgramPreflight) -> Iterator[Finding]:
             case=cases_of(("bound", file.bind), ("in-users-path", is_users)),
             severity="warning" if is_users else "error",
             where=file.path,
-            program=started.name,
+            program=preflight.chain.names[-1],
             path=file.path,
             bound=file.bind.source if file.bind is not None else None,
             directory=directory,
         )
 
 
-def _started(preflight: ProgramPreflight) -> Optional[_Started]:
-    """Return the program that the kernel would load; None if it would stop before."""
-    chain = preflight.chain
-    return _Started(chain.names[-1], chain.file) if chain.stop is None and chain.file is not None else None
+def _started(preflight: ProgramPreflight) -> Optional[Located]:
+    """Return the file that the kernel would load; None if it would stop before."""
+    return preflight.chain.file if preflight.chain.stop is None else None
 
 
 def _failures(preflight: ProgramPreflight, kind: str) -> Iterator[tuple[Failure, str]]:
     """Yield the loader's complaints of *kind* about the program, and its path."""
     started = _started(preflight)
     if started is not None:
-        for failure in preflight.container.failures(started.file.path):
+        for failure in preflight.container.failures(started.path):
             if failure.kind == kind:
-                yield failure, started.file.path
+                yield failure, started.path
 
 
 def _is_library(preflight: ProgramPreflight) -> bool:

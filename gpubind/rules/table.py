@@ -10,13 +10,13 @@ from gpubind.model import Finding, Severity
 from gpubind.model.findings import texts
 from gpubind.planner import finding_order
 from gpubind.rules import program, runtime
-from gpubind.rules.host import amd, driver, graphics, mig, nodes, platform, services
-from gpubind.rules.image import cuda, frameworks, image, libc, libraries, manifests
+from gpubind.rules.host import amd, driver, nodes, platform, services
+from gpubind.rules.image import cuda, frameworks, graphics, image, libc, libraries
 from gpubind.rules.preflight import ImagePreflight, Needs, Preflight, ProgramPreflight
 
 MODULES = (
-    *(amd, driver, graphics, mig, nodes, platform, services),
-    *(cuda, frameworks, image, libc, libraries, manifests),
+    *(amd, driver, nodes, platform, services),
+    *(cuda, frameworks, graphics, image, libc, libraries),
     *(program, runtime),
 )
 """The modules in which rules are, by topic."""

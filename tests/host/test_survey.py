@@ -27,8 +27,8 @@ from gpubind.model.layouts import (
     library_directories,
 )
 from gpubind.rules import runtime
-from gpubind.rules.host import driver, graphics, nodes, platform, services
-from gpubind.rules.image import manifests
+from gpubind.rules.host import driver, nodes, platform, services
+from gpubind.rules.image import graphics
 from gpubind.runtimes import RUNTIMES
 from tests.support.elf import elf, stub
 from tests.support.ldcache import build_ldcache, entry
@@ -208,7 +208,7 @@ def searched(machine: str) -> tuple[str, ...]:
     ]
     rocm = [f"/opt/rocm/{name}" for name in (*ROCM_LIBRARIES, "bin", ".info")]
     rules = (runtime.CHAR, runtime.APPARMOR, platform.IMEX_NODES, platform.TEGRA_LISTS, PCI_DEVICES)
-    manifests_of = [directory.rstrip("/") for loader in manifests.LOADERS for directory in loader.directories]
+    manifests_of = [directory.rstrip("/") for loader in graphics.LOADERS for directory in loader.directories]
     return (*libraries, *rocm, *BINARY_DIRECTORIES, *rules, *manifests_of)
 
 

@@ -24,23 +24,13 @@ _WITH_FINDING = {"libcuda.so", "libnvidia-ml.so"}
 """Libraries whose damage is part of another finding, `no-libcuda` and `no-nvml`."""
 
 
-class Unloadable(NamedTuple):
-    """A library or program of the plan that the container's loader refuses."""
-
-    mount: Mount
-    failures: tuple[Failure, ...]
-
-
-def unloadable(container: Container, plan: Plan) -> tuple[Unloadable, ...]:
-    """Return every library and program of *plan* that cannot be loaded in *container*, by target."""
-    refused = []
+def unloadable(container: Container, plan: Plan) -> Iterator[tuple[Mount, tuple[Failure, ...]]]:
+    """Yield every library and program of *plan* that cannot be loaded in *container*, with the reasons."""
     for mount in plan.mounts:
-        if not (mount.kind == "library" or _is_program(container, mount)):
-            continue
-        failures = container.failures(mount.target)
-        if failures:
-            refused.append(Unloadable(mount, failures))
-    return tuple(refused)
+        if mount.kind == "library" or _is_program(container, mount):
+            failures = container.failures(mount.target)
+            if failures:
+                yield mount, failures
 
 
 def _is_program(container: Container, mount: Mount) -> bool:
@@ -72,9 +62,8 @@ class _Cause(NamedTuple):
 def _causes(preflight: ImagePreflight, kind: Literal["missing", "version", "stack"]) -> Iterator[_Cause]:
     """Yield why files of the plan do not load: each cause of *kind* once for an architecture, by library and name."""
     causes: dict[tuple[str, str, bool], list[tuple[Failure, Mount]]] = {}
-    for library in unloadable(preflight.container, preflight.plan):
-        for failure in library.failures:
-            mount = library.mount
+    for mount, failures in unloadable(preflight.container, preflight.plan):
+        for failure in failures:
             if failure.kind == kind and not is_unused(basename(mount.target)):
                 cause = (failure.provider or "", failure.name, mount.capability == "compat32")
                 causes.setdefault(cause, []).append((failure, mount))
