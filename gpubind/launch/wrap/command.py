@@ -37,7 +37,7 @@ from gpubind.runtimes.cmdline.values import parse_bool
 from gpubind.runtimes.runtime import an_option_a_line
 
 _TROUBLES: dict[TroubleKind, str] = {
-    "unknown": "it is not an option that gpubind knows, so whether the next word belongs to it cannot be told",
+    "unknown": "it is not an option that gpubind knows, so the next word may or may not belong to it",
     "ambiguous": "it is the beginning of several options",
     "no-value": "it lacks its value",
     "needless-value": "it takes no value of that form",
@@ -170,7 +170,7 @@ def own_options(runtime: str, action: str, words: Sequence[str]) -> tuple[tuple[
     program = PROGRAMS[runtime]
     line = read_options(program.reader._replace(permutes=False), program.start(action).known, words)
     if line.trouble is not None:
-        what = f"`{words[line.trouble.at]}` before IMAGE is not an option of {runtime} as it stands"
+        what = f"`{words[line.trouble.at]}` before IMAGE is not an option of {runtime}"
         raise UsageError("incomplete-argument", what, why=_TROUBLES[line.trouble.kind])
     return line.words[: line.end], tuple(line.words[at] for at in line.others)
 
@@ -178,8 +178,8 @@ def own_options(runtime: str, action: str, words: Sequence[str]) -> tuple[tuple[
 def printed(wrapped: Wrapped, words: Sequence[str]) -> str:
     """Return *words*, which `rewritten` made of *wrapped*, for a reader and a shell: each option on a line."""
     before = len(wrapped.words[: wrapped.program_at + 1]) + len(wrapped.subcommand)
-    behind = len(words) - len(wrapped.words[wrapped.place :])
-    return an_option_a_line(words, before, behind)
+    after = len(words) - len(wrapped.words[wrapped.place :])
+    return an_option_a_line(words, before, after)
 
 
 def rewritten(wrapped: Wrapped, put_in: Sequence[str] = (), *, without: Collection[str] = ()) -> tuple[str, ...]:

@@ -116,62 +116,62 @@ def docker_request(
 
     Errors: `UsageError` (code `wrap-gpus`) for requests that docker refuses, too, or that a plan does not support.
     """
-    requests = [option for option in options if option.name == "gpus"]
-    if len(requests) > 1:
-        raise UsageError("wrap-gpus", "--gpus stands there twice", where=_place(requests[1]), hint="keep one of them")
+    flags = [option for option in options if option.name == "gpus"]
+    if len(flags) > 1:
+        raise UsageError("wrap-gpus", "--gpus is given twice", where=_place(flags[1]), hint="keep one of them")
     env = _environment(options, environ)
     if nvidia and environ.get("NV_GPU", "").strip():
         env.setdefault(VISIBLE["nvidia"], ",".join(environ["NV_GPU"].split()))
-    return _oci_request(options, [_of_docker(option) for option in requests], env, nvidia=nvidia)
+    return _oci_request(options, [_of_docker(option) for option in flags], env, nvidia=nvidia)
 
 
 def podman_request(options: Sequence[GivenOption], environ: Mapping[str, str]) -> Optional[GpuRequest]:
     """Return what `podman run` asks for; None for nothing. Errors: as `docker_request`."""
-    requests = [option for option in options if option.name == "gpus"]
-    names = [name for option in requests for name in parse_list(option.value)]
+    flags = [option for option in options if option.name == "gpus"]
+    names = [name for option in flags for name in parse_list(option.value)]
     for name in names:
         if name != "all" and parse_gpu_id(name) is None:
             hint = 'podman takes `all` or a list of indexes and UUIDs; `"device=..."` is docker\'s'
-            raise UsageError("wrap-gpus", f"--gpus: podman knows no GPU `{name}`", where=_place(requests[0]), hint=hint)
+            raise UsageError("wrap-gpus", f"--gpus: podman has no GPU `{name}`", where=_place(flags[0]), hint=hint)
     # podman gives AMD's GPUs by the same words, where there are none of NVIDIA's.
-    wanted = [GpuRequest(gpus="all" if "all" in names else ",".join(names))] if names else []
-    return _oci_request(options, wanted, _environment(options, environ))
+    requests = [GpuRequest(gpus="all" if "all" in names else ",".join(names))] if names else []
+    return _oci_request(options, requests, _environment(options, environ))
 
 
 def _oci_request(
-    options: Sequence[GivenOption], wanted: Sequence[GpuRequest], env: Mapping[str, str], *, nvidia: bool = False
+    options: Sequence[GivenOption], requests: Sequence[GpuRequest], env: Mapping[str, str], *, nvidia: bool = False
 ) -> Optional[GpuRequest]:
     """Return what docker and podman have in common: CDI devices, the vendors' runtimes, and their variables in *env*.
 
-    *wanted* is the request of --gpus. That, and CDI devices, take precedence over those variables.
+    *requests* are those of --gpus. They, and CDI devices, take precedence over those variables.
     """
     runtimes = [option for option in options if option.name == "runtime"]
     vendor = "nvidia" if nvidia else runtime_vendor(runtimes[-1].value) if runtimes else None
     device_flags, names = _devices(options)
-    wanted = [*wanted, *([_of_cdi(names)] if names else [])]
+    requests = [*requests, *([_of_cdi(names)] if names else [])]
     image_decides, chosen_by = False, ""
-    if vendor is not None and not wanted:
+    if vendor is not None and not requests:
         visible = env.get(VISIBLE[vendor])
         image_decides = visible is None
         if visible is not None and visible.strip() not in ("", "void"):
-            wanted, chosen_by = [_of_visible(visible, vendor)], f"{VISIBLE[vendor]}={visible}"
-    if not wanted and not image_decides:
+            requests, chosen_by = [_of_visible(visible, vendor)], f"{VISIBLE[vendor]}={visible}"
+    if not requests and not image_decides:
         return _of_nodes(options)
-    lists = [one.gpus for one in wanted]
+    lists = [one.gpus for one in requests]
     # Capabilities that --gpus names take precedence over the variable.
-    caps = next((one.caps for one in wanted if one.caps is not None), None)
+    caps = next((one.caps for one in requests if one.caps is not None), None)
     return GpuRequest(
-        vendors=_ordered({*(vendor for one in wanted for vendor in one.vendors), *([vendor] if vendor else [])}),
+        vendors=_ordered({*(vendor for one in requests for vendor in one.vendors), *([vendor] if vendor else [])}),
         gpus="all" if "all" in lists else None if None in lists or not lists else _joined(lists),
         caps=_capabilities(env.get(CAPS, ""), f"{CAPS}={env.get(CAPS)}") if caps is None else caps,
-        cdi=names or tuple(name for one in wanted for name in one.cdi),
+        cdi=names or tuple(name for one in requests for name in one.cdi),
         flags=(
             *(option for option in options if option.name == "gpus"),
             *(option for option in runtimes if runtime_vendor(option.value) is not None),
             *device_flags,
         ),
         chosen_by=chosen_by,
-        by_count=len(set(lists)) == 1 and wanted[0].by_count,
+        by_count=len(set(lists)) == 1 and requests[0].by_count,
         reads_image=True,
         image_decides=image_decides,
     )
@@ -210,9 +210,9 @@ def with_image(request: GpuRequest, env: Optional[Mapping[str, str]]) -> Optiona
         visible = env.get(VISIBLE[vendor], "").strip() if env is not None else "all"
         if visible in ("", "void"):
             return None
-        wanted = _of_visible(visible, vendor)
+        chosen = _of_visible(visible, vendor)
         chosen_by = f"{VISIBLE[vendor]}={visible} of the image"
-        request = request._replace(gpus=wanted.gpus, cdi=wanted.cdi, image_decides=False, chosen_by=chosen_by)
+        request = request._replace(gpus=chosen.gpus, cdi=chosen.cdi, image_decides=False, chosen_by=chosen_by)
     caps = env.get(CAPS, "") if env is not None else ""
     if request.caps is None and caps.strip():
         request = request._replace(caps=_capabilities(caps, f"{CAPS}={caps} of the image"))
@@ -236,7 +236,7 @@ def charliecloud_request(options: Sequence[GivenOption]) -> GpuRequest:
     for option in flags:
         if option.value and option.value not in _GPU_KINDS:
             hint = "leave it out, or plan from it: `gpubind exec --source cdi`"
-            what = f"`{' '.join(option.words)}` names a file, or no kind of GPU"
+            what = f"`{' '.join(option.words)}` names a file, or not a kind of GPU"
             raise UsageError("wrap-gpus", what, where=_place(option), hint=hint)
     kinds = {option.value for option in flags}
     vendors = tuple(dict.fromkeys(vendor for kind, vendor in _GPU_KINDS.items() if kind in kinds))
@@ -300,14 +300,14 @@ def _of_docker(option: GivenOption) -> GpuRequest:
         key, equals, value = field.partition("=")
         key, value = (key, value) if equals else ("count", key)
         if key in fields or key not in ("driver", "count", "device", "capabilities", "options"):
-            why = "a key stands there twice" if key in fields else f"docker knows no key `{key}`"
+            why = "a key is given twice" if key in fields else f"docker has no key `{key}`"
             raise _bad_gpus(option, why)
         fields[key] = value
     if not fields:
-        raise _bad_gpus(option, "it is empty, or no line of CSV")
+        raise _bad_gpus(option, "it is empty, or not a line of CSV")
     driver = fields.get("driver", "")
     if driver not in ("", "nvidia", "amd", "cdi") or "options" in fields:
-        raise _bad_gpus(option, f"gpubind has no words for {'options' if 'options' in fields else f'driver={driver}'}")
+        raise _bad_gpus(option, f"gpubind does not support {'options' if 'options' in fields else f'driver={driver}'}")
     vendors: tuple[Vendor, ...] = ("nvidia",) if driver == "nvidia" else ("amd",) if driver == "amd" else ()
     request = GpuRequest(vendors, "all", _capabilities(fields.get("capabilities", ""), option))
     if "device" in fields:
@@ -323,7 +323,7 @@ def _of_docker(option: GivenOption) -> GpuRequest:
     if count == "all":
         return request
     if not re.fullmatch(r"[+-]?[0-9]{1,9}", count, re.ASCII) or int(count) > COUNT_LIMIT:
-        raise _bad_gpus(option, f"`{count}` is no count")
+        raise _bad_gpus(option, f"`{count}` is not a count")
     if int(count) < 0:
         return request
     return request._replace(gpus=",".join(map(str, range(int(count)))) or "none", by_count=True)
@@ -356,7 +356,7 @@ def _list(names: Sequence[str], source: Union[GivenOption, str]) -> str:
         return "all"
     unknown = [name for name in names if parse_gpu_id(name) is None]
     if unknown:
-        raise _bad_gpus(source, f"`{unknown[0]}` names no GPU")
+        raise _bad_gpus(source, f"`{unknown[0]}` is not the name of a GPU")
     return ",".join(names)
 
 
@@ -369,7 +369,7 @@ def _capabilities(text: str, source: Union[GivenOption, str]) -> Optional[tuple[
         return CAPABILITIES
     unknown = [name for name in names if name not in CAPABILITIES]
     if unknown:
-        raise _bad_gpus(source, f"`{unknown[0]}` is no capability of the driver")
+        raise _bad_gpus(source, f"`{unknown[0]}` is not a capability of the driver")
     return tuple(capability for capability in CAPABILITIES if capability in names)
 
 
@@ -390,7 +390,7 @@ def _bad_gpus(source: Union[GivenOption, str], why: str) -> UsageError:
     text, where, hint = source, "", "name GPUs by index or UUID, and capabilities as NVIDIA does"
     if isinstance(source, GivenOption):
         text, where = " ".join(source.words), _place(source)
-        hint = "as docker reads it, a list wants quotes of its own: --gpus '\"device=0,1\"'"
+        hint = "as docker reads it, a list needs its own quotes: --gpus '\"device=0,1\"'"
     return UsageError("wrap-gpus", f"`{text}` cannot be understood", where=where, why=why, hint=hint)
 
 

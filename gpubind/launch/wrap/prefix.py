@@ -293,7 +293,7 @@ def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str],
 
     line = read_options(rule.reader, table(rule.options), argv, at, guessed)
     if line.trouble is not None:
-        what = f"`{argv[line.trouble.at]}` cannot be read, so where the command begins cannot be told"
+        what = f"`{argv[line.trouble.at]}` cannot be read, so the beginning of the command is not known"
         raise _error("wrap-option", what, line.trouble.at)
     return line
 
