@@ -2,7 +2,7 @@
 
 Rules (`pkg/cdi/spec-dirs.go`, `pkg/cdi/cache.go`): files called `*.json` and `*.yaml` in the directories themselves,
 directories in rising priority. A device in two files of one directory is a conflict, and cannot be used any more, not
-even if a directory of higher priority has it, too. A file that cannot be read or is malformed counts for nothing.
+even if a directory of higher priority has it, too. A file that cannot be read or is malformed is ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Registry(NamedTuple):
     conflicts: dict[str, tuple[str, str]]
     """What cannot, and two files that have it."""
     broken: dict[str, str]
-    """Files and directories that count for nothing, and why."""
+    """Files and directories that are ignored, and why."""
 
 
 class Applied(NamedTuple):
@@ -99,7 +99,7 @@ def read_registry(host: Host, directories: Iterable[str] = DIRECTORIES) -> Regis
 
 
 def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[bytes, str]]]:
-    """Yield the spec files in *directory*, each with its bytes, or with why it counts for nothing."""
+    """Yield the spec files in *directory*, each with its bytes, or with the reason why it is ignored."""
     names = tree.list(directory)
     if isinstance(names, Missing):
         if names.why not in ("absent", "unrecorded"):
@@ -118,7 +118,7 @@ def _read_directory(tree: Tree, directory: str) -> Iterator[tuple[str, Union[byt
 
 @lru_cache(maxsize=64)
 def _loaded(path: str, data: Union[bytes, str]) -> Union[LoadedSpec, str]:
-    """Return the spec of *data*, or why it counts for nothing. Each rule asks again, and parsing takes its time."""
+    """Return the spec of *data*, or the reason why it is ignored. Each rule asks again, and parsing is slow."""
     try:
         return data if isinstance(data, str) else LoadedSpec(path, parse_cdi(data))
     except FormatError as error:
@@ -163,13 +163,13 @@ def choose(host: Host, request: Request) -> Union[CdiChoice, PassedOver]:
 
 
 def in_driver_root(host: Host, path: str) -> Optional[str]:
-    """Host path *path* as the driver root has it; None if that is no tree of its own, or the path lies outside."""
+    """Return host path *path* inside the driver root; None if that is `/`, or the path lies outside."""
     is_apart = host.driver is not host.dev and host.driver.root != "/"
     return host.driver.rooted(path) if is_apart else None
 
 
 def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[Finding]:
-    """Return the findings about files that count for nothing, and about conflicts; *used* is what a plan is made of."""
+    """Return the findings about ignored files and about conflicts; *used* are the devices of a plan."""
     kinds = {name.kind for name in used}
     findings = [finding("bad-cdi", subject=path, where=path, why=why) for path, why in registry.broken.items()]
     for name, (first, second) in islice(registry.conflicts.items(), CONFLICTS_TOLD):
@@ -179,7 +179,7 @@ def registry_findings(registry: Registry, used: Iterable[CdiName] = ()) -> list[
 
 
 def _every_gpu(registry: Registry) -> tuple[CdiName, ...]:
-    """`nvidia.com/gpu=all`, or every device of that kind."""
+    """Return `nvidia.com/gpu=all`, or every device of that kind."""
     names = [parse_cdi_name(text) for text in registry.devices if text.startswith(f"{NVIDIA}=")]
     everything = [name for name in names if name.device == ALL]
     return tuple(everything or sorted(names))

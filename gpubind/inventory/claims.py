@@ -1,6 +1,4 @@
-"""What a source says: a container needs this of the host. Which file that is, and what becomes of it, the locator
-decides, and the locator alone.
-"""
+"""Claims: a source names what a container needs of the host. Only the locator decides which file that is."""
 
 from __future__ import annotations
 
@@ -33,17 +31,17 @@ BINDABLE: dict[FileKind, Kind] = {"socket": "socket", "dir": "directory", "file"
 """What can be bound as it is, by what it is on the host."""
 
 Answer = Union[HostFile, Decision]
-"""What becomes of a claim."""
+"""The outcome of a claim."""
 
 
 class Claim(NamedTuple):
-    """A source's word about something of the host."""
+    """A name that a source claims a container needs of the host."""
 
     kind: ClaimKind
     """What `name` is. `library`: how names of libraries begin, `libcuda.so`; `library-name`: one whole name; `version`:
     the driver version that names of libraries carry; `library-file`: the path of a library, under whatever names this
     host has it; `program`: looked up in the program directories; `path`: absolute, with wildcards; `file`: the path of
-    what is no library; `device`: a path in the dev root.
+    anything but a library; `device`: a path in the dev root.
     """
     name: str
     by: str
@@ -54,9 +52,9 @@ class Claim(NamedTuple):
     section: Optional[str] = None
     """The section of a list file that it stands in; None: the shipped list knows."""
     outside: bool = False
-    """True if the list in force is the law and lacks it: then it is told, and not taken."""
+    """True if the list in force is exclusive and lacks it: then it is reported, and not taken."""
     stays: Optional[str] = None
-    """Why it has no business in a container; None: it has."""
+    """Why it stays on the host; None: a container may get it."""
     target: Optional[ContainerPath] = None
     """Where it must be in the container, if not at its own path."""
     links: tuple[str, ...] = ()
@@ -155,4 +153,4 @@ class Serving(NamedTuple):
     passed_over: tuple[PassedOver, ...] = ()
     """Sources that were asked before it and do not serve."""
     exclusive: bool = False
-    """Whether it is a list that a user or a site gives: the law, which nothing completes."""
+    """Whether it is a list that a user or a site gives, which nothing completes."""

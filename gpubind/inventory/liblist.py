@@ -1,4 +1,4 @@
-"""List files: what their lines claim, and what the shipped one knows of names, whoever claims them."""
+"""List files: the claims of their lines, and the sections that the shipped one has for names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NameTable:
                 self.paths.append(entry)
 
     def library(self, name: str) -> Optional[ListEntry]:
-        """The entry that stands for library *name* (`libcuda.so.1`): the first that is a prefix of it."""
+        """Return the entry for library *name* (`libcuda.so.1`): the first that is a prefix of it."""
         if ".so" not in name:
             return None
         for entry in self.libraries.get(library_stem(name), ()):
@@ -47,7 +47,7 @@ class NameTable:
         return None
 
     def section(self, name: str, path: str) -> Optional[str]:
-        """The section of the thing called *name* at *path*, by whichever entry stands for it; None if none does."""
+        """Return the section of *name* at *path*; None if no entry stands for it."""
         entry = self.library(name)
         if entry is None:
             entry = next((e for e in self.binaries if e.text == name), None)
@@ -56,7 +56,7 @@ class NameTable:
         return entry.section if entry else None
 
     def section_of(self, claim: Claim) -> Optional[str]:
-        """The section of a program or file: the one that the claim stands in, else the one that this list has it in."""
+        """Return the section of a program or file: that of the claim, else that of this list."""
         if claim.section is not None:
             return claim.section
         return self.section(claim.name.rpartition("/")[2], claim.name)
@@ -76,7 +76,7 @@ def read_table(listfile: ListFile) -> NameTable:
 
 
 def read_lists(listfile: ListFile, name: str) -> Lists:
-    """*listfile*, and the shipped list *name* beside it. Errors: those of `read_table`."""
+    """Return *listfile*, and the shipped list *name*. Errors: those of `read_table`."""
     shipped = listfile if listfile.shipped else shipped_liblist(name)
     return Lists(read_table(listfile), read_table(shipped))
 
@@ -101,7 +101,7 @@ def claims(
 
 
 def capability_of(section: Optional[str], version: Optional[str]) -> Optional[Capability]:
-    """The capability that a section stands for; a vendor-neutral name that carries V is NVIDIA's own OpenGL."""
+    """Return the capability of a section; a vendor-neutral name that carries V is NVIDIA's own OpenGL."""
     if section == VENDOR_NEUTRAL:
         return "graphics" if version else None
     return next((cap for cap in CAPABILITIES if cap == section), None)

@@ -44,19 +44,19 @@ class WantedNode(NamedTuple):
 
 
 class Devices(NamedTuple):
-    """What /dev, /proc and /sys say of a vendor's devices."""
+    """A vendor's devices, by /dev, /proc and /sys."""
 
     gpus: tuple[Gpu, ...]
     nodes: tuple[DeviceNode, ...]
     decisions: tuple[Decision, ...]
-    """What became of everything that is no node."""
+    """About everything that is not taken."""
     findings: tuple[Finding, ...]
     sockets: tuple[HostFile, ...] = ()
 
 
 def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], wanted: Iterable[WantedNode]) -> Devices:
-    """*gpus*, with those of the nodes *wanted* that are there, in their order. A node whose number is not what the
-    kernel says now is a finding, and is planned all the same.
+    """Return *gpus*, and those of the nodes *wanted* that exist, in their order. A node whose number differs from the
+    kernel's is a finding, and is planned all the same.
     """
     groups = read_groups(host)
     majors, findings = read_majors(host, vendor)
@@ -73,7 +73,7 @@ def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], wanted: Iterab
 
 
 def look_at_node(host: Host, claim: Claim, source: str, groups: dict[int, str]) -> Union[DeviceNode, Decision]:
-    """The node at *source*, which *claim* names as a container shall have it; of no GPU and for no capability yet."""
+    """Return the node at *source*, to be named as *claim* is; the caller adds the GPU and the capability."""
     found = host.dev.find(source)
     if isinstance(found, Missing):
         return claim.lost(found, source)
@@ -112,7 +112,7 @@ def access_to(host: Host, found: Stat) -> str:
 
 
 def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, set[int]], list[Finding]]:
-    """/proc/devices as name -> majors (empty if it cannot be read or understood), and what is wrong with it.
+    """Return /proc/devices as name -> majors (empty if it cannot be read or parsed), and the findings about it.
 
     A driver may have several: `infiniband_verbs` has one that is fixed and one for more devices (uverbs_main.c).
     """
@@ -172,7 +172,7 @@ def _permission_finding(node: DeviceNode) -> Iterator[Finding]:
 
 
 def pci_displays(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str, ...]:
-    """The PCI addresses of what *maker* (`0x10de`) has made and is of *classes* (`0x03`), driver or not, in order."""
+    """Return the PCI addresses of devices of vendor *maker* (`0x10de`) and *classes* (`0x03`), in order."""
     dev = host.lenient.dev  # of what is no display, a record tells no class
     texts = ((address, dev.text(f"{PCI_DEVICES}/{address}/class")) for address in dev.names(PCI_DEVICES))
     of_kind = [address for address, kind in texts if kind is not None and kind.startswith(classes)]
@@ -180,7 +180,7 @@ def pci_displays(host: Host, maker: str, classes: tuple[str, ...]) -> tuple[str,
 
 
 def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:
-    """`/dev/dri/card*` and `renderD*` of the GPU at *pci*: from sysfs, else from udev's by-path links."""
+    """Return `/dev/dri/card*` and `renderD*` of the GPU at *pci*: from sysfs, else from udev's by-path links."""
     if pci is None:
         return ()
     names = host.dev.list(f"{PCI_DEVICES}/{pci}/drm")
@@ -193,12 +193,12 @@ def drm_nodes(host: Host, pci: Optional[str]) -> tuple[str, ...]:
 
 
 def render_node(host: Host, pci: Optional[str]) -> Optional[RootedPath]:
-    """`/dev/dri/renderDN` of the GPU at *pci*."""
+    """Return `/dev/dri/renderDN` of the GPU at *pci*."""
     return next((RootedPath(path) for path in drm_nodes(host, pci) if "/renderD" in path), None)
 
 
 def driver_kind(host: Host) -> DriverKind:
-    """`wsl` where /dev/dxg stands for the driver, `tegra` on Jetson, else `linux`."""
+    """Return `wsl` where /dev/dxg stands for the driver, `tegra` on Jetson, else `linux`."""
     if host.dev.has("/dev/dxg"):
         return "wsl"
     if host.dev.has("/etc/nv_tegra_release"):
@@ -207,5 +207,5 @@ def driver_kind(host: Host) -> DriverKind:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """Sort key: digits as numbers, so that nvidia10 comes after nvidia9."""
+    """Return a sort key with digits as numbers, so that nvidia10 comes after nvidia9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]

@@ -1,4 +1,4 @@
-"""Where is it? Candidates for a name in the order of truth, and the rules that pass over the wrong ones.
+"""Candidates for a name, in the order of their precedence, and the rules that reject the wrong ones.
 
 The ld cache first, then the directory that holds libcuda, then the known driver directories and --library-path. Of one
 name the first acceptable file is taken; the rest get a Decision each.
@@ -69,8 +69,9 @@ class Search:
         others: tuple[RootedPath, ...] = (),
         programs: tuple[str, ...] = BINARY_DIRECTORIES,
     ) -> None:
-        """*first* are directories that come before the ld cache; what is below *others* is passed over; *compat32*:
-        whether 32-bit libraries are wanted. Programs are in *programs*, then in PATH.
+        """Prepare a search with directories *first* before the ld cache, and without anything below *others*.
+
+        *compat32*: whether 32-bit libraries are taken. Programs are in *programs*, then in PATH.
         """
         self.host = host
         self.tree = host.driver
@@ -88,12 +89,12 @@ class Search:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """Where libraries are looked for, in order."""
+        """The places that are searched for libraries, in order."""
         return (*self.first, *((LD_CACHE,) if self.cache else ()), *self.directories)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The same for one who finds nothing there: whether the ld cache is of use, and the directories."""
+        """The places for a message that nothing was found: the state of the ld cache, and the directories."""
         cache = "no usable ld.so.cache" if self.cache is None else f"{LD_CACHE} ({len(self.cache)} entries)"
         return (cache, *self.directories)
 
@@ -119,7 +120,7 @@ class Search:
                     yield Candidate(name, RootedPath(prefix + name), directory)
 
     def judge(self, candidate: Candidate) -> Union[Accepted, Refused]:
-        """Return what the rules say of *candidate*: is it there, a library, for this machine, of this driver?"""
+        """Return the file of *candidate* if it is a library for this machine, of this driver; else why not."""
         if candidate.found_by != LD_CACHE and candidate.name.partition(".so")[2].strip(".0123456789"):
             return Refused(
                 "backup-name", "no program opens a library by this name: behind `.so` there are only numbers"
@@ -164,7 +165,7 @@ class Search:
 
 
 def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Finding], list[Decision]]:
-    """Return the ld cache of a driver root; None, with the reason told, where there is no usable one."""
+    """Return the ld cache of a driver root, or None with a finding and a Decision."""
     cache = read_ldcache(tree)
     if isinstance(cache, LdCache):
         return cache, [], []
@@ -187,7 +188,7 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
 
 
 def ldconfig(root: str) -> str:
-    """Return the command that makes the ld cache of *root* anew."""
+    """Return the command that recreates the ld cache of *root*."""
     from shlex import quote  # few hosts need it made
 
     return "ldconfig" if root == "/" else f"ldconfig -r {quote(root)}"

@@ -1,7 +1,7 @@
 """The values that cross stages. All are frozen; sequences are tuples; absent is None.
 
-`files`: paths, and what a tree says of them. `host`: what sources find. `image`: what a plan must know of an image.
-`plan`: the request, and the plan that answers it. Everybody else imports them from here.
+`files`: paths and their facts. `host`: what inventories have. `image`: what a plan needs to know of an image.
+`plan`: the request, and the plan that answers it. Other rooms import them from here.
 
 NamedTuples, because a class of them costs a fifth of a frozen dataclass at import (docs/decisions/0002).
 """

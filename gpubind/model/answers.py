@@ -1,6 +1,6 @@
-"""What the kernel answers about a file: it is there, it is not there, it is forbidden, or nobody could look.
+"""The kernel's answers about a file: it exists, it is absent, it is forbidden, or it could not be inspected.
 
-The last is never taken for the second. This table decides, and everybody who catches an `OSError` asks it.
+The last is never taken for the second. Every handler of an `OSError` asks this table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWERS: dict[int, Missing] = {
     errno.EACCES: FORBIDDEN,
     errno.EPERM: FORBIDDEN,
 }
-"""Every other error means that nobody could look."""
+"""Every other error means that the file could not be inspected."""
 PASSING = (errno.EINTR, errno.EAGAIN, errno.ESTALE)
 """Errors after which a second try may succeed."""
 MOMENT_S = 0.05
@@ -46,12 +46,12 @@ T = TypeVar("T")
 
 
 def answer_in(error: Exception) -> Optional[Missing]:
-    """The answer that *error* is; None where nobody could look. No file has a path with a NUL byte in it."""
+    """Return the answer that *error* is; None if the file could not be inspected. A path with a NUL byte is absent."""
     return ANSWERS.get(error.errno or 0) if isinstance(error, OSError) else ABSENT
 
 
 def could_not_look(path: str, error: Exception, what: str = "a file cannot be read", hint: str = "") -> HostReadError:
-    """The error that ends the command for *error* about *path*, one that must be readable."""
+    """Return the error that ends the command, for *error* about *path*, which must be readable."""
     kind = HostReadError
     if answer_in(error) is None:
         kind = UnseenError
@@ -60,12 +60,12 @@ def could_not_look(path: str, error: Exception, what: str = "a file cannot be re
 
 
 def reason(error: Exception) -> str:
-    """Why, in the words of the kernel."""
+    """Return the kernel's message."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def refusal(error: Exception) -> str:
-    """Return why a path that somebody named is of no use."""
+    """Return why a path that the user named cannot be used."""
     return "it does not exist" if answer_in(error) == ABSENT else reason(error)
 
 
@@ -75,7 +75,7 @@ def is_optional(path: str, error: Exception) -> bool:
 
 
 def changed() -> OSError:
-    """The error of a file that is another one at the end of a read than at its start."""
+    """Return the error of a file that changed while it was read."""
     return OSError(errno.ESTALE, CHANGED)
 
 
@@ -109,9 +109,9 @@ def read_up_to(size: int, descriptor: int) -> bytes:
 
 
 def read_steady(size: int, descriptor: int, path: str) -> bytes:
-    """As `read_up_to`, of the file *path*. Errors: `OSError`, also where it is written to meanwhile.
+    """Return the bytes as `read_up_to`, of the file *path*. Errors: `OSError`, also if the file changes meanwhile.
 
-    Attributes in /proc and /sys say neither their size nor when they changed.
+    Attributes in /proc and /sys have no true size and no time of change.
     """
     before = os.fstat(descriptor)
     data = read_up_to(size, descriptor)
@@ -122,7 +122,7 @@ def read_steady(size: int, descriptor: int, path: str) -> bytes:
 
 
 def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
-    """The facts of *path*; None if it is not there, or forbidden. Errors: `HostReadError` (code `unreadable-file`)."""
+    """Return the facts of *path*; None if absent or forbidden. Errors: `HostReadError` (code `unreadable-file`)."""
     try:
         return tried(lambda: os.stat(path, follow_symlinks=follow))
     except (OSError, ValueError) as error:
@@ -132,7 +132,7 @@ def facts(path: str, *, follow: bool = True) -> Optional[os.stat_result]:
 
 
 def why_absent(path: str) -> str:
-    """Return why *path*, of which there are no facts, has none; empty if it has them."""
+    """Return why *path* has no facts; empty if it has them."""
     try:
         os.stat(path)
     except (OSError, ValueError) as error:
@@ -141,29 +141,29 @@ def why_absent(path: str) -> str:
 
 
 def exists(path: str) -> bool:
-    """As `os.path.exists`. Errors: as `facts`."""
+    """Return `os.path.exists`. Errors: as `facts`."""
     return facts(path) is not None
 
 
 def lexists(path: str) -> bool:
-    """As `os.path.lexists`. Errors: as `facts`."""
+    """Return `os.path.lexists`. Errors: as `facts`."""
     return facts(path, follow=False) is not None
 
 
 def is_file(path: str) -> bool:
-    """As `os.path.isfile`. Errors: as `facts`."""
+    """Return `os.path.isfile`. Errors: as `facts`."""
     found = facts(path)
     return found is not None and stat.S_ISREG(found.st_mode)
 
 
 def is_directory(path: str) -> bool:
-    """As `os.path.isdir`. Errors: as `facts`."""
+    """Return `os.path.isdir`. Errors: as `facts`."""
     found = facts(path)
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def may(path: str, mode: int, *, effective: bool = False) -> bool:
-    """As `os.access`, which keeps the error for itself: a refusal is asked for twice. Errors: as `facts`."""
+    """Return `os.access`, which hides the error: after a refusal it is asked again. Errors: as `facts`."""
     for _ in range(2):
         if os.access(path, mode, effective_ids=effective):
             return True
@@ -173,7 +173,7 @@ def may(path: str, mode: int, *, effective: bool = False) -> bool:
 
 
 def real_path(path: str) -> str:
-    """As `os.path.realpath`, which takes a link that it could not read for a directory. Errors: as `facts`."""
+    """Return `os.path.realpath`, but not a path with a link that could not be read. Errors: as `facts`."""
     real = os.path.realpath(path)
     at = ""
     for name in real.split("/")[1:]:

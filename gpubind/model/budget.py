@@ -137,6 +137,6 @@ def spend(name: str, amount: int = 1) -> None:
 
 
 def times_of(value: Optional[str]) -> int:
-    """Return how many times of each bound the *value* of `VARIABLE` gives: 1 for one that is no such number."""
+    """Return the factor of each bound that the *value* of `VARIABLE` gives: 1 if it is not a number."""
     is_number = value is not None and value.isascii() and value.isdigit() and len(value) < 5
     return max(1, min(int(value or 1), TIMES_LIMIT)) if is_number else 1

@@ -54,7 +54,7 @@ def frameworks() -> dict[str, Framework]:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Return a dotted version for comparison; trailing zeros do not count."""
+    """Return a dotted version for comparison; trailing zeros are ignored."""
     numbers = [int(part) for part in version.split(".") if part]
     while numbers and numbers[-1] == 0:
         numbers.pop()

@@ -1,4 +1,4 @@
-"""Where a file is, and what is known of one: paths of three kinds, and the answers of a tree."""
+"""Paths of three kinds, and the answers of a tree about them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FILE_KINDS: dict[int, FileKind] = {
 
 
 class Missing(NamedTuple):
-    """Why a path has no content or facts. What nobody could look at is none of these: see `gpubind.model.answers`.
+    """Why a path has no content or facts. For a path that could not be inspected see `gpubind.model.answers`.
 
-    `unreadable`: a file that is there and of no use: damaged, too large, of another kind, or an attribute of a device
-    that the kernel does not tell. `unrecorded`: a record does not cover the path, and nobody can know.
+    `unreadable`: a file that exists and cannot be used: damaged, too large, of another kind, or an attribute of a
+    device that the kernel does not report. `unrecorded`: a record does not cover the path.
     """
 
     why: Literal["absent", "forbidden", "loop", "unreadable", "unrecorded"]
@@ -39,7 +39,7 @@ class Missing(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What lstat(2) says, as far as a plan needs it."""
+    """The facts of lstat(2) that a plan needs."""
 
     kind: FileKind
     mode: int
@@ -47,18 +47,18 @@ class Stat(NamedTuple):
     uid: int
     gid: int
     size: int
-    """Bytes; 0 for what is no regular file."""
+    """Bytes; 0 for anything but a regular file."""
     major: int = 0
     minor: int = 0
 
     @classmethod
     def of(cls, mode: int, uid: int, gid: int, size: int, rdev: tuple[int, int]) -> Stat:
-        """From the fields of `os.lstat`."""
+        """Return the facts, from the fields of `os.lstat`."""
         kind = _FILE_KINDS.get(stat.S_IFMT(mode), "fifo")
         return cls(kind, stat.S_IMODE(mode), uid, gid, size if kind == "file" else 0, *rdev)
 
     def bits_for(self, uid: int, groups: tuple[int, ...]) -> int:
-        """Return the three permission bits that count for user *uid* with *groups*; root is not bound by them."""
+        """Return the three permission bits of user *uid* with *groups*; root is not bound by them."""
         shift = 6 if self.uid == uid else 3 if self.gid in groups else 0
         return self.mode >> shift & 7
 

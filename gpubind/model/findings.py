@@ -5,10 +5,10 @@ The file has an entry for each code:
 - `needs`: what a start must have for the finding to be possible: `host`, `image`, `runtime` or `program`.
 - `severity`: what the finding may be, worst first. `vendor`: whose it is; null if it is nobody's or differs.
 - `by`: what mends it: the finding's `command`; an `option` or a `variable` of the start; another `image`, or a change
-  in it; files or packages of the `host`; a `person` alone; `nothing`, where nothing is wrong.
+  in it; files or packages of the `host`; only a `person`; `nothing`, where nothing is wrong.
 - `theme`: what a note of that code is about, one of `gpubind.documents.check.text.THEMES`.
-- `of`: the runtime, or `like` for --like, for which alone the finding is possible; absent: for every start.
-- `follows`: the codes of findings that are its cause: beside one of those, check does not tell it.
+- `of`: the one runtime, or `like` for --like, for which the finding is possible; absent: every start.
+- `follows`: the codes of findings that are its cause: with one of those, check does not report it.
 - `what`, `why`, `hint`, `command`: templates in the way of `str.format`, of the facts that the caller gives.
 - `cases`: for a finding that has several causes, by name: what differs from the above.
 - `page`: the paragraphs of its section in docs/findings.md, which `gpubind explain CODE` prints.

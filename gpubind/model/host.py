@@ -1,4 +1,4 @@
-"""What sources find on a host: files, device nodes, GPUs, and what became of each thing that was considered."""
+"""Inventories: files, device nodes and GPUs of a host, and a Decision about everything that was considered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DriverKind = Literal["linux", "wsl", "tegra"]
 
 
 class Gpu(NamedTuple):
-    """One GPU, as the kernel driver tells it."""
+    """One GPU, as the kernel driver reports it."""
 
     vendor: Vendor
     index: Optional[int]  # type: ignore[assignment]  # shadows tuple.index, which nothing here calls
@@ -88,7 +88,7 @@ class Driver(NamedTuple):
     version: Optional[str]
     """V: what the user-space files must match."""
     version_assumed: bool
-    """True when no kernel module said V and the file behind libcuda did."""
+    """True if V is not the kernel module's, but that of the file that libcuda leads to."""
     kernel_version: Optional[str]
     kind: DriverKind
     cuda_max: Optional[str]
@@ -139,7 +139,7 @@ class HostFile(NamedTuple):
     content: Optional[bytes] = None
     """A manifest's bytes: its library paths may have to change with where libraries land."""
     options: Optional[tuple[str, ...]] = None
-    """Of its bind, where a CDI spec says so; None: those of its kind."""
+    """Of its bind, where a CDI spec sets them; None: those of its kind."""
     compat32: bool = False
     """Whether it is a 32-bit library of a 64-bit host."""
 
@@ -157,7 +157,7 @@ class HostFile(NamedTuple):
         target: Optional[ContainerPath] = None,
         detail: Optional[str] = None,
     ) -> Decision:
-        """Return what became of it, or of its name *subject*."""
+        """Return the outcome for it, or for its name *subject*."""
         claim = (self.named_by, self.named_at, self.path, self.found_by)
         return Decision(self.vendor, subject, verdict, rule, step, *claim, target, detail)
 
@@ -183,7 +183,7 @@ class DeviceNode(NamedTuple):
     capability: Optional[Capability]
 
     def decision(self, verdict: Verdict, rule: str, step: Step, detail: Optional[str] = None) -> Decision:
-        """Return what became of it."""
+        """Return the outcome for it."""
         claim = ("devices", "/dev", self.target, "/dev")
         target = self.target if verdict == "taken" else None
         return Decision(self.vendor, self.target, verdict, rule, step, *claim, target, detail)
@@ -201,7 +201,7 @@ class EnvVar(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What became of one thing that was considered."""
+    """The outcome for one thing that was considered."""
 
     vendor: Vendor
     subject: str
@@ -247,7 +247,7 @@ class Finding(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """Everything that the sources found on one host for one vendor."""
+    """Everything of one vendor on one host."""
 
     driver: Driver
     source: SourceUsed
@@ -261,10 +261,9 @@ class Inventory(NamedTuple):
     mig_names: tuple[MigName, ...] = ()
     """What could be found out of the names in the request and the environment."""
     confined: bool = False
-    """Whether a device cgroup, a mode or a /dev of its own hides some of these GPUs from this process: then programs
-    count the others only."""
+    """Whether a device cgroup, a mode or a private /dev hides some of these GPUs: programs number only the others."""
     hidden: tuple[int, ...] = ()
-    """The indexes of the GPUs that this process cannot open, as far as their nodes tell."""
+    """The indexes of the GPUs that this process cannot open, by their nodes."""
     env: tuple[EnvVar, ...] = ()
     """What a CDI spec sets."""
 

@@ -1,4 +1,4 @@
-"""What a plan must know of an image."""
+"""Images: the facts that a plan needs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ImageKind = Literal["directory", "sif", "oci-layout", "oci-archive", "docker-arc
 
 
 class CudaNote(NamedTuple):
-    """What a libcuda says of itself in `.note.cuda.fwd_compatibility`."""
+    """The note `.note.cuda.fwd_compatibility` of a libcuda."""
 
     cuda: str
     """The newest CUDA version that it serves, `13.2`."""
     drivers: tuple[int, ...]
-    """Branches of the kernel module that it works with, beside its own: 535, 570."""
+    """Branches of the kernel module that it works with, in addition to its own: 535, 570."""
 
 
 class ImageLibrary(NamedTuple):
@@ -34,11 +34,11 @@ class ImageCuda(NamedTuple):
     """A CUDA toolkit or runtime in an image."""
 
     version: str
-    """`12.4.1`, or `12.4` where only that is told."""
+    """`12.4.1`, or `12.4` where only that is known."""
     origin: Literal["toolkit", "variable", "pip", "conda", "spack", "easybuild"]
     """Who put it there; `toolkit`: /usr/local/cuda; `variable`: CUDA_VERSION, where there is no toolkit."""
     where: str
-    """The file or directory that tells the version, as it is seen in the image; or the name of the variable."""
+    """The file or directory with the version, as seen in the image; or the name of the variable."""
 
 
 class ImageFacts(NamedTuple):
@@ -48,7 +48,7 @@ class ImageFacts(NamedTuple):
     label: str
     """As the user named it; not in any document."""
     arch: Optional[str]
-    """`x86_64`; None if nothing in the image tells."""
+    """`x86_64`; None if it is unknown."""
     libc_family: Literal["glibc", "musl", "none"]
     libc_version: Optional[str]
     """`2.36`, from libc.so.6's version definitions; None for musl and none."""
@@ -62,7 +62,7 @@ class ImageFacts(NamedTuple):
     """What it sets itself, in its configuration or environment files, of what concerns a plan: LD_LIBRARY_PATH, PATH,
     NVIDIA_*, CUDA_VERSION, and the variables that choose GPUs."""
     undecided: tuple[str, ...]
-    """Those of the same that it sets in a way that only a shell could tell; `env` does not have them."""
+    """Variables of these whose value only a shell could know; `env` does not have them."""
     driver: tuple[ImageLibrary, ...]
     """Libraries of a driver that its loader would find: they should not be there. No stubs, no empty files."""
     vendor_neutral: tuple[str, ...]
@@ -83,7 +83,7 @@ class ImageFacts(NamedTuple):
     """Its libc.so.6, and why nothing can load that; None if it has none at all, or a good one."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the member `image` of the documents, without what tells where it lies."""
+        """Return the member `image` of the documents, without the place of the image."""
         return {
             "kind": self.kind,
             "arch": self.arch,

@@ -1,4 +1,4 @@
-"""Where distributions, installers and operators put a driver."""
+"""Directories: where distributions, installers and operators put a driver."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def library_directories(arch: str) -> tuple[str, ...]:
 
 
 ROCM = ("/opt/rocm", "/opt/rocm-*")
-"""Where AMD's installers put ROCm: each release into a directory of its own, and a link to one of them."""
+"""Where AMD's installers put ROCm: a directory for each release, and a link to one of them."""
 ROCM_LIBRARIES = ("lib", "lib64")
 """Of a release of ROCm, the directories of libraries."""
 

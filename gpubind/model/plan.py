@@ -73,7 +73,7 @@ class Request(NamedTuple):
 
 
 class PlannedDriver(NamedTuple):
-    """A driver, the source that listed its files, and where they were looked for."""
+    """A driver, the source that listed its files, and the places that were searched."""
 
     driver: Driver
     source: SourceUsed
@@ -92,7 +92,7 @@ class Plan(NamedTuple):
     request: Request
     layout: str
     isolated: bool
-    """Whether it is for containers whose /dev has the planned nodes alone: their GPUs are counted anew."""
+    """Whether it is for containers whose /dev has only the planned nodes: their GPUs are renumbered."""
     drivers: tuple[PlannedDriver, ...]
     gpus: tuple[Gpu, ...]
     libdir: Optional[ContainerPath]

@@ -1,4 +1,4 @@
-"""Forward compatibility: does a container use the libcuda of CUDA's compat package in its image, or the host's?
+"""Forward compatibility: whether a container uses the libcuda of CUDA's compat package in its image, or the host's.
 
 `formats/driver/cuda_compat.py` has what a compat libcuda needs; here it is decided which one comes first, if any. The
 hook `enable-cuda-compat` of nvidia-container-toolkit looks at no GPU and not at what the image itself puts first.
@@ -44,7 +44,7 @@ def cuda_compat(
 
 
 def _judged(request: Request, node: Node, fit: ImageFit) -> Iterator[tuple[ImageLibrary, bool, str]]:
-    """Each compat libcuda, whether the container uses it, and why: one at most. The image's own choice comes first."""
+    """Yield each compat libcuda, whether the container uses it (one at most), and why. The image's choice is first."""
     wanted = wanted_cuda(fit.facts.every_cuda)
 
     def rank(library: ImageLibrary) -> tuple[bool, bool]:
@@ -76,7 +76,7 @@ def _judge(library: ImageLibrary, request: Request, node: Node, fit: ImageFit) -
 
 
 def _no_gain(library: ImageLibrary, node: Node) -> Optional[str]:
-    """Return why *library* has nothing that the host's libcuda has not; None if it may have."""
+    """Return why *library* adds nothing to the host's libcuda; None if it may."""
     if library.version == node.driver:
         return "it is of the host driver's own version"
     served = serves(library)

@@ -1,4 +1,4 @@
-"""Where things land in a container."""
+"""Layouts: the places of files in a container."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Layout(NamedTuple):
     bindir_on_path: bool
     """Whether the container's default PATH already has `bindir`."""
     isolated: bool = True
-    """Whether the container's /dev has the planned nodes alone, unless it is asked for otherwise."""
+    """Whether the container's /dev has only the planned nodes, unless it is requested otherwise."""
     more_libdirs: tuple[ContainerPath, ...] = ()
     """Where each library lands, too."""
     more_libdirs32: tuple[ContainerPath, ...] = ()
@@ -62,9 +62,9 @@ CDI = "cdi"
 
 
 def cdi_layout(arch: str, loader_directories: Optional[Iterable[str]] = None) -> Layout:
-    """Where things land by a CDI spec, which cannot add to a search path: what it sets takes the place of the image's.
+    """Return the layout of a CDI spec, which cannot add to a search path: what it sets replaces the image's value.
 
-    So libraries go where every loader looks: Debian's directory and everybody else's, or the one of them that the
+    So libraries go where every loader searches: Debian's directory and everybody else's, or the one of them that the
     image has among its *loader_directories*.
     """
     known = architecture(arch)

@@ -54,7 +54,7 @@ def make_plan(
     environ: Optional[Mapping[str, str]] = None,
     found: Iterable[Finding] = (),
 ) -> Plan:
-    """Return what a container gets of *inventories*, in an image if *fit* tells of one; *found* was found on the way.
+    """Return what a container gets of *inventories*, in the image of *fit*; *found* are findings to add.
 
     *environ* is the caller's: it chooses GPUs where *request* does not.
 
@@ -103,7 +103,7 @@ def make_plan(
 
 
 class _Share(NamedTuple):
-    """What one vendor gives to a plan."""
+    """The part of a plan that one vendor provides."""
 
     mounts: tuple[tuple[HostFile, Mount], ...]
     """Wanted; two may have one target."""
@@ -134,7 +134,7 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
 
 
 def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> tuple[_Share, ...]:
-    """Return what the host's glibc gives to a plan."""
+    """Return the part that the host's glibc provides."""
     if request.libc == "image" and (fit is None or fit.libc is None):
         return ()
     sided = libc_side(request, fit)
@@ -143,16 +143,16 @@ def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> tu
 
 
 def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None, vendors: tuple[Vendor, ...] = ()) -> Plan:
-    """A plan that binds nothing: for a host without a GPU of *vendors*, where the container is started all the same."""
+    """Return a plan that binds nothing, for a start on a host without a GPU of *vendors*."""
     return make_plan((), Request(vendors=vendors), layout)._replace(image=image)
 
 
 def _selected(
     inventories: tuple[Inventory, ...], request: Request, environ: Mapping[str, str], layout: Layout
 ) -> Iterable[tuple[Inventory, tuple[Decision, ...], tuple[EnvVar, ...]]]:
-    """Each inventory with the GPUs that are chosen of it, why nodes are left out, and how the container is told.
+    """Return each inventory with its chosen GPUs, the Decisions about its other nodes, and the variables to set.
 
-    Where nothing chooses, and no cgroup hides a GPU, all stay, and what reads choices is not even loaded.
+    If nothing chooses and no cgroup hides a GPU, all stay, and the modules that read choices are not loaded.
     """
     is_asked = request.gpus is not None or any(name in environ for name in GPU_VARIABLES)
     if not is_asked and not any(inventory.hidden for inventory in inventories):
@@ -255,7 +255,7 @@ def _rewritten(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Opti
 
 
 def _placed(wanted: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, ...], list[Decision]]:
-    """Of the mounts that are wanted the first for each target, by target; and a Decision about each."""
+    """Return the first mount of each target, sorted by target, and a Decision about each of *wanted*."""
     mounts: dict[ContainerPath, Mount] = {}
     decisions = []
     for file, mount in wanted:
@@ -279,7 +279,7 @@ def _about_node(node: DeviceNode, wanted: frozenset[Capability]) -> Decision:
 
 
 def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
-    """What makes loaders and shells find what was bound. Ours goes before the image's and the user's own value."""
+    """Yield the variables by which loaders and shells find *mounts*. Ours precede the image's and the user's."""
     names = {mount.target for mount in mounts}
     if any(mount.kind == "binary" for mount in mounts) and not layout.bindir_on_path:
         yield EnvVar("PATH", "append", layout.bindir, ":", "binaries")
@@ -318,5 +318,5 @@ def _decision_order(decision: Decision) -> tuple[str, int, str, str, str]:
 
 
 def finding_order(finding: Finding) -> tuple[int, str, str]:
-    """Sort key: errors first, then by code and subject."""
+    """Return a sort key: errors first, then by code and subject."""
     return SEVERITIES.index(finding.severity), finding.code, finding.subject

@@ -1,4 +1,4 @@
-"""Host's or image's? Whose copy of a shared thing a container uses, from what the image defines.
+"""Host or image: whose copy of a shared file a container uses.
 
 What host and image may both have comes in groups: libglvnd's family, the OpenCL loader, ROCm, glibc. Whose a group is,
 is one decision. What is in no group is the host's, unless the image's C library cannot load it.
@@ -69,7 +69,7 @@ class Sided(NamedTuple):
 def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> Sided:
     """Return those of *files* that the container gets from the host; a Decision for each that it does not.
 
-    What is to be said of ROCm is said in `gpubind.planner.userspace`.
+    The findings about ROCm are made in `gpubind.planner.userspace`.
     """
     files = sorted(files, key=lambda file: file.group != "rocm")
     groups = _groups(files, request, fit)
@@ -124,7 +124,7 @@ def libc_side(request: Request, fit: Optional[ImageFit]) -> Sided:
 
 
 def _groups(files: Iterable[HostFile], request: Request, fit: Optional[ImageFit]) -> list[SharedGroup]:
-    """The groups of which the host has members, those of 32-bit programs last."""
+    """Return the groups of which the host has members, those of 32-bit programs last."""
     members: dict[tuple[bool, Group], list[HostFile]] = {}
     for file in files:
         name = file.group
@@ -171,7 +171,7 @@ def _why_not_the_hosts(group: SharedGroup, fit: Optional[ImageFit]) -> Optional[
 
 
 def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit]) -> Iterator[Finding]:
-    """Yield what is to be said of a vendor-neutral group that the host does not give."""
+    """Yield the finding about a vendor-neutral group that the host does not provide."""
     if group.name in ("rocm", "libc"):
         return
     member, (name, packages) = group.members[0], _NAMES[group.name]
@@ -197,7 +197,7 @@ def _vendor_neutral(group: SharedGroup, request: Request, fit: Optional[ImageFit
 
 
 def left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
-    """That *file* is not the host's to give, under each of its names."""
+    """Return the Decisions that *file* is left out, one for each of its names."""
     subjects = file.names or (file.target or file.path,)
     return [file.decision(subject, "left-out", rule, "side", detail=detail) for subject in subjects]
 
@@ -205,7 +205,7 @@ def left_out(file: HostFile, rule: str, detail: str) -> list[Decision]:
 def _refusals(
     refused: Sequence[tuple[HostFile, Unfit]], request: Request, helps: Sequence[RootedPath]
 ) -> Iterator[Finding]:
-    """A finding for each file that cannot be loaded; one for all where the image as a whole is the reason.
+    """Yield a finding for each file that cannot be loaded; one for all where the image as a whole is the reason.
 
     *helps* are the files that the host's glibc would save.
     """

@@ -1,4 +1,4 @@
-"""What is said of a ROCm, host's or image's: see `gpubind.planner.sides` for whose it is.
+"""The findings about ROCm, the host's or the image's: `gpubind.planner.sides` decides whose it is.
 
 AMD's user space is not tied to one kernel driver and belongs in the image; one that is there is never mixed with the
 host's. Else the host's goes in, library by library: see `gpubind.loader.fit`.
@@ -21,7 +21,7 @@ CORE = ("libhsa-runtime64.so.1", "libamdhip64.so")
 def with_rocm(
     sided: Sided, files: Sequence[HostFile], asked: Sequence[HostFile], request: Request, fit: Optional[ImageFit]
 ) -> Sided:
-    """*sided*, the host's side of *asked*, with what is to be said of a ROCm; *files* are all that the host has."""
+    """Return *sided*, the host's side of *asked*, with the findings about ROCm; *files* are all files of the host."""
     members = [file for file in asked if file.group == "rocm"]
     if "rocm" in sided.images or not any(file.group == "rocm" for file in files):
         return sided._replace(findings=(*sided.findings, *_missing(request, fit)))
@@ -41,7 +41,7 @@ def with_rocm(
 
 
 def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
-    """The manifests whose library is not in *files*, and why they are left out: one more platform would fail."""
+    """Return the manifests whose library is not in *files*, and why they are left out: their platform would fail."""
     names = [name for file in files for name in file.names]
     manifests = (file for file in files if file.kind == "manifest")
     libraries = {
@@ -55,7 +55,7 @@ def _without_library(files: Sequence[HostFile]) -> dict[HostFile, str]:
 
 
 def _missing(request: Request, fit: Optional[ImageFit]) -> list[Finding]:
-    """That a container has no ROCm at all: its image has none, and the host's does not come in."""
+    """Return the finding that a container has no ROCm at all, neither the image's nor the host's."""
     if fit is None or fit.own_userspace is not None:
         return []
     case = "asked" if request.userspace == "image" else "nowhere"
@@ -63,9 +63,9 @@ def _missing(request: Request, fit: Optional[ImageFit]) -> list[Finding]:
 
 
 def _left_out(left: Sequence[tuple[HostFile, Unfit]], request: Request, helped: int) -> list[Finding]:
-    """One finding for all that cannot be loaded: an error if nothing computes without it.
+    """Return one finding for all files that cannot be loaded: an error if nothing computes without them.
 
-    *helped*: how many the host's glibc would save.
+    *helped*: how many would load with the host's glibc.
     """
     if not left:
         return []

@@ -16,7 +16,7 @@ from gpubind.model.layouts import ROCM_LIBRARIES
 def closure_files(
     search: Search, request: Request, files: Iterable[HostFile], rocm: Rocm
 ) -> tuple[tuple[HostFile, ...], list[Decision]]:
-    """Return what *files* need beside themselves; a name that one of them has is not looked for again."""
+    """Return the files that *files* need in addition; a name that one of them has is not searched again."""
     loaded = [file for file in files if file.kind in ("library", "binary") and file.group in (None, "rocm")]
     names = {name for file in loaded for name in file.names if file.kind == "library"}
     first = rocm.directories(*ROCM_LIBRARIES)

@@ -51,7 +51,7 @@ class Topology(NamedTuple):
 
 
 def read_devices(host: Host) -> Devices:
-    """/dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU."""
+    """Return /dev/kfd, the render and card nodes of AMD's GPUs, and the GPUs. Order: KFD first, then by GPU."""
     gpus = tuple(_gpus(host, read_topology(host)))
     return read_nodes(host, "amd", gpus, _wanted(host, gpus))
 
@@ -89,7 +89,7 @@ def pci_gpus(host: Host) -> tuple[str, ...]:
 
 
 def _gpus(host: Host, topology: Topology) -> Iterator[Gpu]:
-    """The index is ROCr's: it counts the GPUs of the topology. Without one, by PCI address."""
+    """Yield the GPUs, with ROCr's indexes: their order in the topology, without one the order of PCI addresses."""
     for index, node in enumerate(topology.gpus):
         minor = node.properties.get("drm_render_minor") or None
         render = RootedPath(f"/dev/dri/renderD{minor}") if minor else None
@@ -105,7 +105,7 @@ def _gpus(host: Host, topology: Topology) -> Iterator[Gpu]:
 
 
 def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterable[WantedNode]:
-    """The nodes that are there, each once; one that is missing is a rule's business."""
+    """Return the nodes that exist, each once; rules report the missing ones."""
     wanted = {KFD: WantedNode(KFD, ("kfd",), None, None)}
     for gpu in gpus:
         for path in gpu_nodes(host, gpu):
@@ -114,8 +114,8 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterable[WantedNode]:
 
 
 def gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:
-    """The render node and the card node of *gpu*. Neither has a number that could be guessed from the other: a BMC's
-    display counts as a card, and a partition of a GPU has a card of its own.
+    """Return the render node and the card node of *gpu*. Neither number follows from the other: a BMC's display is a
+    card, too, and each partition of a GPU has a card.
     """
     if gpu.render is None:
         return drm_nodes(host, gpu.pci)

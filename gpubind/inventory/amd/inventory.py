@@ -27,11 +27,11 @@ from gpubind.model.layouts import BINARY_DIRECTORIES, ROCM_LIBRARIES, amdgpu_dir
 
 LIST_NAME = "rocmliblist.conf"
 OWN = re.compile(r"lib(amd|hsa|roc|hip)")
-"""Names of ROCm's own libraries: libdrm and libnuma alone are no ROCm."""
+"""Names of ROCm's own libraries: libdrm and libnuma without these are not ROCm."""
 
 
 def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = None) -> Inventory:
-    """Everything of ROCm on *host* that *request* may want, and AMD's devices.
+    """Return everything of ROCm on *host* that *request* may want, and AMD's devices.
 
     *listfile* overrides the list file in force. Errors: `NothingToBindError` when there is neither a ROCm library nor a
     device; `FormatError` for a malformed list file.
@@ -85,7 +85,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
 
 
 def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) -> Search:
-    """The search in which the ROCm that serves comes first, and other releases do not count."""
+    """Return the search in which the ROCm that serves comes first, and other releases are ignored."""
     arch = architecture(host.uname.machine).name
     own = rocm.directories(*ROCM_LIBRARIES)
     places = (*own, *amdgpu_directories(arch), *library_directories(arch), *request.library_path)
@@ -107,7 +107,7 @@ def _other_rocm(rocm: Rocm, other: RootedPath) -> Decision:
 
 
 def _kernel(host: Host) -> Optional[str]:
-    """The version of amdgpu, of which KFD is a part: AMD's own package says one, the kernel's is the kernel's."""
+    """Return the version of amdgpu, which includes KFD: that of AMD's package, or the kernel's."""
     version = host.dev.text(f"{MODULE}/version") or ""
     if re.fullmatch(r"[\w.+-]{1,64}", version):
         return version

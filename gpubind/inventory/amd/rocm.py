@@ -1,4 +1,4 @@
-"""Which ROCm on this host? A distribution's packages, AMD's own below /opt, several of those side by side.
+"""The ROCm of a host: a distribution's packages, or one of AMD's releases below /opt.
 
 AMD's installers put each release into /opt/rocm-X.Y.Z and let /opt/rocm lead to one of them; module systems set
 ROCM_PATH. Libraries of two releases do not go together, so one release is chosen, and the others are passed over.
@@ -34,12 +34,12 @@ class Rocm(NamedTuple):
     """Why ROCM_PATH does not serve, if it is set."""
 
     def directories(self, *names: str) -> tuple[str, ...]:
-        """These directories of it."""
+        """Return the paths of *names* below its directory."""
         return () if self.prefix is None else tuple(f"{self.prefix}/{name}" for name in names)
 
 
 def choose_rocm(host: Host, cache: Optional[LdCache]) -> Rocm:
-    """ROCM_PATH, else the one whose runtime ld.so finds first, else /opt/rocm, else the newest of /opt/rocm-*."""
+    """Return ROCM_PATH, else the one whose runtime ld.so finds first, else /opt/rocm, else the newest /opt/rocm-*."""
     tree = host.driver
     places = (tree.resolve(path) for pattern in ROCM for path in glob(tree, pattern))
     found = tuple(dict.fromkeys(path for path in places if isinstance(path, str) and _has_libraries(tree, path)))
@@ -65,7 +65,7 @@ def choose_rocm(host: Host, cache: Optional[LdCache]) -> Rocm:
 
 
 def release_of(tree: Tree, rocm: Rocm) -> Optional[str]:
-    """`6.1.2`, as AMD's packages write it down; None for a distribution's, which do not."""
+    """Return `6.1.2`, as AMD's packages record it; None for a distribution's packages, which do not."""
     texts = (tree.text(path) or "" for path in rocm.directories(".info/version", ".info/version-rocm"))
     return next((match.group() for match in map(_RELEASE.match, texts) if match), None)
 

@@ -16,13 +16,13 @@ REFRESH = "make it anew: `gpubind plan --format cdi -o FILE`, or `nvidia-ctk cdi
 
 
 class _Stale(NamedTuple):
-    """Something in a spec that is not so any more."""
+    """An entry of a spec that is no longer right."""
 
     case: str
     """Of the finding `stale-cdi`."""
     subject: str
     entries: list[str]
-    """What of the spec is concerned."""
+    """The entries concerned."""
     facts: dict[str, object]
 
 
@@ -74,7 +74,7 @@ def _stale_nodes(host: Host, loaded: LoadedSpec) -> Iterator[_Stale]:
 
 
 def _stale_gpus(loaded: LoadedSpec, gpus: tuple[Gpu, ...]) -> Iterator[_Stale]:
-    """GPUs that the spec has and the host has not, and the other way round. Nothing where the driver tells of none."""
+    """Yield the GPUs that only the spec or only the host has. Nothing where the driver reports no GPU."""
     here = [gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.index is not None]
     uuids = [gpu.uuid for gpu in here if gpu.uuid and "?" not in gpu.uuid]
     names = [device.name for device in loaded.spec.devices]

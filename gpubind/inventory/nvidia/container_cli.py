@@ -1,4 +1,4 @@
-"""`nvidia-container-cli list` as a source of names: what NVIDIA's own tool says that a container needs.
+"""`nvidia-container-cli list` as a source: the names that NVIDIA's own tool prints for a container.
 
 It names; which file a name is, and what else belongs to it, is decided as for every other source. It knows no links, no
 manifests, no libraries that carry no version, and, where it is older than the driver, not all libraries
@@ -58,7 +58,7 @@ def claims(host: Host) -> Union[Serving, PassedOver]:
 
 
 def decision_about(passed: PassedOver) -> Decision:
-    """The Decision about a source that does not serve."""
+    """Return the Decision about a source that does not serve."""
     return Decision(
         vendor="nvidia",
         subject=passed.source,
@@ -70,7 +70,7 @@ def decision_about(passed: PassedOver) -> Decision:
 
 
 def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
-    """The finding about a source that does not serve: it was asked for by name, or gave no answer."""
+    """Return the finding about a source that was requested by name, or gave no answer, and does not serve."""
     import shlex
 
     program, *arguments = list_argv(root)

@@ -41,10 +41,10 @@ STORAGE_FILES = ("/run/udev", "/etc/cufile.json")
 
 
 def read_devices(host: Host) -> Devices:
-    """Return every NVIDIA device node with its facts, the GPUs behind them, and the driver's sockets.
+    """Return every NVIDIA device node with its facts, the GPUs, and the driver's sockets.
 
-    Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number is not what the kernel says
-    now is a finding, and is planned all the same.
+    Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number differs from the
+    kernel's is a finding, and is planned all the same.
     """
     told = read_information(host)
     gpus = gpus_of(host, told)
@@ -58,7 +58,7 @@ def read_devices(host: Host) -> Devices:
 
 
 def only(devices: Devices, serving: Serving) -> Devices:
-    """*devices*, without GPUs and their nodes that *serving* does not mean."""
+    """Return *devices* without the GPUs that *serving* does not mean, and without their nodes."""
     wanted = serving.nodes or ()
     gpus = {node.gpu for node in devices.nodes if node.target in wanted}
     instances = [path for path in wanted if "/nvidia-caps/" in path]
@@ -84,11 +84,11 @@ def only(devices: Devices, serving: Serving) -> Devices:
 
 
 def hidden_gpus(host: Host, devices: Devices) -> tuple[int, ...]:
-    """The indexes of the GPUs that this process cannot open, and that CUDA does not count in it.
+    """Return the indexes of the GPUs that this process cannot open, and that CUDA skips in it.
 
     Their nodes are missing, or their mode or a device cgroup forbids them.
 
-    Where no GPU has a node, nothing has asked the driver for them yet. A GPU whose node is unknown is none of these.
+    Where no GPU has a node, nothing has asked the driver for them yet. A GPU whose node is unknown is not hidden.
     """
     nodes = {node.target: node for node in devices.nodes}
     known = [
@@ -109,7 +109,7 @@ def mps_directory(host: Host) -> str:
 
 
 def is_confined(host: Host, devices: Devices) -> bool:
-    """Whether numbers count other GPUs for this process than for the whole host: some are hidden, and some are left."""
+    """Return whether a number means another GPU for this process than for the host: only some GPUs are hidden."""
     return 0 < len(hidden_gpus(host, devices)) < sum(1 for gpu in devices.gpus if gpu.index is not None)
 
 
@@ -119,7 +119,7 @@ def is_asked(host: Host, variable: str) -> bool:
 
 
 def nodes_of(host: Host, variable: str) -> Iterator[WantedNode]:
-    """The nodes that *variable* stands for, as far as they are there."""
+    """Yield the nodes that *variable* stands for and that exist."""
     for pattern, driver in GPUDIRECT_NODES[variable].items():
         yield from (WantedNode(path, (driver,), "compute", None) for path in glob(host.lenient.dev, pattern))
 
@@ -137,7 +137,7 @@ def storage_files(host: Host) -> Iterator[Answer]:
 
 
 def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[WantedNode]:
-    """The nodes below /dev that are NVIDIA's, then the DRM nodes of *gpus*, then what the caller asks for besides."""
+    """Yield NVIDIA's nodes below /dev, then the DRM nodes of *gpus*, then those that the caller requests."""
     by_node = {f"nvidia{gpu.minor}": gpu.index for gpu in gpus}
     top = [name for name in host.dev.names("/dev") if name.startswith("nvidia")]
     names = [name for name in top if name not in CAPABILITY_DIRECTORIES]

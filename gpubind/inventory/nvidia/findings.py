@@ -1,4 +1,4 @@
-"""What is wrong with a driver, told from what its files were found to be."""
+"""Findings about a driver, by its files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _not_loaded(host: Host, kernel: Kernel, kind: DriverKind, version: Optional[
 
 
 def _other_versions(kernel: Kernel, version: Optional[str], found: Libraries) -> Iterator[Finding]:
-    """A second driver beside the right one is a warning; only a wrong one is an error."""
+    """Yield a finding for each other driver: a warning if the right one is there, too, else an error."""
     others: dict[str, set[str]] = {}
     for path in (decision.path for decision in found.decisions if decision.rule == "other-driver-version"):
         carried = driver_version_of(path or "")
@@ -76,9 +76,9 @@ def _no_libcuda(host: Host, found: Libraries) -> Iterator[Finding]:
 
 
 def unusable(host: Host, decisions: Iterable[Decision], soname: str) -> Optional[dict[str, Any]]:
-    """The case and the facts of a finding that library *soname* is there and cannot be used; None if there is none.
+    """Return the case and the facts of a finding that library *soname* exists and cannot be used; else None.
 
-    A stub is told as one. Of several files the first counts: the loader comes upon it first, too.
+    A stub is reported as one. Of several files the first is reported: the loader finds it first, too.
     """
     refused = [d for d in decisions if d.subject == soname and d.verdict == "rejected" and d.path]
     stubs = [d.path for d in refused if d.rule == "stub"]
@@ -120,7 +120,7 @@ def has_libcuda(files: Iterable[HostFile]) -> bool:
 
 
 def manifest_findings(decisions: list[Decision]) -> list[Finding]:
-    """A finding for each manifest that was turned down."""
+    """Return a finding for each manifest that was rejected."""
     return [
         finding("bad-icd", subject=decision.subject, where=decision.path, why=decision.detail)
         for decision in decisions
@@ -129,7 +129,7 @@ def manifest_findings(decisions: list[Decision]) -> list[Finding]:
 
 
 def nothing_to_bind(host: Host, kernel: Kernel, search: Search) -> NothingToBindError:
-    """The error that says where was looked, and whether another driver owns the GPU."""
+    """Return the error that names the places searched, and whether another driver owns the GPU."""
     nouveau = host.dev.has("/sys/module/nouveau")
     why = "the open-source driver nouveau owns the GPU" if nouveau else kernel.why or "no file matches"
     known = library_directories(host.uname.machine)

@@ -1,4 +1,4 @@
-"""What the NVIDIA kernel driver tells in /proc and /sys: its version, its GPUs, the parts of those that MIG divides.
+"""NVIDIA's kernel driver in /proc and /sys: its version, its GPUs, and their MIG devices.
 
 Sources: MIG User Guide, "Device Nodes and Capabilities"; libnvidia-container `src/nvc_info.c`.
 """
@@ -35,7 +35,7 @@ GPU_NODE = re.compile(r"nvidia([0-9]+)")
 
 
 class Kernel(NamedTuple):
-    """What the kernel side says."""
+    """The version of the kernel module."""
 
     version: Optional[str]
     where: str
@@ -44,7 +44,7 @@ class Kernel(NamedTuple):
 
 
 def read_kernel(host: Host) -> Kernel:
-    """V, as the loaded kernel module says it: /sys/module/nvidia/version, else /proc/driver/nvidia/version."""
+    """Return V of the loaded kernel module: /sys/module/nvidia/version, else /proc/driver/nvidia/version."""
     why = "no NVIDIA kernel module is loaded"
     for path, parse in (
         ("/sys/module/nvidia/version", parse_module_version),
@@ -63,17 +63,17 @@ def read_kernel(host: Host) -> Kernel:
 
 
 class ReportedGpu(NamedTuple):
-    """What the driver tells of one GPU."""
+    """The driver's file about one GPU."""
 
     address: str
     """The name of its directory."""
     info: GpuInformation
     why: Optional[str] = None
-    """Why that is nothing."""
+    """Why `info` is empty."""
 
 
 def read_information(host: Host) -> tuple[ReportedGpu, ...]:
-    """Every GPU that the kernel driver has a directory for, in PCI order, whether or not its file can be read."""
+    """Return every GPU that the kernel driver has a directory for, in PCI order, even if its file cannot be read."""
     found = []
     for address in sorted(host.dev.names(PROC_GPUS), key=lambda address: normal_pci(address) or address):
         text = host.dev.read_text(f"{PROC_GPUS}/{address}/information")
@@ -86,18 +86,18 @@ def read_information(host: Host) -> tuple[ReportedGpu, ...]:
     return tuple(found)
 
 
-def gpus_of(host: Host, told: tuple[ReportedGpu, ...]) -> tuple[Gpu, ...]:
-    """Return the GPU of each in *told*, in PCI order; the index counts those that are not excluded.
+def gpus_of(host: Host, reported: tuple[ReportedGpu, ...]) -> tuple[Gpu, ...]:
+    """Return the GPU of each in *reported*, in PCI order; excluded GPUs have no index.
 
-    A GPU whose file tells nothing keeps its place, or the index of those after it would be another GPU's. The only
+    A GPU with an empty file keeps its place, or the index of those after it would be another GPU's. The only
     /dev/nvidiaN that is nobody else's is the node of the only GPU without a minor number.
     """
-    minors = [one.info.minor for one in told]
+    minors = [one.info.minor for one in reported]
     spare = [minor for minor in _minors_in_dev(host) if minor not in minors]
     only = spare[0] if len(spare) == 1 and minors.count(None) == 1 else None
     gpus: list[Gpu] = []
     index = 0
-    for address, info, _ in told:
+    for address, info, _ in reported:
         pci = normal_pci(info.pci or address)
         number = None if info.excluded else index
         index += not info.excluded
@@ -113,7 +113,7 @@ def _minors_in_dev(host: Host) -> list[int]:
 
 
 def unreadable(told: ReportedGpu, gpu: Gpu) -> Finding:
-    """Return the finding about *gpu*, of which the driver's file tells nothing."""
+    """Return the finding about *gpu*, which the driver's file does not describe."""
     file = f"{PROC_GPUS}/{told.address}/information"
     return finding(
         "gpu-unreadable",
@@ -128,7 +128,7 @@ def unreadable(told: ReportedGpu, gpu: Gpu) -> Finding:
 
 
 def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
-    """The compute instances below `/proc/driver/nvidia/capabilities/gpuN/mig/giG/ciC`; their UUIDs are not on disk."""
+    """Return the compute instances below `/proc/driver/nvidia/capabilities/gpuN/mig/giG/ciC`, without UUIDs."""
     base = f"{PROC_CAPABILITIES}/gpu{minor}/mig"
     instances = () if minor is None else host.dev.names(base)
     return tuple(
@@ -139,7 +139,7 @@ def _mig(host: Host, minor: Optional[int]) -> tuple[MigDevice, ...]:
 
 
 def _numbers(word: str, names: Iterable[str]) -> list[int]:
-    """The numbers in the *names* that are *word* and a number, in order."""
+    """Return the numbers in those *names* that are *word* and a number, in order."""
     matches = (re.fullmatch(rf"{word}([0-9]{{1,6}})", name) for name in names)
     return sorted(int(match.group(1)) for match in matches if match)
 
@@ -155,9 +155,9 @@ def capability_of(file: str) -> str:
 
 
 def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
-    """Return the nodes that guard the parts of *gpus*, as far as the driver tells their numbers.
+    """Return the nodes that guard the parts of *gpus*, where the driver reports their numbers.
 
-    A part's own file counts; the table of all stands in for it.
+    A part's own file takes precedence over the table of all.
     """
     dev = host.lenient.dev
     divided = [(gpu.minor, gpu.mig) for gpu in gpus if gpu.mig and gpu.minor is not None]

@@ -40,7 +40,7 @@ def read_inventory(
     listfile: Optional[ListFile] = None,
     cdi: Union[Serving, PassedOver, None] = None,
 ) -> Inventory:
-    """Everything of NVIDIA's driver on *host* that *request* may want, whatever the capability.
+    """Return everything of NVIDIA's driver on *host* that *request* may want, for every capability.
 
     *listfile* overrides the list file in force; *cdi* is what CDI specs name, if they were asked. Errors:
     `NothingToBindError` when there is neither a driver library nor a device; `FormatError` for a malformed list file.
@@ -146,9 +146,9 @@ def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
 def _completion(
     serving: Serving, lists: liblist.Lists, version: Optional[str], wanted: bool, listed: Iterable[Claim]
 ) -> list[Claim]:
-    """Return what the driver itself says beside *serving*: *listed* in its own file list, or by the names of its files.
+    """Return the claims of the driver itself: *listed* in its own file list, or by the names of its files.
 
-    Without completion (*wanted*), and where the list in force is the law, it is told and not taken.
+    Without completion (*wanted*), and where *serving* is exclusive, they are reported and not taken.
     """
     by = "driver" if serving.name == "driver" else "completion"
     outside = serving.exclusive or not (wanted or by == "driver")
@@ -196,7 +196,7 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], kernel: Kern
 
 
 def _version_of(libcudas: Iterable[tuple[Candidate, Accepted]]) -> Optional[str]:
-    """V, assumed from the file behind libcuda, when no kernel module says it."""
+    """Return V of the file that libcuda leads to, for a host without the kernel module."""
     rank = {"libcuda.so.1": 0, LIBCUDA: 1}
     by_name = sorted(libcudas, key=lambda found: rank.get(found[0].name, 2))
     versions = (accepted.version or driver_version_of(candidate.name) for candidate, accepted in by_name)

@@ -25,10 +25,10 @@ _ACCESS = re.compile(rf"{PROC_CAPABILITIES}/gpu([0-9]{{1,6}})/mig/gi([0-9]{{1,6}
 def find_mig_names(
     host: Host, request: Request, values: Iterable[str], guards: Iterable[MigNode], *, ask: bool
 ) -> tuple[MigName, ...]:
-    """What the names of MIG devices in *values* mean: to `nvidia-container-cli`, if it is to be asked, else to the CDI
-    specs of this host, by the nodes in *guards* that they bring.
+    """Return the MIG devices that *values* name: by `nvidia-container-cli`, if it may run, else by the CDI
+    specs of *host* that bring one of *guards*.
 
-    A name that nobody knows, or that means no one part, is left out.
+    A name that is unknown, or that does not mean exactly one part, is left out.
     """
     names = list(dict.fromkeys(_mig_names(values)))[:NAMES_LIMIT]
     found = {name: part for name in names if ask and (part := _asked(host, name)) is not None}
@@ -39,7 +39,7 @@ def find_mig_names(
 
 
 def _asked(host: Host, name: str) -> Optional[MigName]:
-    """Return what `nvidia-container-cli` says of *name*, which is asked alone: one unknown name spoils an answer."""
+    """Return the answer of `nvidia-container-cli` for *name*, one at a time: an unknown name spoils an answer."""
     answer = host.run((*list_argv(host.driver.root), f"--device={name}"), TIMEOUT_S)
     if isinstance(answer, Missing) or answer.status != 0:
         return None

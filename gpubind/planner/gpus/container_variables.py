@@ -1,12 +1,12 @@
-"""How a container is told which GPUs were chosen: the variables of CUDA, ROCr and HIP.
+"""The variables by which CUDA, ROCr and HIP in a container show the chosen GPUs.
 
-The caller's own value and spelling stay. Where the container's /dev counts GPUs as the host's does, and the caller's
-variables say the choice, nothing is said at all: the runtime hands those on, and does with them what it does without
-gpubind. What must be said is said by number, for vLLM, DeepSpeed and others read CUDA_VISIBLE_DEVICES with `int()`: the
-place of a GPU among those that programs in the container can open.
+The caller's own value and spelling stay. If the caller's variables already choose these GPUs and /dev is shared,
+nothing is set: the runtime hands the variables on as it does without gpubind. Else GPUs are numbered, because vLLM,
+DeepSpeed and others read CUDA_VISIBLE_DEVICES with `int()`: by their places among those that programs in the container
+can open.
 
-UUIDs are said where the caller used them, and where no number is right: beside a GPU in MIG mode, for of those CUDA
-lists one MIG device and no whole GPU; and for a GPU that this process cannot open, which has no place in the count.
+UUIDs are set where the caller used them, and where no number is right: where a GPU is in MIG mode, because CUDA then
+lists one MIG device and no whole GPU; and for a GPU that this process cannot open, which has no number.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _PLAIN = re.compile(r"[\w,:/. -]{1,4096}", re.ASCII)
 def container_variables(
     choices: Sequence[Choice], inventories: Sequence[Inventory], environ: Mapping[str, str], *, isolated: bool
 ) -> list[tuple[EnvVar, ...]]:
-    """Return what must be said of each choice to the libraries that count the GPUs of its inventory.
+    """Return the variables of each choice, for the libraries that use the GPUs of its inventory.
 
-    *isolated*: whether the container's /dev has the nodes of the chosen GPUs alone.
+    *isolated*: whether the container's /dev has only the nodes of the chosen GPUs.
     """
     made = [_Container(choice, inventory, environ, isolated) for choice, inventory in zip(choices, inventories)]
     env = [tuple(one.visible_devices()) for one in made]
@@ -50,7 +50,7 @@ class _Container(NamedTuple):
 
     @property
     def has_said(self) -> bool:
-        """Whether the caller's own variables say the choice there as they do on the host."""
+        """Whether the caller's own variables choose the same in the container as on the host."""
         return self.choice.already_set and not self.isolated
 
     def visible_devices(self) -> Iterator[EnvVar]:
@@ -72,9 +72,10 @@ class _Container(NamedTuple):
             yield from self._named(variable)
 
     def hip_visible_devices(self, sets_cuda: bool) -> Iterator[EnvVar]:
-        """HIP counts once more in what ROCr shows: by its own variable, or by CUDA's, which may be meant for NVIDIA's.
+        """Yield a HIP_VISIBLE_DEVICES with every GPU that ROCr shows, where HIP would leave some of them out.
 
-        All of what ROCr shows, by number, undoes that. *sets_cuda*: whether the plan sets CUDA's.
+        HIP reads its own variable or CUDA's, which may be meant for NVIDIA's GPUs.
+        *sets_cuda*: whether the plan sets CUDA's.
         """
         choice = self.choice
         if self.inventory.driver.vendor != "amd" or choice.forwarded or choice.gpus == ():
@@ -88,7 +89,7 @@ class _Container(NamedTuple):
                 yield _set(HIP, ",".join(map(str, range(count))))
 
     def _named(self, variable: str) -> Iterator[EnvVar]:
-        """Yield the chosen GPUs, in their order: by UUID or by number, whichever the module's rule says."""
+        """Yield the chosen GPUs, in their order: by UUID or by number, by the module's rule."""
         chosen = self.choice.gpus or ()
         uuids = [uuid for one in chosen for uuid in uuids_of(one)]
         counted = self._counted()
@@ -107,7 +108,7 @@ class _Container(NamedTuple):
             yield _unset(variable)
 
     def _counted(self) -> list[Gpu]:
-        """The GPUs that programs in the container will count, in the order of their numbers."""
+        """Return the GPUs that programs in the container can open, in the order of their numbers."""
         gpus = _open(self.inventory)
         if not self.isolated:
             return gpus
@@ -131,7 +132,7 @@ def _unset(variable: str) -> EnvVar:
 
 
 def _forwarded(pairs: Iterable[tuple[str, str]]) -> Iterator[EnvVar]:
-    """The caller's own values, as they are. What no list of GPUs holds is left to the runtime: some evaluate values."""
+    """Yield the caller's lists of GPUs unchanged. Any other value is not set here: some runtimes evaluate values."""
     for name, value in pairs:
         if _PLAIN.fullmatch(value):
             yield EnvVar(name, "set", value, None, "handed-on")
@@ -147,7 +148,7 @@ def _all(variable: str, inventory: Inventory) -> Iterator[EnvVar]:
 
 
 def _open(inventory: Inventory) -> list[Gpu]:
-    """The GPUs that this process can open, in the order of their indexes; all of them, where it can open none."""
+    """Return the GPUs that this process can open, in the order of their indexes; all if it can open none."""
     gpus = usable(inventory)
     return [gpu for gpu in gpus if gpu.index not in inventory.hidden] or list(gpus)
 

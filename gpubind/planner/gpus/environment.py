@@ -254,7 +254,7 @@ def _listed(names: GpuList, gpus: Sequence[Gpu], *, certain: bool) -> Choice:
 
 
 def _in_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
-    """Return the choice in a job whose cgroup hides the other GPUs: there numbers count the job's."""
+    """Return the choice in a job whose cgroup hides the other GPUs: there a number is a place among the job's."""
     job = job._replace(findings=())
     mine = _by_index(gpus)
     if not names.is_numbers:
@@ -277,7 +277,7 @@ def _in_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
 
 
 def _without_cgroup(names: GpuList, job: Choice, gpus: Sequence[Chosen]) -> Choice:
-    """Return the choice in a job that hides no GPU from this process: the vendor's library counts all of the host's.
+    """Return the choice in a job that hides no GPU from this process: the vendor's library numbers all of the host's.
 
     Numbers that may be meant within the job, or that name others' GPUs, are handed on, and all nodes stay.
     """

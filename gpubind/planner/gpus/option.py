@@ -1,4 +1,4 @@
-"""--gpus: what the caller names is chosen, or an error says why it cannot be."""
+"""--gpus: the GPUs that the caller names, or an error."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from gpubind.planner.gpus.choice import (
 
 
 class _Found(NamedTuple):
-    """What one item of the list names."""
+    """The GPU or MIG devices that one item of the list names."""
 
     item: GpuId
     number: int
     """Of the inventory that it is about."""
     chosen: tuple[Chosen, ...]
     unresolved: bool = False
-    """Whether it names one of the MIG devices of `chosen`, and no file tells which."""
+    """Whether it names one of the MIG devices of `chosen`, and no file has that name."""
 
     @property
     def uuids(self) -> tuple[Optional[str], ...]:
-        """The UUIDs of it; a MIG device that no file tells has the one that the caller gave."""
+        """Its UUIDs; a MIG device that no file names has the one that the caller gave."""
         if self.unresolved and self.item.spelling == "mig-uuid":
             return (self.item.text,)
         return tuple(uuid for one in self.chosen for uuid in uuids_of(one))
 
 
 def chosen_by_option(text: str, inventories: Sequence[Inventory]) -> tuple[Choice, ...]:
-    """What *text* chooses of each inventory. The list is the whole choice: a vendor that it does not name has none.
+    """Return the choice of *text* in each inventory. A vendor that the list does not name has no GPU.
 
     Errors: `UsageError` (`bad-gpus`, `unknown-gpu`, `ambiguous-gpu`).
     """
@@ -135,7 +135,7 @@ def _unknown(item: GpuId, inventories: Sequence[Inventory], gpu: Optional[Gpu] =
 
 
 def _known(inventories: Sequence[Inventory]) -> str:
-    """The GPUs that there are, by every name that is sure."""
+    """Return the GPUs of the host for a hint, by every name that is certain."""
     lines = []
     for inventory in inventories:
         for gpu in usable(inventory):

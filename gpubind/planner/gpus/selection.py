@@ -31,8 +31,8 @@ def select(
 ) -> tuple[Selection, ...]:
     """Return what *gpus* (the value of `--gpus`), or else *environ*, chooses of *inventories*.
 
-    *isolated*: whether the container's /dev will have the planned nodes alone. Errors: `UsageError` for a GPU in *gpus*
-    that is not there, or that cannot be told.
+    *isolated*: whether the container's /dev will have only the planned nodes. Errors: `UsageError` for a GPU in *gpus*
+    that does not exist or is ambiguous.
     """
     if gpus is not None:
         choices = chosen_by_option(gpus, inventories)
