@@ -1,1 +1,1 @@
-"""The command line: parse, call one library function, render."""
+"""The command line: read it, call one library function, render its answer. `main.main` is the entry."""

@@ -1,4 +1,4 @@
-"""What commands declare: their options and arguments, and the options that several commands share."""
+"""Declarations of commands, their options and arguments; the options that several commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 Rows = tuple[tuple[str, str], ...]
 """Names, each with its description."""
 Choices = Union[Sequence[str], Callable[[], Sequence[str]]]
-"""What a shell may complete; a function if the list is slow to load."""
+"""The values that a shell may complete; a function if the list is slow to load."""
 COMPLETION = "_GPUBIND_COMPLETE"
 """The variable by which a shell asks for completions; typer makes its name of the program's."""
 
@@ -35,7 +35,7 @@ class Option(NamedTuple):
     default: Any = None
     required: bool = False
     preset: Literal["", "variable", "settings"] = ""
-    """What else may set it: nothing; its GPUBIND_* variable; that, or a configuration file."""
+    """What sets it in addition to the line: nothing; its GPUBIND_* variable; that, or a configuration file."""
     choices: Choices = ()
     commas: bool = False
     """Whether several of the choices may stand in one value."""
@@ -289,7 +289,7 @@ class Subcommand(NamedTuple):
     common: tuple[str, ...] = ()
     """The five options that most people want."""
     examples: Rows = ()
-    """Each what somebody wants, and the command line."""
+    """Each a purpose, and the command line."""
     exit_codes: Rows = ()
     starts: bool = False
     """Whether it starts a container: its first argument ends the options, as what follows is another program's."""

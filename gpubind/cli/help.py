@@ -31,7 +31,7 @@ class Page(NamedTuple):
     sections: tuple[tuple[str, Rows], ...]
     """Each a heading, and names with their descriptions."""
     examples: Rows
-    """Each what somebody wants, and the command line."""
+    """Each a purpose, and the command line."""
     exit_codes: Rows
     end: str = _DOCS
 

@@ -99,7 +99,7 @@ def _known(error: OSError, words: list[str]) -> Optional[GpubindError]:
 
 
 def _unseen(error: OSError, words: list[str]) -> Optional[GpubindError]:
-    """The error that a file of gpubind's own could not be looked at while it was loaded; None for any other *error*."""
+    """Return the error about a file of gpubind's own that could not be read; None for any other *error*."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         error.__traceback__ = None  # what is open there is closed, and leaves room to load what tells it
     from gpubind.cli.commands import STARTS
@@ -175,7 +175,7 @@ def _bug(error: Exception) -> str:
 
 
 def _from_package(path: str) -> str:
-    """*path* from its package on, `gpubind/files/tree.py`: several files have one base name."""
+    """Return *path* from its package on, `gpubind/files/tree.py`: several files have one base name."""
     packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     above = [
         directory.rstrip("/") for directory in (packages, *sys.path) if path.startswith(f"{directory.rstrip('/')}/")

@@ -43,7 +43,7 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
 
 
 _NAME_PATHS = (("root", "dev_root"), ("list_", "library_path", "cdi_dir"))
-"""The options that name what a plan is made of; the first ones are where the others' paths are."""
+"""The options that name the sources of a plan; the paths of the second ones are below the first ones."""
 
 
 def _without_untrusted(options: PlanOptions, origins: Mapping[str, Origin], command: Subcommand) -> PlanOptions:
@@ -74,11 +74,11 @@ def _untrusted(options: PlanOptions) -> Iterator[Untrusted]:
 _PARAMETERS = {"cdi_directories": "cdi_dir", "cdi_devices": "cdi_device", "listfile": "list_"}
 """The parameters of the fields of `Request` that have another name."""
 _ABOUT = {"unknown-backend": "backend", "unknown-gpu": "gpus", "ambiguous-gpu": "gpus"}
-"""The parameters that errors are about which no field of `Request` raises."""
+"""The parameters of errors that are about no field of `Request`."""
 
 
 def _where(origins: Mapping[str, Origin], option: str) -> str:
-    """The variable or the configuration file that the value of *option* comes from; empty for the command line."""
+    """Return the variable or configuration file that sets *option*; empty for the command line."""
     origin = origins.get(option)
     if origin == "variable":
         return f"the variable GPUBIND_{option.strip('_').upper()}"

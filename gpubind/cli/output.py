@@ -1,4 +1,4 @@
-"""Where documents go: standard output, or a file that is whole or not there; and what is said on standard error."""
+"""Write documents to standard output or a file, and messages to standard error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NARROWEST, WIDEST = 40, 100
 """Columns of running text, whatever the terminal has."""
 HELP_WIDEST = 120
 PIPE_WIDTH = 200
-"""Of a table that no terminal shows: a row a line, for grep."""
+"""The width of a table that no terminal shows: one line for each row, for grep."""
 
 
 def write_document(text: str, path: Optional[str]) -> None:
@@ -79,20 +79,20 @@ def complain(text: str) -> None:
     _say(text)
 
 
-def tell_of_memo(*, wanted: bool) -> None:
-    """With -vv, *wanted*: say that no memo has answered, and why. One that does says so itself."""
+def report_memo(*, wanted: bool) -> None:
+    """Report why no memo has answered, if that is *wanted* by -vv. A memo that answers reports it itself."""
     why = why_not_served() if wanted else None
     if why is not None:
         _say(f"memo: not served: {printable(why)}\n")
 
 
-def waiting(*, quiet: bool) -> AbstractContextManager[None]:
-    """`with waiting(...):` shows on a terminal how far a long read is inside, unless the user wants it *quiet*."""
+def progress(*, quiet: bool) -> AbstractContextManager[None]:
+    """Show on a terminal the progress of long reads within, unless *quiet*."""
     if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return nullcontext()
-    from gpubind.cli.waiting import Waiting
+    from gpubind.cli.progress import ProgressLine
 
-    return Waiting()
+    return ProgressLine()
 
 
 def _say(text: str) -> None:
@@ -106,12 +106,12 @@ def _say(text: str) -> None:
 
 
 def warn(error: GpubindError) -> None:
-    """Tell *error* as a warning: what was meant goes on without."""
+    """Report *error* as a warning: the command goes on without."""
     complain(render_error(error, "warning"))
 
 
 def report(findings: Iterable[Finding], *, brief: bool = False) -> None:
-    """Write findings to standard error; *brief*: a line each, and none for those that are mere notes."""
+    """Write findings to standard error; *brief*: a line each, and none for notes."""
     for finding in findings:
         if not brief:
             complain(render_finding(finding))
@@ -135,7 +135,7 @@ def reporter(*, quiet: bool, verbose: bool) -> Callable[[Message], None]:
 
 
 def report_folded(findings: Iterable[Finding]) -> None:
-    """Write findings to standard error, those that are mere notes in one line that has their codes."""
+    """Write findings to standard error, notes in one line with their codes."""
     from gpubind.model.findings import counted
 
     notes: dict[str, int] = {}
@@ -161,7 +161,7 @@ def _to_stdout(data: bytes) -> None:
 
 
 def unprinted(error: OSError) -> GpubindError:
-    """Return what to tell where standard output cannot be written."""
+    """Return *error* of a write to standard output as one of gpubind's."""
     if isinstance(error, BrokenPipeError):
         return StdoutClosedError("stdout-closed", "standard output was closed early")
     # Drop what is buffered, or the interpreter fails on it again at exit.

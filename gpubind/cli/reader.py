@@ -1,4 +1,4 @@
-"""The values that the words of a command line give a command, and the command done.
+"""Read command lines, and run the commands. `run_line` is the entry.
 
 `typer_app` says what is wrong with a line that is refused here, and answers shells that ask for completions. typer
 takes longer to load than a plan takes to make.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ParsedLine(NamedTuple):
-    """A command line as a command takes it."""
+    """The values of a command line, and where those of options come from."""
 
     values: dict[str, Any]
     origins: dict[str, Origin]

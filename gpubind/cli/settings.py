@@ -20,7 +20,7 @@ KEYS = {
     "format": str,
     "ignore": dict,
 }
-"""What a configuration file may set: names of options, and the type of each."""
+"""The keys of a configuration file, and the type of each."""
 
 _TYPES: dict[type, str] = {
     bool: "true or false",
@@ -71,7 +71,7 @@ def _files() -> list[str]:
 
 
 def ignored_findings(given: Iterable[str]) -> dict[tuple[str, Optional[str]], str]:
-    """What does not count, by code and subject, each with the reason: the site's and the user's, then those *given*.
+    """Return the ignored findings by code and subject, each with the reason: the site's and the user's, then *given*.
 
     *given* are CODE[:SUBJECT][=REASON]; without a subject, which is None then, every finding of that code. Codes alone
     may stand side by side, separated by commas.

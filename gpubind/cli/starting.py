@@ -9,7 +9,7 @@ from typing import Optional
 
 from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.options import open_host_of, query_of
-from gpubind.cli.output import reporter, tell_of_memo
+from gpubind.cli.output import report_memo, reporter
 from gpubind.cli.settings import ignored_findings
 from gpubind.errors import EXIT_NOT_STARTED, CommandError, GpubindError, UsageError
 from gpubind.launch.execute import callers_environ
@@ -31,7 +31,7 @@ def start_request(
     if options.host is not None and not dry_run:
         what, hint = "--host names a record: nothing can be started there", "add --dry-run, or leave --host out"
         raise UsageError("host-to-start", what, hint=hint)
-    tell_of_memo(wanted=verbose > 1)
+    report_memo(wanted=verbose > 1)
     return StartRequest(
         open_host=partial(open_host_of, options),
         query=query_of(options),

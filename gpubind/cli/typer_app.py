@@ -12,7 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from gpubind.cli.commands import MODULES, command_of
 from gpubind.cli.declarations import VERSION, Argument, Option, Subcommand
-from gpubind.cli.meant import meant
+from gpubind.cli.suggestions import suggestion
 from gpubind.errors import UsageError, like, one_of
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
@@ -89,7 +89,7 @@ def complete() -> int:
 def wrong_use(words: Sequence[str]) -> UsageError:
     """Return the error about the command line *words*, with the line that would work."""
     if words[0] not in MODULES and not words[0].startswith("-"):
-        hint = meant(words).rstrip()
+        hint = suggestion(words).rstrip()
         unknown = words[1] if words[0] == "help" and len(words) > 1 and not hint else words[0]
         return UsageError("unknown-command", f"unknown command `{unknown}`", hint=hint or one_of(MODULES, unknown))
     try:
@@ -104,7 +104,7 @@ def wrong_use(words: Sequence[str]) -> UsageError:
 def _as_ours(error: Any, words: Sequence[str]) -> UsageError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else " ".join(("gpubind", *words[:1]))
-    line = meant(words)
+    line = suggestion(words)
     see = line + f"`{path} --help` lists the options"
     if hasattr(error, "possibilities") and context is not None:
         known = [name for param in context.command.get_params(context) for name in (*param.opts, *param.secondary_opts)]

@@ -1,4 +1,4 @@
-"""Tables as values: their columns and rows, which `cli/render.py` lays out; and a plan as tables."""
+"""Tables as values: their columns and rows, which `cli/tables.py` lays out; and a plan as tables."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ WHOLE = 25
 """Of so many commands, one runs as whole programs, too, with a memo and without."""
 SIMPLE = ("plan", "columns", "cdi", "sif")
 """Commands of which nothing is made up, no user and no runtime: a whole program gives the same answer."""
-_LATE = ("rich", "typer.rich", "pygments", "markdown_it", "gpubind.cli.render")
+_LATE = ("rich", "typer.rich", "pygments", "markdown_it", "gpubind.cli.tables")
 """These hold the environment that they were loaded with."""
 PROGRAM = """
 import os, sys

@@ -81,8 +81,8 @@ OF_PROGRAMS |= {
 }
 MODULES_OF_PROGRAMS = {"launch/execute.py", "host/programs.py"}
 """They say themselves that a program is asked (`cannot_sign`, `asked_program`), and nobody else may start any."""
-OF_WAITING = {"os.getpgrp", "os.tcgetpgrp", "time.monotonic"}
-"""Of cli/waiting.py: what stands on a terminal while a command works is gone at its end, and no part of its answer."""
+OF_PROGRESS = {"os.getpgrp", "os.tcgetpgrp", "time.monotonic"}
+"""Of cli/progress.py: what stands on a terminal while a command works is gone at its end, and no part of its answer."""
 OF_USERS = {"pwd.getpwnam", "os.getgrouplist"}
 """Of host/users.py, which says itself that no trace can sign them."""
 OF_STORES = {"os.DirEntry", "os.getxattr", "os.listxattr"}
@@ -162,7 +162,7 @@ def is_flag(name: str) -> bool:
 
 def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known = KNOWN | PURE | (OF_PROGRAMS if module in MODULES_OF_PROGRAMS else set())
-    known |= OF_WAITING if module == "cli/waiting.py" else set()
+    known |= OF_PROGRESS if module == "cli/progress.py" else set()
     known |= OF_USERS if module == "host/live.py" else set()
     known |= OF_STORES if module == "files/overlay.py" else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}

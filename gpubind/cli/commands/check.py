@@ -60,17 +60,17 @@ def check(
     Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started.
     """
     from gpubind.cli.checking import asked_of, reports_of
-    from gpubind.cli.output import tell_of_memo, waiting, write_document
+    from gpubind.cli.output import progress, report_memo, write_document
     from gpubind.documents.check.report import verdict
 
-    tell_of_memo(wanted=verbose > 1)
+    report_memo(wanted=verbose > 1)
     chosen = _format(format_, json=json, quiet=quiet)
     if program is not None and not image:
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
     asked = asked_of(backend, backend_arg, allow_writable, program, like, as_user, only, ignore)
-    with waiting(quiet=quiet):
+    with progress(quiet=quiet):
         reports = reports_of(options, image or [None], host or [None], asked)
     write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
     worst = verdict(finding for report in reports for finding in report.findings)
@@ -120,7 +120,7 @@ def _several(chosen: str, reports: list[Report], output: Optional[str], *, quiet
         return render_several(chosen, reports)
     if verbose:
         return render_several_text(reports, colour=has_colour(output))
-    from gpubind.cli.render import render_tables
+    from gpubind.cli.tables import render_tables
 
     table = render_tables([verdicts_table(reports)], table_width(output), colour=has_colour(output))
     return table + render_unchecked(reports) + "-v shows each check in full\n"

@@ -17,7 +17,7 @@ def explain(
     options: PlanOptions, *, asked: Optional[Sequence[str]], like: Optional[str], image: Optional[str], json: bool
 ) -> None:
     """Say what a code or a message means, or why a file is in the plan."""
-    from gpubind.cli.output import table_width, waiting, width, write_document
+    from gpubind.cli.output import progress, table_width, width, write_document
     from gpubind.documents import explanation
     from gpubind.documents.explanation import codes, explain_code, explain_message
 
@@ -32,7 +32,7 @@ def explain(
             known = dict(codes())
             answer = explanation.Answer(what, message, tuple((code, known[code]) for code in about))
         else:
-            with waiting(quiet=False):
+            with progress(quiet=False):
                 answer = explanation.Answer(what, explanation=_of_plan(options, what, like, image))
     columns = table_width(None) if answer.explanation is not None else width()
     write_document(explanation.render_json(answer) if json else explanation.render_text(answer, columns), None)

@@ -30,7 +30,7 @@ def gpus(options: PlanOptions, *, json: bool) -> None:
     if json:
         text = render_gpus_json(listed)
     else:
-        from gpubind.cli.render import render_tables
+        from gpubind.cli.tables import render_tables
 
         table = render_tables([gpus_table(listed)], table_width(None), colour=has_colour(None))
         text = table or "no GPU is here\n"

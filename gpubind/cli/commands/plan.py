@@ -53,13 +53,13 @@ def plan(
     That is: files and sockets to bind, device nodes, and variables. Of each vendor whose driver is found, unless
     --nv or --rocm name one.
     """
-    from gpubind.cli.output import report, report_folded, tell_of_memo, waiting, write_document
+    from gpubind.cli.output import progress, report, report_folded, report_memo, write_document
 
-    tell_of_memo(wanted=verbose > 1)
+    report_memo(wanted=verbose > 1)
     chosen, quoted = _format(format_ or [], json)
     _need_fitting(chosen, bool(backend_arg), cdi_hook, like)
     _need_place(options, chosen, cdi_hook)
-    with waiting(quiet=quiet):
+    with progress(quiet=quiet):
         host = open_host_of(options)
         opened, query = open_image_of(image, host), query_of(options, like)
         if chosen in LASTING or chosen in PLAN_FORMATS:
@@ -148,7 +148,7 @@ def _render(plan: Plan, chosen: str, output: Optional[str], *, verbose: bool) ->
     if chosen in PLAN_DOCUMENTS:
         return PLAN_DOCUMENTS[chosen].render(plan, verbose=verbose)
     from gpubind.cli.output import has_colour, table_width
-    from gpubind.cli.render import render_tables
+    from gpubind.cli.tables import render_tables
     from gpubind.documents.tables import plan_tables
     from gpubind.documents.text import summary
 

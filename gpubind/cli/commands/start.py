@@ -19,7 +19,7 @@ from gpubind.cli.declarations import (
     PlanOptions,
     Subcommand,
 )
-from gpubind.cli.output import waiting, write_document
+from gpubind.cli.output import progress, write_document
 from gpubind.errors import UsageError
 from gpubind.model.answers import lexists
 
@@ -74,7 +74,7 @@ def _start(action: Action, request: StartRequest, words: tuple[str, ...], backen
     line = read_start(action, words, backend, request.environ, elsewhere=request.elsewhere)
     if line.why:
         request.report(Notice("note", "backend", f"{line.runtime.name}, {line.why}", is_detail=True))
-    with waiting(quiet=quiet):
+    with progress(quiet=quiet):
         command = make_command(request, action, line)
     if request.dry_run:
         write_document(_shown(command.argv, line.image.text, line.argv), None)
@@ -99,9 +99,9 @@ def _need_image(words: tuple[str, ...], *, is_verbose: bool) -> None:
         from gpubind.runtimes.cmdline.programs import PROGRAMS
 
         if image in PROGRAMS:
-            from gpubind.cli.meant import meant
+            from gpubind.cli.suggestions import suggestion
 
-            raise UsageError("wrong-use", f"`{image}` is a runtime, not an image", hint=meant(words).rstrip())
+            raise UsageError("wrong-use", f"`{image}` is a runtime, not an image", hint=suggestion(words).rstrip())
     if is_verbose and image.startswith("/") and ":/" in image and not lexists(image):
         hint = f"`-v` is gpubind's --verbose; the runtime's own options stand behind `--`: `-- -v {image} IMAGE`"
         raise UsageError("wrong-use", f"`{image}` is a volume, not an image", hint=hint)

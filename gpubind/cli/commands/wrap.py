@@ -18,7 +18,7 @@ from gpubind.cli.declarations import (
     PlanOptions,
     Subcommand,
 )
-from gpubind.cli.output import waiting, write_document
+from gpubind.cli.output import progress, write_document
 
 HELP = """Start a runtime's own command line, with the plan in it.
 
@@ -65,7 +65,7 @@ def wrap(
             quiet=quiet,
             verbose=verbose,
         )
-        with waiting(quiet=quiet):
+        with progress(quiet=quiet):
             command = wrapped_command(request, made)
         if command is None:
             _become(words, environ, dry_run=dry_run)  # as it is: the program's own flag goes on, too

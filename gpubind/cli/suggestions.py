@@ -1,4 +1,4 @@
-"""The command line that somebody who typed another one meant: loaded only where there is a mistake."""
+"""The command line that was probably meant: loaded only for a mistake."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NAMED = {"check": ("--image", "--program"), "plan": ("--image",), "record": ("-
 _VENDOR_FLAGS = {"nvidia": "--nv", "nv": "--nv", "amd": "--rocm", "rocm": "--rocm"}
 
 
-def meant(words: Sequence[str]) -> str:
-    """Return `did you mean ...? ` with the command line that *words* were meant to be; empty if none is known."""
+def suggestion(words: Sequence[str]) -> str:
+    """Return `did you mean ...? ` with the command line that *words* probably mean; empty if none is known."""
     line = tuple(words)
     for step in (_a_command_first, _options_by_our_names, _words_by_name, _runtime_options_apart, _with_a_command):
         line = step(line)
@@ -30,12 +30,15 @@ def meant(words: Sequence[str]) -> str:
 
 def _a_command_first(words: Words) -> Words:
     """Put the command before the options, or add the one that takes such words."""
+    from gpubind.runtimes.cmdline.programs import PROGRAMS
+
     first = words[0]
     if first in ("-v", "version"):
         return ("--version",)
     if first == "help":
-        return (*(word for word in words[1:2] if word in MODULES), "--help") if _is_help(words) else words
-    if _is_runtime(first):
+        about = words[1:2]
+        return (*about, "--help") if not about or about[0] in MODULES else words
+    if os.path.basename(first) in PROGRAMS:
         return ("wrap", "--", *words)
     options, rest = _options("exec", words)
     if rest[:1] and rest[0] in MODULES:
@@ -58,7 +61,7 @@ def _words_by_name(words: Words) -> Words:
     """Put the option before each word that *words* give without one: `check IMAGE` is `check --image IMAGE`."""
     command, options, others = words[0], words[:0], words[1:]
     named: list[str] = []
-    if command not in _NAMED or _lacks_a_value(command, words[-1]):
+    if command not in _NAMED or _spellings(command).get(words[-1]):
         return words
     if command == "plan" and others and others[-1] in _VENDOR_FLAGS:
         return (command, *others[:-1], _VENDOR_FLAGS[others[-1]])
@@ -145,19 +148,3 @@ def _options(command: str, words: Words) -> tuple[Words, Words]:
 def _spellings(command: str) -> dict[str, bool]:
     """Return each spelling of an option of *command*, and whether it takes a value."""
     return {name: bool(each.metavar) for each in command_of(command).options for name in each.spellings}
-
-
-def _lacks_a_value(command: str, word: str) -> bool:
-    """Return whether *word*, the last of a line of *command*, is an option that needs a value."""
-    return _spellings(command).get(word, False)
-
-
-def _is_help(words: Words) -> bool:
-    """Return whether *words*, which begin with `help`, ask for the help of a command that exists, or of all."""
-    return all(word in MODULES for word in words[1:2])
-
-
-def _is_runtime(word: str) -> bool:
-    from gpubind.runtimes.cmdline.programs import PROGRAMS
-
-    return os.path.basename(word) in PROGRAMS

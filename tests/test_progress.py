@@ -14,15 +14,15 @@ from typing import Callable, Optional
 
 import pytest
 
-from gpubind.cli.waiting import line_of
+from gpubind.cli.progress import line_of
 from gpubind.model.budget import tell, watched_by
 from gpubind.model.data import HOSTS
 from tests.support.images import glibc
 from tests.support.trees import make_tree
 
 AT_ONCE = """
-import sys, gpubind.cli.waiting as waiting
-waiting.PATIENCE_S = waiting.EVERY_S = 0.0
+import sys, gpubind.cli.progress as progress
+progress.PATIENCE_S = progress.EVERY_S = 0.0
 from gpubind.cli.main import main
 raise SystemExit(main(sys.argv[1:]))
 """
@@ -127,9 +127,9 @@ def test_an_interrupt_leaves_a_clean_line() -> None:
     code = (
         "import os, signal\n"
         "from gpubind.model.budget import tell\n"
-        "from gpubind.cli import output, waiting\n"
-        "waiting.PATIENCE_S = 0.0\n"
-        "with output.waiting(quiet=False):\n"
+        "from gpubind.cli import output, progress\n"
+        "progress.PATIENCE_S = 0.0\n"
+        "with output.progress(quiet=False):\n"
         "    tell('app.tar', 1, 2)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
     )

@@ -17,16 +17,16 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from gpubind.documents.tables import Column, Heading, Row, Table
+from gpubind.documents.tables import Column, Heading, Table
 
 GAP = 2
 HEADING = "cyan"
 INDENT = " " * 4
-"""Of the cells below the first one, where a row is a list."""
+"""The indent of the cells below the first one, where a row is a list."""
 
 
 def render_tables(tables: Iterable[Table], width: int, last: str = "", *, colour: bool = False) -> str:
-    """*tables* that have rows, in lines of *width* columns, but for words that are longer; then the line *last*."""
+    """Return *tables* that have rows, in lines of *width* columns unless a word is longer; then the line *last*."""
     console = Console(
         file=io.StringIO(),
         width=width,
@@ -60,9 +60,9 @@ def _block(table: Table, console: Console) -> str:
 
 
 def _widths(table: Table, width: int) -> Optional[list[int]]:
-    """The width of each column: that of its longest word at least, and as much of all it has as there is room for.
+    """Return the width of each column: at least its longest word, and as much of the rest as there is room for.
 
-    None: not even the words have room. rich could share out the room, but may go below the least width of a column.
+    Return None if the words have no room. rich could share out the room, but may go below the least width of a column.
     """
     indent = _indent(table)
     whole, least = [], []
@@ -88,7 +88,7 @@ def _indent(table: Table) -> int:
 
 
 def _grid(table: Table, widths: Sequence[int], console: Console) -> None:
-    """A grid for the rows below each heading, all with the same widths; the titles stand above the first."""
+    """Print a grid for the rows below each heading, all of the same widths, with the titles above the first."""
     grid = _columns(table.columns, widths, show_header=True)
     for row in table.rows:
         if isinstance(row, Heading):
@@ -113,19 +113,16 @@ def _print_grid(grid: Grid, console: Console) -> None:
 
 
 def _list(table: Table, console: Console) -> None:
+    """Print each row as its first cell, and the others below it with their titles."""
+    indent = " " * _indent(table)
     for row in table.rows:
         if isinstance(row, Heading):
             _say(row.text, console, style=HEADING)
-        else:
-            _row(row, table, console)
-
-
-def _row(row: Row, table: Table, console: Console) -> None:
-    indent = " " * _indent(table)
-    _say(row[0], console, indent)
-    for column, cell in zip(table.columns[1:], row[1:]):
-        if cell:
-            _say(f"{column.title} {cell}", console, indent + INDENT)
+            continue
+        _say(row[0], console, indent)
+        for column, cell in zip(table.columns[1:], row[1:]):
+            if cell:
+                _say(f"{column.title} {cell}", console, indent + INDENT)
 
 
 def _say(text: str, console: Console, indent: str = "", style: str = "") -> None:

@@ -1,7 +1,6 @@
-"""A line on a terminal that says how far a long read is: it comes after a second, and is taken away at the end.
+"""A line on a terminal that shows the progress of a long read: it appears after a second, and is erased at the end.
 
-One line needs no thread and no cursor to be hidden, so nothing is loaded for it, and nothing is left to mend by whoever
-interrupts the command.
+One line needs no thread and no hidden cursor, so nothing is loaded for it, and an interrupt leaves nothing to repair.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from gpubind.documents.text import printable
 from gpubind.model.budget import watched_by
 
 PATIENCE_S = 1.0
-"""How long nobody wonders what a command does."""
+"""How long no progress is shown."""
 EVERY_S = 0.1
 _ERASE = "\r\x1b[K"
 
 
-class Waiting:
-    """`with Waiting():` shows what is read inside, if it takes long."""
+class ProgressLine:
+    """`with ProgressLine():` shows what is read inside, if it takes long."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + PATIENCE_S
@@ -65,7 +64,7 @@ def line_of(what: str, done: int, whole: Optional[int], width: int) -> str:
 
 
 def _columns() -> int:
-    """Of the terminal; 80 where it does not say."""
+    """Return the columns of the terminal; 80 if it does not report them."""
     try:
         return os.get_terminal_size(2).columns or 80
     except OSError:
@@ -73,7 +72,7 @@ def _columns() -> int:
 
 
 def _is_in_front() -> bool:
-    """Whether this command is the one that its terminal belongs to, as git asks: not one behind a shell's back."""
+    """Return whether this command is in the foreground of its terminal, as git asks."""
     try:
         return os.tcgetpgrp(2) == os.getpgrp()
     except OSError:
