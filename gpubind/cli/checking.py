@@ -1,30 +1,30 @@
-"""What `gpubind check` looks at: each image on each host."""
+"""Check each image on each host: `check_each`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+from typing import NamedTuple, Optional, Union
 
 from gpubind.cli.declarations import PlanOptions
 from gpubind.cli.options import open_host_of, open_image_of, query_of
-from gpubind.cli.settings import ignored_findings, known_codes
 from gpubind.documents.check.report import Checked, Reasons, Report, checked_in, report_of
 from gpubind.errors import GpubindError, RuntimeLimitError
+from gpubind.image import Image
+from gpubind.launch.choose import choose_runtime
+from gpubind.launch.prepare import preflight_on
 from gpubind.model import Finding
+from gpubind.model.budget import renew
 from gpubind.model.findings import finding
-from gpubind.rules.table import applying
-from gpubind.rules.table import check as check_start
-
-if TYPE_CHECKING:
-    from gpubind.host import Host
-    from gpubind.image import Image
-    from gpubind.runtimes.runtime import Runtime
+from gpubind.rules.table import applying, check
+from gpubind.runtimes import known_runtime
+from gpubind.runtimes.runtime import Runtime
 
 
 class CheckRequest(NamedTuple):
-    """What is asked about each start."""
+    """What is asked of each check."""
 
+    options: PlanOptions
     backend: Optional[str]
     arguments: tuple[str, ...]
     """The user's own, for the runtime."""
@@ -32,51 +32,53 @@ class CheckRequest(NamedTuple):
     program: Optional[str]
     like: Optional[str]
     user: Optional[str]
-    """Who may open the nodes and files, or may not; None is the caller."""
+    """The user who may open the nodes and files, or may not; None is the caller."""
     only: tuple[str, ...]
-    """The codes that count; all of them if there are none."""
+    """The codes that are counted; empty for all."""
     reasons: Reasons
-    """Of findings that do not count."""
+    """Why findings are ignored."""
+
+    @property
+    def host(self) -> str:
+        """The name of the host, for people."""
+        return self.options.host or os.uname().nodename
+
+    def runtime(self, image: Optional[str]) -> Optional[Runtime]:
+        """Return the runtime that will start *image*; None if it is not named, or not known. Errors: `UsageError`."""
+        if self.backend != "auto":
+            return known_runtime(self.backend, "auto") if self.backend is not None else None
+        try:
+            return choose_runtime(image or "", os.environ).runtime if self.options.host is None else None
+        except RuntimeLimitError:
+            return None
 
 
-def asked_of(
-    backend: Optional[str],
-    arguments: Optional[Sequence[str]],
-    allow_writable: bool,
-    program: Optional[str],
-    like: Optional[str],
-    user: Optional[str],
-    only: Optional[Sequence[str]],
-    ignore: Optional[Sequence[str]],
-) -> CheckRequest:
-    """Return the values of the options, as what is asked. Errors: `UsageError` for codes that no finding has."""
-    codes, reasons = known_codes(only or ()), ignored_findings(ignore or ())
-    return CheckRequest(backend, tuple(arguments or ()), allow_writable, program, like, user, codes, reasons)
+Opened = dict[tuple[Optional[str], str], Union[Image, GpubindError, None]]
+"""The images so far, or why they cannot be opened, by name and machine."""
 
 
-def reports_of(
-    options: PlanOptions, images: Sequence[Optional[str]], hosts: Sequence[Optional[str]], asked: CheckRequest
-) -> list[Report]:
+def check_each(request: CheckRequest, images: Sequence[Optional[str]], hosts: Sequence[Optional[str]]) -> list[Report]:
     """Return the outcome for each of *images* on each of *hosts*; None is no image, and this machine.
 
-    What keeps one of several from being checked is told there, as a finding. Errors: what keeps all of them from it.
+    The outcome of a check that fails is a finding. Errors: the one error with which all of them fail.
     """
-    from gpubind.model.budget import renew
-
     reports: list[Report] = []
     errors: list[GpubindError] = []
-    opened: dict[tuple[Optional[str], str], Union[Image, GpubindError, None]] = {}
-    for name in images:
-        for host_name in hosts:
+    opened: Opened = {}
+    for image in images:
+        for host in hosts:
             if reports:
                 renew()  # each check has the bounds that it would have alone
-            there = options._replace(host=host_name)
+            there = request._replace(options=request.options._replace(host=host))
             try:
-                reports.append(_checked_there(there, name, asked, opened))
+                reports.append(_check(there, image, opened))
             except GpubindError as error:
                 errors.append(error)
-                of_image = any(error is one for one in opened.values())
-                reports.append(_unchecked(there, name, asked, error, of_image=of_image))
+                is_images = any(error is one for one in opened.values())
+                # Counted whatever --only names: it is not known that all is well.
+                found = not_checked(error, image if image is not None and is_images else there.host)
+                checked = Checked(there.host, image, program=there.program, user=there.user)
+                reports.append(report_of(None, [found], there.reasons, [(found.code, "host")], checked=checked))
     if len(errors) == len(reports) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     return reports
@@ -91,16 +93,11 @@ def not_checked(error: GpubindError, subject: str) -> Finding:
     )
 
 
-def _checked_there(
-    options: PlanOptions,
-    reference: Optional[str],
-    asked: CheckRequest,
-    opened: dict[tuple[Optional[str], str], Union[Image, GpubindError, None]],
-) -> Report:
-    """The outcome on one host; *opened* are the images so far, by name and machine. Errors: what a check raises."""
-    host = open_host_of(options)
-    if asked.user is not None:
-        host = host.as_user(asked.user)
+def _check(request: CheckRequest, reference: Optional[str], opened: Opened) -> Report:
+    """Return the outcome for one image on one host. Errors: those of opening, planning and preparing."""
+    host = open_host_of(request.options)
+    if request.user is not None:
+        host = host.as_user(request.user)
     key = reference, host.uname.machine
     if key not in opened:
         try:
@@ -110,53 +107,16 @@ def _checked_there(
     image = opened[key]
     if isinstance(image, GpubindError):
         raise image
-    return _report(options, reference, host, image, asked)
-
-
-def _unchecked(
-    options: PlanOptions, reference: Optional[str], asked: CheckRequest, error: GpubindError, *, of_image: bool
-) -> Report:
-    """The outcome where *error* came in the way. It counts whatever --only names: nobody knows that all is well."""
-    host = options.host or os.uname().nodename
-    checked = Checked(host, reference, program=asked.program, user=asked.user)
-    told = not_checked(error, reference if of_image and reference is not None else host)
-    return report_of(None, [told], asked.reasons, [(told.code, "host")], checked=checked)
-
-
-def _report(
-    options: PlanOptions, reference: Optional[str], host: Host, image: Optional[Image], asked: CheckRequest
-) -> Report:
-    from gpubind.launch.prepare import preflight_on
-
     start = preflight_on(
         host,
-        query_of(options, asked.like),
+        query_of(request.options, request.like),
         image,
-        _runtime(asked.backend, options, reference),
-        asked.arguments,
-        allow_writable=asked.allow_writable,
-        program=asked.program,
+        request.runtime(reference),
+        request.arguments,
+        allow_writable=request.allow_writable,
+        program=request.program,
     )
     rules = ((rule.code, rule.needs) for rule in applying(start))
-    checked = checked_in(
-        start.image,
-        host=options.host or os.uname().nodename,
-        image=reference,
-        program=asked.program,
-        runtime=start.backend,
-        user=asked.user,
-    )
-    return report_of(start.plan, check_start(start), asked.reasons, rules, checked=checked, only=asked.only)
-
-
-def _runtime(backend: Optional[str], options: PlanOptions, image: Optional[str]) -> Optional[Runtime]:
-    """Return the runtime that --backend names; None if there is none, or if nobody can know. Errors: `UsageError`."""
-    from gpubind.launch.choose import choose_runtime
-    from gpubind.runtimes import known_runtime
-
-    if backend != "auto":
-        return known_runtime(backend, "auto") if backend is not None else None
-    try:
-        return choose_runtime(image or "", os.environ).runtime if options.host is None else None
-    except RuntimeLimitError:
-        return None
+    named = {"host": request.host, "image": reference, "program": request.program, "user": request.user}
+    checked = checked_in(image, runtime=start.backend, **named)
+    return report_of(start.plan, check(start), request.reasons, rules, checked=checked, only=request.only)

@@ -1,1 +1,1 @@
-"""Prepare a start and execute it."""
+"""Prepare a start and execute it: `prepare.prepare`, `start.make_command`, `start.become`; `render.print_plan`."""

@@ -59,8 +59,9 @@ def check(
 
     Without --image: what is wrong with this host. With it: whether the image will run here. Nothing is started.
     """
-    from gpubind.cli.checking import asked_of, reports_of
+    from gpubind.cli.checking import CheckRequest, check_each
     from gpubind.cli.output import progress, report_memo, write_document
+    from gpubind.cli.settings import ignored_findings, known_codes
     from gpubind.documents.check.report import verdict
 
     report_memo(wanted=verbose > 1)
@@ -69,9 +70,19 @@ def check(
         raise UsageError("program-without-image", "--program needs --image: it is looked for there")
     if program == "":
         raise UsageError("no-program", "--program is empty", hint="give a name, or a path in the container")
-    asked = asked_of(backend, backend_arg, allow_writable, program, like, as_user, only, ignore)
+    request = CheckRequest(
+        options=options,
+        backend=backend,
+        arguments=tuple(backend_arg or ()),
+        allow_writable=allow_writable,
+        program=program,
+        like=like,
+        user=as_user,
+        only=known_codes(only or ()),
+        reasons=ignored_findings(ignore or ()),
+    )
     with progress(quiet=quiet):
-        reports = reports_of(options, image or [None], host or [None], asked)
+        reports = check_each(request, image or [None], host or [None])
     write_document(_rendered(chosen, reports, output, quiet=quiet, verbose=bool(verbose)), output)
     worst = verdict(finding for report in reports for finding in report.findings)
     if worst == "error" or (strict and worst == "warning"):
