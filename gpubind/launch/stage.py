@@ -75,8 +75,7 @@ def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath
     own = sha256(data).hexdigest()
 
     def put(place: str) -> HostPath:
-        _make(place, 0o700)
-        os.close(_open_directory(place))
+        os.close(_make_ours(place, 0o700))
         _put(f"{place}/{own}", name, data, 0o700)
         return HostPath(f"{place}/{own}")
 
@@ -106,8 +105,7 @@ def replace(
 
 
 def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> HostPath:
-    _make(directory, 0o700)
-    os.close(_open_directory(directory))
+    os.close(_make_ours(directory, 0o700))
     for number in range(SKELETONS_LIMIT):
         path = f"{directory}/{name}{f'-{number}' if number else ''}"
         if not os.path.lexists(path):
@@ -205,15 +203,21 @@ def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
 
 
 def _put(directory: str, name: str, data: bytes, mode: int) -> HostPath:
-    """The file *name* in *directory* that holds *data*, written if it is not there. *mode* is for a new directory."""
-    _make(directory, mode)
-    place = _open_directory(directory)
+    """Return the file *name* in *directory* with *data*, written if it is missing. *mode* is for a new directory."""
+    place = _make_ours(directory, mode)
     try:
         if not _holds(place, name, data):
-            _write(place, name, data)
+            with _part(place, data, 0o444) as part:  # whatever the umask says: a container's user may be another one
+                _name(place, part, name, data)
     finally:
         os.close(place)
     return HostPath(f"{directory}/{name}")
+
+
+def _make_ours(directory: str, mode: int) -> int:
+    """Return *directory*, opened, with those above it made where they are missing. Errors: `OSError`."""
+    _make(directory, mode)
+    return _open_directory(directory)
 
 
 def _open_directory(path: str) -> int:
@@ -225,11 +229,6 @@ def _open_directory(path: str) -> int:
         os.close(place)
         raise PermissionError(errno.EACCES, "it belongs to somebody else, or others may write to it")
     return place
-
-
-def _write(place: int, name: str, data: bytes) -> None:
-    with _part(place, data, 0o444) as part:  # whatever the umask says: a container's user may be another one
-        _name(place, part, name, data)
 
 
 @contextlib.contextmanager
@@ -244,7 +243,8 @@ def _part(place: int, data: bytes, mode: Optional[int], owner: Optional[tuple[in
     try:
         try:
             write_all(file, data)
-            if owner is not None and owner != _owner(file):
+            found = os.fstat(file)
+            if owner is not None and owner != (found.st_uid, found.st_gid):
                 os.fchown(file, *owner)
             if mode is not None:
                 os.fchmod(file, mode)
@@ -262,11 +262,6 @@ def write_all(file: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(file, rest) :]
-
-
-def _owner(file: int) -> tuple[int, int]:
-    found = os.fstat(file)
-    return found.st_uid, found.st_gid
 
 
 def _name(place: int, part: str, name: str, data: bytes) -> None:

@@ -35,7 +35,10 @@ def make_command(request: StartRequest, action: Action, line: StartLine) -> Comm
             try:
                 command = _planned(request, action, line, target)
             except DAMAGE as error:
-                command = _planned(request, action, line, without_image(request, target, error))
+                other = without_image(request, target, error)
+                command = _planned(request, action, line, other)
+                if other.image is None:
+                    request.report(error)
     except UNSEEN as error:
         need_own_flag(request, error, has_one=bool(runtime.gpu_flags))
         program = runtime.name if request.dry_run else need_program(runtime.name, request.environ)

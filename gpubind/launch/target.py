@@ -116,10 +116,7 @@ def without_image(request: StartRequest, target: StartTarget, error: GpubindErro
     if target.image is None or request.check or not (is_blind or isinstance(error, BoundError)):
         raise error
     renew(1 if is_blind else TIMES_LIMIT)
-    if not is_blind:
-        return target
-    request.report(error)
-    return target._replace(image=None)
+    return target._replace(image=None) if is_blind else target
 
 
 def _can_be_blind(runtime: Runtime) -> bool:

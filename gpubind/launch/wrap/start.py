@@ -33,7 +33,10 @@ def wrapped_command(request: StartRequest, line: Wrapped) -> Optional[Command]:
             try:
                 command = _command(request, line, target)
             except DAMAGE as error:
-                command = _command(request, line, without_image(request, target, error))
+                other = without_image(request, target, error)
+                command = _command(request, line, other)
+                if other.image is None:
+                    request.report(error)
     except UNSEEN as error:
         need_own_flag(request, error, has_one=line.gpus.asked)
         command = None
