@@ -250,15 +250,15 @@ def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool])
     rule = _RULES.get(program)
     if program in _SHELLS:
         what = f"`{word}` is given its command as text or as a script, which only a shell can split into arguments"
-        raise _error("wrap-shell", what, at, _INTO_TEXT)
+        raise UsageError("wrap-shell", what, where=f"argument {at + 1}", hint=_INTO_TEXT)
     if rule is None:
         what = f"`{word}` is not a runtime, and gpubind does not know it as a program that starts one"
-        raise _error("wrap-prefix", what, at)
+        raise UsageError("wrap-prefix", what, where=f"argument {at + 1}", hint=HINT)
     line = _read(rule, argv, at + 1 + ("".join(argv[at + 1 : at + 2]) in rule.first), is_runtime)
     for option in line.options:
         if option.name in rule.shell:
             what = f"`{' '.join(option.words)}` is a command as text, which {program} splits into arguments"
-            raise _error("wrap-shell", what, option.at, _INTO_TEXT)
+            raise UsageError("wrap-shell", what, where=f"argument {option.at + 1}", hint=_INTO_TEXT)
     others = list(line.others)
     given = {option.name for option in line.options}
     if others and argv[others[0]] in rule.clears:
@@ -273,15 +273,12 @@ def read_prefix(argv: Sequence[str], at: int, is_runtime: Callable[[str], bool])
         name, _, value = argv[others.pop(0)].partition("=")
         sets.append((name, value))
     if not others:
-        raise _error("wrap-no-runtime", f"`{word}` starts no runtime here", at)
+        raise UsageError("wrap-no-runtime", f"`{word}` starts no runtime here", where=f"argument {at + 1}", hint=HINT)
     if rule.shell and argv[others[0]] in ("-c", "--command"):
-        raise _error("wrap-shell", f"`{argv[others[0]]}` of {program} is a command as text", others[0])
+        what = f"`{argv[others[0]]}` of {program} is a command as text"
+        raise UsageError("wrap-shell", what, where=f"argument {others[0] + 1}", hint=_INTO_TEXT)
     clears = not given.isdisjoint(rule.clears) or (rule.keeps is not None and given.isdisjoint(rule.keeps))
     return Prefix(tuple(argv[at : others[0]]), rule.moves, tuple(sets), clears, rule.several)
-
-
-def _error(code: str, what: str, at: int, hint: str = HINT) -> UsageError:
-    return UsageError(code, what, where=f"argument {at + 1}", hint=hint)
 
 
 def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str], bool]) -> Line:
@@ -294,7 +291,7 @@ def _read(rule: _Rule, argv: Sequence[str], at: int, is_runtime: Callable[[str],
     line = read_options(rule.reader, table(rule.options), argv, at, guessed)
     if line.trouble is not None:
         what = f"`{argv[line.trouble.at]}` cannot be read, so the beginning of the command is not known"
-        raise _error("wrap-option", what, line.trouble.at)
+        raise UsageError("wrap-option", what, where=f"argument {line.trouble.at + 1}", hint=HINT)
     return line
 
 
