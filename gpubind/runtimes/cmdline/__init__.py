@@ -1,1 +1,1 @@
-"""Readers of the command lines of other programs: `programs.PROGRAMS` by name, `reader.read_options` for any of them."""
+"""The command lines of other programs: `programs.PROGRAMS` by name, `reader.read_options` for any options."""
