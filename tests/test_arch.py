@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gpubind
-from gpubind.model.arch import ARCHITECTURES, WITH_DRIVERS, architecture, library_token, of_elf, of_sif
+from gpubind.model.arch import ARCHITECTURES, WITH_DRIVERS, architecture, library_token, of_elf
 
 PACKAGE = Path(gpubind.__file__).parent
 
@@ -17,7 +17,6 @@ def test_each_architecture_is_found_by_every_name_of_its_own() -> None:
     for known in ARCHITECTURES:
         assert {architecture(name) for name in (known.name, *known.aliases)} == {known}
         assert of_elf(known.machine, known.bits, known.order) == known.name
-        assert known.sif == 0 or of_sif(known.sif) == known.name
 
 
 def test_no_two_architectures_share_a_name() -> None:

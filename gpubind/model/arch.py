@@ -1,9 +1,9 @@
-"""Architectures: what the kernel, ELF files, distributions, OCI, SIF and the dynamic loader call each of them.
+"""Architectures: what the kernel, ELF files, distributions, OCI and the dynamic loader call each of them.
 
 Everything else knows an architecture by its `name`, and asks here for the rest.
 
-Sources: ELF gABI (e_machine), uname(2), Debian's "Multiarch/Tuples", Go's GOARCH (OCI image-spec `config.md`), SIF's
-`HdrArchType`, ld.so(8) and getauxval(3) for `$LIB` and `$PLATFORM`, glibc `sysdeps/*/stackinfo.h`.
+Sources: ELF gABI (e_machine), uname(2), Debian's "Multiarch/Tuples", Go's GOARCH (OCI image-spec `config.md`),
+ld.so(8) and getauxval(3) for `$LIB` and `$PLATFORM`, glibc `sysdeps/*/stackinfo.h`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ class Architecture(NamedTuple):
     """Debian's name of its directory of libraries."""
     go: str
     """In OCI's words, which are Go's: `amd64`."""
-    sif: int = 0
-    """Number in a SIF header."""
     aliases: tuple[str, ...] = ()
     """What else uname(2) may say of machines that run it."""
     compat32: Optional[str] = None
@@ -51,24 +49,24 @@ _INTEL_PLATFORMS = ("haswell", "x86_64")
 
 ARCHITECTURES = (
     Architecture(
-        "x86_64", 62, 64, "little", "x86_64-linux-gnu", "amd64", 2,
+        "x86_64", 62, 64, "little", "x86_64-linux-gnu", "amd64",
         compat32="i386", platforms=_INTEL_PLATFORMS, levels=("x86-64-v4", "x86-64-v3", "x86-64-v2"),
         old_kinds=(_INTEL_PLATFORMS, ("x86_64",)), executable_stack=True,
     ),
     Architecture(
-        "i386", 3, 32, "little", "i386-linux-gnu", "386", 1, ("i486", "i586", "i686"),
+        "i386", 3, 32, "little", "i386-linux-gnu", "386", ("i486", "i586", "i686"),
         platforms=("i686",), old_kinds=(("i686",), ("sse2",)), executable_stack=True,
     ),
     Architecture(
-        "aarch64", 183, 64, "little", "aarch64-linux-gnu", "arm64", 4,
+        "aarch64", 183, 64, "little", "aarch64-linux-gnu", "arm64",
         compat32="arm", platforms=("aarch64",), old_kinds=(("atomics",), ("aarch64",)),
     ),
     Architecture(
-        "arm", 40, 32, "little", "arm-linux-gnueabihf", "arm", 3, ("armv6l", "armv7l", "armv8l"),
+        "arm", 40, 32, "little", "arm-linux-gnueabihf", "arm", ("armv6l", "armv7l", "armv8l"),
         platforms=("v8l", "v7l", "v6l"), executable_stack=True,
     ),
     Architecture(
-        "ppc64le", 21, 64, "little", "powerpc64le-linux-gnu", "ppc64le", 6,
+        "ppc64le", 21, 64, "little", "powerpc64le-linux-gnu", "ppc64le",
         platforms=("power11", "power10", "power9", "power8"), levels=("power10", "power9"),
     ),
 )  # fmt: skip
@@ -86,7 +84,6 @@ _OTHERS = {
 
 _BY_NAME = {name: known for known in ARCHITECTURES for name in (known.name, *known.aliases)}
 _BY_ELF = {**_OTHERS, **{(known.machine, known.bits, known.order): known.name for known in ARCHITECTURES}}
-_BY_SIF = {known.sif: known.name for known in ARCHITECTURES}
 _LIBRARY_DIRECTORY = r"/(lib(?:32|64|x32)?(?:/[^/]+-linux-[^/]+)?)$"
 
 
@@ -98,11 +95,6 @@ def architecture(name: str) -> Architecture:
 def of_elf(machine: int, bits: int, order: str) -> str:
     """The name of the architecture of ELF files with this e_machine, class and byte order; `machine-N` if unknown."""
     return _BY_ELF.get((machine, bits, order)) or f"machine-{machine}"
-
-
-def of_sif(number: int) -> Optional[str]:
-    """Return the name of the architecture with this *number* in a SIF header; None if it has no such number."""
-    return _BY_SIF.get(number)
 
 
 def library_token(libc: str) -> Optional[str]:

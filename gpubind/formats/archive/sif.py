@@ -10,7 +10,6 @@ import struct
 from typing import NamedTuple, Optional
 
 from gpubind.errors import Format
-from gpubind.model.arch import of_sif
 
 MAGIC = b"SIF_MAGIC\0"
 MAGIC_AT = 32
@@ -41,16 +40,13 @@ class SifHeader(NamedTuple):
 class SifDescriptor(NamedTuple):
     """One object in the file; *offset* and *size* are checked to lie in it."""
 
-    id: int
     data_type: int
     offset: int
     size: int
-    name: str
     file_system: Optional[str]
     """What a partition holds, of `FILE_SYSTEMS`; None for what is no partition, `type-N` for an unknown one."""
     primary: bool
     """Whether it is the partition that a container runs from."""
-    arch: Optional[str]
 
 
 def parse_sif_header(data: bytes) -> SifHeader:
@@ -88,16 +84,14 @@ def parse_sif_descriptors(data: bytes, header: SifHeader, file_size: int) -> tup
             continue
         fields = _DESCRIPTOR.unpack_from(data, at)
         data_type, _, identity, _, _, offset, size = fields[:7]
-        name, extra = fields[12:]
         if offset < HEADER_SIZE or size < 0 or offset + size > file_size:
             why = f"object {identity} has {size} bytes at byte {offset}, the file {file_size} bytes"
             raise _damaged(why, base + at + 17)
-        file_system, primary, arch = None, False, None
+        file_system, primary = None, False
         if data_type == DATA_PARTITION:
-            kind, part = struct.unpack_from("<ii", extra)
+            kind, part = struct.unpack_from("<ii", fields[13])
             file_system, primary = FILE_SYSTEMS.get(kind, f"type-{kind}"), part == PARTITION_PRIMARY
-            arch = _arch(extra[8:11])
-        found.append(SifDescriptor(identity, data_type, offset, size, _text(name), file_system, primary, arch))
+        found.append(SifDescriptor(data_type, offset, size, file_system, primary))
     return tuple(found)
 
 
@@ -110,12 +104,3 @@ def primary_partition(descriptors: tuple[SifDescriptor, ...]) -> Optional[SifDes
     if len(primaries) > 1:
         raise _damaged(f"{len(primaries)} primary system partitions", "descriptors")
     return primaries[0] if primaries else None
-
-
-def _arch(code: bytes) -> Optional[str]:
-    digits = code.rstrip(b"\0")
-    return of_sif(int(digits)) if digits.isdigit() else None
-
-
-def _text(field: bytes) -> str:
-    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
