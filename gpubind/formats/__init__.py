@@ -1,1 +1,1 @@
-"""File formats: bytes or text in, values out. Pure; a malformed input is a `FormatError` that says where."""
+"""File formats: each `parse_x` takes bytes or text and returns values. Pure. Malformed input raises `FormatError`."""

@@ -1,7 +1,7 @@
-"""The config.json of an OCI bundle: what a plan must know of it, and the same text with a plan's edits.
+"""The config.json of an OCI bundle: the facts that a plan needs, and the same text with a plan's edits.
 
-Everything that the edits do not concern stays as it was: unknown members, their order, the indentation. An annotation
-says what was edited, and a text that has been edited before is first made what it was: to edit twice is to edit once.
+Everything else stays as it was: unknown members, their order, the indentation. An annotation records the edits, and
+those of an earlier plan are taken back first: to edit twice is to edit once.
 
 Source: OCI runtime-spec 1.0 to 1.2, `config.md` and `config-linux.md`.
 """
@@ -104,7 +104,7 @@ class Bundle(NamedTuple):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The container's environment. Of a variable that is there twice the last value counts."""
+        """The container's environment. The last value of a variable takes precedence."""
         return dict(line.partition("=")[::2] for line in self.env)
 
 
@@ -172,7 +172,7 @@ def edited(bundle: Bundle, edits: BundleEdits) -> str:
 
 
 def for_start(text: str, bundle: Bundle, process: Process) -> str:
-    """*text*, the edited config.json of *bundle*, as that of a bundle elsewhere that runs *process*."""
+    """Return *text*, the edited config.json of *bundle*, for a bundle in another directory that runs *process*."""
     document = json.loads(text)
     document["process"]["args"] = list(process.args)
     if process.terminal is not None:
@@ -185,12 +185,12 @@ def for_start(text: str, bundle: Bundle, process: Process) -> str:
 
 
 def absolute(bundle: Bundle, path: str) -> str:
-    """*path*, which may be below *bundle*, as an absolute one."""
+    """Return the absolute path of *path*, which may be relative to *bundle*."""
     return path if path.startswith("/") else f"{bundle.directory.rstrip('/')}/{path}"
 
 
 def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the text, and its value. Errors: what a reader may take in two ways, and what no writer can say again."""
+    """Return the text, and its value. Errors: for what is ambiguous to readers, and what cannot be written again."""
     parse_json(data, SIZE_LIMIT, _FORMAT)
     text = data.decode("utf-8")
     try:
@@ -270,7 +270,7 @@ def _set_variables(lines: list[Any], env: Sequence[tuple[str, Optional[str]]]) -
 
 
 def _take_back(document: dict[str, Any]) -> None:
-    """Take gpubind's own edits out of *document*. What somebody else changed since then stays changed."""
+    """Remove gpubind's edits from *document*. Later changes by others stay."""
     place = f"key annotations.{ANNOTATION}"
     text = _DECODER.value(str, document["annotations"].pop(ANNOTATION), place)
     try:

@@ -1,4 +1,4 @@
-"""What a file is that is no image, by its first bytes.
+"""Files that are not images, by their first bytes.
 
 The superblock of ext2 and its successors is at 1024; images of Singularity 2 have one line of a script before squashfs.
 """
@@ -26,7 +26,7 @@ _MEANINGS = (
 
 
 def meaning_of(head: bytes) -> tuple[str, str]:
-    """What a file that begins with *head* (2048 bytes are enough) is, and what makes an image of it, or nothing."""
+    """Return what the file with the first bytes *head* (2048 are enough) is, and how to make an image of it, or ""."""
     known = ((meaning, remedy) for at, magic, meaning, remedy in _MEANINGS if head.startswith(magic, at))
     start = head[:8]
     shown = start.decode("ascii", "replace")

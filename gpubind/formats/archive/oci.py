@@ -25,7 +25,7 @@ WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 """A file that hides all that lower layers have in its directory."""
 OVERLAYS = ("overlay", "overlay2", "fuse-overlayfs")
-"""The storage drivers that unpack each layer into a directory of its own."""
+"""The storage drivers that unpack each layer into a separate directory."""
 
 _SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
 INDEX_TYPES = (
@@ -72,7 +72,7 @@ _DOCKER = Decoder(
 
 
 class OciDescriptor(NamedTuple):
-    """What an index or a manifest says of a blob."""
+    """A blob, as an index or a manifest describes it."""
 
     digest: Annotated[str, _DIGEST]
     """`sha256:...`, checked to name a file and nothing else."""
@@ -139,7 +139,7 @@ def variables(env: Iterable[str]) -> dict[str, str]:
 
 
 def is_config_type(media_type: str, manifest_type: str) -> bool:
-    """Whether *media_type* is an image's configuration; in a manifest of schema 2, old registries name no type."""
+    """Return whether *media_type* is an image's configuration. Old registries name no type in schema 2."""
     return media_type in CONFIG_TYPES or (media_type, manifest_type) == ("application/octet-stream", _SCHEMA_2)
 
 

@@ -44,7 +44,7 @@ class SifDescriptor(NamedTuple):
     offset: int
     size: int
     file_system: Optional[str]
-    """What a partition holds, of `FILE_SYSTEMS`; None for what is no partition, `type-N` for an unknown one."""
+    """What a partition holds, of `FILE_SYSTEMS`; None for other objects, `type-N` for an unknown one."""
     primary: bool
     """Whether it is the partition that a container runs from."""
 

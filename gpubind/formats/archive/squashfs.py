@@ -6,7 +6,7 @@ the compressor, the table for NFS, extended attributes, and the indexes of large
 quicker to find.
 
 An image is read as far as is asked for: an inode, the listing of a directory, some bytes of a file. Everything is
-bounded, whatever an image says: what a block unpacks to, what all of them unpack to, what listings hold in all, and
+bounded, whatever an image claims: what a block unpacks to, what all of them unpack to, what listings hold in all, and
 what is kept. Nothing is walked, so nothing is recursive.
 """
 
@@ -143,7 +143,7 @@ class Inode(NamedTuple):
 def parse_version(head: bytes) -> tuple[int, int]:
     """Return the version of the format, by the first 96 bytes. Structures of versions before 4.0 are others.
 
-    Errors: `FormatError` (code `bad-squashfs`) for what is no superblock.
+    Errors: `FormatError` (code `bad-squashfs`) for anything but a superblock.
     """
     if len(head) < SUPERBLOCK_SIZE or not head.startswith(MAGIC):
         raise damaged("no superblock", "byte 0")
@@ -185,7 +185,7 @@ def inode_body_size(header: bytes, place: MetadataReference) -> int:
 
 
 def parse_inode(header: bytes, body: bytes, place: MetadataReference, rest: MetadataReference) -> Inode:
-    """The inode at *place*, of its header and the `inode_body_size` bytes behind it; *rest* is what follows these.
+    """Return the inode at *place*: its header and the `inode_body_size` bytes after it; *rest* is the place after it.
 
     Errors: `FormatError` (code `bad-squashfs`) for a type that the mode contradicts, and for a link that is too long.
     """
@@ -247,7 +247,7 @@ def parse_listing(data: bytes, place: MetadataReference, limit: int) -> dict[str
             block <<= 16
             for _ in range(more + 1):
                 offset, _, _, length = entry(data, at)
-                end = at + 9 + length  # names have one byte more than is said
+                end = at + 9 + length  # names have one byte more than their length
                 name = data[at + 8 : end]
                 if end > size or length >= NAME_LIMIT or b"/" in name or b"\0" in name or name in (b".", b".."):
                     raise damaged(f"a name {name[:40]!r}", place)
@@ -301,12 +301,12 @@ class Squashfs:
         place = MetadataReference(self.superblock.inode_table + (reference >> 16), reference & 0xFFFF)
         if place.block >= self.superblock.directory_table:
             raise damaged("an inode outside the table of inodes", place)
-        header, behind = self.metadata(place, INODE_HEADER_SIZE)
-        body, rest = self.metadata(behind, inode_body_size(header, place))
+        header, after = self.metadata(place, INODE_HEADER_SIZE)
+        body, rest = self.metadata(after, inode_body_size(header, place))
         return parse_inode(header, body, place, rest)
 
     def listing(self, directory: Inode) -> dict[str, int]:
-        """The names in *directory*, each with the reference of its inode. To be asked once for each directory."""
+        """Return the names in *directory*, each with the reference of its inode. Call it once for each directory."""
         if not directory.size:
             return {}
         key = (directory.start, directory.offset, directory.size)
@@ -338,7 +338,7 @@ class Squashfs:
         return found
 
     def fragment(self, number: int) -> bytes:
-        """The block with the tails of several files that has that number."""
+        """Return block *number* of those that hold the tails of several files."""
         if number >= self.superblock.fragments:
             why = f"fragment {number} of {self.superblock.fragments}"
             raise damaged(why, f"byte {self.superblock.fragment_table}")
@@ -359,7 +359,7 @@ class Squashfs:
         return kept
 
     def metadata(self, place: MetadataReference, size: int) -> tuple[bytes, MetadataReference]:
-        """*size* bytes of metadata at *place*, and the place behind them."""
+        """Return *size* bytes of metadata at *place*, and the place after them."""
         block, offset = place
         parts = []
         while True:
@@ -394,7 +394,7 @@ class Squashfs:
         return kept
 
     def _entry(self, table: int, number: int, size: int) -> bytes:
-        """Entry *number* of a table of entries of *size* bytes; the table is a list of metadata blocks."""
+        """Return entry *number* of a table of entries of *size* bytes; the table is a list of metadata blocks."""
         block, at = divmod(number * size, METADATA_SIZE)
         pointer = self._bytes(table + _POINTER.size * block, _POINTER.size)
         if len(pointer) < _POINTER.size:
@@ -403,7 +403,7 @@ class Squashfs:
         return self.metadata(MetadataReference(start, at), size)[0]
 
     def _bytes(self, start: int, size: int) -> bytes:
-        """*size* bytes of the image; fewer where it ends."""
+        """Return *size* bytes of the image; fewer where it ends."""
         end = self.superblock.bytes_used
         if not SUPERBLOCK_SIZE <= start < end:
             raise damaged("a place outside the image", f"byte {start}")
@@ -416,7 +416,7 @@ class Squashfs:
                 data = self._unpack(packed, limit)
             except GpubindError:
                 raise
-            except Exception as error:  # each library has errors of its own
+            except Exception as error:  # each library has other errors
                 raise damaged(f"{type(error).__name__}: {str(error)[:200]}", f"byte {start}") from error
         if len(data) > limit:
             raise damaged(f"a block unpacks to more than {limit} bytes", f"byte {start}")
@@ -429,7 +429,7 @@ class Squashfs:
 
 
 class File:
-    """The bytes of a regular file, of which one may read any; each such look has a limit of its own.
+    """The bytes of a regular file, read at any offset, each file within a limit.
 
     Errors of reading: those of `Squashfs`.
     """

@@ -42,10 +42,10 @@ _damaged = Format("bad-archive", "damaged tar archive").damaged
 
 
 class TarHeader(NamedTuple):
-    """A member, or a record that says something of the next one."""
+    """A member, or a record about the next one."""
 
     kind: Union[FileKind, Literal["hardlink"], None]
-    """None for a record, and for what nobody extracts (a volume's label)."""
+    """None for a record, and for what is never extracted (a volume's label)."""
     record: Optional[Literal["pax", "name", "link", "ignored"]]
     name: str
     link: str
@@ -55,15 +55,15 @@ class TarHeader(NamedTuple):
     size: int
     """Bytes of the file; of a sparse one with its holes."""
     stored: int
-    """Bytes of the data behind the header, without padding."""
+    """Bytes of the data after the header, without padding."""
     major: int
     minor: int
     untyped: bool
     """Whether the type is the one from before directories had their own: then a name that ends in a slash is one's."""
     sparse: bool
-    """Whether the data behind it is not what the file holds."""
+    """Whether the data after it is not the content of the file."""
     old_sparse: bool
-    """Whether it is sparse in GNU tar's old format, with its map in the header and behind it."""
+    """Whether it is sparse in GNU tar's old format, with its map in the header and after it."""
     more: bool
     """Whether blocks with the rest of that map come before the data."""
 
@@ -81,9 +81,9 @@ def parse_tar_header(block: bytes) -> Optional[TarHeader]:
     name, mode, uid, gid, size, _, checksum, type_flag, link, magic, _, _, major, minor, prefix = fields
     # The checksum counts its own field as spaces; some old writers took bytes as signed.
     total = sum(block) - sum(checksum) + 256
-    said = _number(checksum, 148)
-    if said != total and said != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
-        raise _damaged(f"a checksum of {said}, not {total}", 148)
+    stored = _number(checksum, 148)
+    if stored != total and stored != total - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
+        raise _damaged(f"a checksum of {stored}, not {total}", 148)
     record = _RECORDS.get(type_flag)
     kind = None if record else _KINDS.get(type_flag)
     path = _text(name)
@@ -212,9 +212,9 @@ def _length(field: bytes, offset: int) -> int:
 
 
 def _number(field: bytes, offset: int) -> int:
-    """Octal digits between spaces and NULs, or GNU's base-256."""
+    """Return the number in octal digits between spaces and NULs, or in GNU's base-256."""
     if field[0] & 0x80:
-        bits = 8 * len(field) - 1  # the first one says base-256, the second one is the sign
+        bits = 8 * len(field) - 1  # the first one marks base-256, the second one is the sign
         value = int.from_bytes(field, "big") - (1 << bits)
         return value - (1 << bits) if field[0] & 0x40 else value
     digits = field.partition(b"\0")[0].strip()

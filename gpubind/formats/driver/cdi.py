@@ -178,7 +178,7 @@ def parse_cdi(data: bytes) -> CdiSpec:
 
 
 def parse_cdi_name(text: str) -> CdiName:
-    """`vendor/class=name`. Errors: `FormatError` (code `bad-cdi-name`) for anything else."""
+    """Return the name `vendor/class=name`. Errors: `FormatError` (code `bad-cdi-name`) for anything else."""
     kind, equals, device = text.partition("=")
     why = _kind_fault(kind) or (None if _DEVICE.fullmatch(device) else f"`{device}` is not the name of a device")
     if not equals or why:
@@ -194,7 +194,7 @@ def is_device_name(name: str) -> bool:
 
 
 def required_version(spec: CdiSpec) -> str:
-    """The oldest version of CDI that has everything that *spec* uses; never below 0.3.0."""
+    """Return the oldest version of CDI that has every feature that *spec* uses; never below 0.3.0."""
     edits = [spec.edits, *(device.edits for device in spec.devices)]
     rdts = [e.rdt for e in edits if e.rdt is not None]
     if any(e.net_devices for e in edits) or any(r.schemata is not None or r.enable_monitoring for r in rdts):
@@ -259,7 +259,7 @@ class HookCall(NamedTuple):
     """A call of one of NVIDIA's hooks."""
 
     name: Optional[str]
-    """`create-symlinks`; None: the hook is somebody else's."""
+    """`create-symlinks`; None: the hook is not one of NVIDIA's."""
     links: dict[str, str]
     """Absolute paths in the container, and what they lead to there, absolute, too."""
     folders: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Forward compatibility: on which kernel modules and GPUs the libcuda of CUDA's compat package works.
 
 A compat libcuda serves a newer CUDA on an older kernel module. It must be made for that module, and the GPU must take
-part: data-centre GPUs do, consumer GPUs do not, and of others no file tells.
+part: data-centre GPUs do, consumer GPUs do not, and for others it is not known.
 
 Sources: CUDA Compatibility guide (forward compatibility, errors 803 and 804); nvidia-container-toolkit 1.20, the hook
 `enable-cuda-compat` (`cuda-elf-header.go`, `TestUseCompat`): with a note, the note lists the branch of the kernel
@@ -41,8 +41,8 @@ class Node(NamedTuple):
 def node_of(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optional[Node]:
     """Return what forward compatibility meets with *driver* and those of *gpus* that the container gets.
 
-    *serves* is what the host's libcuda says of itself, None if it says nothing. The result is None where there is no
-    driver for Linux of a known version: WSL and Tegra have ways of their own.
+    *serves* is the version that the host's libcuda reports, if any. The result is None without a driver for Linux of a
+    known version: WSL and Tegra work otherwise.
     """
     version = driver.kernel_version or driver.version
     if driver.vendor != "nvidia" or driver.kind != "linux" or version is None:
@@ -52,7 +52,7 @@ def node_of(driver: Driver, gpus: Iterable[Gpu], serves: Optional[str]) -> Optio
 
 
 def refusal(library: ImageLibrary, node: Node) -> Optional[str]:
-    """The error that CUDA would give with *library* on *node*; None if files tell of none."""
+    """Return the error that CUDA would report with *library* on *node*; None if none is known."""
     if library.version == node.driver:
         return None  # the driver's own libcuda, wherever it lies
     branch = int(node.driver.partition(".")[0])
@@ -69,12 +69,12 @@ def refusal(library: ImageLibrary, node: Node) -> Optional[str]:
 
 
 def serves(library: ImageLibrary) -> Optional[str]:
-    """Return the newest CUDA version that *library* serves, by its note or by its version; None if neither tells."""
+    """Return the newest CUDA version that *library* serves, by its note or by its version; None if neither is known."""
     return library.note.cuda if library.note is not None else cuda_max(library.version)
 
 
 def wanted_cuda(every: Sequence[ImageCuda]) -> Optional[str]:
-    """`12.6`: the CUDA that is wanted where *every* one of these is there, the newest first; None if there is none."""
+    """Return the CUDA that an image with *every* one of these needs, `12.6`; the newest is first. None: none."""
     match = re.match(r"([0-9]{1,3}\.[0-9]{1,3})(\.|$)", every[0].version) if every else None
     return match.group(1) if match else None
 

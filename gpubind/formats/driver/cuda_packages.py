@@ -1,4 +1,4 @@
-"""The version of CUDA that the name of an installed package tells: pip's and conda's metadata, Spack's directories.
+"""The version of CUDA in the name of an installed package: pip's and conda's metadata, Spack's directories.
 
 Sources: the wheels `nvidia-cuda-runtime-cu11`, `-cu12` and `nvidia-cuda-runtime` (13), `torch`, `jax-cuda12-plugin`,
 `cupy-cuda12x`, `tensorrt-cu12`, `flash-attn`; PEP 440 (local versions: `2.4.1+cu124`); conda's
@@ -24,7 +24,7 @@ _LIBRARY = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.([0-9]{1,3})(?:\.([0-
 
 
 def cuda_of_wheel(name: str) -> Optional[str]:
-    """`12.4`: the CUDA of the wheel whose metadata lies in *name*, `nvidia_cuda_runtime_cu12-12.4.127.dist-info`.
+    """Return the CUDA of the wheel with metadata in *name*: `nvidia_cuda_runtime_cu12-12.4.127.dist-info` -> `12.4`.
 
     A wheel for a major version, `cupy_cuda12x`, needs at least `12.0`.
     """
@@ -38,7 +38,7 @@ def cuda_of_wheel(name: str) -> Optional[str]:
 
 
 def cuda_of_digits(digits: str) -> str:
-    """`12.1`: the CUDA of `121`, as in `+cu121`; `92` is 9.2, `12` at least 12.0, and `1208` 12.8."""
+    """Return the CUDA of `121`, as in `+cu121`: `12.1`. `92` is 9.2, `12` at least 12.0, and `1208` 12.8."""
     if len(digits) == 4:
         return f"{int(digits[:2])}.{int(digits[2:])}"
     is_major = digits.startswith("1") and len(digits) == 2
@@ -46,23 +46,23 @@ def cuda_of_digits(digits: str) -> str:
 
 
 def cuda_of_library(name: str) -> Optional[str]:
-    """`12.0`: the oldest CUDA whose runtime or cuBLAS has the soname *name*, `libcudart.so.12`."""
+    """Return the oldest CUDA whose runtime or cuBLAS has the soname *name*: `libcudart.so.12` -> `12.0`."""
     match = _LIBRARY.fullmatch(name)
     return f"{match.group(1)}.{match.group(2) or 0}" if match else None
 
 
 def cuda_of_conda(name: str) -> Optional[str]:
-    """`12.4`: the CUDA of the conda package whose record is the file *name*, `cuda-cudart-12.4.127-0.json`."""
+    """Return the CUDA of the conda package with the record *name*: `cuda-cudart-12.4.127-0.json` -> `12.4`."""
     match = _CONDA.fullmatch(name)
     return match.group(1) if match else None
 
 
 def cuda_of_spack(name: str) -> Optional[str]:
-    """`12.4.1`: the CUDA that Spack has in the directory *name*, `cuda-12.4.1-l7hh5stwqzmqkwfn`."""
+    """Return the CUDA that Spack has in the directory *name*: `cuda-12.4.1-l7hh5stwqzmqkwfn` -> `12.4.1`."""
     match = _SPACK.fullmatch(name)
     return match.group(1) if match else None
 
 
 def cuda_of_easybuild(name: str) -> Optional[str]:
-    """`12.4.0`: the CUDA that EasyBuild has in `software/CUDA/NAME`."""
+    """Return the CUDA that EasyBuild has in `software/CUDA/NAME`: `12.4.0`."""
     return name if _VERSION.fullmatch(name) else None

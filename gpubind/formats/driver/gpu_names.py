@@ -22,14 +22,14 @@ HIP_VISIBLE_DEVICES = "HIP_VISIBLE_DEVICES"
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
 LIBRARY_VARIABLES = (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES)
-"""Variables that a library in a container reads, whoever set them."""
+"""Variables that libraries in a container read."""
 GPU_VARIABLES = (*SLURM_GPUS, *LIBRARY_VARIABLES, NVIDIA_VISIBLE_DEVICES)
 """The variables that list GPUs, in the order in which they are read."""
 
 PCI_ORDER = "PCI_BUS_ID"
 """The value of CUDA_DEVICE_ORDER that makes CUDA count by PCI address."""
 HIDE_ALL = ("", "-1", "NoDevFiles")
-"""Where a list begins with one of these, it names no GPU. Slurm says NoDevFiles in a job that asked for none."""
+"""A list that begins with one of these names no GPU. Slurm sets NoDevFiles in a job without GPUs."""
 
 LENGTH_LIMIT = 1 << 14
 SPELLINGS = (
@@ -117,7 +117,7 @@ class ListRule(NamedTuple):
     spellings: tuple[Spelling, ...]
     """The names that are understood."""
     ends_at_unknown: bool = True
-    """Whether the list ends at the first name that is unknown; else the others count all the same."""
+    """Whether the list ends at the first name that is unknown; else it is skipped."""
     ends_at_repeated: bool = False
     """Whether the list ends at a GPU that it has named before, too."""
     capitals: bool = True
@@ -145,7 +145,7 @@ RULES: dict[str, ListRule] = {
 
 
 def parse_listed(name: str, rule: ListRule) -> Union[GpuId, Literal["other"], None]:
-    """One *name* of a list that is read by *rule*; `other` for what is no GPU, None if it is not understood."""
+    """Return one *name* of a list that is read by *rule*; `other` for another device, None if it is not understood."""
     gpu_id = parse_gpu_id(name)
     if gpu_id is None and rule.cdi_names and (not name or "/" in name):
         return "other"

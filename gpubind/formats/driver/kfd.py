@@ -1,4 +1,4 @@
-"""The KFD topology: what AMD's compute driver says of its nodes in /sys/class/kfd/kfd/topology/nodes.
+"""The KFD topology: the nodes of AMD's compute driver in /sys/class/kfd/kfd/topology/nodes.
 
 Source: Linux `drivers/gpu/drm/amd/amdkfd/kfd_topology.c` (node_show, `properties`: one `name value` a line).
 """
@@ -15,7 +15,7 @@ _LINE = re.compile(r"([A-Za-z0-9_]+) ([0-9]{1,20})")
 
 
 def parse_properties(text: str) -> dict[str, int]:
-    """`properties` of a node: name -> number; of a doubled name the first counts.
+    """Return the `properties` of a node: name -> number; the first of a name takes precedence.
 
     Errors: `FormatError` (code `bad-kfd`) with the line.
     """
@@ -32,7 +32,7 @@ def parse_properties(text: str) -> dict[str, int]:
 
 
 def pci_of(properties: dict[str, int]) -> Optional[str]:
-    """`0000:c1:00.0`, from `domain` and `location_id`; None where the kernel gives neither.
+    """Return the address `0000:c1:00.0` of `domain` and `location_id`; None where the kernel gives neither.
 
     Above its 16 bits `location_id` holds the number of a partition.
     """
@@ -44,13 +44,13 @@ def pci_of(properties: dict[str, int]) -> Optional[str]:
 
 
 def uuid_of(properties: dict[str, int]) -> Optional[str]:
-    """`GPU-<16 hex digits>`, as ROCr and rocminfo spell `unique_id`; None for chips that have none."""
+    """Return `unique_id` as ROCr and rocminfo spell it, `GPU-<16 hex digits>`; None for chips without one."""
     unique = properties.get("unique_id", 0)
     return f"GPU-{unique:016x}" if 0 < unique < 1 << 64 else None
 
 
 def gfx_of(properties: dict[str, int]) -> Optional[str]:
-    """Return the compiler's name of the chip: 90402 -> `gfx942`, 90010 -> `gfx90a`; None if it is not told."""
+    """Return the compiler's name of the chip: 90402 -> `gfx942`, 90010 -> `gfx90a`; None if it is not known."""
     version = properties.get("gfx_target_version", 0)
     if not version:
         return None

@@ -41,12 +41,12 @@ class LibList(NamedTuple):
     entries: tuple[ListEntry, ...]
 
     def at(self, entry: ListEntry) -> str:
-        """`label:line` of *entry*."""
+        """Return `label:line` of *entry*."""
         return f"{self.label}:{entry.line}"
 
 
 def classify(text: str) -> EntryKind:
-    """The kind of an entry, by Apptainer's test: `.so` anywhere in it makes a library, a leading slash a path."""
+    """Return the kind of an entry, by Apptainer's test: `.so` anywhere makes a library, a leading slash a path."""
     absolute = text.startswith("/")
     if ".so" in text:
         return "library-path" if absolute else "library"
@@ -54,9 +54,9 @@ def classify(text: str) -> EntryKind:
 
 
 def library_stem(name: str) -> str:
-    """`libcuda.so.1` -> `libcuda.so`: what an entry and every name that it can match have in common.
+    """Return the part that an entry and every name that it can match have in common: `libcuda.so.1` -> `libcuda.so`.
 
-    A file to which the links of a library lead may be called `libcuda` alone.
+    A file to which the links of a library lead may be called `libcuda`.
     """
     return name.partition(".so")[0] + ".so"
 

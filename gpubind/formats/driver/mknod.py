@@ -1,4 +1,4 @@
-"""The commands that make a device node anew, by its path: what root runs where one is missing or has another's number.
+"""The commands that recreate a device node, by its path: root runs them for one that is missing or has a wrong number.
 
 Sources: nvidia-modprobe.c `main`, of which one run makes nodes of one kind; nvidia-modprobe-utils.c `mknod_helper`,
 which removes a node of another number itself; NEWS of udev 176: udev makes no nodes, and minds their modes and links.
@@ -46,9 +46,9 @@ _CAPABILITY = re.compile(r"/dev/nvidia-caps/nvidia-cap([0-9]+)")
 
 
 def node_command(path: str, minors: Mapping[str, int]) -> str:
-    """Return the command that makes the node *path* anew, with the number that the kernel says.
+    """Return the command that recreates the node *path*, with the number that the kernel reports.
 
-    *minors* is what `MIG_MINORS` holds. A node that nobody here knows is removed: whoever needs it makes it.
+    *minors* is the content of `MIG_MINORS`. An unknown node is removed: its driver makes it again.
     """
     capability = _CAPABILITY.fullmatch(path)
     if capability is not None:
@@ -62,7 +62,7 @@ def node_command(path: str, minors: Mapping[str, int]) -> str:
 
 
 def load_command(gpus: int) -> str:
-    """The command that loads the driver and makes its nodes, for as many *gpus*: nothing else makes them at boot."""
+    """Return the command that loads the driver and makes the nodes of so many *gpus*: nothing else does so at boot."""
     nodes = " ".join(f"-c={number}" for number in range(max(gpus, 1)))
     return f"modprobe nvidia && nvidia-modprobe -c=255 {nodes} && nvidia-modprobe -u -c=0"
 

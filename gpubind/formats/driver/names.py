@@ -1,4 +1,4 @@
-"""What is known of the names of libraries and programs.
+"""Facts about libraries and programs, by their names.
 
 The table is data/names.json: a row for each name, the files that libraries of the driver open by name at run time, the
 files that stay on the host, and the places of those in an extracted .run directory.
@@ -18,7 +18,7 @@ from gpubind.model.data import read_data
 
 
 class Name(NamedTuple):
-    """What is known of some names beside the section that they stand in."""
+    """Facts about some names, in addition to the section of the list that they stand in."""
 
     start: str
     """How they begin."""
@@ -39,11 +39,11 @@ class Name(NamedTuple):
     """Whether a job mostly goes without it, even if it asked for its capability by name: window systems, screen
     capture, debuggers, services of the host."""
     is_unused: bool = False
-    """Whether no job uses it in a container, so that nobody is told that it does not load."""
+    """Whether no job uses it in a container: then no finding reports that it does not load."""
     use: str = ""
-    """What it is for, if few jobs need it, so that nobody mends what he does not miss."""
+    """Its purpose. Set only for libraries that few jobs need, so that users do not fix what they do not use."""
     is_sought: bool = False
-    """Whether an image that has it, by its soname, is told to bring a driver of its own."""
+    """Whether an image that has a library with its soname contains a driver."""
     has_stub: bool = False
     """Whether the CUDA toolkit has a stub of it, for linking."""
     is_neutral: bool = False
@@ -53,14 +53,14 @@ class Name(NamedTuple):
 
 
 class Companion(NamedTuple):
-    """A file that a library of the driver opens when it needs it: no header says so, and no loader checks it.
+    """A file that a library of the driver opens when it needs it: no header names it, and no loader checks it.
 
     Source: names seen as strings in the driver's libraries, and the driver README, "Installed Components".
     """
 
     library: str
     name: str
-    """The companion, by the start of its name; the case of the finding that says what comes of its absence."""
+    """The companion, by the start of its name; the case of the finding about its absence."""
     since: int
     """The first driver branch that has it."""
     until: Optional[int] = None

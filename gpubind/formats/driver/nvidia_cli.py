@@ -73,9 +73,9 @@ def parse_list(text: str) -> NvidiaCliList:
 def parse_failure(stderr: str) -> NvidiaCliFailure:
     """Return the class and the message in the standard error of a call that failed.
 
-    The first line of the program's own form counts; without one, the last line that says anything.
+    The first line of the program's form takes precedence; without one, the last line that is not empty.
     """
-    said = ""
+    last = ""
     for line in stderr.split("\n"):
         line = line.strip()
         program, colon, message = line.partition(": ")
@@ -84,8 +84,8 @@ def parse_failure(stderr: str) -> NvidiaCliFailure:
             if error and error_class.isascii() and error_class.replace("-", "").isalpha() and error_class.islower():
                 return NvidiaCliFailure(error_class, rest[:MESSAGE_LIMIT])
             return NvidiaCliFailure(None, message[:MESSAGE_LIMIT])
-        said = line or said
-    return NvidiaCliFailure(None, said[:MESSAGE_LIMIT] or "no message")
+        last = line or last
+    return NvidiaCliFailure(None, last[:MESSAGE_LIMIT] or "no message")
 
 
 def _kind(path: str) -> str:

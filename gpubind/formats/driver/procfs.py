@@ -38,7 +38,7 @@ class GpuInformation(NamedTuple):
 def parse_driver_version(text: str) -> str:
     """Return the version in `/proc/driver/nvidia/version`, in both wordings (proprietary and open kernel module).
 
-    Errors: `FormatError` (code `bad-procfs`) when no line says it.
+    Errors: `FormatError` (code `bad-procfs`) if no line has it.
     """
     match = _VERSION_LINE.search(text)
     if match is None:
@@ -57,7 +57,7 @@ def parse_module_version(text: str) -> str:
 
 
 def parse_gpu_information(text: str) -> GpuInformation:
-    """Return the fields that a plan needs, whatever else the file says."""
+    """Return the fields that a plan needs."""
     fields = _fields(text)
     uuid = fields.get("GPU UUID")
     pci = fields.get("Bus Location", "")
@@ -71,7 +71,7 @@ def parse_gpu_information(text: str) -> GpuInformation:
 
 
 def parse_params(text: str) -> dict[str, str]:
-    """`/proc/driver/nvidia/params`: names and values, among them DeviceFileMode, DeviceFileGID, ModifyDeviceFiles."""
+    """Return the names and values of `/proc/driver/nvidia/params`: DeviceFileMode, DeviceFileGID, ModifyDeviceFiles."""
     return _fields(text)
 
 
@@ -95,7 +95,7 @@ def parse_devices(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def parse_groups(text: str) -> dict[int, str]:
-    """/etc/group as number -> name; the first of a number counts, and malformed lines count for nothing."""
+    """Return /etc/group as number -> name. The first name takes precedence; malformed lines are ignored."""
     names: dict[int, str] = {}
     for line in text.split("\n"):
         fields = line.split(":")
@@ -105,7 +105,7 @@ def parse_groups(text: str) -> dict[int, str]:
 
 
 def parse_mig_minors(text: str) -> dict[str, int]:
-    """`/proc/driver/nvidia-caps/mig-minors`, `gpu0/gi1/ci0/access 13` a line, as capability -> minor of its node."""
+    """Return capability -> minor of its node, by `mig-minors`, which has lines `gpu0/gi1/ci0/access 13`."""
     pairs = (line.strip().partition(" ") for line in text.split("\n"))
     return {name: number for name, _, digits in pairs if (number := parse_minor(digits)) is not None}
 
@@ -116,7 +116,7 @@ def parse_minor(digits: str) -> Optional[int]:
 
 
 def normal_pci(address: str) -> Optional[str]:
-    """Return *address* with a four-digit domain in lower case (`0000:01:00.0`), None if it is no PCI address."""
+    """Return *address* with a four-digit domain in lower case (`0000:01:00.0`), None for anything else."""
     match = _PCI.fullmatch(address)
     if match is None:
         return None

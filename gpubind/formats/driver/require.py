@@ -1,8 +1,8 @@
-"""NVIDIA_REQUIRE_*: what an image says it needs of a driver.
+"""NVIDIA_REQUIRE_*: the driver that an image needs.
 
 An expression is alternatives separated by spaces, each of terms joined by commas, each a property, an operator and a
 value: `cuda>=12.4 brand=tesla,driver>=535,driver<536`. It is read from the left, and only as far as it takes to answer:
-what stands behind may be anything. Source: libnvidia-container `src/cli/dsl.c` (`dsl_evaluate`, `evaluate_rule`,
+the rest may be anything. Source: libnvidia-container `src/cli/dsl.c` (`dsl_evaluate`, `evaluate_rule`,
 `dsl_compare_version`), `src/cli/configure.c` (the properties).
 """
 
@@ -39,12 +39,12 @@ def holds(text: str, facts: Mapping[str, str]) -> Optional[bool]:
 
 
 def _outcomes(text: str, facts: Mapping[str, str]) -> Iterator[Union[bool, FormatError]]:
-    """Each way in which the reading may end, whatever the unknown properties are."""
+    """Yield each way in which the reading may end, whatever the unknown properties are."""
     so_far = True
     for number, alternative in enumerate(filter(None, text.split(" ")), 1):
         words = [word for word in alternative.split(",") if word]
         if not words:
-            break  # commas alone end the reading: what was said so far is the answer
+            break  # only commas: they end the reading
         answers = [_term(word, facts, f"alternative {number}") for word in words]
         ends = [n for n, answer in enumerate(answers) if answer is False or isinstance(answer, FormatError)]
         reached = answers[: ends[0] + 1] if ends else answers
@@ -57,7 +57,7 @@ def _outcomes(text: str, facts: Mapping[str, str]) -> Iterator[Union[bool, Forma
 
 
 def _term(word: str, facts: Mapping[str, str], place: str) -> Union[bool, FormatError, None]:
-    """Return what one comparison says; the error if it is none."""
+    """Return the result of one comparison; an error if it is malformed, None if it is not known."""
     match = _TERM.fullmatch(word)
     if match is None:
         return _malformed(f"`{word[:60]}` is not a comparison", place)

@@ -1,1 +1,1 @@
-"""ELF files and the cache of ld.so."""
+"""ELF files and the cache of ld.so: `parse_ident`, `parse_elf`, `parse_ldcache`."""

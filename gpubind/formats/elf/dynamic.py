@@ -17,7 +17,7 @@ from gpubind.model.arch import architecture
 
 SEGMENTS_LIMIT = 4096
 NEEDED_LIMIT = 4096
-TAGS_LIMIT = NEEDED_LIMIT + 1024  # beside these, about 40
+TAGS_LIMIT = NEEDED_LIMIT + 1024  # in addition to these, about 40
 TAGS_AT_ONCE = 64
 VERSIONS_LIMIT = 4096
 STRING_LIMIT = 4096
@@ -65,7 +65,7 @@ class _Segment(NamedTuple):
 def parse_elf(stream: BinaryIO) -> ElfFacts:
     """Return the dynamic facts of the ELF file in *stream* (binary, seekable; read only where they are).
 
-    Errors: `FormatError` (code `bad-elf`), for a file that is no ELF object and for any damage that matters here.
+    Errors: `FormatError` (code `bad-elf`), for a file that is not an ELF object and for any damage that matters here.
     """
     ident = parse_ident(stream.read(HEAD_SIZE) or b"")  # None: no bytes for now
     if isinstance(ident, NotElf):
@@ -87,7 +87,7 @@ def parse_elf(stream: BinaryIO) -> ElfFacts:
         ),
         version_definitions=tuple(map(dynamic.string, definitions)),
         cuda_note=_read_cuda_note(file) if soname is not None and soname.startswith("libcuda.so") else None,
-        # Where a file does not say, what is usual for the machine. Of several words the last counts.
+        # Without the header, the machine's default. The last of several takes precedence.
         executable_stack=bool(stacks[-1].flags & PF_X) if stacks else architecture(ident.arch).executable_stack,
         no_default_directories=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_NODEFLIB),
         pie=bool(dynamic.last.get(DT_FLAGS_1, 0) & DF_1_PIE),
@@ -159,7 +159,7 @@ class _ElfFile:
 
 
 class _Dynamic:
-    """What of the dynamic section counts here. A string is a place in the string table."""
+    """The tags of the dynamic section that are read. A string is a place in the string table."""
 
     def __init__(self, file: _ElfFile) -> None:
         self._file = file
@@ -181,7 +181,7 @@ class _Dynamic:
         return text.decode("utf-8", "surrogateescape")
 
     def text(self, tag: int) -> Optional[str]:
-        """Return the string that *tag* names; None where there is no such tag."""
+        """Return the string that *tag* names; None without that tag."""
         limit = SEARCH_PATH_LIMIT if tag in (DT_RPATH, DT_RUNPATH) else STRING_LIMIT
         return None if tag not in self.last else self.string(self.last[tag], limit)
 
@@ -208,7 +208,7 @@ def _read_dynamic(file: _ElfFile) -> _Dynamic:
 
 
 def _version_needs(file: _ElfFile, dynamic: _Dynamic) -> list[tuple[int, list[int]]]:
-    """Of each library its name, and the versions that are wanted of it."""
+    """Return the name of each library, and the versions that the file needs of it."""
     needs: list[tuple[int, list[int]]] = []
     at, left = dynamic.last.get(DT_VERNEED), VERSIONS_LIMIT
     while at is not None:
@@ -253,7 +253,7 @@ def _read_interpreter(file: _ElfFile) -> Optional[str]:
 
 
 def _read_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
-    """What libcuda says of itself, in a section that no segment names; None where the sections cannot be read."""
+    """Return libcuda's note, from a section outside all segments; None if the sections cannot be read."""
     try:
         return _find_cuda_note(file)
     except FormatError:
@@ -275,7 +275,7 @@ def _find_cuda_note(file: _ElfFile) -> Optional[CudaNote]:
 
 
 def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[CudaNote]:
-    """The CUDA forward compatibility note in the bytes of its section; None if it is none, or not as it should be.
+    """Return the CUDA forward compatibility note in the bytes of its section; None if it is malformed.
 
     A description is taken as far as the section goes: that of CUDA's libcuda for Orin claims more than there is.
     Sources: CUDA Compatibility guide; owner `NVIDIA Corporation`, description JSON with `CUDA version` and `driver`;
@@ -288,9 +288,9 @@ def parse_cuda_note(data: bytes, order: Literal["little", "big"]) -> Optional[Cu
     if data[12 : 12 + name_size].rstrip(b"\0") != b"NVIDIA Corporation":
         return None
     try:
-        said = json.loads(data[start : start + size].rstrip(b"\0"))
-        cuda = str(said["CUDA version"])
-        drivers = tuple(sorted({int(driver) for driver in said.get("driver", ())}))
+        note = json.loads(data[start : start + size].rstrip(b"\0"))
+        cuda = str(note["CUDA version"])
+        drivers = tuple(sorted({int(driver) for driver in note.get("driver", ())}))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return CudaNote(cuda, drivers) if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", cuda) else None

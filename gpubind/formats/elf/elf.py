@@ -13,11 +13,11 @@ from gpubind.model.arch import of_elf
 EXECUTABLE = 2
 """e_type of a program with a fixed address."""
 HEAD_SIZE = 256
-"""Bytes that `parse_ident` wants to see; a linker script says so within them."""
+"""Bytes that `parse_ident` needs; they also show a linker script."""
 
 
 class ElfIdent(NamedTuple):
-    """What the first 20 bytes of an ELF file say."""
+    """The facts in the first 20 bytes of an ELF file."""
 
     bits: Annotated[int, (32, 64)]
     order: Literal["little", "big"]
@@ -33,7 +33,7 @@ class ElfIdent(NamedTuple):
 
 
 class NotElf(NamedTuple):
-    """Why a file is no ELF object."""
+    """Why a file is not an ELF object."""
 
     rule: Literal["zero-byte", "linker-script", "truncated-elf", "not-elf"]
     detail: str
@@ -68,7 +68,7 @@ class ElfFacts(NamedTuple):
 
 
 def parse_ident(head: bytes) -> Union[ElfIdent, NotElf]:
-    """The identification in the first bytes of a file (`HEAD_SIZE` are enough), or why it has none. Never raises."""
+    """Return the identification in the first `HEAD_SIZE` bytes of a file, or why there is none. Never raises."""
     if not head:
         return NotElf("zero-byte", "the file is empty")
     if not head.startswith(b"\x7fELF"):

@@ -1,4 +1,4 @@
-"""Stubs: libraries that stand in for libcuda or NVML while programs are linked, told by their bytes.
+"""Stubs: libraries that stand in for libcuda or NVML while programs are linked, recognised by their bytes.
 
 The CUDA toolkit has them in `lib64/stubs`, from where they get copied. Seen in those of CUDA 11.8 and 12.4:
 
@@ -7,13 +7,13 @@ The CUDA toolkit has them in `lib64/stubs`, from where they get copied. Seen in 
 - `libnvidia-ml.so` (46 and 59 KB, soname `libnvidia-ml.so.1`) prints that it is a stub; nvmlInit answers 9.
 
 A real libcuda has over 10 MB, and a real NVML over 1 MB. In Windows' subsystem for Linux libcuda is a loader of 140 to
-160 KB: size alone proves nothing.
+160 KB: size proves nothing.
 """
 
 from __future__ import annotations
 
 STUB_LIMIT = 1 << 20
-"""Bytes. A larger file is no stub."""
+"""Bytes. A larger file is not a stub."""
 
 _WAYS_TO_A_DRIVER = (b"ioctl\0", b"dlopen\0", b"dlmopen\0", b"syscall\0", b"socket\0", b"mmap\0", b"mmap64\0")
 
@@ -21,8 +21,8 @@ _WAYS_TO_A_DRIVER = (b"ioctl\0", b"dlopen\0", b"dlmopen\0", b"syscall\0", b"sock
 def is_stub(data: bytes) -> bool:
     """Return whether *data*, a whole ELF file, is a stub of libcuda or NVML.
 
-    A libcuda that imports no function by which it could reach a device or another library can only be one, whoever
-    made it. An NVML must say so itself: stand-ins that report made-up GPUs reach no device either, and are wanted.
+    A libcuda that imports no function by which it could reach a device or another library can only be a stub. An NVML
+    must contain the words: stand-ins that report made-up GPUs reach no device either, and are accepted.
     """
     if not data.startswith(b"\x7fELF"):
         return False

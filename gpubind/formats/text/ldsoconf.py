@@ -17,7 +17,7 @@ class LdSoConf(NamedTuple):
 
 
 def parse_ldsoconf(text: str) -> LdSoConf:
-    """The directories and includes of *text*, without what glibc ignores (`hwcap`, relative paths). Never raises."""
+    """Return the directories and includes of *text*, without `hwcap` and relative paths, as glibc. Never raises."""
     lines: list[tuple[str, str]] = []
     for line in text.split("\n")[:LINES_LIMIT]:
         line = line.partition("#")[0].strip()

@@ -99,7 +99,7 @@ class Record(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What a record holds of a file that is no link."""
+    """A file that is not a link, as a record has it."""
 
     type: Literal["file", "dir", "char", "block", "socket", "fifo"] = "file"
     mode: Optional[Annotated[str, re.compile("[0-7]{1,5}")]] = None

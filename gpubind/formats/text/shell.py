@@ -124,7 +124,7 @@ class _Script:
         return Exports(self.env, frozenset(self.exported), frozenset(self.unknown))
 
     def take(self, pattern: re.Pattern[str]) -> Optional[re.Match[str]]:
-        """Match *pattern* and move behind it."""
+        """Match *pattern* and move past it."""
         match = pattern.match(self.text, self.at)
         if match:
             self.at = match.end()
