@@ -25,7 +25,7 @@ SOURCES = {path: path.read_text() for path in sorted((ROOT / "gpubind").rglob("*
 DOCS = (ROOT / "docs" / "errors.md").read_text()
 PLAN_DOCS = (ROOT / "docs" / "plan.md").read_text()
 
-_RAISED = re.compile(r"(?:\w+Error)\(\s*\"([a-z0-9-]+)\"")
+_RAISED = re.compile(r"(?:\w+Error|Format|_error)\(\s*\"([a-z0-9-]+)\"")
 _FINDING = re.compile(r"Finding\(\s*\"([a-z0-9-]+)\"")
 
 

@@ -126,6 +126,7 @@ def test_an_error_stands_on_a_clean_line(archive: str, tmp_path: Path) -> None:
 def test_an_interrupt_leaves_a_clean_line() -> None:
     code = (
         "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job of a shell ignores it
         "from gpubind.model.budget import tell\n"
         "from gpubind.cli import output, progress\n"
         "progress.PATIENCE_S = 0.0\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
-from functools import lru_cache
+from functools import lru_cache, partial
 from posixpath import normpath
 from typing import NamedTuple, Optional, Union
 
@@ -245,15 +245,19 @@ class Layers:
 
     def _walk(self, path: str, make: bool) -> Optional[Directory]:
         top = _Way(self.root, None)
-        found = follow(path, top, top, lambda at, name: self._step(at, name, make), lambda at: at.above or top)[0]
+        step = partial(self._step, make=make)
+        found = follow(path, top, top, step, lambda at: at.above or top, self._is_directory)[0]
         return found.here if isinstance(found, _Way) else None
 
-    def _step(self, at: _Way, name: str, make: bool) -> Union[_Way, Link, Missing]:
-        """Return the directory or link *name* in *at*; with *make*, a directory that is missing or a file is made."""
+    def _is_directory(self, _: _Way) -> bool:
+        """Count a name on the way; what it is looked for in is always a directory."""
         self._steps += 1
+        return True
+
+    def _step(self, at: _Way, name: str, *, make: bool) -> Union[_Way, Link, Missing]:
+        """Return the directory or link *name* in *at*; with *make*, a directory that is missing or a file is made."""
         entry = at.here.children.get(name)
         if entry is not None and entry.kind == "link":
-            self._steps += entry.link.count("/")
             return Link(entry.link) if entry.link else ABSENT
         if not isinstance(entry, Directory):
             if not make or len(name) > NAME_LIMIT:

@@ -44,7 +44,7 @@ OF_A_DESCRIPTOR = {
 }
 """`os.open` has signed what is read from it, or has said that something is written."""
 NO_QUESTION = {
-    *("os.path.basename", "os.path.dirname", "os.path.isabs", "os.path.join", "os.path.relpath"),
+    *("os.path.basename", "os.path.dirname", "os.path.isabs", "os.path.join", "os.path.relpath", "os.path.split"),
     *(
         "os.PathLike",
         "os.fspath",
