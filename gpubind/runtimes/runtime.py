@@ -87,10 +87,13 @@ class Call(NamedTuple):
     """Whether standard input is one."""
 
 
+When = Literal["missing", "always", "newer", "never"]
+
+
 class Pull(NamedTuple):
     """How a runtime gets an image that it starts, by the user's own options."""
 
-    when: Literal["missing", "always", "newer", "never"]
+    when: When
     """`always`, `newer`: before each start; `missing`: where its store does not have the image."""
     words: tuple[str, ...]
     """The command line, behind the program."""

@@ -18,7 +18,7 @@ from gpubind.planner.placement import GPUBIND as LAYOUT
 from gpubind.runtimes.bubblewrap.bwrap import BWRAP, FILES
 from gpubind.runtimes.bubblewrap.environment import environment
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
-from gpubind.runtimes.bubblewrap.places import REBUILD_LIMIT
+from gpubind.runtimes.bubblewrap.root import REBUILD_LIMIT
 from gpubind.runtimes.edits import Words
 from gpubind.runtimes.runtime import Action, Call
 from tests.support.driver import host, kernel, rhel

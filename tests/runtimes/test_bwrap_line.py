@@ -11,8 +11,8 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image import Image
 from gpubind.model import ContainerPath, HostPath, Request
 from gpubind.planner.placement import GPUBIND
-from gpubind.runtimes.bubblewrap.line import in_line
 from gpubind.runtimes.bubblewrap.options import split_options
+from gpubind.runtimes.bubblewrap.root import in_line
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
 from tests.support.starts import start_by

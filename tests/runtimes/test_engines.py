@@ -22,7 +22,7 @@ from gpubind.runtimes.cmdline.values import parse_list
 from gpubind.runtimes.edits import Bind, Words
 from gpubind.runtimes.engines.engines import DOCKER, INITS, PODMAN, mount_word
 from gpubind.runtimes.engines.options import own_mounts, read_env_file
-from gpubind.runtimes.engines.place import remote_docker
+from gpubind.runtimes.engines.remote import remote_docker
 from gpubind.runtimes.runtime import Action, Call, Command, Start
 from tests.support import starts
 from tests.support.driver import host, kernel, rhel

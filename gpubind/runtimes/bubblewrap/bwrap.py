@@ -15,11 +15,11 @@ from gpubind.files import Tree
 from gpubind.loader.namespace import PYTHON_VARIABLES, Brought, UserBind
 from gpubind.model import ContainerPath, EnvVar, FileKind, HostPath, Missing, Plan
 from gpubind.runtimes.bubblewrap.environment import environment
-from gpubind.runtimes.bubblewrap.line import in_line
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
-from gpubind.runtimes.bubblewrap.places import (
+from gpubind.runtimes.bubblewrap.root import (
     MADE_BY_BWRAP,
     REBUILD_LIMIT,
+    in_line,
     place_to_rebuild,
     rebuild_obstacle,
     rebuilt_words,
@@ -65,6 +65,7 @@ class Bubblewrap(Runtime):
     nodes = NODES
     files = FILES
     reads_line = True
+    in_line = staticmethod(in_line)
 
     def overrides(self, start: Start, name: str) -> bool:
         given = read_options(start.user.arguments)
@@ -102,9 +103,6 @@ class Bubblewrap(Runtime):
         for place in reversed(rebuilt):
             options += ["--remount-ro", place]
         return Words((*options, "--", *made.prefix), edits.binds, made.env, edits.decisions, edits.findings)
-
-    def in_line(self, plan: Plan, start: Start) -> Words:
-        return in_line(plan, start)
 
     def command(self, call: Call, start: Start, words: Words) -> Command:
         """Return the whole command line; `run` starts the image's runscript, `shell` its shell."""

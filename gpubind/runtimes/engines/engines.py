@@ -3,14 +3,16 @@
 What must be said is the same, but for what follows: podman starts a directory, too (`--rootfs DIR:O`, with an overlay,
 so that nothing is left in it), keeps an ordinary user's groups, and takes variables of an image's away by name.
 
-Sources: reference of `docker run`; podman-run(1) 5.4; docker/cli 26.1 `opts/mount.go`. Both were run.
+Sources: references of `docker run` and `docker pull`; podman-run(1) and podman-pull(1) 5.4; docker/cli 26.1
+`opts/mount.go`; containers/common `pkg/config/pull_policy.go`. Both were run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from posixpath import join, normpath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional
 
 from gpubind.errors import RuntimeLimitError
@@ -22,10 +24,8 @@ from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
 from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, nothing_else, unsayable_path
-from gpubind.runtimes.engines.environment import environment
-from gpubind.runtimes.engines.options import assigned, own_mounts, read_env_file, said
-from gpubind.runtimes.engines.place import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
-from gpubind.runtimes.engines.pull import pull
+from gpubind.runtimes.engines.options import assigned, environment, own_mounts, read_env_file, specified
+from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.environment import Values, search_path
 from gpubind.runtimes.runtime import (
     Call,
@@ -36,7 +36,11 @@ from gpubind.runtimes.runtime import (
     Runtime,
     Start,
     UserNamespaces,
+    When,
 )
+
+if TYPE_CHECKING:
+    from gpubind.image.reference import ImageForm, Store
 
 if TYPE_CHECKING:
     from gpubind.image.reference import ImageForm, Store
@@ -58,6 +62,16 @@ class Docker(Runtime):
     inits = INITS
     store: Optional[Store] = "docker"
     other_stores: tuple[str, ...] = DOCKER_STORES
+    read_env_file = staticmethod(read_env_file)
+    remote = staticmethod(remote_docker)
+    policies: Mapping[str, When] = MappingProxyType({"missing": "missing", "always": "always", "never": "never"})
+    """By the value of --pull."""
+    pull_options: tuple[str, ...] = ("disable-content-trust", "platform", "quiet")
+    """Those of `run` that `pull` has, too."""
+    pull_globals: tuple[str, ...] = ("debug", "log-level", "tls", "tlscacert", "tlscert", "tlskey", "tlsverify")
+    """Those before the subcommand that do not name another store."""
+    prints_name = False
+    """Whether `pull` prints only the image on standard output without --quiet, too."""
 
     def identify(self, text: str) -> ProgramVersion:
         """`Docker version 26.1.5, build a72d7cd` -> docker; a `docker` of podman's says `podman version 5.4.2`."""
@@ -68,20 +82,18 @@ class Docker(Runtime):
     def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         return assigned(text, environ)
 
-    def read_env_file(self, text: str, environ: Mapping[str, str]) -> Mapping[str, Optional[str]]:
-        return read_env_file(text, environ)
-
-    def remote(
-        self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
-    ) -> Optional[str]:
-        return remote_docker(environ, read, own)
-
     def pull(self, options: Options, own: Mapping[str, str], image: str) -> Pull:
-        return pull(self.name, options, own, image)
+        """Return how the program gets *image*. It refuses an unknown policy itself."""
+        when = self.policies.get(options.last("pull") or "missing", "never") if not image.startswith("-") else "never"
+        before = [f"--{name}={own[name]}" for name in self.pull_globals if name in own]
+        given = {name.removeprefix("override-"): values for name, values in options.values.items()}
+        words = [f"--{name}={value}" for name in self.pull_options for value in given.get(name, ())]
+        no_more = ("--pull=never",) if when in ("always", "newer") else ()
+        return Pull(when, (*before, "pull", *words, image), self.prints_name or options.has("quiet"), no_more)
 
     def overrides(self, start: Start, name: str) -> bool:
         """Return whether the user's own words say that variable for the container."""
-        return said(start, name) is not None or start.user.has_unread_env_files
+        return specified(start, name) is not None or start.user.has_unread_env_files
 
     def layout(self, start: Start, *, is_blind: bool = False) -> Layout:
         """Return the layout of a CDI spec for an unknown image: an option would replace its LD_LIBRARY_PATH."""
@@ -151,23 +163,17 @@ class Docker(Runtime):
 
     def brought(self, plan: Plan, start: Start) -> Brought:
         env = []
-        users = said(start, "LD_LIBRARY_PATH")
-        if users:
-            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", users, ":", "user"))
-        users = said(start, "LD_PRELOAD")
-        if users:
-            env.append(EnvVar("LD_PRELOAD", "set", users, ":", "user"))
-        users = said(start, "PATH")
-        if users:
-            env.append(EnvVar("PATH", "set", search_path("PATH", plan.env, Values({"PATH": users})), None, "user"))
-        for name in ("HOME", *PYTHON_VARIABLES):
-            users = said(start, name)
-            if users is not None:
-                env.append(EnvVar(name, "set", users, None, "user"))
+        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "HOME", *PYTHON_VARIABLES):
+            value = specified(start, name)
+            if name == "PATH" and value:
+                env.append(EnvVar(name, "set", search_path(name, plan.env, Values({name: value})), None, "user"))
+            elif name.startswith("LD_") and value:
+                env.append(EnvVar(name, "prepend" if name == "LD_LIBRARY_PATH" else "set", value, ":", "user"))
+            elif value is not None and name in ("HOME", *PYTHON_VARIABLES):
+                env.append(EnvVar(name, "set", value, None, "user"))
         directory = start.user.options.last("workdir")
-        unseen = tuple(
-            f"--{name} {value}" for name in ("volumes-from", "pod") for value in start.user.options.all(name)
-        )
+        options = start.user.options
+        unseen = tuple(f"--{name} {value}" for name in ("volumes-from", "pod") for value in options.all(name))
         binds = tuple(bind for bind in own_mounts(start) if bind.source)
         return Brought(binds, tuple(env), ContainerPath(directory) if directory else None, unseen)
 
@@ -190,21 +196,23 @@ class Podman(Docker):
     asks_version = False
     store = "podman"
     other_stores = PODMAN_STORES
+    remote = staticmethod(remote_podman)
+    policies = MappingProxyType(
+        {**Docker.policies, "ifmissing": "missing", "ifnotpresent": "missing", "newer": "newer", "ifnewer": "newer"}
+    )
+    pull_options = (
+        *("arch", "authfile", "cert-dir", "creds", "decryption-key", "disable-content-trust", "log-level", "os"),
+        *("platform", "quiet", "registries-conf", "retry", "retry-delay", "signature-policy", "tls-verify", "variant"),
+    )
+    pull_globals = ("log-level", "registries-conf")
+    prints_name = True
     unset_option = "--unsetenv"
 
-    def remote(
-        self, environ: Mapping[str, str], read: Callable[[str], Optional[str]], own: Mapping[str, str]
-    ) -> Optional[str]:
-        return remote_podman(environ, read, own)
-
     def group_words(self, nodes: tuple[DeviceNode, ...], start: Start) -> list[str]:
+        if start.caller.uid in (None, 0) or start.user.options.all("group-add"):
+            return []
         for_groups = any(node.mode & 0o006 != 0o006 and node.uid != start.caller.uid for node in nodes)
-        is_rootless = start.caller.uid not in (None, 0)
-        return (
-            ["--group-add", "keep-groups"]
-            if is_rootless and for_groups and not start.user.options.all("group-add")
-            else []
-        )
+        return ["--group-add", "keep-groups"] if for_groups else []
 
     def init_words(self, start: Start) -> list[str]:
         return ["--init"] if "catatonit" in start.facts.inits[0] else ["--init", "--init-path", start.facts.inits[0]]

@@ -1,4 +1,4 @@
-"""Where the daemon of docker or podman is: on this machine, or on another one.
+"""The daemon of docker or podman: on this machine, or on another one.
 
 What the program's own options say, before its subcommand, counts before the environment; so does what they say of
 where its files are. Source: docker/cli 26.1 `cli/command/cli.go` (resolveContextName),

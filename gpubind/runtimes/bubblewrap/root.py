@@ -1,4 +1,6 @@
-"""A plan in a command line of the user's for bubblewrap, whose options make the container; ours go among them.
+"""A root in which mount points can be made: for a container of gpubind's, and in a command line of the user's.
+
+bubblewrap gets a directory of gpubind's with the mount points that an image lacks, and all that the image has.
 
 bubblewrap has no words for GPUs, and makes mount points only where it can write. Where the user binds an image as the
 root, the root becomes a directory of bubblewrap's own in which everything of that image is bound again, as in
@@ -8,21 +10,70 @@ like would cover them, and before the user's `--remount-ro /`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from posixpath import dirname
 from typing import Optional
 
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
-from gpubind.model import EnvVar, Mount, Plan
+from gpubind.model import EnvVar, Missing, Mount, Plan
 from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options, split_options
-from gpubind.runtimes.bubblewrap.places import place_to_rebuild, rebuild_obstacle, rebuilt_words
 from gpubind.runtimes.edits import Obstacle, Words, edits_of
 from gpubind.runtimes.environment import Values, compose
 from gpubind.runtimes.runtime import Start
 
+REBUILD_LIMIT = 150
+"""Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
+MADE_BY_BWRAP = ("/proc", "/dev", "/sys", "/tmp")
 _ROOT_BINDS = ("--bind", "--ro-bind", "--dev-bind", "--bind-try", "--ro-bind-try", "--dev-bind-try")
 _FRESH = ("--dev", "--tmpfs", "--proc", "--mqueue", "--dir")
 """Options that make something new at a path: places can be made in it."""
+
+
+def place_to_rebuild(image: Tree, target: str, *, through_links: bool = True) -> Optional[str]:
+    """The deepest directory of *image* above *target* that is there, if *target* itself is not; as a resolved path.
+
+    A link at *target* counts as what it leads to, or, not *through_links*, as nothing.
+    """
+    if image.has(target) and (through_links or isinstance(image.readlink(target), Missing)):
+        return None
+    here = dirname(target)
+    while here != "/":
+        found = image.find(here)
+        if not isinstance(found, Missing) and found.stat.kind == "dir":
+            return found.path
+        here = dirname(here)
+    return "/"
+
+
+def rebuild_obstacle(mount: Mount, image: Tree) -> Optional[Obstacle]:
+    """A directory of *image* that would have to be made anew for an optional file, and is too large for that."""
+    place = place_to_rebuild(image, mount.target)
+    if place is None or place == "/" or mount.required or len(image.names(place)) <= REBUILD_LIMIT:
+        return None
+    return Obstacle(f"{place} of the image lacks it, and has too many entries to be rebuilt")
+
+
+def rebuilt_words(
+    image: Tree, directory: str, bind: str = "--ro-bind", without: Collection[str] = MADE_BY_BWRAP
+) -> list[str]:
+    """Return *directory* as a tmpfs that holds everything the image has there. The root is one already.
+
+    *bind* is the option for that; *without* names entries that are made anew in another way.
+    """
+    words = [] if directory == "/" else ["--tmpfs", directory]
+    for name in image.names(directory):
+        path = f"{directory.rstrip('/')}/{name}"
+        if path in without:
+            continue
+        target = image.readlink(path)
+        if isinstance(target, str):
+            words += ["--symlink", target, path]
+            continue
+        found = image.lstat(path)
+        if not isinstance(found, Missing) and found.kind in ("dir", "file"):
+            words += [bind, image.root.rstrip("/") + path, path]
+    return words
 
 
 def in_line(plan: Plan, start: Start) -> Words:
