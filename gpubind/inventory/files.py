@@ -103,7 +103,7 @@ def _file(search: Search, claim: Claim, path: str, capability: Optional[Capabili
 def library_candidates(tree: Tree, pattern: str) -> list[Candidate]:
     """Return the libraries that an absolute *pattern* names, each with the links in its directory that lead to it."""
     candidates: list[Candidate] = []
-    if {"..", "."} & set(pattern.split("/")):
+    if ".so" not in pattern or {"..", "."} & set(pattern.split("/")):
         return []
     for path in glob(tree, pattern):
         directory, _, name = path.rpartition("/")

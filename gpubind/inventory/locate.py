@@ -1,10 +1,10 @@
-"""From claims to files: the one place where a claim is followed, looked at, refused, or made a file."""
+"""From claims to files: the only place where a claim is followed, rejected, or becomes a file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from posixpath import basename
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from gpubind.files import glob
 from gpubind.formats.driver.liblist import library_stem
@@ -17,7 +17,7 @@ from gpubind.model import ContainerPath, Decision, HostFile, Missing, RootedPath
 
 
 class LocatedFile(NamedTuple):
-    """The files that claims turned out to be, and what became of the rest."""
+    """The files that claims mean, and the Decisions about the rest."""
 
     libraries: tuple[HostFile, ...]
     """By path."""
@@ -38,52 +38,49 @@ def locate(
     known: Iterable[Decision] = (),
     nodes: Iterable[str] = (),
 ) -> LocatedFile:
-    """Return the files that *claims* mean on one host, a Decision for each that is none.
+    """Return the files that *claims* mean on one host, and a Decision for each claim that means none.
 
-    Of several claims on one name the first counts. *table* is the shipped list, which knows what belongs to which
-    capability. *there* are files that need no claim, *known* and *nodes* what was decided and found elsewhere: a path
-    that another program's list has is looked at only if nobody else speaks of it.
+    Of several claims on one name the first takes precedence. *table* is the shipped list, which has the capabilities of
+    names. *there* are files that need no claim, *known* and *nodes* what was decided and found elsewhere: a path in
+    another program's list is only examined if no other claim is about it.
     """
     claims = tuple(claims)
-    told = _follow_paths(search, claims)
+    listed = _follow_paths(search, claims)
     in_force = [claim for claim in claims if not claim.outside and claim.stays is None]
-    candidates, answers = _programs_and_files(search, table, in_force)
+    candidates: list[tuple[Candidate, Claim]] = []
+    answers: list[Answer] = []
+    for claim in in_force:
+        if claim.kind == "program":
+            answers.append(find_program(search, table, claim))
+        elif claim.kind == "path":
+            libraries_named = library_candidates(search.tree, claim.name)
+            candidates += [(candidate, claim) for candidate in libraries_named]
+            answers += [] if libraries_named else find_files(search, table, claim)
     by_name = ByName(claims)
-    names, unreached = _names_of(search, by_name.stems, told.libraries)
+    names, unreached = _names_of(search, by_name.stems, listed.libraries)
     by_name = ByName((*names, *claims)) if names else by_name
     found = find_libraries(search, table, by_name, (*candidates, *unreached))
-    libraries = _with_links(with_aliases(found.files), told.libraries)
-    made, refused = sorted_out(answers)
+    libraries = _with_links(with_aliases(found.files), listed.libraries)
+    located, refused = sorted_out(answers)
     files: dict[str, HostFile] = {}
-    for file in made:
+    for file in located:
         files.setdefault(file.target or file.names[0], file)
     decisions = [*found.decisions, *refused]
     decisions += unmatched((claim for claim in in_force if claim.kind == "library"), found)
     decisions += _staying(search, claims, (*libraries, *files.values()))
-    named = _confirmed(search, told.others, (*files.values(), *there))
-    others, left_out = sorted_out(_others(search, table, told, named, (*known, *decisions), nodes))
-    return LocatedFile(libraries, (*named, *others), tuple(decisions), (*told.decisions, *left_out), found)
-
-
-def _programs_and_files(
-    search: Search, table: NameTable, claims: Iterable[Claim]
-) -> tuple[list[tuple[Candidate, Claim]], list[Answer]]:
-    """Return what the claims on programs and paths mean; a path of libraries gives candidates for names."""
-    candidates: list[tuple[Candidate, Claim]] = []
-    answers: list[Answer] = []
-    for claim in claims:
-        if claim.kind == "program":
-            answers.append(find_program(search, table, claim))
-        elif claim.kind == "path":
-            libraries = library_candidates(search.tree, claim.name) if ".so" in claim.name else []
-            candidates += [(candidate, claim) for candidate in libraries]
-            if not libraries:
-                answers += find_files(search, table, claim)
-    return candidates, answers
+    by_source = {search.tree.real(path): claim for path, claim in listed.others.items()}
+    named = [
+        file._replace(named_by=by_source[file.source].by, named_at=by_source[file.source].at)
+        if file.source in by_source
+        else file
+        for file in (*files.values(), *there)
+    ]
+    others, left_out = sorted_out(_others(search, table, listed, named, (*known, *decisions), nodes))
+    return LocatedFile(libraries, (*named, *others), tuple(decisions), (*listed.decisions, *left_out), found)
 
 
 def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> Iterable[Decision]:
-    """A Decision for each file of the driver that stays on the host, and why."""
+    """Return a Decision for each file of the driver that stays on the host."""
     known = {file.path for file in taken}
     decisions: dict[RootedPath, Decision] = {}
     for claim in claims:
@@ -94,20 +91,17 @@ def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile])
     return decisions.values()
 
 
-# What another program's list names: real paths.
-
-
-class _Told(NamedTuple):
-    """Claims on paths, by what is at their end."""
+class _ListedPaths(NamedTuple):
+    """The claims on real paths, which another program's list has, by what is at their end."""
 
     libraries: dict[RootedPath, Claim]
     others: dict[RootedPath, Claim]
     devices: dict[str, Claim]
     decisions: tuple[Decision, ...]
-    """What is not there, or stays on the host."""
+    """About what does not exist, or stays on the host."""
 
 
-def _follow_paths(search: Search, claims: Iterable[Claim]) -> _Told:
+def _follow_paths(search: Search, claims: Iterable[Claim]) -> _ListedPaths:
     libraries: dict[RootedPath, Claim] = {}
     others: dict[RootedPath, Claim] = {}
     devices: dict[str, Claim] = {}
@@ -115,9 +109,11 @@ def _follow_paths(search: Search, claims: Iterable[Claim]) -> _Told:
     for claim in claims:
         if claim.kind not in ("library-file", "file", "device"):
             continue
-        real = _followed(search, claim)
-        if isinstance(real, Decision):
-            decisions.append(real)
+        tree = search.host.dev if claim.kind == "device" else search.tree
+        real = tree.lenient.resolve(claim.name)
+        if isinstance(real, Missing):
+            detail = f"{claim.by} names it, but it leads nowhere" if real.why == "absent" else None
+            decisions.append(claim.lost(real, detail=detail))
         elif claim.stays is not None:
             decisions.append(claim.staying(real))
         elif claim.kind == "device":
@@ -127,36 +123,28 @@ def _follow_paths(search: Search, claims: Iterable[Claim]) -> _Told:
         else:
             before = libraries.get(real, claim)
             libraries[real] = before._replace(links=tuple(dict.fromkeys((*before.links, *claim.links))))
-    return _Told(libraries, others, devices, tuple(decisions))
-
-
-def _followed(search: Search, claim: Claim) -> Union[RootedPath, Decision]:
-    tree = search.host.dev if claim.kind == "device" else search.tree
-    real = tree.lenient.resolve(claim.name)
-    if not isinstance(real, Missing):
-        return real
-    return claim.lost(real, detail=f"{claim.by} names it, but it leads nowhere" if real.why == "absent" else None)
+    return _ListedPaths(libraries, others, devices, tuple(decisions))
 
 
 def _names_of(
-    search: Search, stems: frozenset[str], told: dict[RootedPath, Claim]
+    search: Search, stems: frozenset[str], listed: dict[RootedPath, Claim]
 ) -> tuple[list[Claim], list[tuple[Candidate, Claim]]]:
-    """Return a claim on each name on this host that leads to a library in *told*: what a list of real files means.
+    """Return a claim on each name on this host that leads to a library in *listed*.
 
-    With them, as candidates under their own names, such libraries that no search would come upon.
+    Libraries that no search would find are returned as candidates under their own names.
     """
-    if not told:
+    if not listed:
         return [], []
     names: dict[str, Claim] = {}
     reached: set[tuple[str, str]] = set()
-    for candidate in search.candidates(stems | {library_stem(basename(path)) for path in told}):
+    for candidate in search.candidates(stems | {library_stem(basename(path)) for path in listed}):
         judged = search.judge(candidate)
         arch = judged.arch if isinstance(judged, Accepted) else ""
         reached |= {(library_stem(basename(path)), arch) for path in (candidate.name, judged.path or candidate.path)}
-        if judged.path in told:
-            names.setdefault(candidate.name, told[judged.path])
+        if judged.path in listed:
+            names.setdefault(candidate.name, listed[judged.path])
     unreached = []
-    for path, claim in told.items():
+    for path, claim in listed.items():
         candidate = Candidate(basename(path), path, path.rpartition("/")[0] or "/")
         judged = search.judge(candidate)
         if (library_stem(basename(path)), judged.arch if isinstance(judged, Accepted) else "") not in reached:
@@ -164,44 +152,38 @@ def _names_of(
     return [claim._replace(kind="library-name", name=name) for name, claim in names.items()], unreached
 
 
-def _with_links(libraries: Iterable[HostFile], told: dict[RootedPath, Claim]) -> tuple[HostFile, ...]:
-    """*libraries*, with the further names that claims give them and that no other has."""
+def _with_links(libraries: Iterable[HostFile], listed: dict[RootedPath, Claim]) -> tuple[HostFile, ...]:
+    """Return *libraries* with the further names that claims give them and that no other has."""
     files = tuple(libraries)
     known = {name for file in files for name in file.names}
     result = []
     for file in files:
-        links = told[file.path].links if file.path in told else ()
+        links = listed[file.path].links if file.path in listed else ()
         more = [name for name in links if name not in known]
         known.update(more)
         result.append(file._replace(names=tuple(sorted({*file.names, *more}))) if more else file)
     return tuple(result)
 
 
-def _confirmed(search: Search, told: dict[RootedPath, Claim], files: Iterable[HostFile]) -> list[HostFile]:
-    """*files*, with the list that has them as the one who names them."""
-    by_source = {search.tree.real(path): claim for path, claim in told.items()}
-    return [
-        file._replace(named_by=by_source[file.source].by, named_at=by_source[file.source].at)
-        if file.source in by_source
-        else file
-        for file in files
-    ]
-
-
 def _others(
-    search: Search, table: NameTable, told: _Told, files: list[HostFile], made: Iterable[Decision], nodes: Iterable[str]
+    search: Search,
+    table: NameTable,
+    listed: _ListedPaths,
+    files: list[HostFile],
+    decisions: Iterable[Decision],
+    nodes: Iterable[str],
 ) -> list[Answer]:
-    """Return what becomes of everything told that is no library, and that nobody else took or decided on."""
+    """Return the files and Decisions of *listed*, libraries excepted, that no other claim is about."""
     known: set[Optional[str]] = {*nodes, *(file.target for file in files)}
-    for decision in made:
+    for decision in decisions:
         known |= {decision.subject, decision.path}
     sources = {file.source for file in files}
     programs = {file.names[0]: file.path for file in files if file.kind == "binary"}
     answers: list[Answer] = []
-    for path, claim in told.others.items():
+    for path, claim in listed.others.items():
         if search.tree.real(path) not in sources and path not in known:
             answers.append(_other(search, table, claim, path, programs))
-    for device, claim in told.devices.items():
+    for device, claim in listed.devices.items():
         found = search.host.dev.find(device)
         if device not in known and not isinstance(found, Missing) and found.stat.kind != "dir":
             detail = f"{claim.by} names it, nobody else does"
@@ -210,7 +192,7 @@ def _others(
 
 
 def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, programs: dict[str, RootedPath]) -> Answer:
-    """Return a file that no list knows, or that was found elsewhere."""
+    """Return the file at *path*, or a Decision if a program of its name was found elsewhere."""
     tree, name = search.tree, basename(path)
     capability = capability_of(table.section(name, path), None)
     claim = claim._replace(name=path, target=claim.target or ContainerPath(path))
@@ -222,8 +204,8 @@ def _other(search: Search, table: NameTable, claim: Claim, path: RootedPath, pro
     if found.stat.kind != "file" or found.stat.mode & 0o111 == 0:
         return claim.bindable(tree, found, found_by=path, capability=capability)
     claim = claim._replace(name=name, target=None)
-    made = program(search, claim, found, path, capability)
-    if isinstance(made, HostFile) and name in programs:
+    file = program(search, claim, found, path, capability)
+    if isinstance(file, HostFile) and name in programs:
         detail = f"{programs[name]} comes first"
         return claim.decision("left-out", "shadowed", detail, path=path)
-    return made
+    return file
