@@ -23,6 +23,7 @@ from gpubind.model import (
     Plan,
     PlannedDriver,
     Request,
+    Step,
     Vendor,
     Verdict,
 )
@@ -40,6 +41,7 @@ IMPLIED: dict[Capability, tuple[Capability, ...]] = {"video": ("compute",), "dis
 ABOUT_NODES = ("device-number", "device-permission")
 """Findings about a node, which matter only if the container gets it."""
 
+_LEFT_OUT: tuple[Verdict, str, Step] = ("left-out", "capability", "capability")
 _NOT_ASKED = "belongs to {}, which was not asked for"
 
 FILE_OPTIONS = ("ro", "nosuid", "nodev")
@@ -63,8 +65,7 @@ def make_plan(
     layout = with_libdir(layout, request.libdir)
     selected = _selected(tuple(inventories), request, environ or {}, layout)
     inventories = tuple(inventory for inventory, _, _ in selected)
-    shares = tuple(_share(inventory, request, layout, fit) for inventory in inventories)
-    shares = (*shares, *_libc_share(request, layout, fit))
+    shares = [*(_share(one, request, layout, fit) for one in inventories), _libc_share(request, layout, fit)]
     mounts, placed = _placed(pair for share in shares for pair in share.mounts)
     devices = tuple(sorted((node for share in shares for node in share.devices), key=lambda node: node.target))
     findings = [*found, *(one for share in shares for one in share.findings)]
@@ -115,6 +116,7 @@ class _Share(NamedTuple):
 def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional[ImageFit]) -> _Share:
     wanted = wanted_capabilities(request)
     asked = [file for file in inventory.files if _is_asked(file, wanted)]
+    left_out = [file for file in inventory.files if not _is_asked(file, wanted)]
     sided = host_side(asked, request, fit)
     if inventory.driver.vendor == "amd":
         from gpubind.planner.userspace import with_rocm  # only where AMD is asked for
@@ -125,21 +127,24 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
         devices=tuple(node for node in inventory.devices if _is_wanted(node.capability, wanted)),
         decisions=(
             *sided.decisions,
-            *(_not_asked(file) for file in inventory.files if not _is_asked(file, wanted)),
-            *(_about_node(node, wanted) for node in inventory.devices),
+            *(file.decision(file.name, *_LEFT_OUT, detail=_NOT_ASKED.format(file.capability)) for file in left_out),
+            *(
+                node.decision("taken", "devices", "place")
+                if _is_wanted(node.capability, wanted)
+                else node.decision(*_LEFT_OUT, detail=_NOT_ASKED.format(node.capability))
+                for node in inventory.devices
+            ),
             *inventory.decisions,
         ),
         findings=(*_that_matter(inventory, request, wanted), *sided.findings),
     )
 
 
-def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> tuple[_Share, ...]:
+def _libc_share(request: Request, layout: Layout, fit: Optional[ImageFit]) -> _Share:
     """Return the part that the host's glibc provides."""
-    if request.libc == "image" and (fit is None or fit.libc is None):
-        return ()
     sided = libc_side(request, fit)
     mounts = tuple((file, mount) for file in sided.files for mount in _mounts(file, (), layout))
-    return (_Share(mounts, (), sided.decisions, sided.findings),)
+    return _Share(mounts, (), sided.decisions, sided.findings)
 
 
 def empty_plan(layout: Layout = GPUBIND, image: Optional[ImageFacts] = None, vendors: tuple[Vendor, ...] = ()) -> Plan:
@@ -196,10 +201,6 @@ def _is_wanted(capability: Optional[Capability], wanted: frozenset[Capability]) 
     return capability is None or capability in wanted
 
 
-def _not_asked(file: HostFile) -> Decision:
-    return file.decision(file.name, "left-out", "capability", "capability", detail=_NOT_ASKED.format(file.capability))
-
-
 def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
     """Yield the binds of one file: a library has one for each name it needs."""
     if file.kind == "library":
@@ -210,6 +211,7 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
     else:
         targets = [file.target] if file.target else []
     content = _rewritten(file, kept, layout) if file.content is not None else None
+    options = SOCKET_OPTIONS if file.kind in ("socket", "directory") else FILE_OPTIONS
     for target in targets:
         yield Mount(
             vendor=file.vendor,
@@ -221,17 +223,11 @@ def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterato
             soname=file.soname,
             version=file.version,
             capability="compat32" if file.compat32 else file.capability,
-            options=_options(file),
+            options=options if file.options is None else file.options,
             required=file.soname in REQUIRED and not file.compat32,
             size=file.size if content is None else len(content.encode("utf-8", "surrogateescape")),
             rule=file.named_by,
         )
-
-
-def _options(file: HostFile) -> tuple[str, ...]:
-    if file.options is not None:
-        return file.options
-    return SOCKET_OPTIONS if file.kind in ("socket", "directory") else FILE_OPTIONS
 
 
 def _rewritten(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Optional[str]:
@@ -270,12 +266,6 @@ def _placed(wanted: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, ...]
         rule = file.named_by if there is mount else "collision"
         decisions.append(file.decision(subject, verdict, rule, "place", target=mount.target, detail=detail))
     return tuple(sorted(mounts.values(), key=lambda mount: mount.target)), decisions
-
-
-def _about_node(node: DeviceNode, wanted: frozenset[Capability]) -> Decision:
-    if _is_wanted(node.capability, wanted):
-        return node.decision("taken", "devices", "place")
-    return node.decision("left-out", "capability", "capability", detail=_NOT_ASKED.format(node.capability))
 
 
 def _environment(mounts: tuple[Mount, ...], layout: Layout) -> Iterator[EnvVar]:
