@@ -83,6 +83,8 @@ MODULES_OF_PROGRAMS = {"launch/execute.py", "host/programs.py"}
 """They say themselves that a program is asked (`cannot_sign`, `asked_program`), and nobody else may start any."""
 OF_PROGRESS = {"os.getpgrp", "os.tcgetpgrp", "time.monotonic"}
 """Of cli/progress.py: what stands on a terminal while a command works is gone at its end, and no part of its answer."""
+OF_THE_LIBRARY = {"logging.getLogger", "logging.INFO", "logging.WARNING", "logging.ERROR"}
+"""Of api.py: what `gpubind.start` logs for a program that calls it; no command is answered so."""
 OF_USERS = {"pwd.getpwnam", "os.getgrouplist"}
 """Of host/users.py, which says itself that no trace can sign them."""
 OF_STORES = {"os.DirEntry", "os.getxattr", "os.listxattr"}
@@ -163,6 +165,7 @@ def is_flag(name: str) -> bool:
 def unknown_in(tree: ast.AST, module: str) -> set[str]:
     known = KNOWN | PURE | (OF_PROGRAMS if module in MODULES_OF_PROGRAMS else set())
     known |= OF_PROGRESS if module == "cli/progress.py" else set()
+    known |= OF_THE_LIBRARY if module == "api.py" else set()
     known |= OF_USERS if module == "host/live.py" else set()
     known |= OF_STORES if module == "files/overlay.py" else set()
     return {name for name in asked_in(tree) if name not in known and not is_flag(name)}
