@@ -11,8 +11,8 @@ from gpubind.errors import RuntimeLimitError
 from gpubind.image import Image
 from gpubind.model import ContainerPath, HostPath, Request
 from gpubind.planner.placement import GPUBIND
-from gpubind.runtimes.bubblewrap.options import split_options
 from gpubind.runtimes.bubblewrap.root import in_line
+from gpubind.runtimes.cmdline.programs import PROGRAMS
 from tests.support.driver import host, kernel, rhel
 from tests.support.images import glibc, image
 from tests.support.starts import start_by
@@ -32,7 +32,7 @@ def options_of(
     made = plan(host(rhel(), kernel()), Request(), image=opened, layout=GPUBIND)
     tree = opened.tree if opened else None
     start = start_by("bwrap", **{"staged": STAGED, "arguments": arguments, "tree": tree, **facts})
-    return split_options(in_line(made, start).options)
+    return tuple(option.words for option in PROGRAMS["bwrap"].read(in_line(made, start).options).options)
 
 
 def variable(options: tuple[tuple[str, ...], ...], name: str) -> Optional[str]:

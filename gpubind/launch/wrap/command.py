@@ -33,6 +33,7 @@ from gpubind.runtimes.cmdline.reader import (
     read_options,
     table,
 )
+from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
 from gpubind.runtimes.cmdline.values import parse_bool
 from gpubind.runtimes.runtime import an_option_a_line
 
@@ -365,7 +366,7 @@ def _rootfs(line: Line) -> Optional[str]:
             if option.words[-1] == "/":
                 root = layers[0] if len(layers) == 1 else None
             layers = []
-        elif option.name in ("bind", "ro-bind", "dev-bind", "bind-try", "ro-bind-try", "dev-bind-try"):
+        elif option.name in BWRAP_BINDS:
             if option.words[2:3] == ("/",):
                 root = option.words[1]
         elif option.name in ("directory", "image", "oci-bundle", "rootfs", "R", "S"):

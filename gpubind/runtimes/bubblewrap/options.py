@@ -11,8 +11,8 @@ from typing import NamedTuple, Optional
 from gpubind.loader.namespace import UserBind
 from gpubind.model import ContainerPath, HostPath
 from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
 
-_BINDS = ("bind", "bind-try", "dev-bind", "dev-bind-try", "ro-bind", "ro-bind-try")
 _UNSEEN = (
     *("args", "bind-data", "bind-fd", "file", "overlay", "overlay-src", "ro-bind-data", "ro-bind-fd"),
     *("ro-overlay", "symlink", "tmp-overlay", "tmpfs"),
@@ -42,7 +42,7 @@ def read_options(words: Sequence[str]) -> BubblewrapOptions:
     directory: Optional[ContainerPath] = None
     unseen: list[str] = []
     for name, _, (option, *rest), _ in PROGRAMS["bwrap"].read(words).options:
-        if name in _BINDS:
+        if name in BWRAP_BINDS:
             binds.append(UserBind(HostPath(rest[0]), ContainerPath(rest[1])))
         elif name == "setenv":
             env[rest[0]] = rest[1]
@@ -55,8 +55,3 @@ def read_options(words: Sequence[str]) -> BubblewrapOptions:
         elif name in _UNSEEN:
             unseen.append(" ".join((option, *rest)))
     return BubblewrapOptions(tuple(binds), tuple(env.items()), cleared, directory, tuple(unseen))
-
-
-def split_options(words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return *words* as options, each with the words that it takes."""
-    return tuple(option.words for option in PROGRAMS["bwrap"].read(words).options)

@@ -17,7 +17,10 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.model import EnvVar, Missing, Mount, Plan
-from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options, split_options
+from gpubind.runtimes.bubblewrap.options import BubblewrapOptions, read_options
+from gpubind.runtimes.cmdline.programs import PROGRAMS
+from gpubind.runtimes.cmdline.reader import GivenOption
+from gpubind.runtimes.cmdline.tables import BWRAP_BINDS
 from gpubind.runtimes.edits import Obstacle, Words, edits_of
 from gpubind.runtimes.environment import Values, compose
 from gpubind.runtimes.runtime import Start
@@ -25,8 +28,7 @@ from gpubind.runtimes.runtime import Start
 REBUILD_LIMIT = 150
 """Entries of a directory that is still rebuilt for an optional mount: 280 of them cost over 100 ms."""
 MADE_BY_BWRAP = ("/proc", "/dev", "/sys", "/tmp")
-_ROOT_BINDS = ("--bind", "--ro-bind", "--dev-bind", "--bind-try", "--ro-bind-try", "--dev-bind-try")
-_FRESH = ("--dev", "--tmpfs", "--proc", "--mqueue", "--dir")
+_FRESH = ("dev", "tmpfs", "proc", "mqueue", "dir")
 """Options that make something new at a path: places can be made in it."""
 
 
@@ -77,18 +79,18 @@ def rebuilt_words(
 
 
 def in_line(plan: Plan, start: Start) -> Words:
-    """The user's options, with *plan* among them. *image* is what they make the root of; None for a new, empty root.
+    """Return the user's options with *plan* among them, for a start whose image is their root, or whose root is new.
 
     Errors: `RuntimeLimitError` (code `fixed-root`) for a root in which no place can be made.
     """
     image = start.tree
-    options = split_options(start.user.arguments)
+    options = PROGRAMS["bwrap"].read(start.user.arguments).options
     given = read_options(start.user.arguments)
     at = _root_at(options)
-    if any(option[0] == "--ro-overlay" and option[-1] == "/" for option in options):
+    if any(option.name == "ro-overlay" and option.words[-1] == "/" for option in options):
         hint = "use --tmp-overlay / instead: nothing is written to the layers then, either"
         raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)
-    writable = at is None or not options[at][0].startswith("--ro-")
+    writable = at is None or not options[at].name.startswith("ro-")
     root = image if at is not None else None
     edits = edits_of(plan, start.stage.files, lambda mount, _: _obstacle(mount, image, writable=writable), given.binds)
     words: list[str] = []
@@ -100,7 +102,7 @@ def in_line(plan: Plan, start: Start) -> Words:
         *(word for node in edits.nodes for word in ("--dev-bind", node.source, node.target)),
     ]
     env = tuple(_environment(edits.env, start.caller.environ, given))
-    closed = next((i for i, option in enumerate(options) if option == ("--remount-ro", "/")), len(options))
+    closed = next((i for i, option in enumerate(options) if option.words == ("--remount-ro", "/")), len(options))
     for number, option in enumerate(options):
         if number == closed:
             words += ours
@@ -108,7 +110,7 @@ def in_line(plan: Plan, start: Start) -> Words:
             kind = "--bind" if writable else "--ro-bind"
             words += [word for place in sorted(places) for word in rebuilt_words(root, place, kind, ())]
         else:
-            words += option
+            words += option.words
     words += ours if closed == len(options) else []
     for name, value in env:
         words += ["--setenv", name, value] if value is not None else ["--unsetenv", name]
@@ -118,15 +120,15 @@ def in_line(plan: Plan, start: Start) -> Words:
     return Words(tuple(words), edits.binds, told, edits.decisions, edits.findings)
 
 
-def _root_at(options: Sequence[tuple[str, ...]]) -> Optional[int]:
+def _root_at(options: Sequence[GivenOption]) -> Optional[int]:
     """Return which of the options binds the root, if one does."""
-    found = [i for i, option in enumerate(options) if option[0] in _ROOT_BINDS and option[2:3] == ("/",)]
+    found = [i for i, option in enumerate(options) if option.name in BWRAP_BINDS and option.words[2:3] == ("/",)]
     return found[-1] if found else None
 
 
-def _dev(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def _dev(options: Sequence[GivenOption]) -> tuple[str, ...]:
     """Return a /dev of the container's own, where the user makes none: without one no node has a place."""
-    makes = any(option[-1] == "/dev" for option in options if option[0] in (*_FRESH, *_ROOT_BINDS))
+    makes = any(option.words[-1] == "/dev" for option in options if option.name in (*_FRESH, *BWRAP_BINDS))
     return () if makes else ("--dev", "/dev")
 
 

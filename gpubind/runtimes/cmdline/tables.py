@@ -117,6 +117,8 @@ BWRAP = """
     unshare-uts userns-block-fd= userns2= userns= version
 """
 """What `bwrap --help` lists, with the number of words that each takes."""
+BWRAP_BINDS = ("bind", "bind-try", "dev-bind", "dev-bind-try", "ro-bind", "ro-bind-try")
+"""Those that bind a path of the host."""
 SYSTEMD_NSPAWN = """
     ambient-capability= as-pid2/a background= bind= bind-ro= bind-user= bind-user-shell= boot/b
     capability= chdir= console= cpu-affinity= directory/D= drop-capability= ephemeral/x help/h hostname=
