@@ -8,8 +8,7 @@ from typing import NamedTuple, Union
 from gpubind.errors import FormatError
 from gpubind.files.glob import glob
 from gpubind.files.tree import Tree
-from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry, parse_ldcache
-from gpubind.formats.text.ldsoconf import parse_ldsoconf
+from gpubind.formats.elf.ldcache import LdCache, LdCacheEntry, parse_ldcache, parse_ldsoconf
 from gpubind.model import Missing
 from gpubind.model.budget import spend
 
@@ -85,6 +84,6 @@ def read_ldsoconf(tree: Tree) -> ConfiguredDirectories:
         if not isinstance(text, Missing):
             files.append(value)
             here = value.rpartition("/")[0]
-            for line, named in reversed(parse_ldsoconf(text).lines[: CONFIGURED_LIMIT + 1]):
+            for line, named in reversed(parse_ldsoconf(text)[: CONFIGURED_LIMIT + 1]):
                 todo.append((line, named if named.startswith("/") else f"{here}/{named}"))
     return ConfiguredDirectories(tuple(directories), tuple(files))

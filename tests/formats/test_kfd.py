@@ -24,7 +24,7 @@ def test_of_a_doubled_name_the_first_counts() -> None:
     assert parse_properties("domain 1\ndomain 2\n") == {"domain": 1}
 
 
-@pytest.mark.parametrize("text", ["simd_count", "simd_count x", "simd_count -1", "a b c 1", "x 1\0", "a 1\n" * 1001])
+@pytest.mark.parametrize("text", ["simd_count", "simd_count x", "simd_count -1", "a b c 1", "x 1\0"])
 def test_anything_else_is_malformed_with_its_line(text: str) -> None:
     with pytest.raises(FormatError) as caught:
         parse_properties(text)

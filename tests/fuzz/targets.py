@@ -47,9 +47,8 @@ from gpubind.formats.driver.procfs import (
 from gpubind.formats.driver.require import holds
 from gpubind.formats.elf.dynamic import parse_cuda_note, parse_elf
 from gpubind.formats.elf.elf import parse_ident
-from gpubind.formats.elf.ldcache import parse_ldcache
+from gpubind.formats.elf.ldcache import parse_ldcache, parse_ldsoconf
 from gpubind.formats.elf.stub import is_stub
-from gpubind.formats.text.ldsoconf import parse_ldsoconf
 from gpubind.formats.text.record import dump_record, parse_record
 from gpubind.formats.text.shell import Exports, parse_exports
 from gpubind.formats.text.yaml import parse_yaml

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpubind.formats.elf.glibc import is_member
-from gpubind.formats.text.ldsoconf import parse_ldsoconf
+from gpubind.formats.elf.ldcache import parse_ldsoconf
 from gpubind.loader.closure import host_closure
 from gpubind.loader.loader import Loader
 from gpubind.model import RootedPath
@@ -72,7 +72,7 @@ def test_a_name_with_a_slash_is_no_soname() -> None:
 
 
 def test_includes_may_name_several_patterns() -> None:
-    assert parse_ldsoconf("include a.conf b/*.conf").lines == (("include", "a.conf"), ("include", "b/*.conf"))
+    assert parse_ldsoconf("include a.conf b/*.conf") == (("include", "a.conf"), ("include", "b/*.conf"))
 
 
 @pytest.mark.parametrize(

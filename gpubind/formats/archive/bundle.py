@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Optional
 
 from gpubind.errors import Format
-from gpubind.formats.text.json import parse_json
+from gpubind.formats.text.json import once, parse_json
 from gpubind.model import DeviceNode
 from gpubind.model.plain import Decoder
 
@@ -194,22 +194,13 @@ def _loads(data: bytes) -> tuple[str, dict[str, Any]]:
     parse_json(data, SIZE_LIMIT, _FORMAT)
     text = data.decode("utf-8")
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
+        value = json.loads(text, object_pairs_hook=once(_FORMAT), parse_constant=_no_number)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError as error:
         raise _FORMAT.damaged("half of a surrogate pair in a string") from error
     except ValueError as error:
         raise _FORMAT.damaged(str(error)[:200]) from error
     return text, _DECODER.value(dict[str, Any], value)
-
-
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _FORMAT.damaged("it is there twice", f"key {twice[:100]}")
-    return value
 
 
 def _no_number(word: str) -> Any:

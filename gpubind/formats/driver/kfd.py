@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from gpubind.errors import FormatError
+from gpubind.errors import Format
 
-LINES_LIMIT = 1000
+_FORMAT = Format("bad-kfd", "malformed KFD properties")
 _LINE = re.compile(r"([A-Za-z0-9_]+) ([0-9]{1,20})")
 
 
@@ -24,9 +24,8 @@ def parse_properties(text: str) -> dict[str, int]:
         if not line.strip():
             continue
         match = _LINE.fullmatch(line.strip())
-        if match is None or number > LINES_LIMIT:
-            why = f"not a name and a number: {line[:60]!r}" if match is None else f"over {LINES_LIMIT} lines"
-            raise FormatError("bad-kfd", "malformed KFD properties", place=f"line {number}", why=why)
+        if match is None:
+            raise _FORMAT.damaged(f"not a name and a number: {line[:60]!r}", f"line {number}")
         found.setdefault(match.group(1), int(match.group(2)))
     return found
 

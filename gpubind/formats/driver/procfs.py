@@ -14,8 +14,6 @@ PROC_CAPABILITIES = "/proc/driver/nvidia/capabilities"
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 """The capabilities of GPU instances and compute instances, each with the minor number of its node."""
 
-LINES_LIMIT = 100_000
-
 DRIVER_VERSION = r"[0-9]{3,5}\.[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}"
 """The pattern of a version of NVIDIA's driver: branches have three digits."""
 _VERSION_LINE = re.compile(rf"^NVRM version:.{{0,200}}?\s({DRIVER_VERSION})(?:\s|$)", re.MULTILINE)
@@ -82,7 +80,7 @@ def parse_devices(text: str) -> tuple[tuple[str, int], ...]:
     """
     devices: list[tuple[str, int]] = []
     characters = False
-    for number, line in enumerate(text.split("\n")[:LINES_LIMIT], 1):
+    for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if line.endswith("devices:"):
             characters = line.startswith("Character")
@@ -126,7 +124,7 @@ def normal_pci(address: str) -> Optional[str]:
 
 def _fields(text: str) -> dict[str, str]:
     fields: dict[str, str] = {}
-    for line in text.split("\n")[:LINES_LIMIT]:
+    for line in text.split("\n"):
         name, colon, value = line.partition(":")
         if colon:
             fields.setdefault(name.strip(), value.strip())

@@ -1,1 +1,1 @@
-"""ELF files and the cache of ld.so: `parse_ident`, `parse_elf`, `parse_ldcache`."""
+"""ELF files and what ldconfig reads and writes: `parse_ident`, `parse_elf`, `parse_ldcache`, `parse_ldsoconf`."""

@@ -235,3 +235,19 @@ def _string(data: bytes, at: int) -> str:
     if end < 0:
         raise _damaged("a string has no end", at)
     return data[at:end].decode("utf-8", "surrogateescape")
+
+
+def parse_ldsoconf(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the lines of `/etc/ld.so.conf` that glibc does not ignore: ("directory", path) or ("include", pattern).
+
+    Never raises. Source: ldconfig(8); glibc `elf/ldconfig.c` `parse_conf`.
+    """
+    lines: list[tuple[str, str]] = []
+    for line in text.split("\n"):
+        line = line.partition("#")[0].strip()
+        words = line.split()
+        if words[:1] == ["include"]:
+            lines += [("include", pattern) for pattern in words[1:]]
+        elif line.startswith("/") and "\0" not in line:
+            lines.append(("directory", line.partition("=")[0].rstrip()))
+    return tuple(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Union
 
 from gpubind.errors import Format
@@ -36,6 +37,20 @@ def parse_json(data: bytes, limit: int, kind: Format, *, keeps_halves: bool = Fa
         raise kind.damaged("not UTF-8", f"byte {error.start}") from error
     except ValueError as error:
         raise kind.damaged(str(error)[:200], f"byte {getattr(error, 'pos', 0)}") from error
+
+
+def once(kind: Format) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """Return an `object_pairs_hook` that refuses a key that an object has twice. Its errors: those of *kind*."""
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)[:60]
+            raise kind.damaged(f"the key `{twice}` is there twice", f"key {twice}")
+        return value
+
+    return read
 
 
 def with_whole_characters(value: Any, halves: re.Pattern[str] = HALVES) -> Any:

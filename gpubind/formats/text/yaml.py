@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpubind.errors import Format, FormatError
-from gpubind.formats.text.json import with_whole_characters
+from gpubind.formats.text.json import once, with_whole_characters
 
 DEPTH_LIMIT = 64
 VALUES_LIMIT = 100_000
@@ -41,7 +41,7 @@ def parse_yaml(data: bytes) -> Any:
     if data.lstrip()[:1] in (b"{", b"["):
         try:
             value = json.loads(
-                data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_float
+                data.decode("utf-8"), object_pairs_hook=once(_FORMAT), parse_constant=_no_constant, parse_float=_float
             )
             return with_whole_characters(value) if b"\\u" in data else value
         except RecursionError as error:
@@ -56,15 +56,6 @@ def parse_yaml(data: bytes) -> Any:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise _FORMAT.damaged(problem[:200], _place(mark)) from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _FORMAT.damaged(f"the key `{twice[:60]}` is there twice", twice)
-    return found
 
 
 def _no_constant(name: str) -> Any:
