@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.cli.declarations import Origin, PlanOptions, Subcommand
+from gpubind.cli.declarations import PLAN_OPTIONS, Option, Origin, PlanOptions, Subcommand
 from gpubind.errors import UsageError
 from gpubind.model import VENDORS, Capability, ContainerPath, Request, RootedPath, Vendor
 
@@ -37,19 +37,36 @@ def run(command: Subcommand, values: Mapping[str, Any], origins: Mapping[str, Or
     try:
         command.work(options=options, **others)
     except UsageError as error:
-        option = _PARAMETERS.get(error.field, error.field) or _ABOUT.get(error.code, "")
-        error.where = error.where or _where(origins, option)
+        name = _option(error.field) if error.field else _ABOUT.get(error.code)
+        about = (option for option in command.options if option.name == name)
+        error.where = error.where or "".join(_where(option, origins[option.parameter]) for option in about)
         raise
 
 
-_NAME_PATHS = (("root", "dev_root"), ("list_", "library_path", "cdi_dir"))
+_ABOUT = {"unknown-backend": "--backend", "unknown-gpu": "--gpus", "ambiguous-gpu": "--gpus"}
+"""The options that errors are about which are about no field of `Request`."""
+
+
+def _where(option: Option, origin: Origin) -> str:
+    """Return the variable or configuration file that sets *option*; empty for the command line."""
+    if origin == "variable":
+        return f"the variable {option.variable}"
+    if origin == "settings":
+        from gpubind.cli.settings import file_of
+
+        return f"`{option.key}` in {file_of(option.key)}"
+    return ""
+
+
+_NAME_PATHS = (("--root", "--dev-root"), ("--list", "--library-path", "--cdi-dir"))
 """The options that name the sources of a plan; the paths of the second ones are below the first ones."""
 
 
 def _without_untrusted(options: PlanOptions, origins: Mapping[str, Origin], command: Subcommand) -> PlanOptions:
     """Return *options* without the values that root's command does not take from a variable."""
     for names in _NAME_PATHS:
-        given = {f"GPUBIND_{name.strip('_').upper()}": name for name in names if origins.get(name) == "variable"}
+        named = [option for option in PLAN_OPTIONS if option.name in names]
+        given = {option.variable: option.parameter for option in named if origins.get(option.parameter) == "variable"}
         ignored = [one for one in _untrusted(options) if one.variable in given] if given else []
         if ignored:
             from gpubind.cli.settings import defaults_for
@@ -69,25 +86,6 @@ def _untrusted(options: PlanOptions) -> Iterator[Untrusted]:
     from gpubind.host.directories import untrusted_variables
 
     return untrusted_variables(os.environ, options.root or "/", options.dev_root or options.root or "/")
-
-
-_PARAMETERS = {"cdi_directories": "cdi_dir", "cdi_devices": "cdi_device", "listfile": "list_"}
-"""The parameters of the fields of `Request` that have another name."""
-_ABOUT = {"unknown-backend": "backend", "unknown-gpu": "gpus", "ambiguous-gpu": "gpus"}
-"""The parameters of errors that are about no field of `Request`."""
-
-
-def _where(origins: Mapping[str, Origin], option: str) -> str:
-    """Return the variable or configuration file that sets *option*; empty for the command line."""
-    origin = origins.get(option)
-    if origin == "variable":
-        return f"the variable GPUBIND_{option.strip('_').upper()}"
-    if origin == "settings":
-        from gpubind.cli.settings import file_of
-
-        key = option.strip("_").replace("_", "-")
-        return f"`{key}` in {file_of(key)}"
-    return ""
 
 
 def open_host_of(options: PlanOptions) -> Host:
@@ -136,17 +134,10 @@ def query_of(options: PlanOptions, like: Optional[str] = None) -> Query:
     return Query(request, options.list_, _option)
 
 
-_OPTIONS = {
-    "cdi_devices": "--cdi-device",
-    "cdi_directories": "--cdi-dir",
-    "listfile": "--list",
-    "vendors": "--nv and --rocm",
-}
-
-
 def _option(field: str) -> str:
-    """Return the option by which the user says a field of `Request`."""
-    return _OPTIONS.get(field) or "--" + field.replace("_", "-")
+    """Return the option that sets a field of `Request`."""
+    others = {"cdi_devices": "cdi-device", "cdi_directories": "cdi-dir", "listfile": "list", "vendors": "nv and --rocm"}
+    return f"--{others.get(field) or field.replace('_', '-')}"
 
 
 def vendors_of(options: PlanOptions) -> tuple[Vendor, ...]:
