@@ -54,10 +54,10 @@ def load(name, *values):
     return loaded(name, *values)
 builtins.__import__ = load
 from gpubind.cli.main import main
-import gpubind.cli.output, gpubind.api, gpubind.host.live, gpubind.files.live
+import gpubind.cli.output, gpubind.planner.planning, gpubind.host.live, gpubind.files.live
 wrap("files", gpubind.files.live.LiveTree, "_lstat", "_readlink", "_list", "_read", "_ident", "_elf", "open")
 wrap("programs", gpubind.host.live.LiveHost, "run")
-wrap("planning", gpubind.api, "plan")
+wrap("planning", gpubind.planner.planning, "plan_host")
 if sys.argv[1] == "check":
     import gpubind.rules
     wrap("rules", gpubind.rules, "check")

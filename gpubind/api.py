@@ -1,4 +1,4 @@
-"""The pipeline, end to end: a host, a request, a plan, and what becomes of it."""
+"""The functions of the library: `plan`, `check`, `words`, `render`, `start`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ __all__ = ["check", "check_document", "open_host", "open_layout", "open_runtime"
 
 @verb
 def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Start:
-    """A start by the runtime called *backend* on *host*: what its version, its configuration, the caller's environment
-    and the user's own *arguments* for it make of a plan.
+    """Return a start by the runtime called *backend* on *host*, with the user's *arguments* for it.
 
-    The environment is that of the task that *host* was opened for, else this process's. Of a recorded host without one,
-    only the arguments count. Errors: `UsageError` for a runtime that gpubind cannot start, or for
-    arguments that end in the middle of an option; `HostReadError`.
+    It holds the version and the configuration of the runtime, and the environment: that of the task that *host* was
+    opened for, or of this process; none for a recorded host without a task. Errors: `UsageError` for an unknown
+    runtime, or for arguments that end in the middle of an option; `HostReadError`.
     """
     from gpubind.launch.prepare import start_on
     from gpubind.runtimes import known_runtime
@@ -40,9 +39,9 @@ def open_runtime(host: Host, backend: str, arguments: Sequence[str] = ()) -> Sta
 
 @verb
 def open_layout(host: Host, form: str, image: Optional[Image] = None) -> Layout:
-    """Return where things land by a document that somebody reads later: *form* is `cdi`, `compose` or `kubernetes`.
+    """Return the layout of a plan for a document of mounts: *form* is `cdi`, `compose` or `kubernetes`.
 
-    A plan with this layout is what `render` says in it. Errors: `UsageError` (code `unknown-format`).
+    `render` prints a plan with this layout in that form. Errors: `UsageError` (code `unknown-format`).
     """
     from gpubind.documents import LASTING
     from gpubind.planner.placement import cdi_layout
@@ -64,13 +63,10 @@ def plan(
     *,
     start: Optional[Start] = None,
 ) -> Plan:
-    """Return what a container needs of *host*, in *image* if one is given.
+    """Return the plan for containers on *host*, of *image* if one is given.
 
-    *layout* is where things land there; without it, where the runtime of *start* has them, or below /.gpubind.
-    *listfile* takes the place of the list file in force.
-    Errors: `UsageError` for a request that cannot be answered (`gpubind.planner.request.checked`);
-    `NothingToBindError` when the host has no driver library and no device of any vendor that is asked for;
-    `FormatError` (with the file named) for a malformed list file; `HostReadError`.
+    *layout* places the files in the container; without it, the runtime of *start* does, or they are below /.gpubind.
+    *listfile* replaces the list file in force. Errors: as `gpubind.planner.planning.plan_host`.
     """
     if start is not None:
         from gpubind.launch.prepare import host_for, layout_of
@@ -81,12 +77,12 @@ def plan(
 
 @verb
 def words(plan: Plan, start: Start, image: Optional[Image] = None) -> Optional[Words]:
-    """Return *plan* in the words of the runtime of *start*: options, binds, variables, and what it has to leave out.
+    """Return *plan* in the arguments of the runtime of *start*: options, binds, variables, and Decisions.
 
-    Generated files are written to the caller's cache first, for the words name them. None where a runtime has no words
-    without an image. Errors: `UsageError` (code `other-layout`) for a plan whose files lie where no container of that
-    start has them, or whose variables would choose other GPUs there; `RuntimeLimitError` for what the runtime cannot
-    say; `OutputError`.
+    Generated files are written to the caller's cache first, as the arguments name them. None where a runtime needs an
+    image for its arguments. Errors: `UsageError` (code `other-layout`) for a plan with another layout than that of the
+    start, or whose variables would choose other GPUs there; `RuntimeLimitError` for a plan that the runtime cannot
+    express; `OutputError`.
     """
     from gpubind.launch.prepare import Files, layout_of, staged
 
@@ -104,15 +100,14 @@ def render(
     host: Optional[Host] = None,
     stage_dir: Optional[str] = None,
 ) -> str:
-    """What `gpubind plan --format FORM` prints of *plan*: `tsv`, `json`, `paths`, the words of a runtime (`apptainer`,
-    `podman`, `apptainer-env`, `oci`), or a document of mounts (`cdi`, `compose`, `kubernetes`).
+    """Return *plan* as `gpubind plan --format FORM` prints it: `tsv`, `json`, `paths`, the arguments for a runtime
+    (`apptainer`, `podman`, `apptainer-env`, `oci`), or a document of mounts (`cdi`, `compose`, `kubernetes`).
 
-    *image* is the one that *plan* is for, if it is for one. *start* is what the plan was made with; without it, a start
-    of that runtime on *host*, or on this machine. Generated files are written to the caller's cache, those of a
-    document that is kept to *stage_dir*.
-    Errors: `UsageError` (codes `unknown-format`; `other-layout` for a plan whose files lie where no container of that
-    runtime has them; `other-runtime` for a *start* of another runtime; `format-without-image`; `fixed-libdir`);
-    `RuntimeLimitError` for what the runtime cannot say, or `no-stage-dir`; `OutputError`.
+    *image* and *start* are those of the plan; without *start*, it is one of that runtime on *host*, or on this machine.
+    Generated files are written to the caller's cache, those of a document that is kept to *stage_dir*.
+    Errors: `UsageError` (codes `unknown-format`; `other-layout` for a plan with another layout than that of the form;
+    `other-runtime` for a *start* by another runtime; `format-without-image`; `fixed-libdir`); `RuntimeLimitError` for a
+    plan that the runtime cannot express, or `no-stage-dir`; `OutputError`.
     """
     from gpubind.documents import LASTING, PLAN_DOCUMENTS
     from gpubind.runtimes import PLAN_FORMATS, is_of_kind, runtime_of_format
@@ -170,9 +165,7 @@ def _other_layout(plan: Plan, whose: str, hint: str) -> UsageError:
 
 
 def _held_against(layout: Layout, plan: Plan, name: str) -> None:
-    """Errors: `UsageError` (code `other-layout`) where files lie elsewhere in containers of the runtime *name*, or
-    a GPU has another number.
-    """
+    """Errors: `UsageError` (code `other-layout`) where the runtime called *name* has *layout*, and *plan* another."""
     if layout.name != plan.layout:
         raise _other_layout(plan, f"containers of {name} have", f"start=open_runtime(host, {name!r})")
     if layout.isolated != plan.isolated and any(variable.name in GPU_VARIABLES for variable in plan.env):
@@ -261,7 +254,7 @@ def check(
     allow_writable: bool = False,
     program: Optional[str] = None,
 ) -> tuple[Finding, ...]:
-    """What will not work with *plan* on *host*, in *image* if one is given: errors first, then by code and subject.
+    """Return what will not work with *plan* on *host*, in *image* if one is given: errors first, then by code.
 
     *backend* is the name of the runtime that will start it, with the user's own *arguments* for it: the plan should be
     one for that runtime (see `open_runtime`). *allow_writable*: a runtime without a read-only bind will do. *program*
@@ -288,7 +281,7 @@ def check_document(
     program: Optional[str] = None,
     backend: Optional[str] = None,
 ) -> dict[str, Any]:
-    """Return the document `gpubind.check/1` of what `check` says, as `json.loads` gives it of `gpubind check --json`.
+    """Return the document `gpubind.check/1` of the *findings* of `check`: that of `gpubind check --json`.
 
     *host* and *reference*, of the image, are the names by which people know them.
     """

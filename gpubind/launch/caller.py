@@ -1,4 +1,4 @@
-"""Who starts a container, and with what: the facts of this machine that a runtime's words depend on."""
+"""Read the facts on which the arguments of a runtime depend, of its caller and of this machine: `begin`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def begin(
     host: Host,
     own: Mapping[str, str] = NO_OPTIONS,
 ) -> Start:
-    """Return a start by *runtime* on *host*: version, configuration, the user's own options, values and directories.
+    """Return a start by *runtime* on *host*, with the facts of this machine.
 
-    *program* is the path of its program, None where it is not to be asked; *arguments* are the user's own options for
-    it, *own* those before its subcommand, and *environ* is the caller's environment.
+    *program* is the path of its program; None if it must not be run. *arguments* are the user's options for it, *own*
+    those before its subcommand. *environ* is the caller's environment.
     Errors: `UsageError` (code `incomplete-argument`), `HostReadError` for a file that cannot be read.
     """
     version, site = None, None
@@ -93,7 +93,7 @@ def _text_if_there(path: str) -> Optional[str]:
 
 
 def writable_files(plan: Plan) -> frozenset[str]:
-    """The files of this host in *plan* that this process may write. Whoever may use a socket may write to it."""
+    """Return the files of this host in *plan* that this process may write. Sockets are to be written to."""
     sources = (mount.source for mount in plan.mounts if mount.source is not None and mount.kind != "socket")
     return frozenset(source for source in sources if may(source, os.W_OK))
 
@@ -101,9 +101,9 @@ def writable_files(plan: Plan) -> frozenset[str]:
 def _read_env_files(
     runtime: Runtime, paths: Iterable[str], environ: Mapping[str, str]
 ) -> tuple[dict[str, Optional[str]], bool]:
-    """Return what the user's environment files set; and whether one of them was not read.
+    """Return the variables of the user's environment files, and whether one of them was not read.
 
-    A pipe, such as a shell's `<(...)`, is the runtime's: what is read from it here would be lost to that.
+    A pipe, such as a shell's `<(...)`, is left to the runtime: only one process can read it.
     """
     values: dict[str, Optional[str]] = {}
     unread = False
@@ -117,7 +117,7 @@ def _read_env_files(
 
 
 def _need_whole(options: Options) -> None:
-    """Errors: `UsageError` for a --backend-arg that would make the program take gpubind's own words for the user's."""
+    """Errors: `UsageError` for a --backend-arg with which the program would misread the arguments after it."""
     if options.incomplete is not None:
         what = f"`{options.incomplete}` of --backend-arg lacks its value"
         hint = "give the value in the same argument, --backend-arg=--bind=/a:/b, or in one more --backend-arg after it"
@@ -150,7 +150,7 @@ def _home() -> Optional[str]:
 def _working_directory(environ: Mapping[str, str]) -> Optional[str]:
     """Return the working directory, by the name that PWD has for it; None if that directory was removed.
 
-    PWD may be stale: Slurm leaves it as it is where a job starts in another directory than the one it was sent from.
+    PWD may be stale: Slurm does not change it for a job that starts in another directory.
     """
     try:
         here = os.getcwd()

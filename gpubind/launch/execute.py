@@ -24,7 +24,7 @@ WHAT = "a program cannot be asked for its version"
 def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
     """Return the absolute path of program *name*, by PATH; None if there is none.
 
-    Relative PATH entries do not count, nor, for root, programs that others than root could change.
+    Relative PATH entries are ignored, and, for root, programs that other users could change.
     """
     from gpubind.files.trust import is_obeyed
 
@@ -47,7 +47,7 @@ def need_program(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _programs(name: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the programs *name* in the absolute directories of PATH, the first first."""
+    """Yield the programs *name* in the absolute directories of PATH, in their order."""
     from gpubind.model.answers import may
 
     directories = environ.get("PATH", os.defpath).split(":")
@@ -57,9 +57,9 @@ def _programs(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _files(places: Iterable[str]) -> Iterator[str]:
-    """Yield those of *places* that are files, without those that cannot be looked at, as a shell goes on in PATH.
+    """Yield the files among *places*. One that cannot be inspected is skipped, as by a shell.
 
-    Errors: `UnseenError` where that leaves none.
+    Errors: `UnseenError` if none is left for that reason.
     """
     from gpubind.model.answers import is_file
 
@@ -76,7 +76,7 @@ def _files(places: Iterable[str]) -> Iterator[str]:
 
 
 def probe_version(program: str) -> str:
-    """What `PROGRAM --version` prints; empty if it does not answer. An ELF file is asked once, while it stays."""
+    """Return the output of `PROGRAM --version`; empty if it fails. An ELF file is run once until it changes."""
     from gpubind.memo.storing import version_of
 
     asked_program(program)
@@ -116,7 +116,7 @@ def run_in_front(argv: Sequence[str], environ: Mapping[str, str], *, keeps_outpu
 
 
 def callers_environ() -> dict[str, str]:
-    """Return the caller's environment. Python sets LC_CTYPE for itself (PEP 538), which no container is to inherit."""
+    """Return the caller's environment, without the LC_CTYPE that Python sets for itself (PEP 538)."""
     environ = os.environ.copy()
     recorder = observe.recorder
     if ask("locale", "") if recorder is None else recorder.own_locale():
@@ -125,16 +125,16 @@ def callers_environ() -> dict[str, str]:
 
 
 def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[str] = None) -> NoReturn:
-    """Replace this process by *argv*: exit code, signals and terminal are then the program's own.
+    """Replace this process by *argv*. *program* is its path, if the first word is not.
 
-    *program* is its path, where the first word is not. Errors: `StartError` (code `not-started`).
+    Errors: `StartError` (code `not-started`).
     """
     path = program or argv[0]
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
     becomes(path, tuple(argv), environ)
-    # Python ignores these for itself, and what is ignored stays so: `| head` would not end the program.
+    # Python ignores these signals, and a program inherits that: `| head` would not end it.
     for name in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(name, signal.SIG_DFL)
     try:
@@ -150,7 +150,7 @@ def execute(argv: Sequence[str], environ: Mapping[str, str], program: Optional[s
 
 
 def execute_line(words: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a command line of the user's, as a shell would: the words stay as they are.
+    """Replace this process by a command line of the user's, which is found as by a shell.
 
     Errors: `CommandError` (`no-such-command`, `not-executable`), `StartError`.
     """

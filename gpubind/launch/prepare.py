@@ -30,36 +30,33 @@ if TYPE_CHECKING:
 WITHOUT_GPU = ("driver-mismatch", "driver-not-loaded", "gpu-forbidden", "no-libcuda", "visible-devices-unknown")
 """Errors with which no GPU works in a container."""
 USUAL = next(iter(RUNTIMES))
-"""What a runtime of which nothing is known is mostly like."""
+"""The runtime that an unknown one resembles most often."""
 
 
 def start_on(host: Host, runtime: Runtime, arguments: tuple[str, ...]) -> Start:
-    """Return a start by *runtime* on *host*, with the facts of this machine; of another machine nothing is known."""
+    """Return a start by *runtime* on *host*, with the facts of this machine if the host is this machine."""
     environ = environ_of(host)
     program = find_program(runtime.name, environ) if host.local is not None else None
     return begin(runtime, program, arguments, environ, host)
 
 
 def environ_of(host: Host) -> Mapping[str, str]:
-    """Return the environment of the task that is planned for; of another machine's, nothing is known."""
+    """Return the environment of the task that is planned for; it is empty for another machine."""
     if host.task is not None:
         return host.task
     return callers_environ() if host.local is not None else {}
 
 
 def layout_of(start: Start, image: Union[Image, ImageFacts, None]) -> Layout:
-    """Return where a plan for *start* lands, and whether the container's /dev will hold the planned nodes alone.
-
-    Of *image* it counts only whether one is known.
-    """
+    """Return the layout of a plan for *start*, which depends on whether an *image* is known."""
     return start.runtime.layout(start, is_blind=image is None)
 
 
 def host_for(host: Host, start: Start, image: Optional[Image]) -> Host:
-    """*host* to plan for. Where something else chooses GPUs in the container, the caller's variables choose none.
+    """Return *host* to plan for: without the caller's variables that choose GPUs, if others choose in the container.
 
-    As with --nv: the user's `--env CUDA_VISIBLE_DEVICES=1`, or such a line in an environment file of the image's,
-    counts among all GPUs, so all of them must be there. With --cleanenv the caller's variables stay outside.
+    As with --nv: `--env CUDA_VISIBLE_DEVICES=1` of the user's, or such a line in an environment file of the image,
+    numbers all GPUs, so all of them must be there. With --cleanenv the caller's variables stay outside.
     """
     facts = image.facts if image is not None else None
     images = {*facts.env, *facts.undecided}.intersection(LIBRARY_VARIABLES) if facts is not None else ()
@@ -272,7 +269,7 @@ def _need_its_host(host: Host, plan: Plan) -> None:
 
 
 def _usually_brought(plan: Plan, host: Host) -> Optional[Brought]:
-    """Return what a runtime of which nothing is known mostly brings: Apptainer's home, working directory and /tmp."""
+    """Return what the `USUAL` runtime mounts: home, working directory and /tmp."""
     environ = environ_of(host)
     places: dict[str, str] = {name: environ[name] for name in ("HOME", "PWD") if name in environ}
     usual = RUNTIMES[USUAL]

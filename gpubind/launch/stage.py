@@ -1,8 +1,7 @@
-"""Files that are whole or not there. Generated content is named by its hash, written once and never changed.
+"""Write generated files, which are complete or absent: `stage`, `stage_in`. Each is named by the hash of its content.
 
-Many starts stage the same content at the same time, on nodes that share a home and count processes alike. So each
-writes a file of its own, under a random name that nobody else can have, and gives it the lasting name only if nobody
-has yet.
+Many starts write the same content at the same time, on nodes that share a home. So each start writes a file with a
+random name, and then gives it the final name unless another start already has.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from gpubind.model.digest import sha256
 
 LAST_RESORT = "/tmp"
 SKELETONS_LIMIT = 16
-"""Skeletons of the same places that were changed, one after the other, before no other is made."""
+"""Changed skeletons of the same places after which it is an error."""
 _NAME_LENGTH = 40
 """Characters of a file's own name that are kept: with the hash they fit into the 255 bytes of a name."""
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-"""What a file system without hard links says."""
+"""Errors of a file system without hard links."""
 
 
 def stage(contents: Mapping[ContainerPath, str], environ: Mapping[str, str]) -> dict[ContainerPath, HostPath]:
-    """Write *contents*, the texts of generated files by their place in the container; where each of them is then.
+    """Write *contents*, texts by their place in the container. Return the path of each file.
 
-    They lie below `$XDG_CACHE_HOME/gpubind` (`~/.cache/gpubind`); where that cannot be written, or its quota is used
-    up, in a private directory of `$TMPDIR`, or of /tmp. Errors: `OutputError` (code `unwritable-file`).
+    The directory is `$XDG_CACHE_HOME/gpubind` (`~/.cache/gpubind`); if that cannot be written, or its quota is used up,
+    a private directory in `$TMPDIR`, or in /tmp. Errors: `OutputError` (code `unwritable-file`).
     """
     return {target: _stage_one(target, content, environ) for target, content in contents.items()}
 
 
 def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[ContainerPath, HostPath]:
-    """Write *contents* into *directory*, which everybody may read and which stays.
+    """Write *contents* into *directory*, which is made if it is missing. Return the path of each file.
 
-    It is made if it is not there. Errors: `OutputError` (code `unwritable-file`), also for a directory that somebody
-    else could write to; for root's, above which somebody else could write, or which not everybody may enter.
+    Errors: `OutputError` (code `unwritable-file`), also for a directory that other users could write to; for root also
+    if they could write above it, or may not enter it.
     """
     if not contents:
         return {}
@@ -61,16 +60,14 @@ def stage_in(contents: Mapping[ContainerPath, str], directory: str) -> dict[Cont
 
 
 def _need_lasting(directory: str) -> None:
-    """Errors: `PermissionError` for a directory of root's that others could change, now or when it is used."""
+    """Errors: `PermissionError` for a directory of root that other users could change, now or later."""
     why = why_not_lasting(directory) if acts_as_root() else None
     if why is not None:
         raise PermissionError(errno.EACCES, why)
 
 
 def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath:
-    """Write *content* as the file *name* to a directory of its own, for a reader that knows it by that name; the
-    directory. Errors: as `stage`.
-    """
+    """Write *content* as the only file, *name*, of a directory. Return the directory. Errors: as `stage`."""
     data = content.encode("utf-8", "surrogateescape")
     own = sha256(data).hexdigest()
 
@@ -83,9 +80,9 @@ def stage_alone(name: str, content: str, environ: Mapping[str, str]) -> HostPath
 
 
 def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) -> HostPath:
-    """Return a directory with an empty file at each of *places*; errors and its own place are as for `stage`.
+    """Return a directory with an empty file at each of *places*. Errors: as `stage`.
 
-    It is called by the places, and never changed. One that is not as it was made is left alone, for the next one.
+    Its name is a hash of the places. One that was changed is not used, and another one is made.
     """
     wanted = sorted(set(places))
     name = sha256("\0".join(wanted).encode("utf-8", "surrogateescape")).hexdigest() + "-skeleton"
@@ -95,9 +92,9 @@ def stage_skeleton(places: Iterable[ContainerPath], environ: Mapping[str, str]) 
 def replace(
     place: int, name: str, data: bytes, mode: Optional[int] = None, owner: Optional[tuple[int, int]] = None
 ) -> None:
-    """Write *data* to the file *name* in the open directory *place*; it is whole, or stays as it was.
+    """Write *data* to the file *name* in the open directory *place*. It is replaced as a whole, or not at all.
 
-    *mode*: its permissions; None for those of any new file. *owner*: user and group; None for the caller's.
+    *mode*: its permissions; None for those of a new file. *owner*: user and group; None for the caller's.
     Errors: `OSError`.
     """
     with _part(place, data, mode, owner) as part:
@@ -116,7 +113,7 @@ def _put_skeleton(directory: str, name: str, places: list[ContainerPath]) -> Hos
 
 
 def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
-    """The skeleton *path*, whole or not there; it is no error if somebody else was faster. Errors: `OSError`."""
+    """Make the skeleton *path*, unless another process just did. Errors: `OSError`."""
     part = f"{path}.{os.urandom(16).hex()}"
     try:
         os.mkdir(part, 0o755)
@@ -133,7 +130,7 @@ def _make_skeleton(path: str, places: list[ContainerPath]) -> None:
 
 
 def _skeleton_of(path: str) -> list[str]:
-    """The places that the skeleton *path* has; of one that holds anything but empty files, none."""
+    """Return the places in the skeleton *path*; none if it has anything but empty files."""
     found = []
     for directory, _, files in os.walk(path):
         for name in files:
@@ -153,11 +150,11 @@ def _stage_one(target: ContainerPath, content: str, environ: Mapping[str, str]) 
 class _Place(NamedTuple):
     path: str
     base: str
-    """What has to be there already: a home or TMPDIR that does not exist is not made."""
+    """The directory that must exist: a home or TMPDIR is not made."""
 
 
 def _in_first_place(put: Callable[[str], HostPath], environ: Mapping[str, str]) -> HostPath:
-    """Return what *put* answers for the first place that serves; for root, of those that others could not change."""
+    """Return what *put* returns for the first usable place; for root, other users must not be able to change it."""
     places = _places(environ)
     why = ""
     for place in places:
@@ -182,11 +179,11 @@ def _places(environ: Mapping[str, str]) -> tuple[_Place, ...]:
 
 
 def _make(directory: str, mode: int) -> None:
-    """Make *directory*, and those above it that are not there, with *mode* whatever the umask says."""
+    """Make *directory*, and missing ones above it, with *mode*, whatever the umask is."""
     if os.path.isdir(directory):
         return
     _make(os.path.dirname(directory), mode)
-    # Somebody else was faster, or it is not a directory: opening it will tell.
+    # It exists now, or is not a directory: opening it fails then.
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, mode)
         made = _open_directory(directory)
@@ -197,7 +194,7 @@ def _make(directory: str, mode: int) -> None:
 
 
 def _named(target: ContainerPath, content: str) -> tuple[str, bytes]:
-    """Return the lasting name of a generated file, and what it holds."""
+    """Return the final name and the bytes of a generated file."""
     data = content.encode("utf-8", "surrogateescape")
     return f"{sha256(data).hexdigest()}-{target.rpartition('/')[2][-_NAME_LENGTH:]}", data
 
@@ -215,16 +212,16 @@ def _put(directory: str, name: str, data: bytes, mode: int) -> HostPath:
 
 
 def _make_ours(directory: str, mode: int) -> int:
-    """Return *directory*, opened, with those above it made where they are missing. Errors: `OSError`."""
+    """Return *directory*, opened; missing directories are made. Errors: `OSError`."""
     _make(directory, mode)
     return _open_directory(directory)
 
 
 def _open_directory(path: str) -> int:
-    """*path*, opened: from here on, nobody can put another directory in its place. Errors: `OSError`."""
+    """Return *path*, opened, so that it cannot be exchanged any more. Errors: `OSError`."""
     place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     found = os.fstat(place)
-    # A directory in /tmp may be a trap that somebody else has laid.
+    # A directory in /tmp may have been made by another user, as a trap.
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:
         os.close(place)
         raise PermissionError(errno.EACCES, "it belongs to somebody else, or others may write to it")
@@ -233,7 +230,7 @@ def _open_directory(path: str) -> int:
 
 @contextlib.contextmanager
 def _part(place: int, data: bytes, mode: Optional[int], owner: Optional[tuple[int, int]] = None) -> Iterator[str]:
-    """The name of a new file with *data* in the directory *place*, which nobody else can have; in the end it is gone.
+    """Yield the random name of a new file with *data* in the directory *place*, which is removed in the end.
 
     *mode*, *owner*: as for `replace`.
     """
@@ -248,7 +245,7 @@ def _part(place: int, data: bytes, mode: Optional[int], owner: Optional[tuple[in
                 os.fchown(file, *owner)
             if mode is not None:
                 os.fchmod(file, mode)
-            os.fsync(file)  # a full disk may say so only now, and the name is for good
+            os.fsync(file)  # a full disk may be reported only now
         finally:
             os.close(file)
         yield part
@@ -265,7 +262,7 @@ def write_all(file: int, data: bytes) -> None:
 
 
 def _name(place: int, part: str, name: str, data: bytes) -> None:
-    """Give the file *part* its lasting *name*, unless a good file has it by now. A damaged one gives way."""
+    """Give the file *part* its final *name*, unless an intact file has it. A damaged one is replaced."""
     try:
         os.link(part, name, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
     except OSError as error:
@@ -276,7 +273,7 @@ def _name(place: int, part: str, name: str, data: bytes) -> None:
 
 
 def _holds(place: int, name: str, data: bytes) -> bool:
-    """Return whether *name* is a plain file of ours with *data* in it, which others cannot change."""
+    """Return whether *name* is a regular file with *data* that only the caller can change."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
     except OSError:

@@ -1,4 +1,4 @@
-"""Start a target: `make_command` returns what this process becomes, `become` becomes it."""
+"""Start a container: `make_command` returns what this process becomes, `become` becomes it."""
 
 from __future__ import annotations
 
