@@ -18,7 +18,6 @@ from gpubind.launch.target import StartRequest
 
 def start_request(
     options: PlanOptions,
-    arguments: Optional[Sequence[str]],
     *,
     dry_run: bool,
     require_gpu: bool,
@@ -26,6 +25,7 @@ def start_request(
     allow_writable: bool,
     quiet: bool,
     verbose: int,
+    backend_arg: Optional[Sequence[str]] = None,
 ) -> StartRequest:
     """Return the request that the options ask for. Errors: `UsageError` (code `host-to-start`) for a recorded host."""
     if options.host is not None and not dry_run:
@@ -36,7 +36,7 @@ def start_request(
         open_host=partial(open_host_of, options),
         query=query_of(options),
         environ=callers_environ(),
-        arguments=tuple(arguments or ()),
+        arguments=tuple(backend_arg or ()),
         elsewhere=options.host is not None,
         dry_run=dry_run,
         require_gpu=require_gpu,

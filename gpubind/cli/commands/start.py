@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Optional
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Optional
 
 from gpubind.cli.declarations import (
     ALLOW_WRITABLE,
@@ -24,62 +25,41 @@ from gpubind.errors import UsageError
 from gpubind.model.answers import lexists
 
 if TYPE_CHECKING:
-    from gpubind.launch.target import StartRequest
     from gpubind.runtimes.runtime import Action
 
 
-def _starter(action: Action) -> Callable[..., None]:
-    def start(
-        options: PlanOptions,
-        *,
-        image: str,
-        command: Optional[Sequence[str]],
-        backend: str,
-        backend_arg: Optional[Sequence[str]],
-        dry_run: bool,
-        require_gpu: bool,
-        allow_writable: bool,
-        check: bool,
-        quiet: bool,
-        verbose: int,
-    ) -> None:
-        from gpubind.cli.starting import not_started, start_request
-        from gpubind.launch.choose import need_command
-
-        words = (image, *(command or ()))
-        if not image.startswith("-"):
-            need_command(action, words)
-        _need_image(words, is_verbose=verbose > 0)
-        with not_started(UsageError):
-            request = start_request(
-                options,
-                backend_arg,
-                dry_run=dry_run,
-                require_gpu=require_gpu,
-                check=check,
-                allow_writable=allow_writable,
-                quiet=quiet,
-                verbose=verbose,
-            )
-            _start(action, request, words, backend, quiet=quiet)
-
-    return start
-
-
-def _start(action: Action, request: StartRequest, words: tuple[str, ...], backend: str, *, quiet: bool) -> None:
-    from gpubind.launch.choose import read_start
+def start(
+    action: Action,
+    options: PlanOptions,
+    *,
+    image: str,
+    command: Optional[Sequence[str]],
+    backend: str,
+    quiet: bool,
+    verbose: int,
+    **asked: Any,
+) -> None:
+    """Start a container, or print its command. Errors: 125 for whatever keeps the runtime from being started."""
+    from gpubind.cli.starting import not_started, start_request
+    from gpubind.launch.choose import need_command, read_start
     from gpubind.launch.start import become, make_command
     from gpubind.launch.target import Notice
 
-    line = read_start(action, words, backend, request.environ, elsewhere=request.elsewhere)
-    if line.why:
-        request.report(Notice("note", "backend", f"{line.runtime.name}, {line.why}", is_detail=True))
-    with progress(quiet=quiet):
-        command = make_command(request, action, line)
-    if request.dry_run:
-        write_document(_shown(command.argv, line.image.text, line.argv), None)
-    else:
-        become(command)
+    words = (image, *(command or ()))
+    if not image.startswith("-"):
+        need_command(action, words)
+    _need_image(words, is_verbose=verbose > 0)
+    with not_started(UsageError):
+        request = start_request(options, quiet=quiet, verbose=verbose, **asked)
+        line = read_start(action, words, backend, request.environ, elsewhere=request.elsewhere)
+        if line.why:
+            request.report(Notice("note", "backend", f"{line.runtime.name}, {line.why}", is_detail=True))
+        with progress(quiet=quiet):
+            made = make_command(request, action, line)
+        if request.dry_run:
+            write_document(_shown(made.argv, line.image.text, line.argv), None)
+        else:
+            become(made)
 
 
 def _shown(words: tuple[str, ...], image: str, command: tuple[str, ...]) -> str:
@@ -110,7 +90,7 @@ def _need_image(words: tuple[str, ...], *, is_verbose: bool) -> None:
 def _command(action: Action, text: str, *examples: tuple[str, str]) -> Subcommand:
     return Subcommand(
         action,
-        _starter(action),
+        partial(start, action),
         text,
         (BACKEND, BACKEND_ARGUMENTS, ALLOW_WRITABLE, CHECK_FIRST, REQUIRE_GPU, DRY_RUN, QUIET, VERBOSE),
         (

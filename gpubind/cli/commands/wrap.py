@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpubind.cli.declarations import (
     ALLOW_WRITABLE,
@@ -31,11 +32,8 @@ def wrap(
     *,
     line: Sequence[str],
     dry_run: bool,
-    require_gpu: bool,
-    check: bool,
     quiet: bool,
-    verbose: int,
-    allow_writable: bool,
+    **asked: Any,
 ) -> None:
     """Read the line, and start what it comes to. Errors: 125 for whatever keeps the runtime from being started."""
     from gpubind.cli.starting import not_started, start_request
@@ -55,16 +53,7 @@ def wrap(
         if not made.is_here:
             _become(moved(made, _gpubind(len(words))), environ, dry_run=dry_run)
             return
-        request = start_request(
-            options,
-            None,
-            dry_run=dry_run,
-            require_gpu=require_gpu,
-            check=check,
-            allow_writable=allow_writable,
-            quiet=quiet,
-            verbose=verbose,
-        )
+        request = start_request(options, dry_run=dry_run, quiet=quiet, **asked)
         with progress(quiet=quiet):
             command = wrapped_command(request, made)
         if command is None:
