@@ -67,7 +67,9 @@ class BundleRuntime(Runtime):
         bundle, image = start.bundle, start.tree
         if bundle is None or image is None:
             return None
-        edits = edits_of(plan, start.stage.files, lambda mount, source: _obstacle(mount, source, bundle, image))
+        edits = edits_of(
+            plan, start.stage.files, obstacle=lambda mount, source: _obstacle(mount, source, bundle, image)
+        )
         directories = {mount.target for mount in plan.mounts if mount.kind == "directory"}
         mounts = tuple(_mount(bind, bind.target in directories) for bind in edits.binds)
         if any(_inside(bind.target, OURS) for bind in edits.binds):

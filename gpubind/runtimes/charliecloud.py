@@ -18,7 +18,7 @@ from typing import Optional
 from gpubind.errors import RuntimeLimitError
 from gpubind.files import Tree
 from gpubind.loader.namespace import Brought, UserBind
-from gpubind.model import ContainerPath, EnvVar, HostPath, Missing, Mount, Plan
+from gpubind.model import ContainerPath, HostPath, Missing, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
 from gpubind.runtimes.cmdline.reader import Options
@@ -30,6 +30,7 @@ from gpubind.runtimes.edits import (
     Words,
     edits_of,
     own_binds,
+    search_variables,
     shared_dev,
     unsayable_path,
     unsayable_value,
@@ -96,7 +97,7 @@ class Charliecloud(Runtime):
     def words(self, plan: Plan, start: Start) -> Words:
         image = start.tree
         own = own_binds(start.user.options.all("bind"))
-        edits = edits_of(plan, start.stage.files, lambda mount, source: _obstacle(mount, source, start), own)
+        edits = edits_of(plan, start.stage.files, own, lambda mount, source: _obstacle(mount, source, start))
         _need_places(plan, edits, start)
         targets = {bind.target: _place(image, bind.target) for bind in edits.binds}
         made = dict.fromkeys(top for bind in edits.binds if (top := _missing_place(image, bind.target)) is not None)
@@ -133,15 +134,10 @@ class Charliecloud(Runtime):
         binds = [UserBind(HostPath(path), ContainerPath(path)) for path in shared]
         binds += own_binds(options.all("bind"))
         path = _users(start, "PATH") or ""
-        env = [EnvVar("PATH", "set", path if "/bin" in path.split(":") else f"{path}:/bin".lstrip(":"), None, "user")]
-        libraries = _users(start, "LD_LIBRARY_PATH")
-        if libraries:
-            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", libraries, ":", "user"))
-        preload = _users(start, "LD_PRELOAD")
-        if preload:
-            env.append(EnvVar("LD_PRELOAD", "set", preload, None, "caller"))
+        path = path if "/bin" in path.split(":") else f"{path}:/bin".lstrip(":")
+        env = search_variables(path, _users(start, "LD_LIBRARY_PATH"), _users(start, "LD_PRELOAD"))
         working = options.last("cd") or "/"
-        return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
+        return Brought(tuple(binds), env, ContainerPath(working) if working.startswith("/") else None)
 
 
 def _makes_places(start: Start) -> bool:

@@ -69,16 +69,11 @@ class Words(NamedTuple):
     """The image's configuration with the edits in it, for a runtime that reads that instead of options."""
 
 
-def nothing_else(mount: Mount, source: HostPath) -> Optional[Obstacle]:
-    """Return None: the runtime itself keeps no mount from being bound."""
-    return None
-
-
 def edits_of(
     plan: Plan,
     staged: Mapping[ContainerPath, HostPath],
-    obstacle: Callable[[Mount, HostPath], Optional[Obstacle]],
     binds: Iterable[UserBind] = (),
+    obstacle: Optional[Callable[[Mount, HostPath], Optional[Obstacle]]] = None,
 ) -> Edits:
     """Return the edits of *plan*, with its generated files where they are *staged*.
 
@@ -92,7 +87,7 @@ def edits_of(
         source = mount.source or staged.get(mount.target)
         if source is None:
             continue
-        found = covered(mount, source, covers) or obstacle(mount, source)
+        found = covered(mount, source, covers) or (obstacle(mount, source) if obstacle is not None else None)
         if found is None:
             planned.append(Bind(source, mount.target, "ro" in mount.options, mount.required))
         elif found.why is not None:
@@ -122,22 +117,42 @@ def own_binds(values: Iterable[str]) -> tuple[UserBind, ...]:
     return tuple(UserBind(HostPath(source), ContainerPath(target)) for source, target in named)
 
 
+def search_variables(path: str, libraries: Optional[str], preload: Optional[str] = None) -> tuple[EnvVar, ...]:
+    """Return PATH, LD_LIBRARY_PATH and LD_PRELOAD as a container has them without a plan, for `Brought`."""
+    env = [EnvVar("PATH", "set", path, None, "user")]
+    if libraries:
+        env.append(EnvVar("LD_LIBRARY_PATH", "prepend", libraries, ":", "user"))
+    if preload:
+        env.append(EnvVar("LD_PRELOAD", "set", preload, None, "caller"))
+    return tuple(env)
+
+
 def vendor_of(plan: Plan) -> Optional[Vendor]:
     """Whose driver *plan* is about; None if it is of several vendors."""
     vendors = {planned.driver.vendor for planned in plan.drivers}
     return vendors.pop() if len(vendors) == 1 else None
 
 
-def unsayable_path(path: str, why: str, hint: str = "give the driver root a plainer path") -> RuntimeLimitError:
-    """The error about a *path* that no word of a runtime's can say."""
-    what = "a path cannot be said to this program"
-    return RuntimeLimitError("unsayable-path", what, where=path, why=why, hint=f"use --backend bwrap, or {hint}")
+def unsayable_path(
+    path: str, why: str, hint: str = "give the driver root a plainer path", *, document: str = ""
+) -> RuntimeLimitError:
+    """Return the error about a *path* that the arguments of a runtime, or the *document*, cannot hold."""
+    hint = f"{hint}, or start with `gpubind exec`" if document else f"use --backend bwrap, or {hint}"
+    what = f"a path cannot be said {_holder(document)}"
+    return RuntimeLimitError("unsayable-path", what, where=path, why=why, hint=hint)
 
 
-def unsayable_value(name: str, why: str, hint: str = "give the variable a plainer value") -> RuntimeLimitError:
-    """The error about a value of variable *name* that no word of a runtime's can say."""
-    what = "a variable cannot be said to this program"
-    return RuntimeLimitError("unsayable-value", what, where=name, why=why, hint=f"use --backend bwrap, or {hint}")
+def unsayable_value(
+    name: str, why: str, hint: str = "give the variable a plainer value", *, document: str = ""
+) -> RuntimeLimitError:
+    """Return the error about a value of variable *name* that the arguments, or the *document*, cannot hold."""
+    hint = "leave out the CDI device that sets it" if document else f"use --backend bwrap, or {hint}"
+    what = f"a variable cannot be said {_holder(document)}"
+    return RuntimeLimitError("unsayable-value", what, where=name, why=why, hint=hint)
+
+
+def _holder(document: str) -> str:
+    return f"in {document}" if document else "to this program"
 
 
 def is_utf8(text: str) -> bool:

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from gpubind.errors import RuntimeLimitError
 from gpubind.image.environment import DEFAULT_PATH
 from gpubind.loader.namespace import Brought, UserBind
-from gpubind.model import ContainerPath, EnvVar, Plan
-from gpubind.runtimes.edits import Words, edits_of, nothing_else, own_binds, unsayable_value
+from gpubind.model import ContainerPath, Plan
+from gpubind.runtimes.edits import Words, edits_of, own_binds, search_variables, unsayable_value
 from gpubind.runtimes.environment import Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, ProgramVersion, Runtime, Start
 
@@ -55,7 +55,7 @@ class Nspawn(Runtime):
                 why="it says `Need to be root.`, or that unprivileged operation is not supported",
                 hint="use --backend bwrap, or start it as root",
             )
-        edits = edits_of(plan, start.stage.files, nothing_else, _own_binds(start))
+        edits = edits_of(plan, start.stage.files, _own_binds(start))
         options = [*_container(start)]
         for bind in edits.binds:
             options.append(f"--bind{'-ro' if bind.read_only else ''}={escaped(bind.source)}:{escaped(bind.target)}")
@@ -80,12 +80,10 @@ class Nspawn(Runtime):
 
     def brought(self, plan: Plan, start: Start) -> Brought:
         options = start.user.options
-        env = [EnvVar("PATH", "set", options.env.get("PATH", DEFAULT_PATH), None, "user")]
-        if "LD_LIBRARY_PATH" in options.env:
-            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", options.env["LD_LIBRARY_PATH"], ":", "user"))
+        env = search_variables(options.env.get("PATH", DEFAULT_PATH), options.env.get("LD_LIBRARY_PATH"))
         names = ("overlay", "overlay-ro", "tmpfs")
         unseen = tuple(f"--{name}={value}" for name in names for value in options.all(name))
-        return Brought(_own_binds(start), tuple(env), ContainerPath(options.last("chdir") or "/"), unseen)
+        return Brought(_own_binds(start), env, ContainerPath(options.last("chdir") or "/"), unseen)
 
 
 def _own_binds(start: Start) -> tuple[UserBind, ...]:

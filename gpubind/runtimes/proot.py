@@ -12,10 +12,19 @@ from posixpath import normpath
 from typing import Optional
 
 from gpubind.loader.namespace import Brought, UserBind
-from gpubind.model import ContainerPath, EnvVar, HostPath, Mount, Plan
+from gpubind.model import ContainerPath, HostPath, Mount, Plan
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout
-from gpubind.runtimes.edits import Bind, Obstacle, Words, edits_of, own_binds, shared_dev, unsayable_path
+from gpubind.runtimes.edits import (
+    Bind,
+    Obstacle,
+    Words,
+    edits_of,
+    own_binds,
+    search_variables,
+    shared_dev,
+    unsayable_path,
+)
 from gpubind.runtimes.environment import Values, compose, known, library_path
 from gpubind.runtimes.runtime import Call, Command, Limits, Printed, Runtime, Start, one_line
 
@@ -36,7 +45,7 @@ class Proot(Runtime):
         return LAYOUT
 
     def words(self, plan: Plan, start: Start) -> Words:
-        edits = edits_of(plan, start.stage.files, _obstacle, own_binds(start.user.options.all("bind")))
+        edits = edits_of(plan, start.stage.files, own_binds(start.user.options.all("bind")), _obstacle)
         options = [word for bind in edits.binds for word in ("-b", _bind_word(bind))]
         env = compose(plan.env, Values(callers=start.caller.environ, images=library_path(plan)))
         findings = (*edits.findings, *shared_dev(plan, "always"), *self.write_access(edits, plan, start))
@@ -62,13 +71,10 @@ class Proot(Runtime):
         paths = (*SHARED, *FROM_HOST, *([home] if home in start.caller.directories else ()))
         binds = [UserBind(HostPath(path), ContainerPath(path)) for path in paths]
         binds += own_binds(start.user.options.all("bind"))
-        env = [EnvVar("PATH", "set", start.caller.environ.get("PATH", ""), None, "user")]
-        if start.caller.environ.get("LD_LIBRARY_PATH"):
-            env.append(EnvVar("LD_LIBRARY_PATH", "prepend", start.caller.environ["LD_LIBRARY_PATH"], ":", "user"))
-        if start.caller.environ.get("LD_PRELOAD"):
-            env.append(EnvVar("LD_PRELOAD", "set", start.caller.environ["LD_PRELOAD"], None, "caller"))
+        environ = start.caller.environ
+        env = search_variables(environ.get("PATH", ""), environ.get("LD_LIBRARY_PATH"), environ.get("LD_PRELOAD"))
         working = start.user.options.last("cwd") or _directory(start)
-        return Brought(tuple(binds), tuple(env), ContainerPath(working) if working.startswith("/") else None)
+        return Brought(tuple(binds), env, ContainerPath(working) if working.startswith("/") else None)
 
     def render(self, form: str, printed: Printed, *, quoted: bool = False) -> str:
         """Return the words that take the place of `proot`: a command line has no other way to set a variable."""

@@ -59,6 +59,12 @@ class Limits(NamedTuple):
     """Whether its exit code does not tell a command that is not there (127) or is no program (126)."""
 
 
+def version_in(text: str) -> Optional[tuple[int, ...]]:
+    """Return the first version `1.4` or `1.4.5` in *text*, with three numbers."""
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part) for part in match.groups(default="0")) if match else None
+
+
 class ProgramVersion(NamedTuple):
     """The answer of a program to `--version`."""
 

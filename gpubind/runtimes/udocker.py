@@ -21,7 +21,6 @@ from gpubind.runtimes.edits import (
     Edits,
     Words,
     edits_of,
-    nothing_else,
     own_binds,
     shared_dev,
     unsayable_path,
@@ -73,7 +72,7 @@ class Udocker(Runtime):
         `file-binds`), and for an F mode with the host's C library (code `fixed-loader`).
         """
         own = own_binds(start.user.options.all("volume"))
-        edits = edits_of(plan, start.stage.files, nothing_else, own)
+        edits = edits_of(plan, start.stage.files, own)
         _need_mode(start.caller.environ.get(MODE, ""), plan, edits)
         options = [f"--volume={_volume(bind)}" for bind in edits.binds]
         env = compose(plan.env, Values(start.user.options.env, images=library_path(plan)))

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from gpubind.documents.mounts.fragment import heading, need_sayable_path, need_sayable_value, unsayable_path
+from gpubind.documents.mounts.fragment import heading, need_sayable_path, need_sayable_value
 from gpubind.documents.text import printable, summary
 from gpubind.runtimes.apptainer.binds import needs_mount
 from gpubind.runtimes.apptainer.exports import Change, changes_for
+from gpubind.runtimes.edits import unsayable_path
 from gpubind.runtimes.runtime import Printed
 
 WHAT = "a list of binds in a variable"
@@ -60,7 +61,9 @@ def need_plain_binds(printed: Printed) -> None:
             need_sayable_path(path, WHAT)
         if needs_mount(bind):
             path = next(p for p in (bind.source, bind.target) if needs_mount(bind._replace(source=p, target=p)))
-            raise unsayable_path(path, WHAT, "it has a space, a comma, a colon, a quote, a backslash or a `^` in it")
+            raise unsayable_path(
+                path, "it has a space, a comma, a colon, a quote, a backslash or a `^` in it", document=WHAT
+            )
 
 
 def _title(printed: Printed) -> str:

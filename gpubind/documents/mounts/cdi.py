@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from gpubind.documents.mounts.fragment import fixed_env, unsayable_path, unsayable_value
+from gpubind.documents.mounts.fragment import fixed_env
 from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.cdi import VERSIONS, is_device_name, parse_cdi, required_version
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Mount, Plan, Vendor
-from gpubind.runtimes.edits import is_utf8
+from gpubind.runtimes.edits import is_utf8, unsayable_path, unsayable_value
 
 KINDS: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 HOOK_PROGRAM = "nvidia-cdi-hook"
@@ -65,7 +65,7 @@ def render_cdi(plan: Plan, staged: Mapping[ContainerPath, HostPath], hook: Optio
         common["hooks"] = [_ldconfig(plan, hook)]
     for variable in fixed_env(plan):
         if not is_utf8(f"{variable.name}{variable.value}"):
-            raise unsayable_value(variable.name, "a CDI spec", NOT_UTF8)
+            raise unsayable_value(variable.name, NOT_UTF8, document="a CDI spec")
     common["env"] = [f"{v.name}={v.value}" for v in fixed_env(plan)]
     spec = {
         "kind": KINDS[vendors[0]],
@@ -91,7 +91,7 @@ def _text(spec: dict[str, Any]) -> str:
 def _need_utf8(value: Any) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-path`): no escape of JSON stands for a byte that is not UTF-8."""
     if isinstance(value, str) and not is_utf8(value):
-        raise unsayable_path(value, "a CDI spec", NOT_UTF8)
+        raise unsayable_path(value, NOT_UTF8, document="a CDI spec")
     for member in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
         _need_utf8(member)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpubind.documents.mounts.fragment import groups_of, heading, mount_edits, unsayable_path, yaml_text
+from gpubind.documents.mounts.fragment import groups_of, heading, mount_edits, yaml_text
 from gpubind.model import ContainerPath, DeviceNode, HostPath, Plan
+from gpubind.runtimes.edits import unsayable_path
 
 SERVICE = "gpubind"
 _WHAT = "a Compose file"
@@ -46,7 +47,7 @@ def render_compose(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> str:
 def _device(node: DeviceNode) -> str:
     for path in (node.source, node.target):
         if ":" in path:
-            raise unsayable_path(path, _WHAT, "it has a colon in it, which ends a path there")
+            raise unsayable_path(path, "it has a colon in it, which ends a path there", document=_WHAT)
     return _plain(f"{node.source}:{node.target}:rw")
 
 

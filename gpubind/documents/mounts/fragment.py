@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from typing import Any
 
 from gpubind.documents.text import printable, summary
-from gpubind.errors import RuntimeLimitError
 from gpubind.formats.driver.gpu_names import CUDA_DEVICE_ORDER, GPU_VARIABLES
-from gpubind.model import ContainerPath, DeviceNode, EnvVar, HostPath, Mount, Plan
-from gpubind.runtimes.edits import Edits, Obstacle, edits_of, is_utf8
+from gpubind.model import ContainerPath, DeviceNode, EnvVar, HostPath, Plan
+from gpubind.runtimes.edits import Edits, edits_of, is_utf8, unsayable_path, unsayable_value
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -30,7 +29,7 @@ def mount_edits(plan: Plan, staged: Mapping[ContainerPath, HostPath], what: str)
     These runtimes make every mount point.
     Errors: `RuntimeLimitError` (codes `unsayable-path`, `unsayable-value`).
     """
-    edits = edits_of(plan, staged, _no_obstacle)
+    edits = edits_of(plan, staged)
     for bind in edits.binds:
         need_sayable_path(bind.source, what)
         need_sayable_path(bind.target, what)
@@ -62,26 +61,14 @@ def need_sayable_path(path: str, what: str) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-path`) for a *path* that a document, called *what*, cannot hold."""
     why = _unsayable(path)
     if why:
-        raise unsayable_path(path, what, why)
-
-
-def unsayable_path(path: str, what: str, why: str) -> RuntimeLimitError:
-    """Return the error about a *path* that a document, called *what*, cannot express."""
-    hint = "give the driver root a plainer path, or start with `gpubind exec`"
-    return RuntimeLimitError("unsayable-path", f"a path cannot be said in {what}", where=path, why=why, hint=hint)
+        raise unsayable_path(path, why, document=what)
 
 
 def need_sayable_value(name: str, value: str, what: str) -> None:
     """Errors: `RuntimeLimitError` (code `unsayable-value`) for a value that a document, called *what*, cannot hold."""
     why = _unsayable(value) or _unsayable(name)
     if why:
-        raise unsayable_value(name, what, why)
-
-
-def unsayable_value(name: str, what: str, why: str) -> RuntimeLimitError:
-    """Return the error about a value of variable *name* that a document, called *what*, cannot express."""
-    hint = "leave out the CDI device that sets it"
-    return RuntimeLimitError("unsayable-value", f"a variable cannot be said in {what}", where=name, why=why, hint=hint)
+        raise unsayable_value(name, why, document=what)
 
 
 def heading(plan: Plan, comment: str, *lines: str) -> str:
@@ -130,7 +117,3 @@ def _unsayable(text: str) -> str:
 
 def _is_for_its_group(node: DeviceNode) -> bool:
     return bool(node.gid) and node.mode & 0o006 != 0o006 and node.mode & 0o060 == 0o060
-
-
-def _no_obstacle(mount: Mount, source: HostPath) -> Optional[Obstacle]:
-    return None

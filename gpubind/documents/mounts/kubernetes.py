@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpubind.documents.mounts.fragment import groups_of, heading, mount_edits, unsayable_path, yaml_text
+from gpubind.documents.mounts.fragment import groups_of, heading, mount_edits, yaml_text
 from gpubind.model import ContainerPath, HostPath, Kind, Plan
+from gpubind.runtimes.edits import unsayable_path
 
 NAME = "gpubind"
 _WHAT = "a pod"
@@ -36,7 +37,9 @@ def render_kubernetes(plan: Plan, staged: Mapping[ContainerPath, HostPath]) -> s
     mounts = []
     for source, target, kind, read_only in places:
         if ":" in target:
-            raise unsayable_path(target, _WHAT, "it has a colon in it, which Kubernetes takes in no place of a mount")
+            raise unsayable_path(
+                target, "it has a colon in it, which Kubernetes takes in no place of a mount", document=_WHAT
+            )
         path = {"path": source, "type": kind}
         volume = volumes.setdefault((source, kind), {"name": f"{NAME}-{len(volumes)}", "hostPath": path})
         mounts.append({"name": volume["name"], "mountPath": target, "readOnly": read_only})

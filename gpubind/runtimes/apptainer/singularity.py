@@ -9,7 +9,6 @@ SingularityCE follow from their sources.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Optional
@@ -38,7 +37,17 @@ from gpubind.runtimes.edits import (
     unsayable_path,
     vendor_of,
 )
-from gpubind.runtimes.runtime import Call, Command, Limits, Printed, ProgramVersion, Runtime, Start, UserNamespaces
+from gpubind.runtimes.runtime import (
+    Call,
+    Command,
+    Limits,
+    Printed,
+    ProgramVersion,
+    Runtime,
+    Start,
+    UserNamespaces,
+    version_in,
+)
 
 LAYOUT = placement.SINGULARITY
 LIBDIR = LAYOUT.libdir
@@ -69,9 +78,7 @@ class Apptainer(Runtime):
 
     def identify(self, text: str) -> ProgramVersion:
         """`apptainer version 1.4.5` -> `APPTAINER`, (1, 4, 5); `singularity-ce version 4.1.0` -> `SINGULARITY`."""
-        match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
-        version = tuple(int(part) for part in match.groups(default="0")) if match else None
-        return ProgramVersion(APPTAINER if "apptainer" in text else SINGULARITY, version)
+        return ProgramVersion(APPTAINER if "apptainer" in text else SINGULARITY, version_in(text))
 
     def options_of(self, arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
         return options.options_of(self.name, self.line_of(arguments), environ)
@@ -89,8 +96,7 @@ class Apptainer(Runtime):
         An optional file is left out if its place is not there and cannot be made, or lies in what the user or the site
         binds. Errors: `RuntimeLimitError` for a path or a value that no option can say.
         """
-        own = _own_binds(start)
-        edits = edits_of(plan, start.stage.files, lambda mount, source: _obstacle(mount, start), own)
+        edits = edits_of(plan, start.stage.files, _own_binds(start), lambda mount, source: _obstacle(mount, start))
         scripts = [script for script in (ENVIRONMENT_SCRIPT, BASE_SCRIPT) if script in start.stage.files]
         files = (*edits.binds, *(Bind(start.stage.files[script], script, True) for script in scripts))
         nodes = edits.nodes if dev_of(start) == "minimal" else ()

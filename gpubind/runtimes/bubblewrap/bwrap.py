@@ -79,7 +79,7 @@ class Bubblewrap(Runtime):
         image, given = start.tree, read_options(start.user.arguments)
         if image is None:
             return None
-        edits = edits_of(plan, start.stage.files, lambda mount, _: rebuild_obstacle(mount, image), given.binds)
+        edits = edits_of(plan, start.stage.files, given.binds, lambda mount, _: rebuild_obstacle(mount, image))
         homes = _user_directories(plan, start)
         files = _files(start, image)
         places = [place_to_rebuild(image, path) for path in (*(bind.target for bind in edits.binds), *homes)]

@@ -92,7 +92,7 @@ def in_line(plan: Plan, start: Start) -> Words:
         raise RuntimeLimitError("fixed-root", "no place can be made in a root of --ro-overlay", hint=hint)
     writable = at is None or not options[at].name.startswith("ro-")
     root = image if at is not None else None
-    edits = edits_of(plan, start.stage.files, lambda mount, _: _obstacle(mount, image, writable=writable), given.binds)
+    edits = edits_of(plan, start.stage.files, given.binds, lambda mount, _: _obstacle(mount, image, writable=writable))
     words: list[str] = []
     targets = [bind.target for bind in edits.binds]
     places = {"/", *(place_to_rebuild(root, path) or "/" for path in targets)} if root is not None else set()

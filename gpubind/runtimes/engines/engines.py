@@ -23,7 +23,7 @@ from gpubind.model.findings import finding
 from gpubind.observe import changed
 from gpubind.planner.placement import GPUBIND, Layout, cdi_layout
 from gpubind.runtimes.cmdline.reader import Options
-from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, nothing_else, unsayable_path
+from gpubind.runtimes.edits import Bind, Words, edits_of, is_utf8, unsayable_path
 from gpubind.runtimes.engines.options import assigned, environment, own_mounts, read_env_file, specified
 from gpubind.runtimes.engines.remote import DOCKER_STORES, PODMAN_STORES, remote_docker, remote_podman
 from gpubind.runtimes.environment import Values, search_path
@@ -37,6 +37,7 @@ from gpubind.runtimes.runtime import (
     Start,
     UserNamespaces,
     When,
+    version_in,
 )
 
 if TYPE_CHECKING:
@@ -75,9 +76,7 @@ class Docker(Runtime):
 
     def identify(self, text: str) -> ProgramVersion:
         """`Docker version 26.1.5, build a72d7cd` -> docker; a `docker` of podman's says `podman version 5.4.2`."""
-        match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
-        version = tuple(int(part) for part in match.groups(default="0")) if match else None
-        return ProgramVersion(PODMAN if "podman" in text else DOCKER, version)
+        return ProgramVersion(PODMAN if "podman" in text else DOCKER, version_in(text))
 
     def assigned(self, text: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         return assigned(text, environ)
@@ -106,7 +105,7 @@ class Docker(Runtime):
         path or a value that no option can say, and for a daemon on another machine.
         """
         _need_local(start)
-        edits = edits_of(plan, start.stage.files, nothing_else, own_mounts(start))
+        edits = edits_of(plan, start.stage.files, own_mounts(start))
         made = environment(plan, start)
         options: list[str] = []
         for bind in edits.binds:
