@@ -157,10 +157,10 @@ class _Choice:
         self._decided.add((rule, real))
         if not is_known:
             path, found_by = real or candidate.path, candidate.found_by
-            made = claim.decision(
+            decision = claim.decision(
                 verdict, rule, detail, path=path, found_by=found_by, subject=candidate.name, step=step
             )
-            self.decisions.setdefault((candidate.name, rule, path), made)
+            self.decisions.setdefault((candidate.name, rule, path), decision)
 
 
 def _neutral_group(search: Search, candidate: Candidate) -> Union[Group, Literal["foreign"]]:

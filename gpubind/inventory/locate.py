@@ -16,7 +16,7 @@ from gpubind.inventory.search import Accepted, Candidate, Search
 from gpubind.model import ContainerPath, Decision, HostFile, Missing, RootedPath
 
 
-class LocatedFile(NamedTuple):
+class LocatedFiles(NamedTuple):
     """The files that claims mean, and the Decisions about the rest."""
 
     libraries: tuple[HostFile, ...]
@@ -37,7 +37,7 @@ def locate(
     there: Iterable[HostFile] = (),
     known: Iterable[Decision] = (),
     nodes: Iterable[str] = (),
-) -> LocatedFile:
+) -> LocatedFiles:
     """Return the files that *claims* mean on one host, and a Decision for each claim that means none.
 
     Of several claims on one name the first takes precedence. *table* is the shipped list, which has the capabilities of
@@ -76,7 +76,7 @@ def locate(
         for file in (*files.values(), *there)
     ]
     others, left_out = sorted_out(_others(search, table, listed, named, (*known, *decisions), nodes))
-    return LocatedFile(libraries, (*named, *others), tuple(decisions), (*listed.decisions, *left_out), found)
+    return LocatedFiles(libraries, (*named, *others), tuple(decisions), (*listed.decisions, *left_out), found)
 
 
 def _staying(search: Search, claims: Iterable[Claim], taken: Iterable[HostFile]) -> Iterable[Decision]:

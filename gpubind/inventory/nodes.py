@@ -33,7 +33,7 @@ NVIDIAS_DISPLAYS = ("0x10de", ("0x03",))
 """Vendor and classes on the PCI bus."""
 
 
-class WantedNode(NamedTuple):
+class DriverNode(NamedTuple):
     """A node that a vendor's driver has, or should have."""
 
     path: str
@@ -54,15 +54,15 @@ class Devices(NamedTuple):
     sockets: tuple[HostFile, ...] = ()
 
 
-def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], wanted: Iterable[WantedNode]) -> Devices:
-    """Return *gpus*, and those of the nodes *wanted* that exist, in their order. A node whose number differs from the
+def read_nodes(host: Host, vendor: Vendor, gpus: tuple[Gpu, ...], expected: Iterable[DriverNode]) -> Devices:
+    """Return *gpus*, and those of the nodes *expected* that exist, in their order. A node whose number differs from the
     kernel's is a finding, and is planned all the same.
     """
     groups = read_groups(host)
     majors, findings = read_majors(host, vendor)
     decisions: list[Decision] = []
     nodes: dict[str, DeviceNode] = {}
-    for path, drivers, capability, gpu in wanted:
+    for path, drivers, capability, gpu in expected:
         node = look_at_node(host, Claim("device", path, "devices", "/dev", vendor), path, groups)
         if isinstance(node, Decision):
             decisions.append(node)
@@ -129,8 +129,8 @@ def read_majors(host: Host, vendor: Vendor = "nvidia") -> tuple[dict[str, set[in
 def _number_finding(
     host: Host, node: DeviceNode, drivers: tuple[str, ...], majors: dict[str, set[int]]
 ) -> Iterator[Finding]:
-    wanted = sorted({major for driver in drivers for major in majors.get(driver, ())})
-    if not wanted or node.major in wanted:  # a driver that is not loaded is another finding
+    expected = sorted({major for driver in drivers for major in majors.get(driver, ())})
+    if not expected or node.major in expected:  # a driver that is not loaded is another finding
         return
     from gpubind.formats.driver.mknod import node_command  # few hosts have such a node
 
@@ -141,7 +141,7 @@ def _number_finding(
         subject=node.target,
         where=f"{node.source}, /proc/devices ({drivers[0]})",
         major=node.major,
-        number=" or ".join(str(major) for major in wanted),
+        number=" or ".join(str(major) for major in expected),
         remake=node_command(node.target, parse_mig_minors(host.lenient.dev.text(MIG_MINORS) or "")),
     )
 

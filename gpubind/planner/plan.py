@@ -69,7 +69,7 @@ def make_plan(
     mounts, placed = _placed(pair for share in shares for pair in share.mounts)
     devices = tuple(sorted((node for share in shares for node in share.devices), key=lambda node: node.target))
     findings = [*found, *(one for share in shares for one in share.findings)]
-    if len(inventories) > 1:  # what vendors share is told once
+    if len(inventories) > 1:  # findings that vendors share are kept once
         findings = list({(one.code, one.subject, one.what): one for one in findings}.values())
     gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
     compat_env, compat_decisions = _compat(request, inventories, fit, layout)
@@ -77,7 +77,7 @@ def make_plan(
         *compat_env,
         *_environment(mounts, layout),
         *(variable for inventory in inventories for variable in inventory.env),
-        *(variable for _, _, said in selected for variable in said),
+        *(variable for _, _, variables in selected for variable in variables),
     )
     decisions = (
         *(decision for share in shares for decision in share.decisions),
@@ -114,9 +114,9 @@ class _Share(NamedTuple):
 
 
 def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional[ImageFit]) -> _Share:
-    wanted = wanted_capabilities(request)
-    asked = [file for file in inventory.files if _is_asked(file, wanted)]
-    left_out = [file for file in inventory.files if not _is_asked(file, wanted)]
+    requested = requested_capabilities(request)
+    asked = [file for file in inventory.files if _is_asked(file, requested)]
+    left_out = [file for file in inventory.files if not _is_asked(file, requested)]
     sided = host_side(asked, request, fit)
     if inventory.driver.vendor == "amd":
         from gpubind.planner.userspace import with_rocm  # only where AMD is asked for
@@ -124,19 +124,19 @@ def _share(inventory: Inventory, request: Request, layout: Layout, fit: Optional
         sided = with_rocm(sided, inventory.files, asked, request, fit)
     return _Share(
         mounts=tuple((file, mount) for file in sided.files for mount in _mounts(file, sided.files, layout)),
-        devices=tuple(node for node in inventory.devices if _is_wanted(node.capability, wanted)),
+        devices=tuple(node for node in inventory.devices if _is_requested(node.capability, requested)),
         decisions=(
             *sided.decisions,
             *(file.decision(file.name, *_LEFT_OUT, detail=_NOT_ASKED.format(file.capability)) for file in left_out),
             *(
                 node.decision("taken", "devices", "place")
-                if _is_wanted(node.capability, wanted)
+                if _is_requested(node.capability, requested)
                 else node.decision(*_LEFT_OUT, detail=_NOT_ASKED.format(node.capability))
                 for node in inventory.devices
             ),
             *inventory.decisions,
         ),
-        findings=(*_that_matter(inventory, request, wanted), *sided.findings),
+        findings=(*_that_matter(inventory, request, requested), *sided.findings),
     )
 
 
@@ -167,7 +167,7 @@ def _selected(
     return select(inventories, request.gpus, environ, isolated=layout.isolated)
 
 
-def _that_matter(inventory: Inventory, request: Request, wanted: frozenset[Capability]) -> Iterator[Finding]:
+def _that_matter(inventory: Inventory, request: Request, requested: frozenset[Capability]) -> Iterator[Finding]:
     """Yield the findings of *inventory*, but for those about nodes that the container does not get.
 
     Whoever did not ask for graphics by name can do without its nodes: that they are not to be opened is a note.
@@ -175,30 +175,30 @@ def _that_matter(inventory: Inventory, request: Request, wanted: frozenset[Capab
     nodes = {node.target: node for node in inventory.devices}
     for finding in inventory.findings:
         node = nodes.get(ContainerPath(finding.subject)) if finding.code in ABOUT_NODES else None
-        if node is not None and not _is_wanted(node.capability, wanted):
+        if node is not None and not _is_requested(node.capability, requested):
             continue
         is_for_display = node is not None and (node.capability == "graphics" or "/dri/card" in node.target)
-        by_name = request.caps_explicit and "graphics" in wanted
+        by_name = request.caps_explicit and "graphics" in requested
         if finding.code == "device-permission" and finding.severity == "warning" and is_for_display and not by_name:
             finding = finding._replace(severity="note")
         yield finding
 
 
-def wanted_capabilities(request: Request) -> frozenset[Capability]:
+def requested_capabilities(request: Request) -> frozenset[Capability]:
     """Return what is asked for, and what that implies."""
     implied = [cap for asked in request.capabilities for cap in IMPLIED.get(asked, ())]
     return frozenset((*request.capabilities, *implied))
 
 
-def _is_asked(file: HostFile, wanted: frozenset[Capability]) -> bool:
-    if _is_wanted(file.capability, wanted):
+def _is_asked(file: HostFile, requested: frozenset[Capability]) -> bool:
+    if _is_requested(file.capability, requested):
         return True
     about = (known(name) for name in file.names)
-    return any(name is not None and name.shared in wanted for name in about)
+    return any(name is not None and name.shared in requested for name in about)
 
 
-def _is_wanted(capability: Optional[Capability], wanted: frozenset[Capability]) -> bool:
-    return capability is None or capability in wanted
+def _is_requested(capability: Optional[Capability], requested: frozenset[Capability]) -> bool:
+    return capability is None or capability in requested
 
 
 def _mounts(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Iterator[Mount]:
@@ -250,11 +250,11 @@ def _rewritten(file: HostFile, kept: Iterable[HostFile], layout: Layout) -> Opti
     return with_library_paths(icd, replacements) if replacements else None
 
 
-def _placed(wanted: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, ...], list[Decision]]:
-    """Return the first mount of each target, sorted by target, and a Decision about each of *wanted*."""
+def _placed(requested: Iterable[tuple[HostFile, Mount]]) -> tuple[tuple[Mount, ...], list[Decision]]:
+    """Return the first mount of each target, sorted by target, and a Decision about each of *requested*."""
     mounts: dict[ContainerPath, Mount] = {}
     decisions = []
-    for file, mount in wanted:
+    for file, mount in requested:
         there = mounts.setdefault(mount.target, mount)
         detail = None
         if there is not mount:
@@ -291,7 +291,7 @@ def _compat(
     """Return what puts the image's compat libcuda before the host's libcuda, and why it does or does not."""
     nvidia = next((inventory for inventory in inventories if inventory.driver.vendor == "nvidia"), None)
     asked = fit is not None and (fit.facts.compat or request.cuda_compat == "image")
-    if fit is None or nvidia is None or not asked or "compute" not in wanted_capabilities(request):
+    if fit is None or nvidia is None or not asked or "compute" not in requested_capabilities(request):
         return (), ()
     from gpubind.formats.driver.cuda_compat import node_of
     from gpubind.planner.compat import cuda_compat  # few images have one

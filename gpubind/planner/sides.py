@@ -90,8 +90,8 @@ def host_side(files: Iterable[HostFile], request: Request, fit: Optional[ImageFi
             refused += [(file, unfit[file.path])] if name != "rocm" else []
         elif file.path in theirs:
             why_theirs = theirs[file.path]
-            said = _THEIRS[why_theirs] if isinstance(why_theirs, str) else why_theirs.message
-            decisions += left_out(file, "userspace", said)
+            detail = _THEIRS[why_theirs] if isinstance(why_theirs, str) else why_theirs.message
+            decisions += left_out(file, "userspace", detail)
         else:
             kept.append(file)
     neutral = [one for group, _ in images.values() for one in _vendor_neutral(group, request, fit)]

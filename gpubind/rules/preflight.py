@@ -16,7 +16,7 @@ from gpubind.loader.namespace import PYTHON_VARIABLES, Brought
 from gpubind.loader.places import Cpu, parse_cpuinfo
 from gpubind.loader.python import Imports, imports_of, is_python
 from gpubind.model import Capability, DeviceNode, Driver, Gpu, ImageCuda, Missing, Plan
-from gpubind.planner.plan import wanted_capabilities
+from gpubind.planner.plan import requested_capabilities
 from gpubind.runtimes import RUNTIMES
 from gpubind.runtimes.edits import NO_MOUNT_POINT, Words
 from gpubind.runtimes.runtime import Limits, Start
@@ -101,7 +101,7 @@ class Preflight:
 
     def wants(self, capability: Capability) -> bool:
         """Return whether *capability* is requested, or implied by one that is."""
-        return capability in wanted_capabilities(self.plan.request)
+        return capability in requested_capabilities(self.plan.request)
 
     def wants_by_name(self, capability: Capability) -> bool:
         """Return whether *capability* is wanted and the caller named capabilities: a missing part is an error."""

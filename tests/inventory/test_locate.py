@@ -9,7 +9,7 @@ import pytest
 from gpubind.host.base import shipped_liblist
 from gpubind.inventory.claims import Claim
 from gpubind.inventory.liblist import read_table
-from gpubind.inventory.locate import LocatedFile, locate
+from gpubind.inventory.locate import LocatedFiles, locate
 from gpubind.inventory.search import Search, read_cache
 from gpubind.model import HostFile, RootedPath
 from tests.support.driver import V, host, libraries, ubuntu
@@ -20,7 +20,7 @@ LIB = "/usr/lib/x86_64-linux-gnu"
 CUDA = f"{LIB}/libcuda.so.{V}"
 
 
-def located(spec: Spec, *claims: Claim, **search: Any) -> LocatedFile:
+def located(spec: Spec, *claims: Claim, **search: Any) -> LocatedFiles:
     on = host(spec)
     cache, _, _ = read_cache(on.driver, "nvidia")
     table = read_table(shipped_liblist("nvliblist.conf"))
@@ -31,12 +31,12 @@ def claim(kind: Any, name: str, by: str = "test", **more: Any) -> Claim:
     return Claim(kind, name, by, "here", **more)
 
 
-def only(found: LocatedFile) -> HostFile:
+def only(found: LocatedFiles) -> HostFile:
     (file,) = (*found.libraries, *found.files)
     return file
 
 
-def said(found: LocatedFile) -> list[tuple[str, str, str]]:
+def said(found: LocatedFiles) -> list[tuple[str, str, str]]:
     return [(d.subject, d.verdict, d.rule) for d in (*found.decisions, *found.listed_decisions)]
 
 

@@ -39,7 +39,7 @@ def closure_files(
             before = more[found.path]
             more[found.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
         else:
-            made = claim.file(
+            file = claim.file(
                 search.tree,
                 found,
                 kind="library",
@@ -48,7 +48,7 @@ def closure_files(
             )
             elf = search.tree.elf(found.path)
             soname = needed.name if isinstance(elf, Missing) or elf.soname is None else elf.soname
-            more[found.path] = made._replace(names=(needed.name,), arch=search.arch, soname=soname)
+            more[found.path] = file._replace(names=(needed.name,), arch=search.arch, soname=soname)
     return tuple(more.values()), decisions
 
 

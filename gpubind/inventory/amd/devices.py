@@ -17,7 +17,7 @@ from gpubind.inventory.nodes import (
     DRM,
     PCI_DEVICES,
     Devices,
-    WantedNode,
+    DriverNode,
     drm_nodes,
     natural,
     pci_displays,
@@ -104,13 +104,13 @@ def _gpus(host: Host, topology: Topology) -> Iterator[Gpu]:
         yield Gpu("amd", index, None, address, minor, None, render, True)
 
 
-def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterable[WantedNode]:
+def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterable[DriverNode]:
     """Return the nodes that exist, each once; rules report the missing ones."""
-    wanted = {KFD: WantedNode(KFD, ("kfd",), None, None)}
+    nodes = {KFD: DriverNode(KFD, ("kfd",), None, None)}
     for gpu in gpus:
         for path in gpu_nodes(host, gpu):
-            wanted.setdefault(path, WantedNode(path, DRM, None, gpu.index))
-    return [node for path, node in wanted.items() if not isinstance(host.dev.lstat(path), Missing)]
+            nodes.setdefault(path, DriverNode(path, DRM, None, gpu.index))
+    return [node for path, node in nodes.items() if not isinstance(host.dev.lstat(path), Missing)]
 
 
 def gpu_nodes(host: Host, gpu: Gpu) -> tuple[str, ...]:

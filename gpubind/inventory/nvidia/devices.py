@@ -10,7 +10,7 @@ from gpubind.files import glob
 from gpubind.host import Host
 from gpubind.host.base import MPS_PIPE_DIRECTORY
 from gpubind.inventory.claims import Answer, Claim, Serving, sorted_out
-from gpubind.inventory.nodes import DRM, Devices, WantedNode, drm_nodes, natural, read_nodes
+from gpubind.inventory.nodes import DRM, Devices, DriverNode, drm_nodes, natural, read_nodes
 from gpubind.inventory.nvidia.gpus import GPU_NODE, gpus_of, read_information, unreadable
 from gpubind.model import Capability, ContainerPath, Found, Gpu, HostFile, Missing
 
@@ -46,27 +46,27 @@ def read_devices(host: Host) -> Devices:
     Order: nodes by path with numbers as numbers; GPUs by PCI address. A node whose number differs from the
     kernel's is a finding, and is planned all the same.
     """
-    told = read_information(host)
-    gpus = gpus_of(host, told)
+    reported = read_information(host)
+    gpus = gpus_of(host, reported)
     found = read_nodes(host, "nvidia", gpus, _wanted(host, gpus))
     sockets, decisions = sorted_out((*_sockets(host), *storage_files(host)))
     return found._replace(
         sockets=sockets,
         decisions=(*found.decisions, *decisions),
-        findings=(*(unreadable(one, gpu) for one, gpu in zip(told, gpus) if one.why is not None), *found.findings),
+        findings=(*(unreadable(one, gpu) for one, gpu in zip(reported, gpus) if one.why is not None), *found.findings),
     )
 
 
 def only(devices: Devices, serving: Serving) -> Devices:
     """Return *devices* without the GPUs that *serving* does not mean, and without their nodes."""
-    wanted = serving.nodes or ()
-    gpus = {node.gpu for node in devices.nodes if node.target in wanted}
-    instances = [path for path in wanted if "/nvidia-caps/" in path]
+    meant = serving.nodes or ()
+    gpus = {node.gpu for node in devices.nodes if node.target in meant}
+    instances = [path for path in meant if "/nvidia-caps/" in path]
     out = [
         node
         for node in devices.nodes
         if (node.gpu is not None and node.gpu not in gpus)
-        or (node.gpu is None and GPU_NODE.fullmatch(node.target[len("/dev/") :]) and node.target not in wanted)
+        or (node.gpu is None and GPU_NODE.fullmatch(node.target[len("/dev/") :]) and node.target not in meant)
         or (instances and "/nvidia-caps/" in node.target and node.target not in instances)
     ]
     at, targets = serving.claims[0].at, [node.target for node in out]
@@ -118,10 +118,10 @@ def is_asked(host: Host, variable: str) -> bool:
     return host.variable(variable) == "enabled"
 
 
-def nodes_of(host: Host, variable: str) -> Iterator[WantedNode]:
+def nodes_of(host: Host, variable: str) -> Iterator[DriverNode]:
     """Yield the nodes that *variable* stands for and that exist."""
     for pattern, driver in GPUDIRECT_NODES[variable].items():
-        yield from (WantedNode(path, (driver,), "compute", None) for path in glob(host.lenient.dev, pattern))
+        yield from (DriverNode(path, (driver,), "compute", None) for path in glob(host.lenient.dev, pattern))
 
 
 def storage_files(host: Host) -> Iterator[Answer]:
@@ -132,11 +132,11 @@ def storage_files(host: Host) -> Iterator[Answer]:
         if isinstance(found, Missing):
             yield claim.absent(str(found), path)
             continue
-        made = claim.bindable(host.driver, found, found_by=path, capability="compute")
-        yield made._replace(options=("ro", "nosuid", "nodev")) if isinstance(made, HostFile) else made
+        file = claim.bindable(host.driver, found, found_by=path, capability="compute")
+        yield file._replace(options=("ro", "nosuid", "nodev")) if isinstance(file, HostFile) else file
 
 
-def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[WantedNode]:
+def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[DriverNode]:
     """Yield NVIDIA's nodes below /dev, then the DRM nodes of *gpus*, then those that the caller requests."""
     by_node = {f"nvidia{gpu.minor}": gpu.index for gpu in gpus}
     top = [name for name in host.dev.names("/dev") if name.startswith("nvidia")]
@@ -146,9 +146,9 @@ def _wanted(host: Host, gpus: tuple[Gpu, ...]) -> Iterator[WantedNode]:
             names += [f"{directory}/{name}" for name in host.dev.names(f"/dev/{directory}")]
     for name in sorted(names, key=natural):
         known = next((row for row in _NODES if row[0].fullmatch(name)), (None, (), None))
-        yield WantedNode(f"/dev/{name}", known[1], known[2], by_node.get(name))
+        yield DriverNode(f"/dev/{name}", known[1], known[2], by_node.get(name))
     for gpu in gpus:
-        yield from (WantedNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
+        yield from (DriverNode(path, DRM, "graphics", gpu.index) for path in drm_nodes(host, gpu.pci))
     for variable in GPUDIRECT_NODES:
         yield from nodes_of(host, variable) if is_asked(host, variable) else ()
 

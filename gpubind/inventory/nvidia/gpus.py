@@ -112,14 +112,14 @@ def _minors_in_dev(host: Host) -> list[int]:
     return [int(match.group(1)) for match in matches if match]
 
 
-def unreadable(told: ReportedGpu, gpu: Gpu) -> Finding:
+def unreadable(reported: ReportedGpu, gpu: Gpu) -> Finding:
     """Return the finding about *gpu*, which the driver's file does not describe."""
-    file = f"{PROC_GPUS}/{told.address}/information"
+    file = f"{PROC_GPUS}/{reported.address}/information"
     return finding(
         "gpu-unreadable",
         case="no-node" if gpu.minor is None else "node",
-        subject=gpu.pci or told.address,
-        where=f"{file}: {told.why}",
+        subject=gpu.pci or reported.address,
+        where=f"{file}: {reported.why}",
         pci=gpu.pci,
         minor=gpu.minor,
         index=gpu.index,
@@ -166,8 +166,8 @@ def read_mig_nodes(host: Host, gpus: Iterable[Gpu]) -> tuple[MigNode, ...]:
     parts = [(minor, device.gi, ci) for minor, mig in divided for device in mig for ci in (None, device.ci)]
     for minor, gi, ci in parts:
         file = access_file(minor, gi, ci)
-        told = parse_minor(parse_params(dev.text(file) or "").get("DeviceFileMinor", ""))
-        number = minors.get(capability_of(file)) if told is None else told
+        own = parse_minor(parse_params(dev.text(file) or "").get("DeviceFileMinor", ""))
+        number = minors.get(capability_of(file)) if own is None else own
         if number is not None:
             target = ContainerPath(f"/dev/nvidia-caps/nvidia-cap{number}")
             nodes.setdefault(target, MigNode(target, minor, gi, ci))

@@ -144,21 +144,21 @@ def _read_file_list(host: Host) -> tuple[list[Claim], list[Finding]]:
 
 
 def _completion(
-    serving: Serving, lists: liblist.Lists, version: Optional[str], wanted: bool, listed: Iterable[Claim]
+    serving: Serving, lists: liblist.Lists, version: Optional[str], completion: bool, listed: Iterable[Claim]
 ) -> list[Claim]:
     """Return the claims of the driver itself: *listed* in its own file list, or by the names of its files.
 
-    Without completion (*wanted*), and where *serving* is exclusive, they are reported and not taken.
+    Without completion (*completion*), and where *serving* is exclusive, they are reported and not taken.
     """
     by = "driver" if serving.name == "driver" else "completion"
-    outside = serving.exclusive or not (wanted or by == "driver")
+    outside = serving.exclusive or not (completion or by == "driver")
     found: list[Claim] = []
     if version is not None:
         found.append(Claim("version", version, by, f"its name carries {version}", outside=outside))
     found += [claim._replace(by=by, at="the driver's own file list", outside=outside) for claim in listed]
     if serving.name != "liblist" or serving.exclusive:
-        found += liblist.claims(lists.shipped, "completion", outside=serving.exclusive or not wanted)
-    if wanted and not serving.exclusive:
+        found += liblist.claims(lists.shipped, "completion", outside=serving.exclusive or not completion)
+    if completion and not serving.exclusive:
         found += [Claim("path", pattern, "completion", pattern, stays=why) for pattern, why in HOST_ONLY]
     return found
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from gpubind.formats.driver import gpu_names as variables
@@ -33,10 +34,10 @@ def container_variables(
 
     *isolated*: whether the container's /dev has only the nodes of the chosen GPUs.
     """
-    made = [_Container(choice, inventory, environ, isolated) for choice, inventory in zip(choices, inventories)]
-    env = [tuple(one.visible_devices()) for one in made]
-    sets_cuda = any(variable.name == CUDA and variable.op == "set" for said in env for variable in said)
-    return [(*said, *one.hip_visible_devices(sets_cuda)) for one, said in zip(made, env)]
+    containers = [_Container(choice, inventory, environ, isolated) for choice, inventory in zip(choices, inventories)]
+    env = [tuple(one.visible_devices()) for one in containers]
+    sets_cuda = any(variable.name == CUDA and variable.op == "set" for variable in chain.from_iterable(env))
+    return [(*own, *one.hip_visible_devices(sets_cuda)) for one, own in zip(containers, env)]
 
 
 class _Container(NamedTuple):
@@ -49,7 +50,7 @@ class _Container(NamedTuple):
     isolated: bool
 
     @property
-    def has_said(self) -> bool:
+    def is_inherited(self) -> bool:
         """Whether the caller's own variables choose the same in the container as on the host."""
         return self.choice.already_set and not self.isolated
 
@@ -57,12 +58,12 @@ class _Container(NamedTuple):
         """Yield the variable of the vendor's library, and the order that its numbers count in."""
         choice = self.choice
         variable = ROCR if self.inventory.driver.vendor == "amd" else CUDA
-        if self.has_said:
+        if self.is_inherited:
             return
         if choice.forwarded:
             yield from _forwarded(choice.forwarded)
         elif choice.everything:
-            if variable in self.environ:  # only what the caller's own would take away again has to be said
+            if variable in self.environ:  # only what the caller's own would take away again has to be set
                 yield from _all(variable, self.inventory)
         elif choice.gpus == ():
             yield _set(variable, NO_GPU)
@@ -80,10 +81,10 @@ class _Container(NamedTuple):
         choice = self.choice
         if self.inventory.driver.vendor != "amd" or choice.forwarded or choice.gpus == ():
             return
-        if self.has_said and HIP in self.environ:
+        if self.is_inherited and HIP in self.environ:
             return
-        made = choice.gpus is not None or choice.everything
-        if sets_cuda or (made and not self.has_said and (HIP in self.environ or CUDA in self.environ)):
+        is_chosen = choice.gpus is not None or choice.everything
+        if sets_cuda or (is_chosen and not self.is_inherited and (HIP in self.environ or CUDA in self.environ)):
             count = len(usable(self.inventory) if choice.gpus is None else choice.gpus)
             if count:
                 yield _set(HIP, ",".join(map(str, range(count))))
@@ -115,11 +116,12 @@ class _Container(NamedTuple):
         chosen = [one.gpu.index for one in self.choice.gpus or ()]
         there = {node.gpu for node in self.inventory.devices}
         # The node of a GPU that has not told its minor number may be any: it stays where one such is chosen.
-        untold = any(_is_untold(one.gpu) for one in self.choice.gpus or ())
+        unnumbered = any(_has_no_number(one.gpu) for one in self.choice.gpus or ())
         return [
             gpu
             for gpu in gpus
-            if (untold and _is_untold(gpu)) or (gpu.index in chosen and (gpu.index in there or _is_untold(gpu)))
+            if (unnumbered and _has_no_number(gpu))
+            or (gpu.index in chosen and (gpu.index in there or _has_no_number(gpu)))
         ]
 
 
@@ -153,5 +155,5 @@ def _open(inventory: Inventory) -> list[Gpu]:
     return [gpu for gpu in gpus if gpu.index not in inventory.hidden] or list(gpus)
 
 
-def _is_untold(gpu: Gpu) -> bool:
+def _has_no_number(gpu: Gpu) -> bool:
     return gpu.vendor == "nvidia" and gpu.minor is None

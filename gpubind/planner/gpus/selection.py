@@ -74,7 +74,7 @@ def _why_not(node: DeviceNode, inventory: Inventory, chosen: Mapping[Optional[in
     if match := _GPU_NODE.fullmatch(node.target):
         minors = [str(gpu.minor) for gpu in inventory.gpus]
         if any(one.gpu.minor is None for one in chosen.values()) and match.group(1) not in minors:
-            return None  # it may be the one of a chosen GPU that has not told its number
+            return None  # it may be the one of a chosen GPU whose number is unknown
         return f"belongs to a GPU that is not chosen, or is excluded ({by})"
     for guard in inventory.mig_nodes:
         if guard.target == node.target:
@@ -92,9 +92,9 @@ def _forbidden(choice: Choice, inventory: Inventory) -> Iterator[Finding]:
     Those that were named, or all if there is no other: a scheduler's cgroup rightly forbids the GPUs of other jobs.
     """
     there = {node.gpu for node in inventory.devices if node.access == "rw" and "/dri/" not in node.target}
-    wanted = usable(inventory) if choice.gpus is None else [one.gpu for one in choice.gpus]
-    closed = [gpu for gpu in wanted if gpu.index in inventory.hidden and gpu.index in there]
-    is_lost = all(gpu.index in inventory.hidden for gpu in wanted)
+    chosen = usable(inventory) if choice.gpus is None else [one.gpu for one in choice.gpus]
+    closed = [gpu for gpu in chosen if gpu.index in inventory.hidden and gpu.index in there]
+    is_lost = all(gpu.index in inventory.hidden for gpu in chosen)
     by_name = choice.by == OPTION and choice.gpus is not None
     for gpu in closed if by_name else closed[:1] if is_lost else ():
         node = f"/dev/nvidia{gpu.minor}"
