@@ -19,6 +19,7 @@ from gpubind.cli.reader import ParsedLine, read_line, run_line
 from gpubind.cli.settings import defaults_for
 from gpubind.cli.typer_app import typer_command
 from gpubind.errors import UsageError
+from gpubind.version import __version__
 
 SPELLINGS = sorted({word for name in MODULES for option in command_of(name).options for word in option.spellings})
 VARIABLES = sorted({o.variable for name in MODULES for o in command_of(name).options if o.variable})
@@ -141,6 +142,18 @@ def test_a_variable_that_says_neither_yes_nor_no_is_refused(monkeypatch: pytest.
     monkeypatch.setenv("GPUBIND_STRICT", "maybe")
     with pytest.raises(UsageError, match="boolean"):
         run_line(["plan"])
+
+
+@pytest.mark.parametrize("line", ["--version", "-V", "-- --version", "--version plan"])
+def test_the_version_needs_no_command(line: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run_line(line.split()) == 0
+    assert capfdbinary.readouterr().out == f"gpubind {__version__}\n".encode()
+
+
+@pytest.mark.parametrize("line", ["--help", "-h", "-- --help", "plan --help", "plan --nv -h word", "exec -qh"])
+def test_help_is_shown_wherever_it_is_asked_for(line: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run_line(line.split()) == 0
+    assert capfdbinary.readouterr().out.startswith(b"Usage: gpubind ")
 
 
 def test_short_options_may_share_a_word() -> None:

@@ -140,11 +140,12 @@ def run_line(words: Sequence[str]) -> int:
         from gpubind.cli.typer_app import complete
 
         return complete()
+    words = words[1:] if words and words[0] == "--" else words
     first = words[0] if words else ""
-    if first in (*HELP.spellings, ""):
+    if not words or first in HELP.spellings:
         from gpubind.cli.help import overview
 
-        return _show(overview(), to_stderr=not first)
+        return _show(overview(), to_stderr=not words)
     if first in VERSION.spellings:
         from gpubind.cli.output import write_document
         from gpubind.version import __version__
