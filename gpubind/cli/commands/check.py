@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.cli.declarations import (
-    ALLOW_WRITABLE,
-    BACKEND,
-    BACKEND_ARGUMENTS,
-    EXIT_CODES,
-    HOST_HELP,
-    IMAGE,
-    IMAGE_HELP,
-    JSON,
-    LIKE,
-    MEMO_HELP,
-    OUTPUT,
-    QUIET,
-    STRICT,
-    VERBOSE,
-    Option,
-    PlanOptions,
-    Subcommand,
-)
+from gpubind.cli import declarations as declared
+from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.documents import CHECK_DOCUMENTS, CHECK_FORMATS
 from gpubind.errors import EXIT_FINDING, UsageError, one_of
 from gpubind.model.data import HOSTS
@@ -150,18 +133,20 @@ COMMANDS = {
         check,
         check.__doc__ or "",
         (
-            LIKE,
-            Option("--host FILE|NAME", HOST_HELP + _EACH, "Which host", repeats=True, choices=HOSTS),
-            IMAGE._replace(help=IMAGE_HELP + _EACH, repeats=True),
+            declared.LIKE,
+            Option("--host FILE|NAME", declared.HOST_HELP + _EACH, "Which host", repeats=True, choices=HOSTS),
+            declared.IMAGE._replace(help=declared.IMAGE_HELP + _EACH, repeats=True),
             Option(
                 "--program PATH",
                 "Also check the program that will run, as it is found in the container.",
                 "The image",
             ),
             Option("--as-user NAME", "Whether this user may open the device nodes and files. [you]", "Launch"),
-            BACKEND._replace(help=f"What will start the container: {', '.join(RUNTIMES)}. [not known]", default=None),
-            BACKEND_ARGUMENTS,
-            ALLOW_WRITABLE,
+            declared.BACKEND._replace(
+                help=f"What will start the container: {', '.join(RUNTIMES)}. [not known]", default=None
+            ),
+            declared.BACKEND_ARGUMENTS,
+            declared.ALLOW_WRITABLE,
             Option(
                 "--only CODE",
                 "Count only these findings. Repeatable.",
@@ -178,17 +163,17 @@ COMMANDS = {
                 choices=_codes,
                 commas=True,
             ),
-            STRICT,
+            declared.STRICT,
             Option(
                 "--format FORMAT",
                 f"What to print: {', '.join(CHECK_FORMATS)}. [text]",
                 "Output",
                 choices=CHECK_FORMATS,
             ),
-            JSON,
-            OUTPUT,
-            QUIET._replace(help="Print the verdict and its codes only."),
-            VERBOSE._replace(help=f"Show notes in full. {MEMO_HELP}"),
+            declared.JSON,
+            declared.OUTPUT,
+            declared.QUIET._replace(help="Print the verdict and its codes only."),
+            declared.VERBOSE._replace(help=f"Show notes in full. {declared.MEMO_HELP}"),
         ),
         common=("--nv", "--caps", "--gpus", "--image", "--program"),
         examples=(
@@ -198,7 +183,7 @@ COMMANDS = {
         exit_codes=(
             ("0", "ok"),
             ("1", "an error; with --strict also a warning"),
-            *(EXIT_CODES[at] for at in (0, 2, 3)),
+            *(declared.EXIT_CODES[at] for at in (0, 2, 3)),
         ),
     )
 }

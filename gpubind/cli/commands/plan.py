@@ -6,22 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
-from gpubind.cli.declarations import (
-    ALLOW_WRITABLE,
-    BACKEND_ARGUMENTS,
-    EXIT_CODES,
-    IMAGE,
-    JSON,
-    LIKE,
-    MEMO_HELP,
-    OUTPUT,
-    QUIET,
-    STRICT,
-    VERBOSE,
-    Option,
-    PlanOptions,
-    Subcommand,
-)
+from gpubind.cli import declarations as declared
+from gpubind.cli.declarations import Option, PlanOptions, Subcommand
 from gpubind.cli.options import open_host_of, open_image_of, query_of
 from gpubind.documents import FORMATS, LASTING, PLAN_DOCUMENTS
 from gpubind.errors import EXIT_FINDING, HostReadError, UsageError, one_of
@@ -162,10 +148,10 @@ COMMANDS = {
         plan,
         plan.__doc__ or "",
         (
-            LIKE,
-            IMAGE,
-            BACKEND_ARGUMENTS,
-            ALLOW_WRITABLE,
+            declared.LIKE,
+            declared.IMAGE,
+            declared.BACKEND_ARGUMENTS,
+            declared.ALLOW_WRITABLE,
             Option(
                 "--cdi-hook FILE",
                 "With --format cdi: where nvidia-cdi-hook is on the host. The hook adds the libraries to the "
@@ -179,7 +165,7 @@ COMMANDS = {
                 "Launch",
                 preset="variable",
             ),
-            STRICT._replace(help="Check the host, too, and exit 1 on an error finding."),
+            declared.STRICT._replace(help="Check the host, too, and exit 1 on an error finding."),
             Option(
                 "--format FORMAT",
                 f"What to print: {', '.join((*FORMATS, *PLAN_FORMATS))}; add --format sh to quote arguments for "
@@ -189,16 +175,19 @@ COMMANDS = {
                 preset="settings",
                 choices=(*FORMATS, *PLAN_FORMATS, "sh"),
             ),
-            JSON,
-            OUTPUT,
-            QUIET._replace(help="Do not report findings on standard error."),
-            VERBOSE._replace(help=f"Also show what was left out, and why. {MEMO_HELP}"),
+            declared.JSON,
+            declared.OUTPUT,
+            declared.QUIET._replace(help="Do not report findings on standard error."),
+            declared.VERBOSE._replace(help=f"Also show what was left out, and why. {declared.MEMO_HELP}"),
         ),
         common=("--nv", "--caps", "--gpus", "--image", "--format"),
         examples=(
             ("see what a job would get", "gpubind plan --nv --host debian13-nvidia550"),
-            ("use it in your own command line", "apptainer exec $(gpubind plan --nv --format apptainer) IMAGE CMD"),
+            (
+                "use it in your own command line",
+                "apptainer exec $(gpubind plan --nv --format apptainer) IMAGE CMD",
+            ),
         ),
-        exit_codes=(("0", "done"), ("1", "an error finding, with --strict"), *EXIT_CODES),
+        exit_codes=(("0", "done"), ("1", "an error finding, with --strict"), *declared.EXIT_CODES),
     )
 }

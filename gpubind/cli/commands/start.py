@@ -6,20 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
-from gpubind.cli.declarations import (
-    ALLOW_WRITABLE,
-    BACKEND,
-    BACKEND_ARGUMENTS,
-    CHECK_FIRST,
-    DRY_RUN,
-    QUIET,
-    REQUIRE_GPU,
-    STARTS_CODES,
-    VERBOSE,
-    Argument,
-    PlanOptions,
-    Subcommand,
-)
+from gpubind.cli import declarations as declared
+from gpubind.cli.declarations import Argument, PlanOptions, Subcommand
 from gpubind.cli.output import progress, write_document
 from gpubind.errors import UsageError
 from gpubind.model.answers import lexists
@@ -92,7 +80,16 @@ def _command(action: Action, text: str, *examples: tuple[str, str]) -> Subcomman
         action,
         partial(start, action),
         text,
-        (BACKEND, BACKEND_ARGUMENTS, ALLOW_WRITABLE, CHECK_FIRST, REQUIRE_GPU, DRY_RUN, QUIET, VERBOSE),
+        (
+            declared.BACKEND,
+            declared.BACKEND_ARGUMENTS,
+            declared.ALLOW_WRITABLE,
+            declared.CHECK_FIRST,
+            declared.REQUIRE_GPU,
+            declared.DRY_RUN,
+            declared.QUIET,
+            declared.VERBOSE,
+        ),
         (
             Argument(
                 "image",
@@ -103,7 +100,7 @@ def _command(action: Action, text: str, *examples: tuple[str, str]) -> Subcomman
         ),
         common=("--nv", "--gpus", "--backend", "--check", "--dry-run"),
         examples=examples,
-        exit_codes=STARTS_CODES,
+        exit_codes=declared.STARTS_CODES,
         starts=True,
     )
 

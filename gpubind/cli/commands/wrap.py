@@ -7,18 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpubind.cli.declarations import (
-    ALLOW_WRITABLE,
-    CHECK_FIRST,
-    DRY_RUN,
-    QUIET,
-    REQUIRE_GPU,
-    STARTS_CODES,
-    VERBOSE,
-    Argument,
-    PlanOptions,
-    Subcommand,
-)
+from gpubind.cli import declarations as declared
+from gpubind.cli.declarations import Argument, PlanOptions, Subcommand
 from gpubind.cli.output import progress, write_document
 
 HELP = """Start a runtime's own command line, with the plan in it.
@@ -93,12 +83,12 @@ COMMANDS = {
         wrap,
         HELP,
         (
-            ALLOW_WRITABLE,
-            CHECK_FIRST,
-            REQUIRE_GPU,
-            DRY_RUN._replace(help="Print the command line instead."),
-            QUIET,
-            VERBOSE,
+            declared.ALLOW_WRITABLE,
+            declared.CHECK_FIRST,
+            declared.REQUIRE_GPU,
+            declared.DRY_RUN._replace(help="Print the command line instead."),
+            declared.QUIET,
+            declared.VERBOSE,
         ),
         (Argument("line", "-- RUNTIME ARGS...", "The command line: apptainer exec --nv IMAGE CMD...", many=True),),
         common=("--nv", "--gpus", "--caps", "--check", "--dry-run"),
@@ -106,7 +96,7 @@ COMMANDS = {
             ("start an existing command line", "gpubind wrap -- singularity exec --nv app.sif python train.py"),
             ("at every prompt", "alias singularity='gpubind wrap -- singularity'"),
         ),
-        exit_codes=STARTS_CODES,
+        exit_codes=declared.STARTS_CODES,
         starts=True,
     )
 }
