@@ -114,3 +114,9 @@ def test_an_option_that_its_program_refuses_without_a_value_is_refused(runtime: 
     assert RUNTIMES[runtime].options_of(words, {}).incomplete == words[0]
     with pytest.raises(UsageError):
         own_options(runtime, "exec", (*words, "img", "cmd"))
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_end_of_the_options_is_not_an_option(runtime: str) -> None:
+    read = RUNTIMES[runtime].options_of(("--",), {})
+    assert (*read.image, *read.unknown) == ("--",)

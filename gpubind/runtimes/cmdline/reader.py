@@ -115,20 +115,19 @@ class Options(NamedTuple):
     unknown: tuple[str, ...] = ()
     """Words that are not options of the program, as far as gpubind knows those."""
     image: tuple[str, ...] = ()
-    """The words after the options: the program would take the first one for the image."""
+    """The words after the options, also a lone `--`: the program would take the first one for the image."""
     incomplete: Optional[str] = None
     """The last option, if it lacks its value: it would take the next word for it."""
 
     @classmethod
     def of(cls, line: Line, env: Mapping[str, str], values: Optional[Mapping[str, tuple[str, ...]]] = None) -> Options:
         """Return the options of *line*, which set *env*; with other *values* where those do not all come from it."""
-        return cls(
-            by_name(line.options) if values is None else values,
-            env,
-            tuple(line.words[trouble.at] for trouble in line.skipped),
-            tuple(line.words[at] for at in line.others),
-            line.words[line.trouble.at] if line.trouble is not None else None,
-        )
+        unknown = tuple(line.words[trouble.at] for trouble in line.skipped)
+        image = tuple(line.words[at] for at in line.others)
+        incomplete = line.words[line.trouble.at] if line.trouble is not None else None
+        if incomplete is None and not image:
+            image = line.words[line.end :]
+        return cls(_by_name(line.options) if values is None else values, env, unknown, image, incomplete)
 
     def has(self, name: str) -> bool:
         """Return whether the switch *name* is on."""
@@ -143,7 +142,7 @@ class Options(NamedTuple):
         return self.values[name][-1] if self.values.get(name) else None
 
 
-def by_name(options: Sequence[GivenOption]) -> dict[str, tuple[str, ...]]:
+def _by_name(options: Sequence[GivenOption]) -> dict[str, tuple[str, ...]]:
     """Return the values of each of *options*, in their order."""
     values: dict[str, tuple[str, ...]] = {}
     for option in options:
