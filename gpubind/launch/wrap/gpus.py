@@ -28,7 +28,7 @@ _VENDOR_OF: dict[str, Vendor] = {"nv": "nvidia", "nvccli": "nvidia", "rocm": "am
 SWITCHES = tuple(_VENDOR_OF)
 """Apptainer's and SingularityCE's flags for GPUs."""
 VISIBLE: Mapping[Vendor, str] = {"nvidia": "NVIDIA_VISIBLE_DEVICES", "amd": "AMD_VISIBLE_DEVICES"}
-"""What each vendor's container runtime reads."""
+"""The variable that each vendor's container runtime reads."""
 CAPS = "NVIDIA_DRIVER_CAPABILITIES"
 COUNT_LIMIT = 1024
 _RUNTIMES: Mapping[Vendor, re.Pattern[str]] = {

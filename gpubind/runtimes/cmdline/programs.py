@@ -12,7 +12,7 @@ from gpubind.runtimes.cmdline import reader, tables
 from gpubind.runtimes.cmdline.reader import Line, OptionTable, Reader, Trouble, read_options, table
 
 Shape = Literal["image", "instance", "bundle", "rootfs", "joined"]
-"""What follows the options: an image and a command; an image and an instance's name; a container's name, with the
+"""The words after the options: an image and a command; an image and an instance's name; a container's name, with the
 bundle among the options; a command, with the rootfs among the options; a running container."""
 
 
@@ -35,7 +35,7 @@ class Program(NamedTuple):
     """A runtime's command line."""
 
     family: Literal["singularity", "docker", "podman", "ch-run", ""]
-    """Whose options for GPUs it has; empty if it has none."""
+    """The program whose options for GPUs it has; empty if it has none."""
     reader: Reader
     subcommands: Mapping[tuple[str, ...], StartCommand]
     """Those that start a container, by their words; `()` for a program without subcommands."""

@@ -20,10 +20,10 @@ APPTAINER_EXEC = """
     security= sharens sif-fuse syos tmp-sandbox tmpdir= underlay unsquash userns/u uts vm vm-cpu= vm-err vm-ip= vm-ram=
     workdir/W= writable-tmpfs writable/w
 """
-"""What all actions of Apptainer and SingularityCE take."""
+"""The options of all actions of Apptainer and SingularityCE."""
 APPTAINER_SHELL = "shell/s="
 APPTAINER_PID = "pid/p"
-"""What `instance` does not take: there, `--pid-file` has the letter."""
+"""Not an option of `instance`."""
 APPTAINER_INSTANCE = "pid-file= name="
 APPTAINER = "build-config config/c= debug/d help/h nocolor quiet/q silent/s verbose/v version"
 """Its own options before the action, where -s and -c have other meanings than after it."""
@@ -87,7 +87,7 @@ CRUN_CREATE = """
     bundle/b= config/f= console-socket= no-new-keyring no-pivot no-subreaper pid-file= preserve-fds=
 """
 CRUN_RUN = "detach/d keep"
-"""What `create` does not take."""
+"""The options of `run` that `create` does not have."""
 CRUN_EXEC = """
     apparmor= cap/c= cgroup= console-socket= cwd= detach/d env/e= no-new-privs pid-file= preserve-fds= process/p=
     process-label= tty/t? user/u=
@@ -105,7 +105,7 @@ CH_RUN = """
     mount/m= no-home no-passwd private-tmp/t quiet/q seccomp set-env? set-env0? storage/s= test= uid/u= unsafe
     unset-env= verbose/v version/V warnings= write/w write-fake/W?
 """
-"""What `ch-run --help` lists, of several releases."""
+"""The options that `ch-run --help` lists, in several releases."""
 BWRAP = """
     add-seccomp-fd= args= argv0= as-pid-1 assert-userns-disabled bind-data=2 bind-fd=2 bind-try=2 bind=2
     block-fd= cap-add= cap-drop= chdir= chmod=2 clearenv dev-bind-try=2 dev-bind=2 dev= die-with-parent
@@ -116,7 +116,7 @@ BWRAP = """
     unshare-cgroup unshare-cgroup-try unshare-ipc unshare-net unshare-pid unshare-user unshare-user-try
     unshare-uts userns-block-fd= userns2= userns= version
 """
-"""What `bwrap --help` lists, with the number of words that each takes."""
+"""The options that `bwrap --help` lists, with the number of words that each takes."""
 BWRAP_BINDS = ("bind", "bind-try", "dev-bind", "dev-bind-try", "ro-bind", "ro-bind-try")
 """Those that bind a path of the host."""
 SYSTEMD_NSPAWN = """
@@ -132,12 +132,12 @@ SYSTEMD_NSPAWN = """
     suppress-sync= system-call-filter= template= timezone= tmpfs= user/u= uuid= verity-data= version
     volatile? /U /j
 """
-"""What `systemd-nspawn --help` lists, and what it also takes."""
+"""The options that `systemd-nspawn --help` lists, and hidden ones."""
 PROOT = """
     about|version/V bind|mount/bm= change-id/i= help|usage/h kernel-release/k= qemu/q= cwd|pwd/w= root-id/0 rootfs/r=
     verbose/v= /R= /S=
 """
-"""What `proot --help` lists."""
+"""The options that `proot --help` lists."""
 UDOCKER = "allow-root config= debug/D help/h insecure quiet/q repo= version/V"
 UDOCKER_RUN = """
     bindhome containerauth cpuset-cpus= device= dns= dns-search= dri entrypoint= env/e= env-file= help hostauth
