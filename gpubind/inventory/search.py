@@ -174,17 +174,9 @@ def read_cache(tree: Tree, vendor: Vendor) -> tuple[Optional[LdCache], list[Find
     else:
         code, why = cache.code, f"{cache.where}: {cache.why}" if cache.where else cache.why
     where = tree.root.rstrip("/") + LD_CACHE_PATH
-    told = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=where, why=why, ldconfig=ldconfig(tree.root))
-    decision = Decision(
-        vendor=vendor,
-        subject=LD_CACHE_PATH,
-        verdict="rejected",
-        rule=code,
-        step="search",
-        path=LD_CACHE_PATH,
-        detail=why,
-    )
-    return None, [told], [decision]
+    unusable = finding(code, subject=LD_CACHE_PATH, vendor=vendor, where=where, why=why, ldconfig=ldconfig(tree.root))
+    rejected = Decision(vendor, LD_CACHE_PATH, "rejected", code, "search", path=LD_CACHE_PATH, detail=why)
+    return None, [unusable], [rejected]
 
 
 def ldconfig(root: str) -> str:

@@ -116,13 +116,4 @@ def _directory(library: ImageLibrary) -> str:
 
 def _decision(library: Optional[ImageLibrary], verdict: Verdict, why: str) -> Decision:
     path = None if library is None else library.path
-    return Decision(
-        vendor="nvidia",
-        subject="libcuda.so.1",
-        verdict=verdict,
-        rule=DECIDED,
-        step="place",
-        named_by="image",
-        path=path,
-        detail=why,
-    )
+    return Decision("nvidia", "libcuda.so.1", verdict, DECIDED, "place", named_by="image", path=path, detail=why)

@@ -7,6 +7,7 @@ as the host's loader resolves it. ROCm is not tied to one kernel driver: no vers
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from gpubind.errors import NothingToBindError
@@ -14,13 +15,27 @@ from gpubind.formats.elf.ldcache import LdCache
 from gpubind.host import Host, ListFile
 from gpubind.host.base import ROCM_PATH
 from gpubind.inventory import liblist
-from gpubind.inventory.amd.closure import closure_files
 from gpubind.inventory.amd.devices import KFD, MODULE, TOPOLOGY, has_kernel_side, read_devices
 from gpubind.inventory.amd.rocm import Rocm, choose_rocm, release_of
+from gpubind.inventory.claims import Claim
 from gpubind.inventory.locate import locate
 from gpubind.inventory.nodes import Devices, driver_kind
 from gpubind.inventory.search import Search, existing_directories, read_cache
-from gpubind.model import Decision, Driver, Finding, Inventory, Request, RootedPath, SourceUsed
+from gpubind.loader.closure import Dependency, host_closure
+from gpubind.model import (
+    CAPABILITIES,
+    Capability,
+    Decision,
+    Driver,
+    Finding,
+    Found,
+    HostFile,
+    Inventory,
+    Missing,
+    Request,
+    RootedPath,
+    SourceUsed,
+)
 from gpubind.model.arch import architecture
 from gpubind.model.findings import finding
 from gpubind.model.layouts import BINARY_DIRECTORIES, ROCM_LIBRARIES, amdgpu_directories, library_directories
@@ -53,7 +68,7 @@ def read_inventory(host: Host, request: Request, listfile: Optional[ListFile] = 
     decisions += [*located.decisions, *devices.decisions]
     files = (*located.libraries, *located.files)
     if own:
-        needed, needed_decisions = closure_files(search, request, files, rocm)
+        needed, needed_decisions = _needed_files(search, request, files, rocm)
         files, decisions = (*files, *needed), [*decisions, *needed_decisions]
     else:
         why = "this host has no ROCm that would need it"
@@ -101,9 +116,7 @@ def _search(host: Host, request: Request, cache: Optional[LdCache], rocm: Rocm) 
 
 def _other_rocm(rocm: Rocm, other: RootedPath) -> Decision:
     detail = f"{rocm.prefix or 'what the ld cache has'} serves ({rocm.why}); name another with {ROCM_PATH}"
-    return Decision(
-        vendor="amd", subject=other, verdict="left-out", rule="other-rocm", step="search", path=other, detail=detail
-    )
+    return Decision("amd", other, "left-out", "other-rocm", "search", path=other, detail=detail)
 
 
 def _kernel(host: Host) -> Optional[str]:
@@ -134,3 +147,56 @@ def _nothing_to_bind(search: Search) -> NothingToBindError:
         why="no file matches, and amdgpu is not loaded",
         hint="with AMD's GPUs: load amdgpu, or name ROCm's place with ROCM_PATH or --root",
     )
+
+
+def _needed_files(
+    search: Search, request: Request, files: Iterable[HostFile], rocm: Rocm
+) -> tuple[tuple[HostFile, ...], list[Decision]]:
+    """Return the files that the loader opens for *files* (DT_NEEDED), claimed by those that need them.
+
+    A name that one of *files* has is not searched again.
+    """
+    loaded = [file for file in files if file.kind in ("library", "binary") and file.group in (None, "rocm")]
+    names = {name for file in loaded for name in file.names if file.kind == "library"}
+    first = rocm.directories(*ROCM_LIBRARIES)
+    capabilities = {file.path: file.capability for file in loaded}
+    decisions: list[Decision] = []
+    more: dict[str, HostFile] = {}
+    for needed in host_closure(search.tree, search.arch, capabilities, first):
+        if needed.name in names:
+            continue
+        at = f"needed by {needed.wanted_by.rpartition('/')[2]}"
+        claim = Claim("library-name", needed.name, "closure", at, "amd", group="rocm")
+        found = needed.path and search.tree.find(needed.path)
+        if not isinstance(found, Found):
+            detail = "this host has no such library; the image may have one"
+            decisions.append(claim.absent(detail))
+        elif search.other_release(found.path):
+            detail = "of another ROCm than the one that serves"
+            decisions.append(claim.rejected("other-rocm", detail, found.path))
+        elif found.path in more:  # one file under two names
+            before = more[found.path]
+            more[found.path] = before._replace(names=tuple(sorted({*before.names, needed.name})))
+        else:
+            file = claim.file(
+                search.tree,
+                found,
+                kind="library",
+                found_by=needed.found_by,
+                capability=_capability(needed, capabilities, request),
+            )
+            elf = search.tree.elf(found.path)
+            soname = needed.name if isinstance(elf, Missing) or elf.soname is None else elf.soname
+            more[found.path] = file._replace(names=(needed.name,), arch=search.arch, soname=soname)
+    return tuple(more.values()), decisions
+
+
+def _capability(
+    needed: Dependency, capabilities: Mapping[RootedPath, Optional[Capability]], request: Request
+) -> Optional[Capability]:
+    """Return the capability that a dependency goes with: one of its consumers' that was asked for, if there is one."""
+    consumers = [capabilities[root] for root in needed.needed_by]
+    if None in consumers:
+        return None
+    ordered = [capability for capability in CAPABILITIES if capability in consumers]
+    return next((capability for capability in ordered if capability in request.capabilities), ordered[0])

@@ -13,7 +13,7 @@ from gpubind.errors import FormatError
 from gpubind.formats.driver.nvidia_cli import PROGRAM, list_argv, parse_failure, parse_list
 from gpubind.host import Host
 from gpubind.inventory.claims import Claim, Serving
-from gpubind.model import Decision, Finding, Missing, PassedOver
+from gpubind.model import Decision, Finding, Missing, PassedOver, Verdict
 from gpubind.model.findings import finding
 
 SOURCE = PROGRAM
@@ -59,14 +59,8 @@ def claims(host: Host) -> Union[Serving, PassedOver]:
 
 def decision_about(passed: PassedOver) -> Decision:
     """Return the Decision about a source that does not serve."""
-    return Decision(
-        vendor="nvidia",
-        subject=passed.source,
-        verdict="absent" if passed.code == "absent" else "rejected",
-        rule="passed-over",
-        step="name",
-        detail=f"{passed.code}: {passed.why}",
-    )
+    verdict: Verdict = "absent" if passed.code == "absent" else "rejected"
+    return Decision("nvidia", passed.source, verdict, "passed-over", "name", detail=f"{passed.code}: {passed.why}")
 
 
 def finding_about(passed: PassedOver, instead: str, root: str) -> Finding:
