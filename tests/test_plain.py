@@ -66,7 +66,7 @@ def test_null_is_as_good_as_absent(value: Any) -> None:
         ("number", 1.0, "key number", "a number is wanted, not a fraction"),
         ("number", -1, "key number", "`-1` is out of range"),
         ("number", 1 << 32, "key number", "`4294967296` is out of range"),
-        ("one_of", "c", "key one_of", "`c` is not allowed there"),
+        ("one_of", "c", "key one_of", "`c` is not one of a, b"),
         ("pattern", "A", "key pattern", "`A` is not allowed there"),
         ("texts", {}, "key texts", "a list is wanted, not an object"),
         ("texts", ["a", None], "key texts[1]", "a string is wanted, none is there"),

@@ -131,6 +131,8 @@ class Decoder:
             value = read_any(value, place)
             if not is_allowed(value):
                 why = "is out of range" if isinstance(bounds, range) else "is not allowed there"
+                if isinstance(bounds, tuple):
+                    why = f"is not one of {', '.join(str(bound) for bound in bounds if bound)}"
                 raise self.format.damaged(f"`{str(value)[:100]}` {why}", place)
             return value
 

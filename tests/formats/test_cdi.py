@@ -155,7 +155,9 @@ REFUSED = {
     "a variable without a value": Refused(edits(env=["A"]), "not allowed", "env[0]"),
     "a variable without a name": Refused(edits(env=["=a"]), "not allowed"),
     "a node without a path": Refused(edits(deviceNodes=[{"major": 1}]), "not there", "deviceNodes[0].path"),
-    "a node of an unknown type": Refused(edits(deviceNodes=[{"path": "/dev/x", "type": "f"}]), "not allowed", "type"),
+    "a node of an unknown type": Refused(
+        edits(deviceNodes=[{"path": "/dev/x", "type": "f"}]), "not one of b, c, u, p", "type"
+    ),
     "permissions of an unknown letter": Refused(
         edits(deviceNodes=[{"path": "/dev/x", "permissions": "rwx"}]), "not allowed"
     ),
@@ -165,7 +167,9 @@ REFUSED = {
         edits(mounts=[{"hostPath": "/a", "containerPath": ""}]), "not allowed", "mounts[0].containerPath"
     ),
     "a mount without a place": Refused(edits(mounts=[{"hostPath": "/a"}]), "not there", "mounts[0].containerPath"),
-    "a hook of an unknown time": Refused(edits(hooks=[{"hookName": "start", "path": "/a"}]), "not allowed", "hookName"),
+    "a hook of an unknown time": Refused(
+        edits(hooks=[{"hookName": "start", "path": "/a"}]), "not one of prestart", "hookName"
+    ),
     "a hook without a path": Refused(edits(hooks=[{"hookName": "poststop"}]), "not there", "hooks[0].path"),
     "a hook with a bad variable": Refused(
         edits(hooks=[{"hookName": "prestart", "path": "/a", "env": ["x"]}]), "not allowed", "hooks[0].env[0]"
